@@ -135,18 +135,15 @@ def marked(request: GenerateRequest, reader: MediaReader | None, nonce: str) -> 
         return Pictures(request, found)
 
     def replaced(place: int, message: ChatMessage) -> ChatMessage:
-        if not message.media:
-            return message
-        parts: list[TextPart | MediaPart] = []
-        for number, part in enumerate(message.parts):
-            if isinstance(part, TextPart):
-                parts.append(part)
-                continue
+        numbers = (n for n, part in enumerate(message.parts) if not isinstance(part, TextPart))
+
+        def mark(part: MediaPart) -> str:
             member = "image_url.url" if isinstance(part, ImagePart) else "input_audio.data"
-            mark = f"picture-{nonce}-{len(found)};"
-            found[mark] = Picture(part, f"messages[{place}].content[{number}].{member}")
-            parts.append(TextPart(type="text", text=mark))
-        return replace(message, content=tuple(parts))
+            text = f"picture-{nonce}-{len(found)};"
+            found[text] = Picture(part, f"messages[{place}].content[{next(numbers)}].{member}")
+            return text
+
+        return replace(message, content=message.text_with(mark)) if message.media else message
 
     messages = tuple(replaced(*each) for each in enumerate(request.messages or ()))
     for each in found.values():

@@ -1,8 +1,9 @@
 """A conversation as chat templates expect it: messages, and the tools that the model may call."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
@@ -116,10 +117,18 @@ class ChatMessage:
 
     @property
     def text(self) -> str:
-        """The content as one string; parts are joined as they stand, without media."""
+        """The content as one string, without media; texts in a row are lines."""
+        return self.text_with(lambda _: "")
+
+    def text_with(self, shown: Callable[[MediaPart], str]) -> str:
+        """The content as one string, with `shown` in the place of media.
+
+        Texts in a row are joined by new lines, as in llama-server and vLLM.
+        """
         if self.content is None or isinstance(self.content, str):
             return self.content or ""
-        return "".join(self.texts)
+        rows = groupby(self.content, key=lambda part: isinstance(part, TextPart))
+        return "".join(_row(tuple(row), shown) for _, row in rows)
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -142,6 +151,12 @@ class ChatMessage:
     def parts(self) -> tuple[TextPart | MediaPart, ...]:
         """The parts of the content; a text alone has none."""
         return self.content if isinstance(self.content, tuple) else ()
+
+
+def _row(parts: Sequence[TextPart | MediaPart], shown: Callable[[MediaPart], str]) -> str:
+    texts = [part.text for part in parts if isinstance(part, TextPart)]
+    media = [shown(part) for part in parts if not isinstance(part, TextPart)]
+    return "\n".join(filter(None, texts)) + "".join(media)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -120,7 +120,7 @@ def _of_messages(
 
 
 def _of_message(message: ChatMessage) -> bytes:
-    parts = [message.role, message.name or "", message.text]
+    parts = [message.role, message.name or "", "".join(message.texts)]
     if message.reasoning_content:
         parts.append(message.reasoning_content)
     parts += map(_of_media, message.media)

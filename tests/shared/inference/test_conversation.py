@@ -18,8 +18,13 @@ from arriero.shared.inference import (
 
 def test_the_text_of_a_message() -> None:
     parts = (TextPart(type="text", text="a"), TextPart(type="text", text="b"))
-    assert ChatMessage(role="user", content=parts).text == "ab"
+    assert ChatMessage(role="user", content=parts).text == "a\nb", "as lines"
     assert ChatMessage(role="user", content="ab").text == "ab"
+    picture = ImagePart(type="image_url", image_url=ImageUrl(url=URL))
+    empty = TextPart(type="text", text="")
+    mixed = ChatMessage(role="user", content=(*parts, empty, picture, picture, *parts))
+    assert mixed.text_with(lambda _: "<>") == "a\nb<><>a\nb"
+    assert mixed.text == "a\nba\nb"
     assert ChatMessage(role="assistant").text == ""
     assert ChatMessage(role="user", content=parts).texts == ("a", "b")
     assert ChatMessage(role="user", content="ab").texts == ("ab",)

@@ -292,7 +292,7 @@ class _Turn:
 
 
 def _joined(parts: Iterable[InputText | OutputText | SummaryText | ReasoningText]) -> str:
-    return "".join(part.text for part in parts)
+    return "\n".join(part.text for part in parts if part.text)
 
 
 def _texts(parts: Iterable[InputText | OutputText | InputImage]) -> str:

@@ -163,7 +163,7 @@ class TestWhatRealTemplatesUse:
     def test_content_is_text_and_never_a_template(self) -> None:
         parts = (TextPart(type="text", text="{{ 1 + 1 }}"), TextPart(type="text", text="<b>"))
         assert render("{{ messages[0].content }}", ChatMessage(role="user", content=parts)) == (
-            "{{ 1 + 1 }}<b>"
+            "{{ 1 + 1 }}\n<b>"
         )
         assert render("{{ messages[0].content }}", ChatMessage(role="assistant")) == ""
 

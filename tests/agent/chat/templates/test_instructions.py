@@ -145,7 +145,7 @@ class TestLater:
         [message] = habits.placed(
             [ChatMessage(role="user", content=parts), ChatMessage(role="system", content="now")]
         )
-        assert message.text == f"one two\n\n{marked('now')}"
+        assert message.text == f"one \ntwo\n\n{marked('now')}"
 
 
 def test_a_template_that_wants_something_unknown_gets_messages_as_they_are() -> None:

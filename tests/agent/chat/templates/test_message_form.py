@@ -23,7 +23,7 @@ class TestPlain:
     def test_parts_are_one_text(self) -> None:
         parts = (TextPart(type="text", text="{{ 1 }}"), TextPart(type="text", text="<b>"))
         assert plain(ChatMessage(role="user", content=parts)) == [
-            {"role": "user", "content": "{{ 1 }}<b>"}
+            {"role": "user", "content": "{{ 1 }}\n<b>"}
         ]
 
     def test_a_template_that_wants_parts_gets_parts(self) -> None:

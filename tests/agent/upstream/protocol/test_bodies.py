@@ -105,7 +105,7 @@ def test_messages() -> None:
     )
     assert chat(messages=messages)["messages"] == [
         {"role": "system", "content": "be brief"},
-        {"role": "user", "content": "ab", "name": "Ann"},
+        {"role": "user", "content": "a\nb", "name": "Ann"},
         {"role": "assistant", "content": "", "tool_calls": [called]},
         {"role": "tool", "content": "9", "tool_call_id": "c"},
     ]

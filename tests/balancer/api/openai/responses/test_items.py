@@ -79,7 +79,7 @@ def test_text_alone_is_the_users() -> None:
 def test_parts_are_joined() -> None:
     parts = [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]
     assert to_messages(None, items({"role": "user", "content": parts})) == (
-        ChatMessage(role="user", content="ab"),
+        ChatMessage(role="user", content="a\nb"),
     )
 
 
