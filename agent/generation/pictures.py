@@ -17,7 +17,9 @@ from ...shared.inference import (
     GenerateRequest,
     ImagePart,
     MediaPart,
+    Notice,
     TextPart,
+    in_words,
 )
 from ..engine.media.audio import MOST_SECONDS, seconds_of
 from ..engine.media.reader import MediaReader, UnreadableMediaError
@@ -26,10 +28,14 @@ from ..engine.prompt import Span
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One picture or sound of a request, and the name of its field."""
+    """One picture or sound of a request, and the name of its field.
+
+    `is_result`: it is in a tool's result, which no user wrote.
+    """
 
     part: MediaPart
     field: str
+    is_result: bool = False
 
     def read(self, reader: MediaReader | None) -> tuple[Span, ...]:
         """The spans in its place. Raises `RequestError`."""
@@ -65,8 +71,7 @@ class Picture:
 
     def check_senses(self, reader: MediaReader | None) -> None:
         """Raises `NotSupported` where the model does not take it."""
-        sense = "vision" if isinstance(self.part, ImagePart) else "audio"
-        if reader is None or sense not in reader.senses:
+        if not is_taken(self.part, reader):
             raise self.refusal()
 
     def refusal(self) -> RequestError:
@@ -91,6 +96,7 @@ class Pictures:
 
     request: GenerateRequest
     marked: dict[str, Picture]
+    notices: tuple[Notice, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.marked)
@@ -119,7 +125,8 @@ class Pictures:
     def check_shown(self, text: str) -> None:
         """Refuse pictures that the template leaves out or repeats."""
         for mark, picture in self.marked.items():
-            if (count := text.count(mark)) != 1:
+            count = text.count(mark)
+            if count != 1 and not (count == 0 and picture.is_result):
                 verb = "leaves it out" if count == 0 else "repeats it"
                 raise InvalidRequest(
                     f"`{picture.field}`: the model's chat template {verb}; put pictures into "
@@ -129,18 +136,27 @@ class Pictures:
 
 
 def marked(request: GenerateRequest, reader: MediaReader | None, nonce: str) -> Pictures:
-    """The pictures of `request`; `nonce` is drawn anew for each. Raises `RequestError`."""
+    """The pictures of `request`; `nonce` is drawn anew for each. Raises `RequestError`.
+
+    If the model does not take what is in a tool's result, a text stands in its place.
+    """
     found: dict[str, Picture] = {}
-    if not request.senses:
+    if not request.has_media:
         return Pictures(request, found)
+    num_unseen = 0
 
     def replaced(place: int, message: ChatMessage) -> ChatMessage:
         numbers = (n for n, part in enumerate(message.parts) if not isinstance(part, TextPart))
 
         def mark(part: MediaPart) -> str:
+            nonlocal num_unseen
+            number, is_result = next(numbers), message.role == "tool"
+            if is_result and not is_taken(part, reader):
+                num_unseen += 1
+                return in_words(part)
             member = "image_url.url" if isinstance(part, ImagePart) else "input_audio.data"
             text = f"picture-{nonce}-{len(found)};"
-            found[text] = Picture(part, f"messages[{place}].content[{next(numbers)}].{member}")
+            found[text] = Picture(part, f"messages[{place}].content[{number}].{member}", is_result)
             return text
 
         return replace(message, content=message.text_with(mark)) if message.media else message
@@ -149,9 +165,24 @@ def marked(request: GenerateRequest, reader: MediaReader | None, nonce: str) -> 
     for each in found.values():
         each.check_senses(reader)
     _check_length(found.values())
-    pictures = Pictures(replace(request, messages=messages), found)
+    notices = (_unseen(num_unseen),) if num_unseen else ()
+    pictures = Pictures(replace(request, messages=messages), found, notices)
     pictures.check()
     return pictures
+
+
+def is_taken(part: MediaPart, reader: MediaReader | None) -> bool:
+    """Whether the model takes a picture or sound."""
+    sense = "vision" if isinstance(part, ImagePart) else "audio"
+    return reader is not None and sense in reader.senses
+
+
+def _unseen(number: int) -> Notice:
+    return Notice(
+        "results_in_words",
+        f"`messages`: this model does not take {number} pictures or sounds in results of tools; "
+        "it is told in words that they are there",
+    )
 
 
 def _check_length(found: Iterable[Picture]) -> None:

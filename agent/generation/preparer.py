@@ -151,7 +151,7 @@ class Preparer:
                 min_tokens=request.min_tokens,
                 are_included=request.include_stop_str_in_output,
             ),
-            notices=(*rendered.notices, *self._notices(request, loaded, held)),
+            notices=(*pictures.notices, *rendered.notices, *self._notices(request, loaded, held)),
             parsing=self._parsing(request, text),
             echo=_echo(request),
         )

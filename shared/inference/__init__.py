@@ -29,6 +29,7 @@ from .conversation import (
     ToolList,
     arguments_text,
     can_go_on,
+    in_words,
 )
 from .events import (
     Begun,
@@ -169,6 +170,7 @@ __all__ = [
     "can_go_on",
     "goes_on_anywhere",
     "goes_on_by_text",
+    "in_words",
     "is_background",
     "priority_class_of",
     "priority_of_tier",

@@ -153,6 +153,12 @@ class ChatMessage:
         return self.content if isinstance(self.content, tuple) else ()
 
 
+def in_words(part: MediaPart) -> str:
+    """What stands in the place of a picture or sound for a model that takes none."""
+    kind = "picture" if isinstance(part, ImagePart) else "sound"
+    return f"[a {kind} that this model cannot take]"
+
+
 def _row(parts: Sequence[TextPart | MediaPart], shown: Callable[[MediaPart], str]) -> str:
     texts = [part.text for part in parts if isinstance(part, TextPart)]
     media = [shown(part) for part in parts if not isinstance(part, TextPart)]

@@ -124,18 +124,26 @@ class GenerateRequest(SamplingChoices):
 
     @property
     def media(self) -> Iterator[tuple[str, MediaPart]]:
-        """The pictures and sounds in its messages, each with the name of its field."""
+        """The pictures and sounds that a model has to take, each with the name of its field.
+
+        Those in a tool's result are none of them: a model that takes none is told that in words.
+        """
         for place, message in enumerate(self.messages or ()):
-            for number, part in enumerate(message.parts):
+            for number, part in enumerate(() if message.role == "tool" else message.parts):
                 if isinstance(part, ImagePart):
                     yield f"messages[{place}].content[{number}].image_url.url", part
                 elif isinstance(part, AudioPart):
                     yield f"messages[{place}].content[{number}].input_audio.data", part
 
     @property
+    def has_media(self) -> bool:
+        """Whether there are pictures or sounds in any of its messages."""
+        return any(message.media for message in self.messages or ())
+
+    @property
     def senses(self) -> tuple[Sense, ...]:
-        """What a model has to have for its media."""
-        kinds = {type(part) for message in self.messages or () for part in message.media}
+        """What a model has to have for its `media`."""
+        kinds = {type(part) for _, part in self.media}
         return tuple(sense for sense, kind in _TAKEN_BY.items() if kind in kinds)
 
     @field_validator("top_logprobs")

@@ -21,6 +21,7 @@ from ....shared.inference import (
     RegexGrammar,
     TextPart,
     arguments_text,
+    in_words,
 )
 from ....shared.inference.abilities import Ability, lacking
 from ....shared.sampling import SAMPLERS, chosen
@@ -84,7 +85,7 @@ def _adapted(body: Json, server: Server) -> Json:
 
 def _chat(request: GenerateRequest, server: Server) -> Json:
     messages = request.messages or ()
-    body: Json = {"messages": [_message(each, server.dialect) for each in messages]}
+    body: Json = {"messages": [_message(each, server) for each in messages]}
     if request.tools and request.tool_choice != "none":
         body["tools"] = list(request.tools)
         if request.tool_choice not in (None, "auto"):
@@ -106,15 +107,15 @@ def _text(request: GenerateRequest) -> Json:
     return body
 
 
-def _message(message: ChatMessage, dialect: Dialect) -> Json:
+def _message(message: ChatMessage, server: Server) -> Json:
     role = "system" if message.role == "developer" else message.role
-    body: Json = {"role": role, "content": _content(message)}
+    body: Json = {"role": role, "content": _content(message, server)}
     for name in ("name", "tool_call_id"):
         if (value := getattr(message, name)) is not None:
             body[name] = value
     if message.tool_calls:
         body["tool_calls"] = [_call(each) for each in message.tool_calls]
-    if message.reasoning_content is not None and dialect.has_template:
+    if message.reasoning_content is not None and server.dialect.has_template:
         body["reasoning_content"] = message.reasoning_content
     return body
 
@@ -127,10 +128,15 @@ def _call(call: Mapping[str, Any]) -> Json:
     return {**call, "function": {**function, "arguments": arguments}}
 
 
-def _content(message: ChatMessage) -> str | list[Json]:
-    """The text; with media among it, the parts in their order."""
+def _content(message: ChatMessage, server: Server) -> str | list[Json]:
+    """The text; with media among it, the parts in their order.
+
+    A tool's result is text alone for a server that takes no pictures.
+    """
     if not message.media or not isinstance(message.content, tuple):
         return message.text
+    if message.role == "tool" and "vision" not in server.abilities:
+        return message.text_with(in_words)
     return [_part(part) for part in message.content]
 
 

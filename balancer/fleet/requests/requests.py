@@ -489,7 +489,7 @@ class Requests:
         agent = self._registry[link]
         expected = self.dispatch.router.seconds_to_first_token(link)
         half = self._limits.first_token_timeout / 2
-        if expected is None or lifecycle.request.senses:  # how long media take is not known
+        if expected is None or lifecycle.request.has_media:  # how long media take is not known
             patience = half
         else:
             patience = min(max(self._least_patience, PATIENCE * expected), half)

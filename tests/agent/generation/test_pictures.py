@@ -111,6 +111,43 @@ def test_a_model_without_a_projector_reads_none() -> None:
     assert "`messages[0].content[1].image_url.url`: this model takes no pictures" in error.message
 
 
+CALLS = "{% for call in m.tool_calls %}{{ call.function | tojson }}{% endfor %}"
+RESULTS = f"{{% for m in messages %}}{CALLS}{{{{ m.content }}}}|{{% endfor %}}"
+
+
+def results(*parts: str | MediaPart) -> GenerateRequest:
+    """A conversation with a result of a tool, which no user wrote."""
+    call = {"id": "call00001", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    return GenerateRequest(
+        messages=(
+            says("go"),
+            ChatMessage(role="assistant", tool_calls=(call,)),
+            replace(says(*parts, role="tool"), tool_call_id="call00001"),
+        )
+    )
+
+
+def test_a_picture_in_a_result_is_words_for_a_model_that_takes_none() -> None:
+    request = results("a", image(b"cat"), sound(b"miaow"), "b")
+    prepared = make(RESULTS, sees=False, context_size=512).prepare(ONE, request)
+    text = bytes(prepared.sequence.prompt.tokens).decode()
+    assert "a[a picture that this model cannot take][a sound that this model cannot take]b|" in text
+    [notice] = [each for each in prepared.notices if each.code == "results_in_words"]
+    assert "does not take 2 pictures or sounds" in notice.message
+
+
+def test_a_picture_in_a_result_is_read_by_a_model_that_takes_it() -> None:
+    prepared = make(RESULTS, hears=False, context_size=512).prepare(ONE, results(image(b"cat")))
+    assert prepared.sequence.prompt.media == (Media(b"cat", 3),)
+    assert not prepared.notices
+
+
+def test_a_picture_in_a_result_that_the_template_leaves_out_is_left_out() -> None:
+    source = RESULTS.replace("in messages", "in messages if m.role != 'tool'")
+    prepared = make(source, context_size=512).prepare(ONE, results(image(b"cat")))
+    assert not prepared.sequence.prompt.media
+
+
 def test_a_model_without_ears_hears_nothing() -> None:
     error = refused(make(hears=False), says("a", image(b"cat"), sound(wav(0.1))))
     assert isinstance(error, NotSupported)

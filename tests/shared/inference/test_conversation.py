@@ -81,5 +81,16 @@ def test_a_request_has_so_many_pictures() -> None:
         return TypeAdapter(GenerateRequest).validate_json(json.dumps(given))
 
     assert request(MAX_IMAGES).senses == ("vision",)
+    assert request(1).has_media
+    assert not request(0).has_media
     with pytest.raises(ValidationError, match="65 pictures and sounds; at most 64"):
         request(MAX_IMAGES + 1)
+
+
+def test_a_model_need_not_take_a_picture_in_a_result() -> None:
+    picture = ImagePart(type="image_url", image_url=ImageUrl(url=URL))
+    result = ChatMessage(role="tool", content=(picture,), tool_call_id="1")
+    request = GenerateRequest(messages=(ChatMessage(role="user", content="x"), result))
+    assert request.has_media
+    assert request.senses == ()
+    assert not list(request.media)

@@ -1,4 +1,7 @@
-"""Maps OpenAI's reasoning effort and verbosity to chat template variables."""
+"""Maps OpenAI's reasoning effort and verbosity to chat template variables.
+
+Reasoning that clients send back has the names of several servers; models are shown all of it.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,6 +10,13 @@ from typing import Any, Literal
 from .....shared.strict import STRICT
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+
+Json = dict[str, Any]
+
+NAMES = ("reasoning", "thinking")
+"""What servers besides ours call the `reasoning_content` of a message."""
+
+FIELDS = tuple(f"messages[].{name}" for name in NAMES)
 
 Verbosity = Literal["low", "medium", "high"]
 
@@ -99,3 +109,18 @@ def reasoning_fields(
         "thinking": all(switches) if switches else thinking,
         "chat_template_kwargs": {**given, **(variables or {})} or None,
     }
+
+
+def with_reasoning(message: Json) -> Json:
+    """A message of a body with its reasoning as `reasoning_content`, whatever it is called."""
+    if message.get("role") != "assistant":
+        return message
+    texts = [message[name] for name in NAMES if isinstance(message.get(name), str)]
+    rest = {name: value for name, value in message.items() if not _is_reasoning(name, value)}
+    if texts and not rest.get("reasoning_content"):
+        rest["reasoning_content"] = next(filter(None, texts), None)
+    return rest
+
+
+def _is_reasoning(name: str, value: object) -> bool:
+    return name in NAMES and isinstance(value, str)

@@ -57,7 +57,8 @@ from .formats import (
     ResponseFormat,
     neutral_choice,
 )
-from .reasoning import Switches, Verbosity, reasoning_fields
+from .reasoning import FIELDS as REASONING
+from .reasoning import Switches, Verbosity, reasoning_fields, with_reasoning
 
 MAX_CHOICES = 128
 """Largest `n`, and largest number of choices over all prompts of one request."""
@@ -150,7 +151,9 @@ _chat = TypeAdapter(_ChatBody)
 _completion = TypeAdapter(_CompletionBody)
 _one_prompt: TypeAdapter[PromptInput] = TypeAdapter(PromptInput)
 
-CHAT_FIELDS = FieldTable(_chat, fields.CHAT, kinds=fields.CHAT_KINDS, prepared=functions.FIELDS)
+CHAT_FIELDS = FieldTable(
+    _chat, fields.CHAT, kinds=fields.CHAT_KINDS, prepared=(*functions.FIELDS, *REASONING)
+)
 COMPLETION_FIELDS = FieldTable(_completion, fields.COMPLETION)
 
 
@@ -161,6 +164,10 @@ def parse_chat(body: bytes, notes: FieldNotes | None = None) -> Requested:
     def prepare(given: dict[str, Any]) -> dict[str, Any]:
         nonlocal has_functions
         given, has_functions = functions.with_tools(plain_extras(given))
+        if isinstance(messages := given.get("messages"), list):
+            given["messages"] = [
+                with_reasoning(each) if isinstance(each, dict) else each for each in messages
+            ]
         return given
 
     raw = CHAT_FIELDS.given(body, notes, prepare=prepare)

@@ -88,7 +88,12 @@ def test_pictures_keep_their_place_among_the_texts() -> None:
         {"type": "image_url", "image_url": {"url": url}},
         {"type": "text", "text": "b"},
     ]
+    results = (ChatMessage(role="tool", content=parts, tool_call_id="c"),)
+    [result] = chat(messages=results)["messages"]
+    assert result["content"] == message["content"]
     blind = replace(OPENAI, abilities=OPENAI.abilities - {"vision"})
+    [result] = chat(blind, messages=results)["messages"]
+    assert result["content"] == "a[a picture that this model cannot take]b"
     with pytest.raises(NotSupported) as refused:
         chat(blind, messages=seen)
     assert refused.value.field == "messages[0].content[1].image_url.url"

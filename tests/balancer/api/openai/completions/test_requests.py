@@ -370,6 +370,15 @@ def test_an_answer_can_be_sent_back_as_it_came() -> None:
     )
 
 
+def test_reasoning_comes_back_under_other_servers_names() -> None:
+    answer = {"role": "assistant", "content": "Hello"}
+    (request,) = chat(messages=[*MESSAGES, {**answer, "reasoning": "hm"}]).requests
+    assert request.messages == (
+        *HI,
+        ChatMessage(role="assistant", content="Hello", reasoning_content="hm"),
+    )
+
+
 def test_text_parts() -> None:
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     (request,) = chat(messages=[{"role": "user", "content": parts}]).requests
