@@ -499,6 +499,10 @@ def collect_numbers(parts: Parts) -> None:
         lambda: parts.retained.num_bytes,
         lambda: 0 if service is None else len(service.journal),
     )
+    metrics.collect_pool("kept_requests_running_bytes", parts.retained.running.sizes)
+    metrics.collect_pool("kept_requests_running", parts.retained.running.counts)
+    metrics.collect_pool("kept_requests_ended_bytes", parts.retained.idle.sizes)
+    metrics.collect_pool("kept_requests_ended", parts.retained.idle.counts)
     metrics.collect_log(log.num_dropped)
     metrics.collect_store(parts.store_statuses)
     metrics.collect_log_reads(lambda: runtime.num_log_reads)

@@ -3,6 +3,8 @@
 Tokens are only counted here: a write takes the events behind those that were written. What was
 tried in vain is a part of the next write.
 
+New requests that wait to be written are held whole, so callers share the room for them fairly.
+
 Invariants: nothing is written of a request that was forgotten, but that it was; a request that
 another balancer has is not written at all.
 """
@@ -11,15 +13,17 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from ...shared.inference import Done, Event, Failed, RequestId
+from ..fleet.caller import Account
 from ..fleet.requests.eligibility import Engine
 from ..fleet.retained_record import Asked, Retained, RetainedRecord
+from ..fleet.shares import Shares
 from ..store.retained_records import RetainedOutcome
 
 MAX_FORGOTTEN = 20_000
 """Requests that wait to be deleted, while the store is away; the store's bounds delete the rest."""
 
 MAX_BEGUN = 1000
-"""New requests that wait to be written, while the store is away: each has its whole prompt."""
+"""New requests that wait to be written, while the store is away."""
 
 EngineOf = Callable[[RequestId], Engine | None]
 
@@ -30,6 +34,7 @@ class Begun:
 
     record: RetainedRecord
     asked: Asked
+    num_bytes: int = 0
 
     @property
     def id(self) -> RequestId:
@@ -69,7 +74,12 @@ class RequestJournal:
     `on_change` is called when there is more to write, with whether it is more than tokens.
     """
 
-    def __init__(self, engine_of: EngineOf, on_change: Callable[[bool], None]) -> None:
+    def __init__(
+        self, engine_of: EngineOf, on_change: Callable[[bool], None], most_bytes: int = 2**62
+    ) -> None:
+        """New requests that wait to be written have at most so many bytes together."""
+        self.begun_bytes: Shares[Account] = Shares(most_bytes)
+        self.begun_counts: Shares[Account] = Shares(MAX_BEGUN)
         self._engine_of = engine_of
         self._on_change = on_change
         self._begun: dict[RequestId, Begun] = {}
@@ -94,11 +104,15 @@ class RequestJournal:
     # ---- what happens to requests
 
     def begun(self, retained: Retained, asked: Asked) -> None:
-        """It is new. Where too many wait to be written, this one never is."""
-        if len(self._begun) >= MAX_BEGUN:
+        """It is new. If too many of its caller's wait to be written, it never is."""
+        num_bytes = len(asked.note)
+        holder = asked.caller.account
+        is_well = self.begun_counts.may_take(holder, 1)
+        if not is_well or not self.begun_bytes.claim(holder, num_bytes):
             self.num_given_up += 1
             return
-        self._begun[retained.id] = Begun(retained.record, asked)
+        self.begun_counts.take(holder, 1)
+        self._begun[retained.id] = Begun(retained.record, asked, num_bytes)
         self._num_written[retained.id] = 0
         self._on_change(True)
 
@@ -164,7 +178,7 @@ class RequestJournal:
         """What was written is in the store, but for what came of it."""
         what, came = outcome
         for new in what.begun:
-            self._begun.pop(new.id, None)
+            self._drop_begun(new.id)
         for growth in what.grown:
             self._wrote(growth)
         for id in what.released:
@@ -201,14 +215,23 @@ class RequestJournal:
         elif len(retained.events) == self._num_written[growth.id]:
             del self._grown[growth.id]
 
+    def _drop_begun(self, id: RequestId) -> None:
+        if (new := self._begun.pop(id, None)) is not None:
+            self.begun_bytes.give_back(new.asked.caller.account, new.num_bytes)
+            self.begun_counts.give_back(new.asked.caller.account, 1)
+
     def _drop(self, id: RequestId) -> None:
-        self._begun.pop(id, None)
+        self._drop_begun(id)
         self._grown.pop(id, None)
         self._num_written.pop(id, None)
         self._released.pop(id, None)
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
+        self.begun_bytes.check_integrity()
+        held = (sum(each.num_bytes for each in self._begun.values()), len(self._begun))
+        if held != (self.begun_bytes.total, self.begun_counts.total):
+            raise RuntimeError("what waits to be written is miscounted")
         known = self._num_written.keys()
         if not known >= (self._begun.keys() | self._grown.keys() | self._released.keys()):
             raise RuntimeError("something is to be written of a request that is not known")

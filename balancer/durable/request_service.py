@@ -63,7 +63,9 @@ class RequestService:
         self._health = StoreHealth("the store of retained requests")
         self._unreadable: dict[str, None] = {}
         self._retained: RetainedRequests
-        self.journal = RequestJournal(engine_of, lambda urgent: self._writer.stir(is_urgent=urgent))
+        self.journal = RequestJournal(
+            engine_of, lambda urgent: self._writer.stir(is_urgent=urgent), bounds.num_bytes
+        )
         self._writer: WriteBehind[RequestId, Written] = WriteBehind(
             self.journal,
             self._write,
@@ -176,7 +178,9 @@ class RequestService:
 
     # ---- inside
 
-    def _restored(self, found: FoundRequest) -> tuple[RetainedRequest, Asked] | None:
+    def _restored(
+        self, found: FoundRequest, *, runs_here: bool = False
+    ) -> tuple[RetainedRequest, Asked] | None:
         """Know it; `None` for one that this version cannot read."""
         try:
             record, asked = restored(found.request)
@@ -186,11 +190,11 @@ class RequestService:
                 "a retained request is not readable", extra=context(id=found.request.id)
             )
             return None
-        return self._retained.restore(record, asked.note, events), asked
+        return self._retained.restore(record, asked, events, runs_here=runs_here), asked
 
     def _resume(self, found: FoundRequest) -> None:
         """Go on with it, if its caller still may."""
-        restored = self._restored(found)
+        restored = self._restored(found, runs_here=True)
         if restored is None:
             self._pass_on(RequestId(found.request.id))
             return

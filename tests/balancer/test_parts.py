@@ -14,7 +14,7 @@ from arriero.balancer.access.key_spec import KeySpec
 from arriero.balancer.api.anthropic.requests import parse_messages
 from arriero.balancer.api.anthropic.threads import Thread, stored_thread
 from arriero.balancer.api.conversation_store import ConversationStore
-from arriero.balancer.api.openai.responses.background import answer_to
+from arriero.balancer.api.openai.responses.answer import Answer
 from arriero.balancer.api.openai.responses.requests import parse_response
 from arriero.balancer.api.openai.responses.stored import Stored
 from arriero.balancer.fleet.caller import Caller
@@ -203,14 +203,14 @@ def responses() -> list[Stored]:
     previous = None
     for number, input in enumerate(("é\u0000", INPUT)):
         wanted = parse_response(json.dumps({"input": input}).encode())
-        answer = answer_to(
+        answer = Answer(
             RequestId(str(number)),
             store,
             wanted,
             previous,
             served="m",
             service_tier="default",
-            created_at=1.0,
+            created_at=1,
             owner=None,
         )
         answer.begin()

@@ -7,8 +7,11 @@ A request is retained under a key of its caller's. It runs to its end whether it
 and its events stay for a while after that. One that ended with an error has no use for later
 readers: it is forgotten, so that asking again runs it again.
 
-Bounded in number, bytes and age; what was used least recently is forgotten first. Forgetting one
-that runs cancels it only where no reader is left.
+Bounded in number, bytes and age, with fair shares (`fleet/shares.py`). One that runs here has its
+holder's share until it ends: for another caller's newcomer it is neither forgotten nor cancelled. A
+newcomer that finds no room is not retained, or is refused if it has to be. Of those that have
+ended, the least recently used one of the holder with most is forgotten first. Forgetting one that
+runs, by age or by its caller's wish, cancels it only if no reader is left.
 """
 
 import asyncio
@@ -16,13 +19,23 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
-from ....shared.errors import Conflict, NotFound, ShuttingDown
-from ....shared.inference import Done, Event, Failed, GenerateRequest, RequestId, Token, Waiting
-from ..caller import Caller
+from ....shared.errors import Conflict, NotFound, Overloaded, ShuttingDown
+from ....shared.inference import (
+    Done,
+    Event,
+    Failed,
+    GenerateRequest,
+    RequestId,
+    Token,
+    ToolCall,
+    Waiting,
+)
+from ..caller import ANONYMOUS, Account, Caller
 from ..requests.eligibility import Engine
 from ..retained_record import Asked, RetainedKey, RetainedRecord
+from ..shares import FairEviction, Refusal
 from .fleet_runtime import FleetRuntime, new_request_id
 from .stream import Stream
 
@@ -37,25 +50,37 @@ class RetainedRequest:
         self,
         record: RetainedRecord,
         on_change: Callable[["RetainedRequest", int], None],
+        on_unread: Callable[["RetainedRequest"], None] = lambda _: None,
         *,
+        holder: Account = ANONYMOUS.account,
         note: bytes = b"",
+        num_asked: int = 0,
     ) -> None:
-        """`on_change` gets the number of bytes by which the events grew.
+        """`on_change` gets the number of bytes by which the request grew.
 
-        `note` is that of one which was asked for at another run of the balancer.
+        `on_unread` is called when the last reader has gone from one that is not retained. It counts
+        in the share of `holder`.
+        `note` is that of one which was asked for at another run of the balancer. `num_asked`: bytes
+        that what was asked counts for, until it has ended.
         """
         self.record = record
         self.id = record.id
+        self.holder = holder
         self.note = note
         self.end: Done | Failed | None = None
-        self.num_bytes = len(note)
+        self.num_bytes = self._num_asked = max(len(note), num_asked)
         self.used_at = 0.0
         self.events: list[Event] = []
         """The events so far, without those that say that it waits."""
         self.is_remote = False
         """Whether another balancer runs it."""
+        self.answer: Any = None
+        """What its API shows of it, and keeps with it."""
+        self.on_end: Callable[[], None] | None = None
+        """Called once it has ended."""
         self._is_retained = True
         self._on_change = on_change
+        self._on_unread = on_unread
         self._readers: dict[Stream, None] = {}
 
     @property
@@ -64,7 +89,9 @@ class RetainedRequest:
         return bool(self._readers)
 
     def put(self, event: Event) -> None:
-        """Another event: keep it, and pass it on."""
+        """Another event: keep it, and pass it on. What comes after its end is ignored."""
+        if self.end is not None:
+            return
         if isinstance(event, Done | Failed):
             self.end = event
         for reader in list(self._readers):
@@ -76,10 +103,21 @@ class RetainedRequest:
             self.events.append(event)
             self.num_bytes += size
             self._on_change(self, size)
+        if self.end is not None and self.on_end is not None:
+            self.on_end()
+
+    def shrink(self, num_asked: int) -> None:
+        """It has ended, and of what was asked only so many bytes are still held."""
+        self.note = b""
+        change, self._num_asked = num_asked - self._num_asked, num_asked
+        if self._is_retained:
+            self.num_bytes += change
+            self._on_change(self, change)
 
     def forget(self) -> None:
         """Keep no further events; present readers still get theirs."""
         self._is_retained = False
+        self.answer = self.on_end = None
         if self.end is None:
             self.events = []
 
@@ -100,9 +138,13 @@ class RetainedRequest:
 
     def _detach(self, stream: Stream) -> None:
         self._readers.pop(stream, None)
+        if not self._is_retained and not self._readers:
+            self._on_unread(self)
 
 
 def _size(event: Event) -> int:
+    if isinstance(event, ToolCall):
+        return EVENT_BYTES + 2 * len(event.arguments)
     if not isinstance(event, Token):
         return EVENT_BYTES
     num_explained = sum(1 + len(each.top) for each in event.log_probs)
@@ -111,6 +153,9 @@ def _size(event: Event) -> int:
 
 MAX_RETAINED = 10_000
 """Most requests that are retained, however small they are."""
+
+RETRY_AFTER = 1.0
+"""Seconds after which one that found no room may be asked for again."""
 
 DEFAULT_BYTES = 64 * 2**20
 DEFAULT_AGE = 3600.0
@@ -177,15 +222,22 @@ class RetainedRequests:
         self._runtime = runtime
         self._max_bytes = max_bytes
         self._max_age = max_age
-        self._max_kept = max_retained
+        self._max_retained = max_retained
         self._clock = clock
         self._retained: OrderedDict[RetainedKey, RetainedRequest] = OrderedDict()
         self._keys: dict[RequestId, RetainedKey] = {}
-        self.num_bytes = 0
-        """About how many bytes all events take."""
+        self.running: FairEviction[Account, RetainedKey] = FairEviction(max_bytes, max_retained)
+        """Those that run here, or waited to when they were restored."""
+        self.idle: FairEviction[Account, RetainedKey] = FairEviction(max_bytes, max_retained)
+        """Those that have ended or run elsewhere. They have the room that `running` leaves."""
 
     def __len__(self) -> int:
         return len(self._retained)
+
+    @property
+    def num_bytes(self) -> int:
+        """About how many bytes all of them take."""
+        return self.running.sizes.total + self.idle.sizes.total
 
     @property
     def keeps_any(self) -> bool:
@@ -216,7 +268,9 @@ class RetainedRequests:
     ) -> RetainedRequest:
         """What is retained under this name, or a new request, with this `id` if one is given.
 
-        Raises `Conflict` if something else was asked for under it, and as `FleetRuntime.open`.
+        One that finds no room is not retained: it ends with its last reader. With `keeps_failure`
+        it has to be, so it is refused. Raises `Conflict` if something else was asked for under the
+        name, `Overloaded`, and as `FleetRuntime.open`.
         """
         key = RetainedKey(caller.owner, name)
         if (retained := self._find(key)) is not None:
@@ -239,7 +293,16 @@ class RetainedRequests:
     def _open(
         self, record: RetainedRecord, asked: Asked, *, tell_waiting: float | None, together: int
     ) -> RetainedRequest:
-        retained = self._add(record)
+        num_asked = len(asked.note)
+        retained = self._new(record, asked.caller, num_asked=num_asked)
+        refusal = self._refusal(retained.holder, num_asked)
+        if refusal is None:
+            self._add(retained, self.running)
+        elif record.keeps_failure:
+            raise _no_room(refusal, self._max_bytes)
+        else:
+            retained.forget()
+            asyncio.get_running_loop().call_soon(self._cancel_unread, retained)
         try:
             self._runtime.open_into(
                 retained,
@@ -249,33 +312,64 @@ class RetainedRequests:
                 together=together,
             )
         except BaseException:
-            self._remove(record.key)
+            if record.key in self._retained:
+                self._remove(record.key)
             raise
         if record.key in self._retained:
             self._journal.begun(retained, asked)
         self._make_room()
         return retained
 
-    def _add(self, record: RetainedRecord, note: bytes = b"") -> RetainedRequest:
-        retained = RetainedRequest(record, self._changed, note=note)
-        self._retained[record.key], self._keys[record.id] = retained, record.key
-        self.num_bytes += retained.num_bytes
+    def _refusal(self, holder: Account, num_bytes: int) -> Refusal | None:
+        """Why a newcomer is not retained; it is counted."""
+        if not self.keeps_any:
+            return "full"
+        for shares, amount in ((self.running.sizes, num_bytes), (self.running.counts, 1)):
+            if (why := shares.refusal(holder, amount)) is not None:
+                shares.num_refused[why] += 1
+                return why
+        return None
+
+    def _new(
+        self, record: RetainedRecord, caller: Caller, *, note: bytes = b"", num_asked: int = 0
+    ) -> RetainedRequest:
+        return RetainedRequest(
+            record,
+            self._changed,
+            self._cancel_unread,
+            holder=caller.account,
+            note=note,
+            num_asked=num_asked,
+        )
+
+    def _add(self, retained: RetainedRequest, pool: FairEviction[Account, RetainedKey]) -> None:
+        key = retained.record.key
+        self._retained[key], self._keys[retained.id] = retained, key
+        pool.add(key, retained.holder, retained.num_bytes)
         retained.used_at = self._clock()
-        return retained
 
     # ---- what another run of the balancer accepted
 
     def restore(
-        self, record: RetainedRecord, note: bytes, events: Sequence[Event]
+        self,
+        record: RetainedRecord,
+        asked: Asked,
+        events: Sequence[Event],
+        *,
+        runs_here: bool = False,
     ) -> RetainedRequest:
         """Know a request from the journal, with all of its events; it has ended or runs elsewhere.
 
-        One that is known already gets those that are new, unless it runs here.
+        One that is known already gets those that are new, unless it runs here. `runs_here`: it is
+        about to be resumed.
         """
         retained = self._find(record.key)
         if retained is None:
-            retained = self._add(record, note)
+            retained = self._new(record, asked.caller, note=asked.note)
             retained.is_remote = True
+            self._add(retained, self.running if runs_here else self.idle)
+        elif runs_here and retained.end is None and record.key in self.idle:
+            self._move(retained, self.idle, self.running)
         if retained.is_remote:
             for event in events[len(retained.events) :]:
                 retained.put(event)
@@ -348,16 +442,31 @@ class RetainedRequests:
     def _use(self, key: RetainedKey, retained: RetainedRequest) -> None:
         retained.used_at = self._clock()
         self._retained.move_to_end(key)
+        self._pool(key).use(key)
+
+    def _pool(self, key: RetainedKey) -> FairEviction[Account, RetainedKey]:
+        return self.running if key in self.running else self.idle
 
     def _changed(self, retained: RetainedRequest, num_bytes: int) -> None:
         key = self._keys[retained.id]
-        self.num_bytes += num_bytes
+        self._pool(key).grow(key, num_bytes)
         self._use(key, retained)
+        if retained.end is not None and key in self.running:
+            self._move(retained, self.running, self.idle)
         if not retained.is_remote:
             self._tell(retained)
         if isinstance(retained.end, Failed) and not retained.record.keeps_failure:
             self._remove(key)
         self._make_room()
+
+    def _move(
+        self,
+        retained: RetainedRequest,
+        source: FairEviction[Account, RetainedKey],
+        target: FairEviction[Account, RetainedKey],
+    ) -> None:
+        source.remove(retained.record.key)
+        target.add(retained.record.key, retained.holder, retained.num_bytes)
 
     def _tell(self, retained: RetainedRequest) -> None:
         """What it must know of one that runs here and has changed."""
@@ -377,38 +486,71 @@ class RetainedRequests:
     def _make_room(self) -> None:
         while self._retained:
             key, eldest = next(iter(self._retained.items()))
-            if self._fits and self._clock() - eldest.used_at <= self._max_age:
-                return
+            if self._clock() - eldest.used_at <= self._max_age:
+                break
             self._remove(key)
+        while (grown := self.running.evict()) is not None:
+            self._give_up(self._retained[grown])
+        self.idle.sizes.bound = self._max_bytes - self.running.sizes.total
+        self.idle.counts.bound = self._max_retained - self.running.counts.total
+        while (gone := self.idle.evict()) is not None:
+            self._gone(gone)
 
-    @property
-    def _fits(self) -> bool:
-        return (
-            self.keeps_any
-            and self.num_bytes <= self._max_bytes
-            and len(self._retained) <= self._max_kept
-        )
+    def _give_up(self, retained: RetainedRequest) -> None:
+        """Those that run have grown beyond the bounds: this one is not in `running` any more."""
+        key = retained.record.key
+        self.idle.add(key, retained.holder, retained.num_bytes)
+        if not retained.record.keeps_failure:
+            self._remove(key)
+            return
+        retained.put(Failed(_no_room("full", self._max_bytes)))
+        # Not at once: the runtime may be in the middle of delivering.
+        asyncio.get_running_loop().call_soon(self._runtime.cancel, [retained.id])
 
     def _remove(self, key: RetainedKey) -> None:
+        self._pool(key).remove(key)
+        self._gone(key)
+
+    def _gone(self, key: RetainedKey) -> None:
+        """It is in no pool any more: forget it."""
         retained = self._retained.pop(key)
         del self._keys[retained.id]
-        self.num_bytes -= retained.num_bytes
         retained.forget()
-        if retained.end is None and not retained.is_remote:
-            self._journal.forgot(retained)
-        if retained.end is None and not retained.is_remote and not retained.is_read:
-            # Not at once: the runtime may be in the middle of delivering, and a reader may come.
-            asyncio.get_running_loop().call_soon(self._cancel_unread, retained)
+        if retained.end is not None:
+            return
+        if retained.is_remote:
+            # Nobody follows it any more, so its readers would wait for ever.
+            retained.put(Failed(_no_room("full", self._max_bytes)))
+            return
+        self._journal.forgot(retained)
+        # Not at once: the runtime may be in the middle of delivering, and a reader may come.
+        asyncio.get_running_loop().call_soon(self._cancel_unread, retained)
 
     def _cancel_unread(self, retained: RetainedRequest) -> None:
-        if not retained.is_read:
+        if not retained.is_read and retained.end is None:
             self._runtime.cancel([retained.id])
 
     def check_integrity(self) -> None:
         """Raises `RuntimeError` when an invariant is broken; for tests."""
+        self.running.check_integrity()
+        self.idle.check_integrity()
         if self.num_bytes != sum(each.num_bytes for each in self._retained.values()):
             raise RuntimeError("the bytes do not add up")
-        if self.num_bytes > self._max_bytes or len(self._retained) > self._max_kept:
+        if self.num_bytes > self._max_bytes or len(self._retained) > self._max_retained:
             raise RuntimeError("more is retained than may be")
         if {each.id: key for key, each in self._retained.items()} != self._keys:
             raise RuntimeError("the ids are not those of what is retained")
+        if len(self.running) + len(self.idle) != len(self._retained):
+            raise RuntimeError("a retained request is in both pools, or in none")
+        if any((each.end is None) < (key in self.running) for key, each in self._retained.items()):
+            raise RuntimeError("a request that has ended counts as one that runs")
+
+
+def _no_room(why: Refusal, max_bytes: int) -> Overloaded:
+    whose = "of this caller" if why == "share" else "of all callers"
+    return Overloaded(
+        f"there is no room for another answer that is kept: those {whose} that have not ended, "
+        f"with what they were asked, have their share of {max_bytes} bytes (--responses-limit). "
+        "Wait until some have ended",
+        retry_after=RETRY_AFTER,
+    )

@@ -209,9 +209,14 @@ class Stream:
 
     def _merge(self) -> None:
         """Merge what waits. Twice of what is left may wait next, so that a token's cost is even."""
-        kinds = groupby(self._pending, key=lambda event: getattr(event, "kind", None))
-        self._pending = deque(chain.from_iterable(_run(list(events)) for _, events in kinds))
+        self._pending = deque(merged(self._pending))
         self._merge_at = max(MAX_PENDING, 2 * len(self._pending))
+
+
+def merged(events: Iterable[Event]) -> Iterable[Event]:
+    """Events with neighbouring tokens of one kind as one."""
+    kinds = groupby(events, key=lambda event: getattr(event, "kind", None))
+    return chain.from_iterable(_run(list(each)) for _, each in kinds)
 
 
 def _run(events: list[Event]) -> Iterable[Event]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from arriero.balancer.durable import request_journal as journals
 from arriero.balancer.durable.request_journal import Growth, RequestJournal, Unwritten
-from arriero.balancer.fleet.caller import ANONYMOUS
+from arriero.balancer.fleet.caller import ANONYMOUS, Caller
 from arriero.balancer.fleet.requests.eligibility import Engine
 from arriero.balancer.fleet.retained_record import Asked, RetainedKey, RetainedRecord
 from arriero.balancer.store.retained_records import RetainedOutcome
@@ -198,7 +198,7 @@ def test_of_some_requests_only_theirs_is_written() -> None:
 
 
 def test_what_waits_while_the_store_is_away_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journals, "MAX_BEGUN", 2)
+    monkeypatch.setattr(journals, "MAX_BEGUN", 4)
     monkeypatch.setattr(journals, "MAX_FORGOTTEN", 1)
     journal = make_journal()
     requests = [Request(RequestId(str(number))) for number in range(3)]
@@ -211,6 +211,19 @@ def test_what_waits_while_the_store_is_away_is_bounded(monkeypatch: pytest.Monke
     for request in requests:
         journal.forgot(request)
     assert journal.all_unwritten() == Unwritten(forgotten=(RequestId("2"),))
+    assert journal.begun_bytes.total == journal.begun_counts.total == 0
+
+
+def test_whoever_fills_the_room_while_the_store_is_away_leaves_others_theirs() -> None:
+    journal = RequestJournal(lambda _: ENGINE, lambda _: None, most_bytes=10 * 2**20)
+    for number in range(10):
+        large = ASKED._replace(note=b"x" * 2**20, caller=Caller("ana"))
+        journal.begun(Request(RequestId(f"ana-{number}")), large)
+    journal.begun(Request(RequestId("ben")), ASKED._replace(caller=Caller("ben")))
+    written = [each.id for each in journal.unwritten(journal.next_batch()).begun]
+    assert written == [*(f"ana-{number}" for number in range(5)), "ben"]
+    assert journal.begun_bytes.total < 10 * 2**20
+    journal.check_integrity()
 
 
 @given(st.lists(st.sampled_from(["say", "end", "write", "fail", "begin"]), max_size=30))

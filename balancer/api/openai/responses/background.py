@@ -8,17 +8,17 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from functools import partial
-from weakref import WeakKeyDictionary
 
 from aiohttp import web
 from pydantic import TypeAdapter
+from pydantic_core import to_json
 
 from .....shared.errors import InvalidRequest, RequestTimeout
 from .....shared.inference import RequestId, UsedTier
 from .....shared.log import context
 from ....fleet.caller import Caller
 from ....fleet.runtime.retained_requests import RetainedRequest, RetainedRequests
+from ....fleet.runtime.stream import merged
 from ...common.event_stream import frames
 from ...common.idempotency import RestoreRetained
 from ...conversation_store import AnswerStore
@@ -30,39 +30,53 @@ from .stored import Stored
 
 logger = logging.getLogger(__name__)
 
-Render = Callable[[], ResponseEvents]
-
 CANCELLING = 15.0
 """Seconds that a response has to end after it was cancelled, be it at another balancer that has
 gone: its lease has to be over first, see `balancer.durable.request_service`."""
 
 
 class BackgroundResponse:
-    """`render` makes what renders its events, from the first one on."""
+    """`answer` renders its events from the first one on.
 
-    def __init__(self, retained: RetainedRequest, render: Render) -> None:
+    Once it has ended, what was asked is no longer held: only what the response repeats of it.
+    """
+
+    def __init__(self, retained: RetainedRequest, answer: ResponseEvents) -> None:
         self._retained = retained
-        self._render = render
-        self._answer = render()
+        self._answer = answer
         self._answer.begin()
         self._num_taken = 0
+        if retained.end is not None:
+            self._settle()
+        else:
+            retained.on_end = self._settle_soon
 
     def response(self) -> Response:
         """The response so far."""
         new = self._retained.events[self._num_taken :]
         self._num_taken += len(new)
-        for event in new:
+        for event in merged(new):
             self._answer.take(event)
         return self._answer.response
 
     async def events(self, after: int) -> AsyncIterator[bytes]:
         """Server-sent events whose numbers are larger than `after`, until the end."""
-        answer = self._render()
+        answer = self._answer.anew()
         with self._retained.attach() as stream:
             yield frames([each for each in answer.begin() if each["sequence_number"] > after])
             async for event in stream:
                 rendered = answer.take(event)
                 yield frames([each for each in rendered if each["sequence_number"] > after])
+
+    def _settle_soon(self) -> None:
+        # Not at once: other requests' events are being delivered.
+        asyncio.get_running_loop().call_soon(self._settle)
+
+    def _settle(self) -> None:
+        response = self.response()
+        self._answer = self._answer.anew()
+        self._answer.response = response
+        self._retained.shrink(len(to_json(response)))
 
     async def ended(self) -> None:
         """Wait for its end. Raises `RequestTimeout`."""
@@ -82,7 +96,7 @@ class BackgroundResponses:
         self,
         retained: RetainedRequests,
         restore_retained: RestoreRetained,
-        restore: Callable[[RetainedRequest], Render],
+        restore: Callable[[RetainedRequest], ResponseEvents],
     ) -> None:
         """`restore` makes what renders one that was asked for at another run of the balancer.
 
@@ -91,30 +105,29 @@ class BackgroundResponses:
         self._retained = retained
         self._restore_retained = restore_retained
         self._restore = restore
-        # An entry goes when `retained` forgets its request.
-        self._responses: WeakKeyDictionary[RetainedRequest, BackgroundResponse] = (
-            WeakKeyDictionary()
-        )
 
-    def add(self, retained: RetainedRequest, render: Render) -> BackgroundResponse:
+    def add(self, retained: RetainedRequest, answer: ResponseEvents) -> BackgroundResponse:
         """The response of a request that runs; the one that was added before, if there is one."""
-        found = self._responses.get(retained)
-        if found is None:
-            found = self._responses[retained] = BackgroundResponse(retained, render)
-        return found
+        if retained.answer is None:
+            retained.answer = BackgroundResponse(retained, answer)
+        added: BackgroundResponse = retained.answer
+        return added
 
     async def find(self, id: str, caller: Caller) -> BackgroundResponse | None:
         """A response of the caller's that is still retained, here or in the store."""
         retained = await self._retained_of(id, caller)
-        if retained is None or (known := self._responses.get(retained)) is not None:
-            return None if retained is None else known
-        if not retained.note:
+        if retained is None:
             return None
+        known: BackgroundResponse | None = retained.answer
+        if known is not None or not retained.note:
+            return known
         try:
-            return self.add(retained, await asyncio.to_thread(self._restore, retained))
+            answer = await asyncio.to_thread(self._restore, retained)
         except ValueError:
             logger.exception("a response is not readable", extra=context(id=retained.id))
             return None
+        retained.note = b""
+        return self.add(retained, answer)
 
     async def _retained_of(self, id: str, caller: Caller) -> RetainedRequest | None:
         own_id = _request_id(id)
@@ -191,41 +204,18 @@ def note_of(
     return _note.dump_json(note)
 
 
-def answers_of(retained: RetainedRequest, store: AnswerStore) -> Callable[[], Answer]:
-    """Makes what renders the response. Raises `ValueError` for a note that is not readable."""
+def answer_of(retained: RetainedRequest, store: AnswerStore) -> Answer:
+    """What renders the response. Raises `ValueError` for a note that is not readable."""
     note = _note.validate_json(retained.note)
-    return partial(
-        answer_to,
+    requested = parse_response(note.body.encode())
+    requested.raw = b""
+    return Answer(
         retained.id,
         store,
-        parse_response(note.body.encode()),
+        requested,
         note.previous,
         served=note.served,
         service_tier=note.service_tier,
-        created_at=retained.record.created_at,
+        created_at=int(retained.record.created_at),
         owner=retained.record.key.owner,
-    )
-
-
-def answer_to(
-    id: RequestId,
-    store: AnswerStore,
-    requested: Requested,
-    previous: Stored | None,
-    *,
-    served: str,
-    service_tier: UsedTier,
-    created_at: float,
-    owner: str | None,
-) -> Answer:
-    """What renders a response that was asked for at `created_at`, in seconds since 1970."""
-    return Answer(
-        id,
-        store,
-        requested,
-        previous,
-        served=served,
-        service_tier=service_tier,
-        created_at=int(created_at),
-        owner=owner,
     )

@@ -64,8 +64,10 @@ class ResponseEvents(EventRenderer):
         `namespaces` has namespace and name of functions by what the model calls them.
         """
         self._id = id
+        self._echo = echo
         self._namespaces = namespaces
         self._created_at = created_at
+        self._is_background = is_background
         self._sequence_number = 0
         self._open: _Text | _Call | None = None
         self.response: Response = {
@@ -82,6 +84,16 @@ class ResponseEvents(EventRenderer):
             "usage": None,
         }
         """The response so far."""
+
+    def anew(self) -> "ResponseEvents":
+        """The same response from its beginning on."""
+        return ResponseEvents(
+            self._id,
+            created_at=self._created_at,
+            echo=self._echo,
+            namespaces=self._namespaces,
+            is_background=self._is_background,
+        )
 
     def begin(self) -> list[Json]:
         """The events before the first token."""

@@ -211,7 +211,7 @@ class Requested:
         self._body = body
         self.num_bytes = len(raw)
         self.raw = raw if body.background else b""
-        """The body as it came, of a response in the background."""
+        """The body as it came, of a response in the background, until its note is made."""
         if body.background and not body.store:
             raise InvalidRequest("`background` needs `store: true`", field="background")
         found = body.constraints()

@@ -26,7 +26,7 @@ from ...transport.streaming import EVENT_STREAM, REQUEST_ID, send_stream
 from ..conversations.book import ConversationBook
 from .answer import AddTurn, Answer
 from .answer_types import CountedInput, DeletedResponse
-from .background import BackgroundResponses, answer_to, answers_of, chunks, note_of, parse_after
+from .background import BackgroundResponses, answer_of, chunks, note_of, parse_after
 from .listing import input_list, parse_page
 from .requests import Requested, parse_response
 from .stored import Stored
@@ -40,7 +40,7 @@ def routes(
     restore_retained: RestoreRetained,
 ) -> list[Route]:
     """The routes under `/v1/responses`."""
-    restore = partial(answers_of, store=conversations.memory)
+    restore = partial(answer_of, store=conversations.memory)
     background = BackgroundResponses(retained, restore_retained, restore)
     responses = Responses(runtime, conversations, bodies, background)
     handlers = _Handlers(runtime, conversations, background, responses)
@@ -175,26 +175,25 @@ class _Handlers:
             asked = await self._responses.asked(requested, caller)
         served = requested.model or self._runtime.views.model_name_for("generate", caller)
         tier = tier_of(self._runtime.views.priority(asked.neutral, caller))
-        open_retained = await retained_opener(
-            request, note_of(requested, asked.previous, served, tier)
-        )
+        note = note_of(requested, asked.previous, served, tier)
+        requested.raw = b""
+        open_retained = await retained_opener(request, note)
         try:
             retained = open_retained(asked.neutral)
         except RequestError as error:
             raise requested.field_names.renamed(error) from error
         request[request_id_key] = retained.id
-        render = partial(
-            answer_to,
+        answer = Answer(
             retained.id,
             self._conversations.memory,  # with its events it is in the store of retained requests
             requested,
             asked.previous,
             served=served,
             service_tier=tier,
-            created_at=retained.record.created_at,
+            created_at=int(retained.record.created_at),
             owner=retained.record.key.owner,
         )
-        response = self._background.add(retained, render)
+        response = self._background.add(retained, answer)
         headers = {REQUEST_ID: retained.id}
         if not requested.stream:
             return json_response(response.response(), headers=headers)

@@ -11,11 +11,11 @@ from aiohttp import ClientResponse
 from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.api.app import inference_app
-from arriero.balancer.fleet.caller import Caller
-from arriero.balancer.fleet.retained_record import RetainedKey, RetainedRecord
+from arriero.balancer.fleet.caller import ANONYMOUS, Caller
+from arriero.balancer.fleet.retained_record import Asked, RetainedKey, RetainedRecord
 from arriero.balancer.fleet.runtime.retained_requests import RetainedRequests
 from arriero.shared.errors import AgentLost
-from arriero.shared.inference import Failed, RequestId, Token
+from arriero.shared.inference import Failed, GenerateRequest, RequestId, Token
 from tests.balancer.api.fake_runtime import FakeFleetRuntime, done
 from tests.waiting import HANGS
 
@@ -148,7 +148,8 @@ async def test_what_is_not_known_here_is_asked_for_in_the_store(runtime: FakeFle
         key = RetainedKey(None, f"{prefix}0")
         digest = sha256(b'{"messages": [{"role": "user", "content": "hi"}]}').digest()
         record = RetainedRecord(key, RequestId("r-1"), digest, created_at=12.5)
-        retained.restore(record, b"", [Token("alpha"), done()])
+        asked_before = Asked(GenerateRequest(prompt="x"), ANONYMOUS)
+        retained.restore(record, asked_before, [Token("alpha"), done()])
 
     async with TestClient(
         TestServer(inference_app(runtime, retained=retained, restore_retained=restore_retained))

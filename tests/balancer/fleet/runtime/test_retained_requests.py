@@ -17,7 +17,7 @@ from arriero.balancer.fleet.runtime.retained_requests import (
     RetainedRequests,
 )
 from arriero.balancer.fleet.runtime.stream import Stream
-from arriero.shared.errors import AgentLost, Conflict, QueueFull
+from arriero.shared.errors import AgentLost, Conflict, Overloaded, QueueFull
 from arriero.shared.inference import (
     Event,
     Failed,
@@ -56,7 +56,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 async def retained(runtime: FakeFleetRuntime, clock: Clock) -> AsyncIterator[RetainedRequests]:
-    yield (retained := RetainedRequests(runtime, max_age=10, max_retained=3, clock=clock))
+    yield (retained := RetainedRequests(runtime, max_age=10, max_retained=8, clock=clock))
     retained.check_integrity()
 
 
@@ -160,20 +160,92 @@ async def test_an_error_is_kept_where_that_is_asked_for(
     assert request.end == LOST
 
 
-async def test_what_was_used_least_recently_goes_first_and_is_cancelled_if_nobody_reads(
+async def test_what_has_ended_goes_least_recently_used_first(
     retained: RetainedRequests, runtime: FakeFleetRuntime
 ) -> None:
-    for name in "abc":
+    ids = []
+    for name in "abcdefgh":
+        ids.append(retained.open(name, BODY, REQUEST, caller=ALICE).id)
+        runtime.streams[-1].say(done())
+    assert retained.find_by_id(ids[0], caller=ALICE)
+    retained.open("i", BODY, REQUEST, caller=ALICE)
+    left = [bool(retained.find_by_id(id, caller=ALICE)) for id in ids]
+    assert left == [True, False, *[True] * 6]
+
+
+async def test_what_runs_is_not_cancelled_for_a_newcomer(
+    retained: RetainedRequests, runtime: FakeFleetRuntime
+) -> None:
+    """Of 8 that may be retained one caller has 4, another 2; a newcomer is not retained."""
+    for name in "abcd":
         retained.open(name, BODY, REQUEST, caller=ALICE)
-    reader = retained.open("a", BODY, REQUEST, caller=ALICE).attach()
-    retained.open("d", BODY, REQUEST, caller=ALICE)  # b goes
-    retained.open("e", BODY, REQUEST, caller=ALICE)  # c goes
-    retained.open("f", BODY, REQUEST, caller=ALICE)  # a goes, but is read
+    bobs = [retained.open(name, BODY, REQUEST, caller=BOB, keeps_failure=True) for name in "ab"]
+    reader = retained.open("e", BODY, REQUEST, caller=ALICE).attach()
+    assert retained.running.counts.num_refused["share"] == 1
+    with pytest.raises(Overloaded, match="responses-limit"):
+        retained.open("c", BODY, REQUEST, caller=BOB, keeps_failure=True)
     await asyncio.sleep(0)
-    a, b, c = runtime.streams[:3]
-    assert b.has_ended and c.has_ended and not a.has_ended
-    a.say(Token("x"), done())
+    assert not any(stream.has_ended for stream in runtime.streams)
+    for stream in runtime.streams:
+        stream.say(Token("x"), done())
     assert await read(reader) == [Token("x"), done()]
+    assert [each.end for each in bobs] == [done(), done()]
+    assert not retained.knows(ALICE, "e") and retained.knows(ALICE, "a")
+
+
+async def test_one_that_is_not_retained_ends_with_its_last_reader(
+    retained: RetainedRequests, runtime: FakeFleetRuntime
+) -> None:
+    for name in "abcd":
+        retained.open(name, BODY, REQUEST, caller=ALICE)
+    with retained.open("e", BODY, REQUEST, caller=ALICE).attach():
+        await asyncio.sleep(0)
+        assert not runtime.streams[-1].has_ended
+    assert runtime.streams[-1].has_ended
+
+
+async def test_whoever_has_most_that_has_ended_loses_it(
+    retained: RetainedRequests, runtime: FakeFleetRuntime
+) -> None:
+    bobs = retained.open("k", BODY, REQUEST, caller=BOB)
+    runtime.streams[-1].say(done())
+    for number in range(20):
+        retained.open(str(number), BODY, REQUEST, caller=ALICE)
+        runtime.streams[-1].say(done())
+    assert retained.find_by_id(bobs.id, caller=BOB) is bobs
+    assert len(retained) == 8
+
+
+async def test_what_was_asked_counts_until_it_has_ended(runtime: FakeFleetRuntime) -> None:
+    retained = RetainedRequests(runtime, max_bytes=100_000)
+    opened = [
+        retained.open(name, BODY, REQUEST, caller=ALICE, keeps_failure=True, note=bytes(10_000))
+        for name in "abcde"
+    ]
+    with pytest.raises(Overloaded):
+        retained.open("f", BODY, REQUEST, caller=ALICE, keeps_failure=True, note=bytes(10_000))
+    assert retained.num_bytes == 50_000
+    runtime.streams[0].say(done())
+    opened[0].shrink(10)
+    retained.check_integrity()
+    assert retained.num_bytes == 40_000 + EVENT_BYTES + 10
+    assert retained.open("f", BODY, REQUEST, caller=ALICE, keeps_failure=True, note=bytes(10_000))
+
+
+async def test_answers_that_grow_beyond_all_bounds_end(runtime: FakeFleetRuntime) -> None:
+    retained = RetainedRequests(runtime, max_bytes=10 * EVENT_BYTES)
+    bobs = retained.open("k", BODY, REQUEST, caller=BOB, keeps_failure=True)
+    runtime.streams[0].say(Token(""))
+    alices = retained.open("k", BODY, REQUEST, caller=ALICE, keeps_failure=True)
+    reader = alices.attach()
+    for _ in range(12):
+        if not runtime.streams[1].has_ended:
+            runtime.streams[1].say(Token(""))
+        retained.check_integrity()
+    await asyncio.sleep(0)
+    assert runtime.streams[1].has_ended and not runtime.streams[0].has_ended
+    assert isinstance((await read(reader))[-1], Failed)
+    assert retained.find_by_id(bobs.id, caller=BOB) is bobs
 
 
 async def test_with_no_bytes_nothing_is_kept_and_a_reader_reads(runtime: FakeFleetRuntime) -> None:
@@ -195,7 +267,7 @@ async def test_bytes_are_bounded(runtime: FakeFleetRuntime) -> None:
     retained = RetainedRequests(runtime, max_bytes=3 * EVENT_BYTES)
     small = retained.open("small", BODY, REQUEST, caller=ALICE)
     retained.open("large", BODY, REQUEST, caller=ALICE)
-    runtime.streams[0].say(Token(""))
+    runtime.streams[0].say(done())
     runtime.streams[1].say(*[Token("")] * 3)
     retained.check_integrity()
     assert retained.find_by_id(small.id, caller=ALICE) is None

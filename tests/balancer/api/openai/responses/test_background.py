@@ -1,6 +1,9 @@
 """Responses in the background: asked about, read again from any number, cancelled, bounded."""
 
+import asyncio
+import gc
 import json
+import weakref
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -9,11 +12,12 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.api.app import inference_app
 from arriero.balancer.api.conversation_store import ConversationStore
-from arriero.balancer.api.openai.responses.background import answer_to, answers_of, note_of
-from arriero.balancer.api.openai.responses.requests import parse_response
+from arriero.balancer.api.openai.responses.answer import Answer
+from arriero.balancer.api.openai.responses.background import answer_of, note_of
+from arriero.balancer.api.openai.responses.requests import Requested, parse_response
 from arriero.balancer.api.openai.responses.stored import Stored, stored
 from arriero.balancer.fleet.retained_record import RetainedKey, RetainedRecord
-from arriero.balancer.fleet.runtime.retained_requests import RetainedRequest
+from arriero.balancer.fleet.runtime.retained_requests import RetainedRequest, RetainedRequests
 from arriero.shared.errors import AgentLost
 from arriero.shared.inference import Begun, Failed, RequestId, Token
 from tests.balancer.api.fake_runtime import FakeFleetRuntime, done
@@ -171,6 +175,62 @@ async def test_only_those_in_the_background_can_be_streamed_again(
         assert response.status == 400
 
 
+def held_by(retained: RetainedRequests) -> list[object]:
+    """What answers hold that are retained."""
+    answers = [each.answer._answer for each in retained._retained.values()]
+    return [value for answer in answers for value in vars(answer).values()]
+
+
+async def test_one_that_has_ended_holds_what_it_repeats_and_not_what_was_asked(
+    runtime: FakeFleetRuntime,
+) -> None:
+    retained, size = RetainedRequests(runtime), 2**19
+    async with TestClient(TestServer(inference_app(runtime, retained=retained))) as client:
+        bodies = [{"input": "x" * size, "metadata": {"n": str(n)}} for n in range(3)]
+        ids = [(await create(client, **body))["id"] for body in bodies]
+        assert retained.num_bytes > 3 * size
+        assert any(isinstance(each, Requested) for each in held_by(retained))
+        for stream in runtime.streams:
+            stream.say(Begun(3, 0), *[Token(f"{n} ") for n in range(9)], done())
+        await asyncio.sleep(0)
+        assert retained.num_bytes < size // 4
+        assert not any(isinstance(each, Requested) for each in held_by(retained))
+        for n, id in enumerate(ids):
+            response = await get(client, id)
+            assert (response["status"], response["metadata"]) == ("completed", {"n": str(n)})
+            told = await streamed(client, id)
+            assert told[-1]["response"] == response
+            assert text_of(told) == "".join(f"{n} " for n in range(9))
+            async with client.get(f"{PATH}/{id}/input_items") as items:
+                [item] = (await items.json())["data"]
+                assert item["content"][0]["text"] == "x" * size
+        retained.check_integrity()
+
+
+async def test_a_forgotten_one_is_held_no_longer(runtime: FakeFleetRuntime) -> None:
+    retained = RetainedRequests(runtime)
+    async with TestClient(TestServer(inference_app(runtime, retained=retained))) as client:
+        id = (await create(client))["id"]
+        held = weakref.ref(next(iter(retained._retained.values())).answer)
+        runtime.streams[0].say(done())
+        async with client.delete(f"{PATH}/{id}"):
+            pass
+        gc.collect()
+        assert held() is None and not len(retained)
+
+
+async def test_one_that_finds_no_room_is_refused_with_words(runtime: FakeFleetRuntime) -> None:
+    retained = RetainedRequests(runtime, max_bytes=2**20)
+    async with TestClient(TestServer(inference_app(runtime, retained=retained))) as client:
+        for status in (200, 200, 503):
+            given = {"input": "x" * 200_000, "background": True}
+            async with client.post(PATH, json=given) as response:
+                assert response.status == status
+                answer = await response.json()
+        assert "--responses-limit" in answer["error"]["message"]
+        assert len(runtime.streams) == 2
+
+
 # ---- what another run of the balancer needs
 
 
@@ -181,14 +241,14 @@ RECORD = RetainedRecord(RetainedKey("ana@1", "k"), RequestId("r"), b"", created_
 def previous() -> Stored:
     store = ConversationStore()
     requested = parse_response(b'{"input": "before"}')
-    answer = answer_to(
+    answer = Answer(
         RequestId("p"),
         store,
         requested,
         None,
         served="m",
         service_tier="priority",
-        created_at=1.0,
+        created_at=1,
         owner="ana@1",
     )
     answer.begin()
@@ -201,21 +261,21 @@ def previous() -> Stored:
 def test_it_is_the_same(continues: bool) -> None:
     requested, before = parse_response(BODY), previous() if continues else None
     store = ConversationStore()
-    first = answer_to(
+    first = Answer(
         RECORD.id,
         store,
         requested,
         before,
         served="m",
         service_tier="priority",
-        created_at=12.5,
+        created_at=12,
         owner="ana@1",
     )
     retained = RetainedRequest(
         RECORD, lambda _, __: None, note=note_of(requested, before, "m", "priority")
     )
     other_store = ConversationStore()
-    second = answers_of(retained, other_store)()
+    second = answer_of(retained, other_store)
     for event in (Token("a"), done()):
         assert first.take(event) == second.take(event)
     assert first.response == second.response
@@ -230,4 +290,4 @@ def test_it_is_the_same(continues: bool) -> None:
 def test_a_note_that_is_not_readable() -> None:
     retained = RetainedRequest(RECORD, lambda _, __: None, note=b'{"later": 1}')
     with pytest.raises(ValueError, match="later"):
-        answers_of(retained, ConversationStore())
+        answer_of(retained, ConversationStore())
