@@ -220,6 +220,7 @@ def runtime_of(
         ticket_secret=secrets.token_bytes(32),
         identity_secret=secrets.token_bytes(32),
     )
+    metrics.collect_pool("requests", fleet.admission.memory)
     tracer = open_tracer("arriero-balancer", version("arriero"))
     until_the_end.push_async_callback(asyncio.to_thread, tracer.close)
     metrics.collect_spans(tracer.numbers)
@@ -231,6 +232,7 @@ def limits_of(settings: BalancerSettings) -> Limits:
     """The settings that the fleet's core knows."""
     return Limits(
         max_buffered_requests=settings.max_buffered_requests,
+        request_memory=settings.request_memory,
         routing=settings.routing,
         buffered_request_timeout=settings.buffered_request_timeout,
         first_token_timeout=settings.first_token_timeout,
@@ -255,7 +257,11 @@ def bodies_of(
     fetcher = Fetcher()
     metrics.collect_links(lambda: fetcher.num_open)
     filler = LinkFiller(fetcher.fetch, MAX_BODY_BYTES) if settings.media_urls else None
-    bodies = Bodies(filler=filler, has_keys=lambda: not access.is_open)
+    bodies = Bodies(
+        max_held_bytes=settings.request_memory // 2,
+        filler=filler,
+        has_keys=lambda: not access.is_open,
+    )
     metrics.collect_pool("bodies", bodies.shares)
     return until_the_end.enter_context(bodies)
 

@@ -134,6 +134,12 @@ class BalancerSettings(DaemonSettings):
         default=_LIMITS.max_buffered_requests,
         description="how many requests may wait for a slot; 0 turns queueing off",
     )
+    request_memory: Annotated[Size, Field(ge=64 * 2**20), Shown("SIZE", "512MiB")] = Field(
+        default=_LIMITS.request_memory,
+        description="most memory of each worker for requests that wait or run; half as much again "
+        "for bodies that are being read, and a quarter for answers that are not streamed. Callers "
+        "share it fairly, one alone may have half. Raise it if many long prompts wait at once",
+    )
     routing: Annotated[Routing, Shown("cost|load")] = Field(
         default=_LIMITS.routing,
         description="how agents are chosen for requests: by what each request costs there, in "

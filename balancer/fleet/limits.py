@@ -14,6 +14,7 @@ Routing = Literal["cost", "load"]
 class Limits:
     """Times in seconds. `max_buffered_requests` of 0 turns queueing off.
 
+    `request_memory` is how many bytes the requests may take that wait or run.
     `model_memory` is how long a model that has gone counts as known. `keys` are the limits of
     access keys that have none of their own, `anonymous` of callers without a key. `first_slots` are
     the requests that a new agent may have at once (`circuit_breaker.py`). Only `http_hosts` may
@@ -21,6 +22,7 @@ class Limits:
     """
 
     max_buffered_requests: int = 256
+    request_memory: int = 512 * 2**20
     buffered_request_timeout: float = 30.0
     first_token_timeout: float = 120.0
     token_timeout: float = 30.0

@@ -146,11 +146,17 @@ class Shares(Generic[K]):
         others = sum(min(self.held(each), amount) for each in self._amounts if each != holder)
         return others + amount <= self.bound
 
+    def refuses(self, holder: K, amount: int) -> bool:
+        """Whether the holder may not have `amount` more. If so, a refusal is counted."""
+        why = self.refusal(holder, amount)
+        if why is None:
+            return False
+        self.num_refused[why] += 1
+        return True
+
     def claim(self, holder: K, amount: int) -> bool:
         """Take `amount` if the holder may have it; otherwise count a refusal. Whether it was."""
-        why = self.refusal(holder, amount)
-        if why is not None:
-            self.num_refused[why] += 1
+        if self.refuses(holder, amount):
             return False
         self.take(holder, amount)
         return True

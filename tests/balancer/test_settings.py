@@ -41,6 +41,7 @@ def test_defaults() -> None:
         "files_limit": 64 * 2**30,
         "admin_key_file": None,
         "max_buffered_requests": 256,
+        "request_memory": 512 * 2**20,
         "routing": "cost",
         "buffered_request_timeout": 30.0,
         "early_headers": 25.0,

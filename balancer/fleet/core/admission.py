@@ -1,8 +1,8 @@
 """Who is let in: what the fleet can do, and what the caller may.
 
 A newcomer is refused because the balancer shuts down, because no model can do it, or because of its
-caller's limits, in this order; a full queue refuses it afterwards. Only what was accepted counts
-against limits.
+caller's limits, or because of the memory that requests take, in this order; a full queue refuses it
+afterwards. Only what was accepted counts against limits, and takes memory until it ends.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,8 +13,10 @@ from ....shared.errors import (
     InvalidRequest,
     ModelNotFound,
     NotSupported,
+    Overloaded,
     RateLimited,
     RequestError,
+    RequestTooLarge,
     ShuttingDown,
 )
 from ....shared.inference import (
@@ -27,8 +29,10 @@ from ....shared.inference import (
 from ....shared.inference.abilities import Ability, field_of
 from ....shared.inference.adapters import AdapterChoice, adapted_name
 from ...access.identity import CallerLimits
-from ..caller import Caller
+from ..caller import Account, Caller
+from ..footprint import footprint
 from ..queries.query import QueryRequest
+from ..shares import Shares
 from ..token_estimate import Reservation, reservation_of, reservation_of_queries
 from ..view import Standing
 from .limiter import SOON, Limiter
@@ -48,13 +52,14 @@ _MAX_NAMES = 10
 class Newcomer(Generic[AnyRequest]):
     """What came, as it may run: with its model's own name, and within its caller's limits.
 
-    With an `error` it is refused. Otherwise `reservation` is what it takes of the limits, once
-    accepted.
+    With an `error` it is refused. Otherwise `reservation` is what it takes of the limits, and
+    `num_bytes` what it takes of the memory, once accepted.
     """
 
     request: AnyRequest
     error: RequestError | None = None
     reservation: Reservation = UNCOUNTED
+    num_bytes: int = 0
 
 
 class Admission:
@@ -63,6 +68,9 @@ class Admission:
     def __init__(self, state: FleetState) -> None:
         self._state = state
         self._limiter = Limiter(keys=state.limits.keys, anonymous=state.limits.anonymous)
+        self.memory: Shares[Account] = Shares(state.limits.request_memory)
+        """What requests and queries take that were accepted and have not ended."""
+        self._taken: dict[RequestId, tuple[Account, int]] = {}
 
     @property
     def num_accounts(self) -> int:
@@ -104,7 +112,7 @@ class Admission:
         would_wait = not self._state.requests.dispatch.has_free_slot(within.model)
         all_of_them = reservation if together == 1 else replace(reservation, num_copies=together)
         over = self._over(caller, limits, all_of_them, now, would_wait=would_wait)
-        return Newcomer(within, over, reservation)
+        return self._within_memory(Newcomer(within, over, reservation), caller)
 
     def query(
         self, query_request: QueryRequest, caller: Caller, now: float
@@ -119,22 +127,46 @@ class Admission:
         reservation = reservation_of_queries(query_request.parts)
         would_wait = not self._state.dispatcher.has_room(query_request)
         over = self._over(caller, limits, reservation, now, would_wait=would_wait)
-        return Newcomer(query_request, over, reservation)
+        return self._within_memory(Newcomer(query_request, over, reservation), caller)
 
     def named(self, request: GenerateRequest, caller: Caller) -> GenerateRequest:
         """A request that was let in before, with what its model is called now."""
         named, _error = self._named(request, self._limiter.limits_of(caller))
         return named
 
-    def admitted(self, id: RequestId, caller: Caller, reservation: Reservation, now: float) -> None:
+    def admitted(
+        self, id: RequestId, caller: Caller, newcomer: Newcomer[AnyRequest], now: float
+    ) -> None:
         """A newcomer was accepted."""
-        self._limiter.admitted(id, caller, reservation, now)
+        self._limiter.admitted(id, caller, newcomer.reservation, now)
+        self._taken[id] = (caller.account, newcomer.num_bytes)
+        self.memory.take(*self._taken[id])
+
+    def resumed(self, id: RequestId, request: GenerateRequest, caller: Caller, now: float) -> None:
+        """One goes on that was let in before: it counts, whatever there is."""
+        self.admitted(id, caller, Newcomer(request, num_bytes=footprint(request)), now)
 
     def ended(self, id: RequestId, usage: Usage, now: float) -> None:
         """It has ended; what was never accepted is ignored."""
         self._limiter.ended(id, usage.prompt_tokens + usage.completion_tokens, now)
+        if (taken := self._taken.pop(id, None)) is not None:
+            self.memory.give_back(*taken)
 
     # ---- inside
+
+    def _within_memory(
+        self, newcomer: Newcomer[AnyRequest], caller: Caller
+    ) -> Newcomer[AnyRequest]:
+        """With what it takes of the memory, or why there is none for it."""
+        if newcomer.error is not None:
+            return newcomer
+        num_bytes, most = footprint(newcomer.request), self.memory.bound // 2
+        if num_bytes > most:
+            words = f"the request takes about {num_bytes} bytes of memory; at most {most} may"
+            return replace(newcomer, error=RequestTooLarge(words))
+        if self.memory.refuses(caller.account, num_bytes):
+            return replace(newcomer, error=_out_of_memory())
+        return replace(newcomer, num_bytes=num_bytes)
 
     def _named(
         self, request: AnyRequest, limits: CallerLimits
@@ -249,9 +281,23 @@ class Admission:
         over = [id for id in self._limiter.counted if not self._is_live(id)]
         if over:
             raise RuntimeError(f"{over} have ended, and hold tokens")
+        self.memory.check_integrity()
+        if self.memory.total != sum(num_bytes for _, num_bytes in self._taken.values()):
+            raise RuntimeError("the memory of requests is miscounted")
+        num_live = len(self._state.requests) + len(self._state.dispatcher)
+        if sum(map(self._is_live, self._taken)) != num_live:
+            raise RuntimeError("a request takes no memory")
 
     def _is_live(self, id: RequestId) -> bool:
         return id in self._state.requests or id in self._state.dispatcher
+
+
+def _out_of_memory() -> Overloaded:
+    return Overloaded(
+        "the requests that wait or run take too much memory, those of all callers or of this one; "
+        "try again when one has ended",
+        retry_after=SOON,
+    )
 
 
 def _going_down() -> ShuttingDown:

@@ -108,7 +108,7 @@ from ..requests.eligibility import Engine
 from ..requests.request_lifecycle import RequestLifecycle
 from ..requests.requests import Gain, refuse
 from ..view import Cordon, SharedCordon
-from .admission import UNCOUNTED, Admission
+from .admission import Admission
 from .membership import Membership
 from .state import empty_state
 from .steering import Steering
@@ -194,7 +194,7 @@ class Fleet:
             id, newcomer.request, caller, now, tell_waiting=tell_waiting
         )
         if id in self:
-            self.admission.admitted(id, caller, newcomer.reservation, now)
+            self.admission.admitted(id, caller, newcomer, now)
         self.steering.demand_changed(newcomer.request.model, now)
         return decisions
 
@@ -221,7 +221,7 @@ class Fleet:
         lifecycle.resume(Delivered.after(delivered), engine, age)
         decisions += self.state.requests.resume(lifecycle, now)
         if id in self:
-            self.admission.admitted(id, caller, UNCOUNTED, now)
+            self.admission.resumed(id, request, caller, now)
         self.steering.demand_changed(request.model, now)
         return decisions
 
@@ -238,7 +238,7 @@ class Fleet:
             return [*decisions, *dispatcher.refuse(lifecycle, newcomer.error, now)]
         decisions += dispatcher.admit(id, newcomer.request, caller, now)
         if id in self:
-            self.admission.admitted(id, caller, newcomer.reservation, now)
+            self.admission.admitted(id, caller, newcomer, now)
         self.steering.demand_changed(newcomer.request.model, now)
         return decisions
 

@@ -9,14 +9,17 @@ from arriero.balancer.fleet.caller import ANONYMOUS, Caller
 from arriero.balancer.fleet.core.admission import bounded, model_for, priority_within
 from arriero.balancer.fleet.core.limiter import joined, share_of
 from arriero.balancer.fleet.decisions import Decision, Finish, Refuse, Send
+from arriero.balancer.fleet.footprint import OVERHEAD
 from arriero.balancer.fleet.queries.query import QueryRequest
 from arriero.balancer.fleet.view import Level
 from arriero.shared.errors import (
     InvalidRequest,
     ModelNotFound,
+    Overloaded,
     QueueFull,
     RateLimited,
     RequestError,
+    RequestTooLarge,
 )
 from arriero.shared.inference import (
     ChatMessage,
@@ -414,3 +417,65 @@ def test_a_default_of_all_keys_is_for_those_without_their_own() -> None:
     assert joined(CallerLimits(max_queued=1), defaults).default_priority == "batch"
     own = CallerLimits(default_priority="interactive")
     assert joined(own, defaults).default_priority == "interactive"
+
+
+class TestMemory:
+    """What requests take while they wait or run."""
+
+    SIZE = 2**20
+    LARGE = GenerateRequest(prompt="x" * SIZE)
+    ALICE, BOB = Caller("alice"), Caller("bob")
+
+    def scene(self, num: int) -> Scene:
+        """One slot, and memory for about `num` large requests."""
+        memory = num * (self.SIZE + 2 * OVERHEAD)
+        scene = Scene(replace(NO_HEARTBEATS, max_buffered_requests=100, request_memory=memory))
+        scene.join(A, hello(slots=1))
+        return scene
+
+    def send(
+        self, scene: Scene, id: str, caller: Caller, wanted: GenerateRequest = LARGE
+    ) -> RequestError | None:
+        decisions = scene.fleet.request_arrived(RequestId(id), wanted, scene.now, caller=caller)
+        for each in decisions:
+            if isinstance(each, Finish):
+                scene.fleet.settle(each.ending, scene.now)
+        scene.fleet.check_integrity()
+        return next((each.error for each in decisions if isinstance(each, Refuse)), None)
+
+    def test_a_caller_alone_takes_half_and_leaves_room_for_another(self) -> None:
+        scene = self.scene(8)
+        assert [self.send(scene, f"a{n}", self.ALICE) for n in range(4)] == [None] * 4
+        error = self.send(scene, "a4", self.ALICE)
+        assert isinstance(error, Overloaded)
+        assert error.retry_after is not None
+        assert self.send(scene, "b0", self.BOB) is None
+        assert self.send(scene, "small", self.BOB, request()) is None
+        assert scene.fleet.admission.memory.num_refused["share"] == 1
+
+    def test_a_request_takes_it_until_it_ends(self) -> None:
+        scene = self.scene(4)
+        memory = scene.fleet.admission.memory
+        assert self.send(scene, "a0", self.ALICE) is None
+        assert self.send(scene, "a1", self.ALICE) is None
+        assert self.send(scene, "a2", self.ALICE) is not None
+        for each in scene.fleet.close(RequestId("a0"), scene.now):  # it ran; a1 runs now
+            if isinstance(each, Finish):
+                scene.fleet.settle(each.ending, scene.now)
+        assert self.SIZE < memory.total < 2 * self.SIZE
+        assert self.send(scene, "a3", self.ALICE) is None
+
+    def test_what_a_full_queue_refuses_takes_none(self) -> None:
+        scene = Scene(replace(NO_HEARTBEATS, max_buffered_requests=0))
+        assert isinstance(self.send(scene, "a0", self.ALICE), QueueFull | ModelNotFound)
+        assert scene.fleet.admission.memory.total == 0
+
+    def test_what_needs_more_than_one_caller_may_have_is_too_large(self) -> None:
+        error = self.send(self.scene(1), "a0", self.ALICE)
+        assert isinstance(error, RequestTooLarge)
+
+    def test_queries_take_memory_too(self) -> None:
+        scene = self.scene(4)
+        query = QueryRequest(kind="text", parts=(Tokenize(text="x" * self.SIZE),))
+        scene.fleet.query_arrived(RequestId("q"), query, scene.now, caller=self.ALICE)
+        assert scene.fleet.admission.memory.held(self.ALICE.account) > self.SIZE
