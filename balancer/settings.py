@@ -150,13 +150,15 @@ class BalancerSettings(DaemonSettings):
     )
     early_headers: Annotated[Duration, Field(ge=0), Shown("DURATION")] = Field(
         default=EARLY_HEADERS,
-        description="how long a request that waits for a slot or a model may still be refused with "
-        "a status of its own: after that its stream begins with 200 and says that it waits, so "
-        "that proxies do not cut it, and an error is an event; keep it below what proxies allow",
+        description="how long a request may still be refused with a status of its own while it "
+        "waits for a slot, a model or the end of its prompt: after that its stream begins with "
+        "200 and says what it waits for, so that proxies do not cut it, and an error is an event; "
+        "keep it below what proxies allow",
     )
     first_token_timeout: Timeout = Field(
         default=_LIMITS.first_token_timeout,
-        description="longest wait between a slot and the first token",
+        description="longest wait between a slot and the first token, or the agent's last report "
+        "that it reads the prompt",
     )
     token_timeout: Timeout = Field(
         default=_LIMITS.token_timeout,

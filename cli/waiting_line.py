@@ -1,31 +1,18 @@
-"""One line on a terminal that says that a request waits, until its answer begins.
+"""One line on a terminal that says what a request waits for, until its answer begins.
 
 Elsewhere there is a line when no agent serves the model, and for each other reason of that.
 """
 
 from shutil import get_terminal_size
-from typing import Protocol, Self, TextIO
+from typing import TYPE_CHECKING, Self, TextIO
 
 from ..shared.printable import printable
 from .output import duration
 
+if TYPE_CHECKING:
+    from ..client.answers import Reading, Waiting
+
 ERASE = "\r\x1b[K"
-
-
-class Waits(Protocol):
-    """The client's event `Waiting`."""
-
-    @property
-    def position(self) -> int | None: ...
-
-    @property
-    def what(self) -> str: ...
-
-    @property
-    def seconds_left(self) -> float | None: ...
-
-    @property
-    def reason(self) -> str | None: ...
 
 
 class WaitingLine:
@@ -42,16 +29,17 @@ class WaitingLine:
     def __exit__(self, *error: object) -> None:
         self.clear()
 
-    def show(self, waiting: Waits) -> None:
+    def show(self, waiting: "Waiting | Reading") -> None:
         """Write the line, in place of the one before."""
         if self._stream.isatty():
             columns = get_terminal_size().columns
             self._stream.write(ERASE + _cut(waiting_words(waiting), columns - 1))
             self._stream.flush()
             self._is_shown = True
-        elif waiting.reason is not None and waiting.reason != self._reason:
+        reason = getattr(waiting, "reason", None)
+        if not self._stream.isatty() and reason is not None and reason != self._reason:
             self._stream.write(waiting_words(waiting) + "\n")
-        self._reason = waiting.reason
+        self._reason = reason
 
     def clear(self) -> None:
         """Remove the line, if there is one."""
@@ -61,8 +49,13 @@ class WaitingLine:
             self._is_shown = False
 
 
-def waiting_words(waiting: Waits) -> str:
+def waiting_words(waiting: "Waiting | Reading") -> str:
     """Such as `waiting for a slot, at place 3, about 12 s`, or why no agent serves the model."""
+    from ..client.answers import Reading
+
+    if isinstance(waiting, Reading):
+        share = waiting.read_tokens / max(1, waiting.prompt_tokens)
+        return "the prompt is read" + (f": {share:.0%}" if waiting.prompt_tokens else "")
     words = "waiting for the model" if waiting.what == "model" else "waiting for a slot"
     if waiting.position is not None:
         words += f", at place {waiting.position}"

@@ -92,6 +92,14 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """An agent reads the prompt: `read_tokens` of `prompt_tokens` so far; both are 0 if unknown."""
+
+    read_tokens: int = 0
+    prompt_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
     """The last event of a request that went well."""
 
@@ -111,7 +119,7 @@ class Failed:
     item: int | str | None = None
 
 
-Event = Token | ToolCallStarted | ToolCall | Warned | Waiting | Done
+Event = Token | ToolCallStarted | ToolCall | Warned | Waiting | Reading | Done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +159,10 @@ def event_of(body: Mapping[str, Any]) -> Event | Failed | None:
                 what=body.get("for", "slot"),
                 seconds_left=body.get("seconds_left"),
                 reason=body.get("reason"),
+            )
+        case "reading":
+            return Reading(
+                read_tokens=body.get("read_tokens", 0), prompt_tokens=body.get("prompt_tokens", 0)
             )
         case "done":
             return done_of(body, item)

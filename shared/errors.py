@@ -302,7 +302,7 @@ class AgentLost(AgentError):
 
 
 class FirstTokenTimeout(AgentError):
-    """The request got a slot, but no token came in time."""
+    """The request got a slot, but no token came in time, and no report that its prompt is read."""
 
     code = "first_token_timeout"
     status = 504

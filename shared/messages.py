@@ -260,8 +260,20 @@ class PromptRead:
     cached_tokens: NumTokens
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptProgress:
+    """The request's prompt is being read; see `inference.Reading`. Sent once a second at most."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["prompt_progress"] = "prompt_progress"
+    id: RequestId
+    prompt_tokens: NumTokens
+    read_tokens: NumTokens
+    cached_tokens: NumTokens
+
+
 Item = Annotated[
-    Piece | CallStarted | Called | Noticed | PromptRead | Ended | Refused | Busy,
+    Piece | CallStarted | Called | Noticed | PromptProgress | PromptRead | Ended | Refused | Busy,
     Field(discriminator="type"),
 ]
 

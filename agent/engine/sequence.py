@@ -104,6 +104,7 @@ class SequenceOutput:
     anything else of this output. `log_probs` are of the tokens, one each, where they are asked for;
     of the token that ended the answer, too. `prompt_log_probs` are of the prompt's next tokens,
     from its second one on, and all of them come before the first of the answer's or with it.
+    Without a gain, `num_read` says how many tokens of the sequence are computed so far.
     """
 
     id: SequenceId
@@ -113,3 +114,4 @@ class SequenceOutput:
     notices: tuple[Notice, ...] = ()
     log_probs: tuple[LogProbs, ...] = ()
     prompt_log_probs: tuple[LogProbs, ...] = ()
+    num_read: int | None = None

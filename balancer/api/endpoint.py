@@ -14,7 +14,7 @@ from aiohttp import hdrs, web
 from pydantic_core import to_json
 
 from ...shared.errors import RequestError
-from ...shared.inference import Done, Event, Failed, GenerateRequest, RequestId, Waiting
+from ...shared.inference import Done, Event, Failed, GenerateRequest, Reading, RequestId, Waiting
 from ...shared.queries import Result
 from ..fleet.caller import Caller
 from ..fleet.queries.query import QueryRequest
@@ -71,7 +71,8 @@ class Generation:
     """Requests whose events become one answer: the first error of one ends it.
 
     Errors name fields by `names`. A streamed answer is of the one of `content_types` that the
-    client prefers; with `tells_waiting` a client that waits is sent its place. The answer's id is
+    client prefers; with `tells_waiting` a client that waits is sent its place, with
+    `tells_progress` also how its prompt is read, from the first second on. The answer's id is
     in the header `X-Request-Id`, and in `id_headers`.
     """
 
@@ -81,6 +82,7 @@ class Generation:
     names: FieldNames = SAME_NAMES
     content_types: tuple[str, ...] = (EVENT_STREAM,)
     tells_waiting: bool = True
+    tells_progress: bool = False
     id_headers: tuple[str, ...] = ()
 
 
@@ -167,6 +169,8 @@ async def _generated(
     request: web.Request, runtime: FleetRuntime, generation: Generation
 ) -> web.StreamResponse:
     tell_waiting = waits_of(request, generation.is_streamed and generation.tells_waiting)
+    if tell_waiting is not None and generation.tells_progress:
+        tell_waiting = 0.0
     open_one: OpenStream
     if (key := idempotency_key(request)) is None:
         open_one = partial(runtime.open, caller=caller_of(request), tell_waiting=tell_waiting)
@@ -333,5 +337,5 @@ async def _chunks(merged: Merged, write: _Writing) -> AsyncIterator[bytes]:
 
 def _with_one_wait(events: list[tuple[int, Event]]) -> list[tuple[int, Event]]:
     """Requests of one answer wait together: of the places of several, the first is enough."""
-    waits = [each for each in events if isinstance(each[1], Waiting)]
+    waits = [each for each in events if isinstance(each[1], Waiting | Reading)]
     return [each for each in events if each not in waits[1:]] if waits else events

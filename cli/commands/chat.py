@@ -225,13 +225,13 @@ class _Chat:
         self._conversation.answered(question, "".join(texts))
 
     async def _stream(self, question: str, texts: list[str]) -> None:
-        from ...client import Waiting
+        from ...client import Reading, Waiting
 
         messages = self._conversation.asked(question)
         with WaitingLine(sys.stderr) as waits:
             async with self._client.stream(messages=messages, **self._options) as events:
                 async for event in events:
-                    if isinstance(event, Waiting):
+                    if isinstance(event, Waiting | Reading):
                         waits.show(event)
                     else:
                         waits.clear()

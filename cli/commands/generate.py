@@ -81,9 +81,9 @@ async def _generate(arguments: argparse.Namespace, target: Target) -> int | None
 
 
 def _show(event: "Event", waits: WaitingLine) -> None:
-    from ...client import Token, Waiting, Warned
+    from ...client import Reading, Token, Waiting, Warned
 
-    if isinstance(event, Waiting):
+    if isinstance(event, Waiting | Reading):
         waits.show(event)
         return
     waits.clear()

@@ -3,7 +3,8 @@
 An API validates a body into a `GenerateRequest`; the fleet answers with events: any number of
 `Token`, `ToolCallStarted`, `ToolCall` and `Notice`, then exactly one `Done` or `Failed`. A `Begun`
 comes before the answer's first token, unless it fails before. `Waiting` comes for clients that
-asked for it, while the request has no agent. Everybody imports these words from here.
+asked for it, while the request has no agent, and `Reading` while its agent reads the prompt.
+Everybody imports these words from here.
 """
 
 from .conversation import (
@@ -41,6 +42,7 @@ from .events import (
     LogProb,
     Notice,
     Rates,
+    Reading,
     Timings,
     Token,
     TokenKind,
@@ -145,6 +147,7 @@ __all__ = [
     "PromptInput",
     "Rate",
     "Rates",
+    "Reading",
     "RegexGrammar",
     "RequestId",
     "Role",

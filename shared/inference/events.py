@@ -147,6 +147,19 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
+class Reading:
+    """An agent reads the prompt: `num_read` of `num_tokens` so far; both are 0 if not known.
+
+    `num_cached` of those read were not computed again. It reads since `seconds`.
+    """
+
+    num_read: int = 0
+    num_tokens: int = 0
+    num_cached: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Begun:
     """The prompt is computed. `cached_tokens` of it were not computed again."""
 
@@ -172,5 +185,5 @@ class Failed:
     error: RequestError
 
 
-Event = Waiting | Token | ToolCallStarted | ToolCall | Notice | Begun | Done | Failed
+Event = Waiting | Reading | Token | ToolCallStarted | ToolCall | Notice | Begun | Done | Failed
 EndEvent = Done | Failed

@@ -3,7 +3,7 @@ import io
 import pytest
 
 from arriero.cli.waiting_line import ERASE, WaitingLine, waiting_words
-from arriero.client.answers import Waiting
+from arriero.client.answers import Reading, Waiting
 
 
 class Terminal(io.StringIO):
@@ -20,9 +20,11 @@ class Terminal(io.StringIO):
             "waiting for the model, at place 1: no agent is connected",
         ),
         (Waiting(), "waiting for a slot"),
+        (Reading(), "the prompt is read"),
+        (Reading(read_tokens=1750, prompt_tokens=7000), "the prompt is read: 25%"),
     ],
 )
-def test_words(waiting: Waiting, words: str) -> None:
+def test_words(waiting: Waiting | Reading, words: str) -> None:
     assert waiting_words(waiting) == words
 
 

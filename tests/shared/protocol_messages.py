@@ -43,6 +43,7 @@ from arriero.shared.messages import (
     Noticed,
     Output,
     Piece,
+    PromptProgress,
     PromptRead,
     ReadFit,
     ReadLog,
@@ -372,6 +373,7 @@ FROM_AGENT: tuple[FromAgent, ...] = (
     ),
     Output(
         items=(
+            PromptProgress(id=ID, prompt_tokens=4, read_tokens=2, cached_tokens=1),
             PromptRead(id=ID, prompt_tokens=4, cached_tokens=3),
             Piece(id=ID, text="é", kind="reasoning", tokens=(1, 2), log_probs=LOG_PROBS),
             CallStarted(id=ID, call_id="c", name="f"),

@@ -57,6 +57,7 @@ class Progress:
         "rank",
         "save_as",
         "stored",
+        "told_at",
         "window",
     )
 
@@ -89,6 +90,8 @@ class Progress:
         self.num_computed = 0
         self.num_generated = self._num_said = len(sequence.said)
         self.last_token_at = 0.0
+        self.told_at = 0.0
+        """When it arrived, or its client last heard how much of it is read."""
         self._prompt_length = len(sequence.prompt)
         # Nothing comes before the first token, so nothing says how likely it was.
         self._num_scored = 1 if sequence.scores_prompt and window is None else self._prompt_length

@@ -36,6 +36,9 @@ from .progress import Progress
 from .recovery import Recovery
 from .state import SchedulerState
 
+TELL_PAUSE = 1.0
+"""Seconds between two outputs that say how much of a sequence is read."""
+
 NO_PROPOSALS: Mapping[SequenceId, Proposal] = MappingProxyType({})
 
 
@@ -143,6 +146,7 @@ class Scheduler:
                 self._unannounced.append(SequenceOutput(sequence.id, notices=notices))
         arrival, self._num_arrived = self._num_arrived, self._num_arrived + 1
         one = Progress(sequence, arrival=arrival, ceiling=self._ceiling, window=window)
+        one.told_at = self._tally.now
         if error is not None:
             self._unannounced.append(SequenceOutput(one.id, (), one.end(error)))
         elif one.is_full and not one.prefill_only:
@@ -264,6 +268,7 @@ class Scheduler:
                 outputs += self._hold(_explained(gained, decoded))
                 outputs += self._saved(step, decoded)
                 self._exports.read(step, decoded.saved)
+                outputs += self._still_reading()
             case NoRoom():
                 outputs += self._recovery.make_room(step)
             case Aborted():
@@ -291,6 +296,23 @@ class Scheduler:
             _check(one.num_computed == 0, f"{one.id} waits with {one.num_computed} cells")
         for slot, one in self._running.items():
             _check(self._memory.length(slot) == one.num_computed, f"cells of slot {slot}")
+
+    def _still_reading(self) -> list[SequenceOutput]:
+        """How much is read of sequences that gained nothing for `TELL_PAUSE`.
+
+        A sequence that waits in the engine is one of them: each step brings its turn nearer.
+        """
+        now = self._tally.now
+        late = [
+            one
+            for one in self._queue.everybody
+            if now - max(one.told_at, one.last_token_at) >= TELL_PAUSE and not one.is_saving
+        ]
+        for one in late:
+            one.told_at = now
+        return [
+            SequenceOutput(one.id, stats=one.stats(), num_read=one.num_computed) for one in late
+        ]
 
     def _hold(self, outputs: list[SequenceOutput]) -> list[SequenceOutput]:
         """`outputs` without those that are the last of sequences which save."""

@@ -32,6 +32,7 @@ from ....shared.messages import (
     Item,
     Noticed,
     Piece,
+    PromptProgress,
     PromptRead,
     Refused,
 )
@@ -160,6 +161,8 @@ class Answer:
 
     def take(self, output: SequenceOutput) -> list[Item]:
         """The new items of one step."""
+        if output.num_read is not None:
+            return self._progress(output.num_read, output.stats)
         items = self._taken(output)
         return items if self._delivered is None else self._new(items)
 
@@ -211,6 +214,17 @@ class Answer:
     def _flush(self) -> list[Item]:
         """What was held back; the answer is over."""
         return [*self._turn.take(self._transcript.flush()), *self._turn.flush()]
+
+    def _progress(self, num_read: int, stats: SequenceStats | None) -> list[Item]:
+        num_tokens = self._num_prompt_tokens
+        return [
+            PromptProgress(
+                id=self._id,
+                prompt_tokens=num_tokens,
+                read_tokens=min(num_read, num_tokens),
+                cached_tokens=min(num_read, 0 if stats is None else stats.cached_tokens),
+            )
+        ]
 
     def _begun(self, output: SequenceOutput) -> list[Item]:
         """The length of the prompt, once the engine has reported how much of it was cached."""

@@ -12,6 +12,7 @@ from ....shared.inference import (
     Event,
     Failed,
     Notice,
+    Reading,
     Token,
     TokenKind,
     TokenLogProbs,
@@ -40,7 +41,7 @@ class Accumulator:
                 self._texts.setdefault(event.kind, []).append(event.text)
                 if event.log_probs:
                     self._log_probs.setdefault(event.kind, []).extend(event.log_probs)
-            case Waiting() | ToolCallStarted() | Begun():
+            case Waiting() | Reading() | ToolCallStarted() | Begun():
                 pass  # what is gathered is the whole call, and the end counts the prompt
             case ToolCall():
                 self.calls.append(event)

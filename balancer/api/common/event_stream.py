@@ -16,6 +16,7 @@ from ....shared.inference import (
     Event,
     Failed,
     Notice,
+    Reading,
     Token,
     TokenKind,
     ToolCall,
@@ -41,7 +42,7 @@ class EventRenderer(Rendering):
 
     def render(self, event: Event, _number: int = 0, /) -> bytes:
         """The bytes for `event`; the first events precede those of the first that is rendered."""
-        if isinstance(event, Waiting):
+        if isinstance(event, Waiting | Reading):
             return comment(event)
         if self._has_begun or isinstance(event, Begun | Notice):
             return self.write(event)
@@ -71,7 +72,7 @@ class EventRenderer(Rendering):
                 yield from self._called(event)
             case Begun():
                 self._begun(event)
-            case Waiting() | ToolCall() | Notice():
+            case Waiting() | Reading() | ToolCall() | Notice():
                 return
             case Done():
                 yield from self._done(event)

@@ -15,6 +15,7 @@ from ....shared.inference import (
     GenerateRequest,
     LogProb,
     Notice,
+    Reading,
     Token,
     TokenLogProbs,
     ToolCall,
@@ -26,7 +27,7 @@ from ..common.accumulator import Accumulator
 from ..common.log_probs import text_of
 from ..common.rendering import Rendering
 from ..openai.errors import openai_error
-from ..transport.waiting import comment
+from ..transport.waiting import PromptProgress, comment, prompt_progress
 
 StopType = Literal["none", "eos", "limit", "word"]
 
@@ -68,6 +69,7 @@ class LlamaChunk(TypedDict):
     tokens_predicted: Count
     tokens_evaluated: Count
     completion_probabilities: NotRequired[list[TokenProb]]
+    prompt_progress: NotRequired[PromptProgress]
 
 
 class LlamaAnswer(LlamaChunk):
@@ -86,8 +88,14 @@ class LlamaAnswer(LlamaChunk):
 class CompletionAnswer(Rendering):
     """One answer: as server-sent events without a `[DONE]`, or as one object."""
 
-    def __init__(self, request: GenerateRequest, model: str, *, has_tokens: bool) -> None:
-        """`has_tokens`: the whole answer has the ids of its tokens."""
+    def __init__(
+        self, request: GenerateRequest, model: str, *, has_tokens: bool, tells_progress: bool
+    ) -> None:
+        """`has_tokens`: the whole answer has the ids of its tokens.
+
+        With `tells_progress` parts of a stream say how much of the prompt is read.
+        """
+        self._tells_progress = tells_progress
         self._request = request
         self._model = model
         self._has_tokens = has_tokens
@@ -106,7 +114,11 @@ class CompletionAnswer(Rendering):
             case Begun():
                 self._num_evaluated = event.prompt_tokens
                 return b""
-            case Waiting():
+            case Reading() if self._tells_progress:
+                part = self._part(Token(""))
+                part["prompt_progress"] = prompt_progress(event)
+                return _framed(part)
+            case Waiting() | Reading():
                 return comment(event)
             case Done():
                 return _framed(self._last(event, "", []))

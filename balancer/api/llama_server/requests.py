@@ -88,6 +88,7 @@ class Requested:
     names: FieldNames
     has_tokens: bool
     """Whether the answer has the ids of its tokens."""
+    tells_progress: bool = False
 
 
 def parse_completion(body: bytes, notes: FieldNotes | None = None) -> Requested:
@@ -98,4 +99,6 @@ def parse_completion(body: bytes, notes: FieldNotes | None = None) -> Requested:
     check_readable(request)
     own = FieldNames({"max_tokens": "n_predict", "logprobs": "n_probs"})
     names = parsed.names([*parsed.grammars()], own, also={"max_tokens": "n_predict"})
-    return Requested(request, names, has_tokens=parsed.return_tokens)
+    return Requested(
+        request, names, has_tokens=parsed.return_tokens, tells_progress=parsed.return_progress
+    )

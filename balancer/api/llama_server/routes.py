@@ -77,11 +77,17 @@ async def _answer(requested: Requested, _caller: Caller) -> Generation:
         is_streamed=requested.request.stream,
         rendering=partial(_rendering, requested),
         names=requested.names,
+        tells_progress=requested.tells_progress,
     )
 
 
 def _rendering(requested: Requested, opened: Opened) -> CompletionAnswer:
-    return CompletionAnswer(requested.request, opened.model, has_tokens=requested.has_tokens)
+    return CompletionAnswer(
+        requested.request,
+        opened.model,
+        has_tokens=requested.has_tokens,
+        tells_progress=requested.tells_progress,
+    )
 
 
 def _props(model: ModelView, num_slots: int, _id: str, results: Sequence[Result]) -> Props:

@@ -22,6 +22,7 @@ from ....shared.inference import (
     Failed,
     FinishReason,
     Notice,
+    Reading,
     Timings,
     Token,
     TokenKind,
@@ -215,6 +216,9 @@ class EventWriter:
                     "reason": reason,
                 }
                 return self._event("waiting", values)
+            case Reading(num_read=num_read, num_tokens=num_tokens):
+                values = {"read_tokens": num_read, "prompt_tokens": num_tokens}
+                return self._event("reading", values)
             case ToolCallStarted():
                 return self._event("tool_call_started", {"call": event})
             case ToolCall():

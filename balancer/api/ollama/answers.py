@@ -24,6 +24,7 @@ from ....shared.inference import (
     Failed,
     FinishReason,
     Notice,
+    Reading,
     Token,
     TokenKind,
     ToolCall,
@@ -201,7 +202,7 @@ class OllamaAnswer(Rendering):
                 return self._line("content", "", b',"done":true,' + to_json(figures)[1:-1])
             case Failed():
                 return to_json(ollama_error(event.error)) + b"\n"
-            case Begun() | Notice() | ToolCallStarted() | Waiting():
+            case Begun() | Notice() | ToolCallStarted() | Waiting() | Reading():
                 return b""
             case _:
                 assert_never(event)

@@ -1,4 +1,4 @@
-"""What streams say while their request waits, and from when on.
+"""What streams say while their request waits or its prompt is read, and from when on.
 
 The first word of it begins the response: an error that comes later is an event, and no HTTP status
 any more. So it comes late, but early enough for proxies that cut silent connections. A client that
@@ -7,7 +7,9 @@ wants it earlier says so with `Prefer: wait=SECONDS` (RFC 7240).
 
 from collections.abc import Iterable
 
-from ....shared.inference import Waiting
+from typing_extensions import TypedDict
+
+from ....shared.inference import Count, Reading, Waiting
 
 EARLY_HEADERS = 25.0
 """Seconds, by default, after which a stream over HTTP begins although its request still waits."""
@@ -43,8 +45,29 @@ def _preferred(preferences: Iterable[str]) -> Iterable[float]:
             yield float(seconds[:9])
 
 
-def comment(waiting: Waiting) -> bytes:
+class PromptProgress(TypedDict):
+    """llama-server's: tokens of the prompt, and for how many milliseconds it has been read."""
+
+    total: Count
+    cache: Count
+    processed: Count
+    time_ms: Count
+
+
+def prompt_progress(reading: Reading) -> PromptProgress:
+    """How much of a prompt is read, as llama-server says it."""
+    return {
+        "total": reading.num_tokens,
+        "cache": reading.num_cached,
+        "processed": reading.num_read,
+        "time_ms": round(reading.seconds * 1000),
+    }
+
+
+def comment(waiting: Waiting | Reading) -> bytes:
     """A comment in a stream of server-sent events: `: waiting position=3 for=slot`."""
+    if isinstance(waiting, Reading):
+        return f": reading {waiting.num_read} of {waiting.num_tokens} tokens\n\n".encode()
     left = "" if waiting.seconds_left is None else f" seconds_left={waiting.seconds_left:g}"
     why = "" if waiting.reason is None else f" reason={' '.join(waiting.reason.split())}"
     return f": waiting position={waiting.position} for={waiting.what}{left}{why}\n\n".encode()

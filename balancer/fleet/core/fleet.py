@@ -70,6 +70,7 @@ from ....shared.messages import (
     Noticed,
     Output,
     Piece,
+    PromptProgress,
     PromptRead,
     ReadFit,
     ReadLog,
@@ -116,7 +117,7 @@ from .steering import Steering
 _AGENTS_OWN = (ShuttingDown.code, Cancelled.code, AgentLost.code)
 """Codes of errors that say nothing of the request."""
 
-NoPiece = CallStarted | Called | Noticed | PromptRead | Ended | Refused | Busy
+NoPiece = CallStarted | Called | Noticed | PromptProgress | PromptRead | Ended | Refused | Busy
 
 
 class Fleet:
@@ -453,6 +454,9 @@ class Fleet:
         agent.spoke_at = now
         was_streaming = lifecycle.is_streaming
         match item:
+            case PromptProgress():
+                requests.reads(lifecycle, item, now)
+                return []
             case CallStarted() | Called() | Noticed() | PromptRead():
                 received = requests.received(lifecycle, item, now)
                 if was_streaming or not lifecycle.is_streaming:

@@ -36,6 +36,7 @@ from ....shared.messages import (
     Item,
     Noticed,
     Piece,
+    PromptProgress,
     PromptRead,
 )
 from ....shared.reports.model_info import ModelInfo
@@ -284,6 +285,10 @@ LONGEST_TOKEN = 1024
 """Characters of a token, unless the model says that it has longer ones."""
 
 
+MOST_PROGRESS = 2**16
+"""Reports of how a prompt is read, for one request with one agent: one a second for 18 hours."""
+
+
 @dataclass(slots=True)
 class Claim:
     """What one agent may say of one request, and what it said so far.
@@ -299,6 +304,7 @@ class Claim:
     is_in_call: bool = False
     num_tokens: int = 0
     num_items: int = 0
+    num_progress: int = 0
     num_characters: int = 0
     num_echoed: int = 0
 
@@ -325,6 +331,9 @@ class Claim:
 
     def check(self, item: Item) -> None:
         """Count it. Raises `BadMessage` for what cannot be true."""
+        if isinstance(item, PromptProgress):
+            self._check_progress(item)
+            return
         self.num_items += 1
         match item:
             case Piece():
@@ -344,6 +353,12 @@ class Claim:
             raise BadMessage(f"more items for a request than {self.most_tokens} tokens can give")
         if self.num_characters > self.most_characters:
             raise BadMessage(f"more text for a request than {self.most_tokens} tokens can give")
+
+    def _check_progress(self, item: PromptProgress) -> None:
+        self._check_prompt(item.prompt_tokens)
+        self.num_progress += 1
+        if self.num_progress > MOST_PROGRESS:
+            raise BadMessage(f"more than {MOST_PROGRESS} reports of how a prompt is read")
 
     def _check_piece(self, piece: Piece) -> None:
         if piece.kind == "prompt":

@@ -7,7 +7,8 @@ that may be what ends its agents moves no more.
 
 The time that a request spends with an agent does not count as waiting: when it comes back, it has
 what was left of its time in the queue. One that gave up its slot to others waits as long as the
-whole request may take. Each agent has the time for its first token anew.
+whole request may take. Each agent has the time for its first token anew, and that time begins again
+with each report that the agent reads the prompt.
 
 Invariants: exactly one end, with one `Finish`; nothing is delivered after it; the deadline of the
 whole request never moves.
@@ -128,6 +129,7 @@ class RequestLifecycle(Lifecycle):
     With `has_deserted` it left an agent that did not answer it, though others before. `deserted`
     are the links of agents that it left so, until they say that they have stopped. As long as
     nothing has come from the present agent, `look_at` is when to look whether that does anything.
+    `progress_at` is when that agent last said that it reads the prompt, or when it got the request.
     """
 
     __slots__ = (
@@ -149,6 +151,7 @@ class RequestLifecycle(Lifecycle):
         "look_at",
         "moves",
         "num_tokens",
+        "progress_at",
         "request",
         "served_as",
     )
@@ -178,7 +181,7 @@ class RequestLifecycle(Lifecycle):
         if goes_on_by_text(request):
             self.delivered.keep_text()
         self.moves = Moves()
-        self.assigned_at = now
+        self.assigned_at = self.progress_at = now
         self.claim = Claim()
         self._slot_at: float | None = None
         """Since when its time for the first token runs."""
@@ -331,7 +334,7 @@ class RequestLifecycle(Lifecycle):
         elif fingerprint != self.fingerprint:
             self.fingerprint = BY_TEXT
         self._leave_queue(agent, now)
-        self.assigned_at = now
+        self.assigned_at = self.progress_at = now
         self._slot_at = now if self._slot_at is None else self._slot_at
         self.link = link
 
@@ -361,6 +364,10 @@ class RequestLifecycle(Lifecycle):
         moved = self.moved("unanswered", now)
         self._slot_at = slot_at
         return moved
+
+    def reads(self, now: float) -> None:
+        """Its agent reads the prompt: the time for the next token runs from here."""
+        self.progress_at = self._slot_at = now
 
     def first_token_by(self) -> float:
         """When its answer has to have begun; it has an agent."""
@@ -452,7 +459,7 @@ class RequestLifecycle(Lifecycle):
             case "queued":
                 return self._waited_too_long(lack)
             case "assigned":
-                return FirstTokenTimeout(f"no token within {limits.first_token_timeout:g} s")
+                return FirstTokenTimeout(f"no progress within {limits.first_token_timeout:g} s")
             case "streaming":
                 return TokenTimeout(f"no further token within {limits.token_timeout:g} s")
 
@@ -467,7 +474,7 @@ class RequestLifecycle(Lifecycle):
             case "assigned":
                 return self.first_token_by()
             case "streaming":
-                return self._last_token_at + limits.token_timeout
+                return max(self._last_token_at, self.progress_at) + limits.token_timeout
 
     def _waited_too_long(self, lack: NotServed | None) -> RequestError:
         if self.has_streamed:

@@ -17,9 +17,9 @@ from ....shared.errors import (
     RequestError,
     TokenTimeout,
 )
-from ....shared.inference import AgentId, GenerateRequest, RequestId, Token
+from ....shared.inference import AgentId, GenerateRequest, Reading, RequestId, Token
 from ....shared.inference.prefix_peers import PrefixSource
-from ....shared.messages import Cancel, Ended, Evicted, PromptRead, Start
+from ....shared.messages import Cancel, Ended, Evicted, PromptProgress, PromptRead, Start
 from ..caller import Caller
 from ..change_log import ChangeLog
 from ..circuit_breaker import Needed
@@ -277,6 +277,7 @@ class Requests:
             gap = lifecycle.gained(token, now)
             if not was_streaming:
                 num_begun += 1
+                self.waiting_room.began(lifecycle.id)
                 self._deadlines.arm(lifecycle.id)
             if isinstance(gap, FirstToken):
                 firsts.append(gap)
@@ -289,6 +290,15 @@ class Requests:
         origin = gains[0][0].origin
         return DeliverTokens(tuple(tokens), num_tokens, tuple(gaps), origin), firsts, num_begun
 
+    def reads(self, lifecycle: RequestLifecycle, item: PromptProgress, now: float) -> None:
+        """Its agent reads the prompt."""
+        num_read = min(item.read_tokens, item.prompt_tokens)
+        cached, seconds = min(item.cached_tokens, num_read), lifecycle.slot_seconds(now)
+        lifecycle.reads(now)
+        self.waiting_room.reads(
+            lifecycle.id, Reading(num_read, item.prompt_tokens, cached, seconds)
+        )
+
     def received(
         self, lifecycle: RequestLifecycle, item: Reported, now: float
     ) -> Iterable[Decision]:
@@ -299,6 +309,7 @@ class Requests:
         was_streaming = lifecycle.is_streaming
         decisions = lifecycle.received(item, now)
         if not was_streaming and lifecycle.is_streaming:
+            self.waiting_room.began(lifecycle.id)
             self._deadlines.arm(lifecycle.id)
         self._changes.advance()
         return decisions
@@ -493,8 +504,8 @@ class Requests:
             patience = half
         else:
             patience = min(max(self._least_patience, PATIENCE * expected), half)
-        silent_since = max(lifecycle.assigned_at, agent.spoke_at)
-        at = min(silent_since + patience, lifecycle.assigned_at + half)
+        silent_since = max(lifecycle.progress_at, agent.spoke_at)
+        at = min(silent_since + patience, lifecycle.progress_at + half)
         if now < at:
             return self._look_again(lifecycle, min(at, now + self._least_patience))
         if lifecycle.has_deserted and agent.breaker.has_answered:
@@ -634,7 +645,7 @@ class Requests:
             lifecycle.claim = Claim.of(lifecycle.request, agent.model, lifecycle.delivered)
             self._bound.pop(lifecycle.id, None)
             self._not_held(lifecycle.id)
-            self.waiting_room.started(lifecycle.id)
+            self.waiting_room.started(lifecycle.id, now)
             self._runs(lifecycle, offer_of(agent, self.needs).keys)
             if not (lifecycle.has_streamed or len(lifecycle.deserted) == MOST_DESERTED):
                 lifecycle.look_at = now + self._least_patience

@@ -1,5 +1,8 @@
 """What each waiting request can expect, and to which clients that is sent.
 
+A request waits for an agent, and then for its first token while the agent reads its prompt. Both
+are told in the same way: so no proxy takes a stream for dead that is alive.
+
 The estimate for a slot: the agents of a model end `slots / slot time` requests a second, and each
 end starts one that waits. The estimate for a model that no agent serves: the time until it is
 loaded, where that is known.
@@ -17,7 +20,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from math import ceil, inf
 
-from ....shared.inference import RequestId, Waiting
+from ....shared.inference import Reading, RequestId, Waiting
 from ..decisions import Deliver
 from ..lifecycle import WhyNotServed
 from ..load_shedding import RETRY_AFTER
@@ -81,17 +84,25 @@ MAX_PER_PASS = 100
 """A pass takes about a millisecond, so sending to all costs one part in a hundred of the loop."""
 
 
+READING_AFTER = 5.0
+"""Seconds after which a client hears that its prompt is read, unless it asked to hear at once."""
+
+
 @dataclass(slots=True)
 class _Listener:
+    """`reading` is how much of its prompt the agent has read; `None` while it has no agent."""
+
     after: float
-    sent: Waiting | None = None
+    reading: Reading | None = None
+    sent: Waiting | Reading | None = None
     sent_at: float = -inf
 
 
 class WaitingUpdates:
     """When clients that wait hear of it: at most once a second each, and only of what changed.
 
-    A request listens from `listens` to `forget`, and waits in between once or several times.
+    A request listens from `listens` to `forget`. In between it waits for an agent and then for its
+    first token, once or several times.
     """
 
     __slots__ = ("_due", "_listeners", "_rests_until")
@@ -107,17 +118,34 @@ class WaitingUpdates:
 
     def forget(self, id: RequestId) -> None:
         """It has ended."""
-        self.starts(id)
+        self.began(id)
         self._listeners.pop(id, None)
 
     def waits(self, id: RequestId, now: float) -> None:
         """It waits, if it listens, for the first time or again."""
         if (listener := self._listeners.get(id)) is not None:
-            listener.sent = None
+            listener.sent = listener.reading = None
             self._due.set(id, max(now + listener.after, listener.sent_at + CHECK_PAUSE))
 
-    def starts(self, id: RequestId) -> None:
-        """It waits no more, if it did."""
+    def starts(self, id: RequestId, now: float) -> None:
+        """It has an agent, which is to read its prompt."""
+        if (listener := self._listeners.get(id)) is not None:
+            listener.reading = Reading()
+            due = self._due.get(id)
+            least = READING_AFTER if listener.after else 0.0
+            self._due.set(id, max(now + least, now if due is None else due))
+
+    def reads(self, id: RequestId, reading: Reading) -> None:
+        """Its agent reads the prompt."""
+        if (listener := self._listeners.get(id)) is not None and listener.reading is not None:
+            listener.reading = reading
+
+    def reading(self, id: RequestId) -> Reading | None:
+        """How much of its prompt is read; `None` while it has no agent."""
+        return self._listeners[id].reading
+
+    def began(self, id: RequestId) -> None:
+        """Its answer has begun: there is nothing to wait for."""
         if id in self._due:
             self._due.remove(id)
 
@@ -138,7 +166,7 @@ class WaitingUpdates:
             self._rests_until = now + PASS_PAUSE
         return ids
 
-    def must_send(self, id: RequestId, waiting: Waiting, now: float) -> bool:
+    def must_send(self, id: RequestId, waiting: Waiting | Reading, now: float) -> bool:
         """Whether to send this to the client; the next check comes in a second."""
         listener = self._listeners[id]
         self._due.set(id, now + CHECK_PAUSE)
@@ -174,9 +202,17 @@ class WaitingRoom:
             self._updates.listens(id, tell_after)
             self._updates.waits(id, now)
 
-    def started(self, id: RequestId) -> None:
+    def started(self, id: RequestId, now: float) -> None:
         """It has an agent."""
-        self._updates.starts(id)
+        self._updates.starts(id, now)
+
+    def reads(self, id: RequestId, reading: Reading) -> None:
+        """Its agent has read so much of the prompt."""
+        self._updates.reads(id, reading)
+
+    def began(self, id: RequestId) -> None:
+        """Its answer has begun."""
+        self._updates.began(id)
 
     def came_back(self, id: RequestId, now: float) -> None:
         """It has no agent any more."""
@@ -200,7 +236,7 @@ class WaitingRoom:
         """What to send to the clients that are due, at a cost of `MAX_PER_PASS` at most."""
         found: list[Deliver] = []
         for id in self._updates.due(now):
-            waiting = self.of(id, why_not_served)
+            waiting = self._updates.reading(id) or self.of(id, why_not_served)
             if self._updates.must_send(id, waiting, now):
                 found.append(Deliver(id, waiting))
         return found

@@ -27,6 +27,7 @@ from ....shared.inference import (
     Event,
     Failed,
     GenerateRequest,
+    Reading,
     RequestId,
     Token,
     ToolCall,
@@ -98,7 +99,7 @@ class RetainedRequest:
             reader.put(event)
         if self.end is not None:
             self._readers.clear()
-        if self._is_retained and not isinstance(event, Waiting):
+        if self._is_retained and not isinstance(event, Waiting | Reading):
             size = _size(event)
             self.events.append(event)
             self.num_bytes += size

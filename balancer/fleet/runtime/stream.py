@@ -16,7 +16,7 @@ from itertools import chain, groupby
 from types import TracebackType
 from typing import Protocol, Self
 
-from ....shared.inference import Done, Event, Failed, RequestId, Token, Waiting
+from ....shared.inference import Done, Event, Failed, Reading, RequestId, Token, Waiting
 
 MAX_PENDING = 32
 """Events that may wait for the reader before tokens are merged."""
@@ -111,7 +111,7 @@ class Stream:
         self._take = None
         self._has_ended = isinstance(event, Done | Failed)
         if not self._is_closed:
-            if isinstance(event, Waiting) and self._ends_waiting:
+            if isinstance(event, Waiting | Reading) and self._ends_waiting:
                 self._pending.pop()  # the reader is slow, and this is newer
             self._pending.append(event)
             if self._merges and len(self._pending) >= self._merge_at:
@@ -120,8 +120,8 @@ class Stream:
 
     @property
     def _ends_waiting(self) -> bool:
-        """Whether the last thing to be read is that the request waits."""
-        return bool(self._pending) and isinstance(self._pending[-1], Waiting)
+        """Whether the last event is one that a newer one replaces."""
+        return bool(self._pending) and isinstance(self._pending[-1], Waiting | Reading)
 
     def close(self) -> None:
         """The reader is gone. Does nothing after the end or a second time."""

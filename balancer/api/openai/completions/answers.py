@@ -24,6 +24,7 @@ from .....shared.inference import (
     Failed,
     FinishReason,
     Notice,
+    Reading,
     Token,
     TokenKind,
     TokenLogProbs,
@@ -37,7 +38,7 @@ from ...common.accumulator import Accumulator
 from ...common.log_probs import TokenLogProb, entries, text_of
 from ...common.rendering import Rendering
 from ...transport.text_frame import TextFrame
-from ...transport.waiting import comment
+from ...transport.waiting import comment, prompt_progress
 from ..errors import openai_error
 
 # ---- usage
@@ -444,8 +445,13 @@ class ChoicesAnswer(Rendering):
         num_choices: int,
         include_usage: bool,
         has_running_usage: bool = False,
+        tells_progress: bool = False,
     ) -> None:
-        """`num_choices` is that of one prompt. A running usage stands in every chunk."""
+        """`num_choices` is that of one prompt. A running usage stands in every chunk.
+
+        With `tells_progress` chunks say how much of the prompt is read.
+        """
+        self._tells_progress = tells_progress
         self._gathered: defaultdict[int, Accumulator] = defaultdict(Accumulator)
         self._head = head
         self._shape = shape
@@ -472,7 +478,9 @@ class ChoicesAnswer(Rendering):
         match event:
             case Failed():
                 return error_chunk(event.error)
-            case Waiting():
+            case Reading() if self._tells_progress:
+                return self._progress(number, event)
+            case Waiting() | Reading():
                 return comment(event)
             case Begun() | Notice() | ToolCall():  # of a call, all has been said
                 return b""
@@ -482,6 +490,11 @@ class ChoicesAnswer(Rendering):
                 return self._opening(number) + self._end(number, event)
             case _:
                 assert_never(event)
+
+    def _progress(self, number: int, reading: Reading) -> bytes:
+        """llama-server's `prompt_progress`, in a chunk that says nothing else."""
+        members = b',"prompt_progress":%b' % to_json(prompt_progress(reading))
+        return self._chunk(number, self._shape.closing(), None, members)
 
     def _token(self, number: int, token: Token) -> bytes:
         text, kind, _, log_probs = token
@@ -545,9 +558,15 @@ class ChoicesAnswer(Rendering):
         self._ends[number] = done
         return self._chunk(number, self._shape.closing(), self._shape.finish_reason(done))
 
-    def _chunk(self, number: int, content: dict[str, object], finish_reason: str | None) -> bytes:
+    def _chunk(
+        self,
+        number: int,
+        content: dict[str, object],
+        finish_reason: str | None,
+        members: bytes = b"",
+    ) -> bytes:
         choice = {"index": number, **content, "logprobs": None, "finish_reason": finish_reason}
-        return b"%b%b]%b" % (self._start, to_json(choice), self._end_json)
+        return b"%b%b]%b%b" % (self._start, to_json(choice), members, self._end_json)
 
     @property
     def _end_json(self) -> bytes:

@@ -54,6 +54,8 @@ class StructuredOutputs:
 class Guided(SamplingChoices):
     """vLLM's constraints, of which `guided_…` are older names; SGLang's, and llama-server's.
 
+    With llama-server's `return_progress` a stream says how much of the prompt is read.
+
     A `grammar` as text is in GBNF or in Lark, and so is an `ebnf`. As an object it is as in the
     native API. A `top_k` of -1 leaves all tokens.
     """
@@ -71,6 +73,7 @@ class Guided(SamplingChoices):
     guided_choice: Alternatives | None = None
     structured_outputs: StructuredOutputs | None = None
     truncate_prompt_tokens: TruncatePromptTokens | None = None
+    return_progress: bool = False
 
     def grammars(self) -> Iterator[tuple[str, Grammar]]:
         """The required grammars of the answer, by field. Raises `InvalidRequest`."""

@@ -133,6 +133,7 @@ class Requested:
     echoes: tuple[str, ...] = ()
     field_names: FieldNames = SAME_NAMES
     has_running_usage: bool = False
+    tells_progress: bool = False
     has_functions: bool = False
     """Whether an answer's call is one of a function, as before there were tools."""
 
@@ -346,6 +347,7 @@ def _requested(parsed: _Body, prompts: list[dict[str, Any]]) -> Requested:
         stream=parsed.stream,
         include_usage=options.include_usage,
         has_running_usage=options.continuous_usage_stats,
+        tells_progress=parsed.return_progress,
     )
 
 

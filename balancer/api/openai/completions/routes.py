@@ -32,6 +32,7 @@ def _generation(requested: Requested, shape: Shape) -> Generation:
         is_streamed=requested.stream,
         rendering=partial(_rendering, requested, shape),
         names=requested.field_names,
+        tells_progress=requested.tells_progress,
     )
 
 
@@ -48,6 +49,7 @@ def _rendering(requested: Requested, shape: Shape, opened: Opened) -> ChoicesAns
         num_choices=requested.num_choices,
         include_usage=requested.include_usage,
         has_running_usage=requested.has_running_usage,
+        tells_progress=requested.tells_progress,
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from .....shared.errors import InvalidRequest, NotFound, RequestError, status_of
-from .....shared.inference import Begun, Event, Failed, Notice, Waiting
+from .....shared.inference import Begun, Event, Failed, Notice, Reading, Waiting
 from ...common.body_fields import body_fields
 from ..errors import ErrorFields, error_fields
 from .events import ResponseEvents
@@ -92,7 +92,7 @@ class SocketWriting:
 
     def frames(self, event: Event) -> list[bytes]:
         """What the client is sent for `event`."""
-        if isinstance(event, Waiting):
+        if isinstance(event, Waiting | Reading):
             return []
         if self._has_begun:
             return self._framed(self._answer.take(event), event)

@@ -324,6 +324,17 @@ def test_a_prompt_advances_even_when_steps_are_too_slow() -> None:
     assert planned(scheduler).num_prompt_tokens == MIN_CHUNK
 
 
+def test_a_prompt_that_is_read_for_long_is_reported_once_a_second() -> None:
+    scheduler = make(slots=1, context_size=1000, batch_size=16)
+    scheduler.add(new(1, (5,) * 200))
+    scheduler.add(new(2, (6,) * 200))  # which waits for the slot
+    reported = [take(scheduler, Decoded(()), 0.3) for _ in range(8)]
+    read = [[(one.id, one.num_read) for one in outputs] for outputs in reported]
+    assert [bool(each) for each in read] == [False, False, False, True] * 2
+    assert [id for id, _ in read[3]] == [1, 2] and read[3][1] == (2, 0)
+    assert 0 < (read[3][0][1] or 0) < (read[7][0][1] or 0) < 200
+
+
 def test_prompts_are_read_in_the_order_in_which_fair_shares_would_end() -> None:
     scheduler = make(slots=3, context_size=1000, batch_size=300)
     for number, length in ((1, 500), (2, 20), (3, 500)):

@@ -23,6 +23,7 @@ from arriero.shared.messages import (
     Item,
     Noticed,
     Piece,
+    PromptProgress,
     PromptRead,
     Refused,
 )
@@ -314,6 +315,13 @@ def test_how_long_the_prompt_is_comes_once_and_not_of_a_failure() -> None:
     assert [item for item in told if isinstance(item, PromptRead)] == [READ] == told[:1]
     failed = make().take(output(end=SequenceEnd(EngineFailed("no"), stats(0))))
     assert [item.type for item in failed] == ["refused"]
+
+
+def test_how_much_of_the_prompt_is_read_is_told_before_anything_of_the_answer() -> None:
+    answer = make()
+    told = answer.take(SequenceOutput(SequenceId(1), stats=stats(0), num_read=20))
+    assert told == [PromptProgress(id=R, prompt_tokens=30, read_tokens=20, cached_tokens=10)]
+    assert [item.type for item in answer.take(output(0))] == ["prompt_read", "piece"]
 
 
 # ---- content, reasoning and calls

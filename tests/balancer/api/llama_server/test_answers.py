@@ -14,6 +14,7 @@ from arriero.shared.inference import (
     Failed,
     GenerateRequest,
     LogProb,
+    Reading,
     Token,
     TokenLogProbs,
     Usage,
@@ -32,8 +33,8 @@ def end(reason: Any = "stop", stop_string: str | None = None) -> Done:
     return Done(reason, usage, TIMINGS, "agent-1", stop_string)
 
 
-def answer(*, has_tokens: bool = False) -> CompletionAnswer:
-    return CompletionAnswer(REQUEST, "demo", has_tokens=has_tokens)
+def answer(*, has_tokens: bool = False, tells_progress: bool = False) -> CompletionAnswer:
+    return CompletionAnswer(REQUEST, "demo", has_tokens=has_tokens, tells_progress=tells_progress)
 
 
 def chunks(*events: Event) -> list[Any]:
@@ -101,4 +102,11 @@ def test_how_likely_its_tokens_were() -> None:
 def test_who_waits_is_told_in_a_comment_and_errors_as_openais() -> None:
     writing = answer()
     assert writing.render(Waiting(2, "slot")).startswith(b": waiting position=2")
+    assert writing.render(Reading(5, 9)) == b": reading 5 of 9 tokens\n\n"
     assert b'"agent_lost"' in writing.render(Failed(AgentLost("gone")))
+
+
+def test_who_asks_for_it_gets_the_progress_of_the_prompt() -> None:
+    rendered = answer(tells_progress=True).render(Reading(5, 9, 2, 0.0304))
+    progress = json.loads(rendered.removeprefix(b"data: "))["prompt_progress"]
+    assert progress == {"total": 9, "cache": 2, "processed": 5, "time_ms": 30}

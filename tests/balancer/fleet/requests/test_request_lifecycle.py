@@ -137,7 +137,19 @@ def test_the_first_token_has_a_deadline_from_the_assignment() -> None:
     lifecycle = lifecycle_at(0.0)
     lifecycle.assigned(LINK, "host", 9.0)
     assert lifecycle.deadline == 29.0
-    assert lifecycle.overdue(29.0) == FirstTokenTimeout("no token within 20 s")
+    assert lifecycle.overdue(29.0) == FirstTokenTimeout("no progress within 20 s")
+
+
+def test_the_deadlines_of_tokens_count_from_the_last_progress() -> None:
+    lifecycle = lifecycle_at(0.0)
+    lifecycle.assigned(LINK, "host", 9.0)
+    lifecycle.reads(28.0)
+    assert lifecycle.deadline == 48.0
+    assert lifecycle.overdue(47.9) is None
+    lifecycle.gained(token(0), 48.0)
+    lifecycle.reads(52.0)  # it was preempted, and is computed again
+    assert lifecycle.deadline == 57.0
+    assert isinstance(lifecycle.overdue(57.0), TokenTimeout)
 
 
 def test_each_token_moves_the_deadline_of_the_next() -> None:

@@ -11,12 +11,13 @@ from arriero.balancer.fleet.requests.waiting_room import (
     MAX_PER_PASS,
     MAX_RETRY_AFTER,
     PASS_PAUSE,
+    READING_AFTER,
     REPEAT_AFTER,
     SlotTimes,
     WaitingRoom,
     WaitingUpdates,
 )
-from arriero.shared.inference import RequestId, Waiting
+from arriero.shared.inference import Reading, RequestId, Waiting
 
 P, Q, R = RequestId("p"), RequestId("q"), RequestId("r")
 
@@ -85,7 +86,8 @@ def test_who_listens_is_told_and_who_does_not_is_not() -> None:
     assert waiting.due(12.0, unknown) == []
     dispatch.ended(P)
     assert waiting.due(13.0, unknown) == [Deliver(Q, Waiting(1, "slot"))]
-    waiting.started(Q)
+    waiting.started(Q, 13.0)
+    waiting.began(Q)
     assert waiting.next_deadline() is None
     waiting.came_back(Q, 20.0)
     assert waiting.due(21.0, unknown) == [Deliver(Q, Waiting(1, "slot"))]
@@ -168,8 +170,32 @@ def test_the_first_word_comes_after_the_time_that_was_asked_for() -> None:
 
 def test_one_that_starts_in_time_hears_nothing() -> None:
     updates = listening()
-    updates.starts(R)
+    updates.starts(R, 10.2)
+    updates.began(R)
     assert updates.next_deadline() is None
+
+
+def test_one_whose_prompt_is_read_for_long_hears_how_much_of_it_is_read() -> None:
+    dispatch, waiting = room()
+    waiting.admitted(P, 0.5, 10.0)
+    dispatch.ended(RequestId("0"))
+    waiting.started(P, 10.1)
+    assert waiting.next_deadline() == 10.1 + READING_AFTER
+    assert waiting.due(15.2, unknown) == [Deliver(P, Reading())]
+    waiting.reads(P, read := Reading(512, 7000, 12, 5.5))
+    assert waiting.due(16.2, unknown) == [Deliver(P, read)]
+    assert waiting.due(17.2, unknown) == []
+    assert waiting.due(16.2 + REPEAT_AFTER, unknown) == [Deliver(P, read)]
+    waiting.came_back(P, 40.0)
+    [deliver] = waiting.due(40.5, unknown)
+    assert isinstance(deliver.event, Waiting)
+
+
+def test_who_asks_for_it_hears_at_once_how_the_prompt_is_read() -> None:
+    _, waiting = room()
+    waiting.admitted(P, 0.0, 10.0)
+    waiting.started(P, 10.1)
+    assert waiting.next_deadline() == 10.1
 
 
 def test_a_change_is_told_once_a_second_at_most() -> None:
@@ -197,7 +223,7 @@ def test_one_that_comes_back_hears_anew() -> None:
     updates = listening()
     updates.due(10.5)
     updates.must_send(R, FIRST, 10.5)
-    updates.starts(R)
+    updates.starts(R, 10.55)
     updates.waits(R, 10.6)
     assert updates.next_deadline() == 10.5 + CHECK_PAUSE
     assert updates.due(11.5) == [R]
