@@ -69,6 +69,7 @@ class ServedModel:
                 family=self._settings.chat_family,
                 store=self.store,
                 defaults=assignment.sampling if assignment else SamplingChoices(),
+                grammar_timeout=self._settings.grammar_timeout,
                 adapters=AdapterTable(
                     assignment.name if assignment else self.model.info.name, adapters
                 ),

@@ -229,6 +229,12 @@ class AgentSettings(LoadOptions, DaemonSettings):
         "nothing new and says so (issue engine_stalled). Steps take about two seconds at most, "
         "but a picture that is read as a whole takes as long as it takes; loading does not count",
     )
+    grammar_timeout: Annotated[Duration, Field(gt=0, le=60), Shown("DURATION")] = Field(
+        default=2.0,
+        description="how long the constraint of a request (a JSON Schema, a grammar, a regular "
+        "expression, forced calls) may compute while it is compiled, in a process of its own; "
+        "beyond that the request is refused (invalid_request)",
+    )
     cache_dir: Annotated[Path | None, Shown("DIR")] = Field(
         default=None,
         description="folder for prefixes of prompts and answers, which later requests go on from "

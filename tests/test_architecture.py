@@ -102,7 +102,7 @@ SHELLS = {
     "agent/discovery": "links",
     "agent/engine": "fair_lock opener pace step_loop worker",
     "agent/engine/embedding": "embedder",
-    "agent/engine/grammar": "grammars",
+    "agent/engine/grammar": "grammar_process grammars",
     "agent/engine/llama": "*",
     "agent/engine/llama/adapters": "adapters parts",
     "agent/engine/llama/cells": "edits states stream_edits unified_edits",

@@ -1,10 +1,8 @@
 """What the rest of the agent knows of a model: its facts, its vocabulary, its chat template."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
-
-from llguidance import LLTokenizer
 
 from ...shared.reports.model_info import ModelInfo
 from .embedding.embedding import EmbeddingModel
@@ -66,12 +64,24 @@ class Vocab(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class GrammarTokens:
+    """The bytes of each token as llguidance takes them, and the tokens that end an answer.
+
+    `tokenize` says the tokens of a text in the middle of an answer.
+    """
+
+    pieces: Sequence[bytes]
+    ends: Sequence[int]
+    tokenize: Callable[[str], Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
 class LoadedModel:
     """`chat_template` is Jinja source as it stands in the model file; `None` when it has none.
 
     `tool_template` is the one for requests with tools, where it has one of its own for them.
 
-    `grammar_tokens` is the vocabulary as llguidance takes it; without it nothing is constrained.
+    `grammar_tokens` is the vocabulary for grammars; without it nothing is constrained.
     `embedding` makes vectors with the same weights. `media` reads pictures, where there is a
     projector for them. A draft model beside it has a KV cache of `num_draft_cells`. The state of a
     token has `cell_bytes`, where prefixes can be handed out, and that of a checkpoint `state_bytes`
@@ -86,7 +96,7 @@ class LoadedModel:
     info: ModelInfo
     vocab: Vocab
     chat_template: str | None
-    grammar_tokens: LLTokenizer | None = None
+    grammar_tokens: GrammarTokens | None = None
     tool_template: str | None = None
     embedding: EmbeddingModel | None = None
     media: MediaReader | None = None

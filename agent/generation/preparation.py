@@ -2,8 +2,9 @@
 
 There is a lane for each class of length, so a text waits for none that is far longer: short ones
 never for long ones, long ones never for very long ones. Requests of the class `batch` have a lane
-of their own, so no other request waits for the many that come at once. Called on the event
-loop's thread only, and replies there.
+of their own, so no other request waits for the many that come at once. So have requests with a
+constraint, which may take seconds to compile. Called on the event loop's thread only, and replies
+there.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from typing import NamedTuple
 
 from ...shared.errors import InternalError, RequestError
 from ...shared.inference import GenerateRequest, is_background
+from ..engine.grammar.grammars import Ended
 from ..sequence_id import SequenceId
 from .answers.resumption import Outcome, Resume
 from .preparer import Preparer
@@ -25,6 +27,10 @@ logger = logging.getLogger(__name__)
 
 NUM_THREADS = 2
 """Threads for short requests: more would take the engine's cores."""
+
+
+NUM_CONSTRAINED = 4
+"""Threads for requests with constraints. Mostly they wait for what other processes compute."""
 
 
 class _Lane(NamedTuple):
@@ -45,7 +51,8 @@ class Preparation:
             _Lane(inf, ThreadPoolExecutor(1, "prepare-very-long")),
         )
         self._batch = ThreadPoolExecutor(1, "prepare-batch")
-        self._preparations: dict[SequenceId, Future[Outcome]] = {}
+        self._constrained = ThreadPoolExecutor(NUM_CONSTRAINED, "prepare-constrained")
+        self._preparations: dict[SequenceId, tuple[Future[Outcome], Ended]] = {}
 
     def prepare(
         self,
@@ -56,23 +63,26 @@ class Preparation:
         scope: str | None = None,
     ) -> None:
         """Prepare `request`; `reply` gets the outcome, unless it is abandoned."""
+        ended: Ended = Future()
         future = self._threads(request, resume).submit(
-            _outcome, self.preparer, id, request, resume, scope
+            _outcome, self.preparer, id, request, resume, scope, ended
         )
-        self._preparations[id] = future
+        self._preparations[id] = future, ended
         asyncio.wrap_future(future).add_done_callback(partial(self._finished, id, reply))
 
     def abandon(self, id: SequenceId) -> None:
-        """Drop this preparation; if it has not begun, it never will."""
-        if (future := self._preparations.pop(id, None)) is not None:
+        """Drop this preparation; if it has not begun, it never will. Its grammar is given up."""
+        if (dropped := self._preparations.pop(id, None)) is not None:
+            future, ended = dropped
             future.cancel()
+            ended.set_result(None)
 
     def close(self) -> None:
         """Begin no preparation any more; blocks until those that run are done.
 
         They use the model's vocabulary, which must not be freed before.
         """
-        pools = [self._batch, *(lane.threads for lane in self._lanes)]
+        pools = [self._batch, self._constrained, *(lane.threads for lane in self._lanes)]
         for threads in pools:
             threads.shutdown(wait=False, cancel_futures=True)
         for threads in pools:
@@ -82,6 +92,8 @@ class Preparation:
         if is_background(request.priority):
             return self._batch
         length = text_length(request) + (resume.work if resume else 0)
+        if length <= LONG_TEXT and (request.grammar is not None or request.tools):
+            return self._constrained
         return next(lane.threads for lane in self._lanes if length <= lane.most)
 
     def _finished(
@@ -98,9 +110,10 @@ def _outcome(
     request: GenerateRequest,
     resume: Resume | None,
     scope: str | None,
+    ended: Ended,
 ) -> Outcome:
     try:
-        prepared = preparer.prepare(id, request, scope)
+        prepared = preparer.prepare(id, request, scope, ended)
         return prepared if resume is None else preparer.resume(prepared, resume)
     except RequestError as error:
         return error

@@ -23,7 +23,7 @@ from ..chat.output.transcript import Stops
 from ..chat.parsing.tools import Tools
 from ..chat.templates.chat_templates import ChatTemplates, TemplateSource
 from ..chat.templates.user_text import RenderedText
-from ..engine.grammar.grammars import Grammars
+from ..engine.grammar.grammars import SECONDS, Ended, Grammars
 from ..engine.loaded_model import LoadedModel
 from ..engine.prompt import Prompt, Span
 from ..engine.prompt_store.prompt_store import Ignored, PromptStore, ignored
@@ -61,12 +61,14 @@ class Preparer:
         store: PromptStore | None = None,
         defaults: SamplingChoices | None = None,
         adapters: AdapterTable | None = None,
+        grammar_timeout: float = SECONDS,
         draw_seed: Callable[[], int] = lambda: secrets.randbits(32),
         clock: Callable[[], datetime] = datetime.now,
     ) -> None:
         """Raises `TemplateError` if the `template` given in place of the model's is broken.
 
-        `defaults` hold for what a request leaves open.
+        `defaults` hold for what a request leaves open. A grammar may be compiled for
+        `grammar_timeout` seconds of computing.
         """
         self._vocab = model.vocab
         self._media = model.media
@@ -89,7 +91,8 @@ class Preparer:
             has_tools: self.markers(self._family, has_tools=has_tools)
             for has_tools in (False, True)
         }
-        self._grammars = Grammars(model.grammar_tokens) if model.grammar_tokens else None
+        tokens = model.grammar_tokens
+        self._grammars = Grammars(tokens, seconds=grammar_timeout) if tokens else None
 
     @property
     def num_grammars(self) -> int:
@@ -107,11 +110,16 @@ class Preparer:
         return self._templates.general_text
 
     def prepare(
-        self, id: SequenceId, request: GenerateRequest, scope: str | None = None
+        self,
+        id: SequenceId,
+        request: GenerateRequest,
+        scope: str | None = None,
+        ended: Ended | None = None,
     ) -> Prepared:
         """Raises `RequestError` that names the field and says what would be right.
 
-        Only requests of the same `scope` share what is computed for it.
+        Only requests of the same `scope` share what is computed for it. Its grammar is not compiled
+        any further once the request has `ended`.
         """
         chain = chain_of(request)
         request = self._defaults.applied(request)
@@ -127,7 +135,7 @@ class Preparer:
         prompt = self._prompt(request, rendered, pictures, scope)
         sampling = self._resolver.sampling(request, self._draw_seed())
         loaded = self._load(request.cache_key, scope)
-        held = constrain(request, self._answer_format(request, text), self._grammars)
+        held = constrain(request, self._answer_format(request, text), self._grammars, ended)
         sequence = NewSequence(
             id=id,
             prompt=prompt,

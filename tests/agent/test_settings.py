@@ -51,6 +51,7 @@ def test_defaults() -> None:
         / "arriero"
         / "models",
         "models_limit": None,
+        "grammar_timeout": 2.0,
         "models_max": 4,
         "drain_timeout": 30.0,
         "log_format": "auto",

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from ....shared.errors import InvalidRequest, NotSupported
 from ....shared.inference import GenerateRequest, Notice
 from ...engine.grammar.constraint import Constraint, ConstraintError
-from ...engine.grammar.grammars import Grammars
+from ...engine.grammar.grammars import Ended, Grammars, TooCostlyError
 from .answer_grammar import AnswerFormat, AnswerGrammar, answer_grammar
-from .schema import Unenforced, keywords_in, notice_of, places_of, schema_place
+from .schema import Complaint, Unenforced, keywords_in, notice_of, places_of, schema_place
 
 _MAX_REASON = 300
 _PLACES = {
@@ -27,11 +27,15 @@ class ConstrainedAnswer:
 
 
 def constrain(
-    request: GenerateRequest, form: AnswerFormat | None, grammars: Grammars | None
+    request: GenerateRequest,
+    form: AnswerFormat | None,
+    grammars: Grammars | None,
+    ended: Ended | None = None,
 ) -> ConstrainedAnswer | None:
     """`None` if nothing constrains the answer.
 
-    Without `form` all of the answer is content. Raises `RequestError` that names the field.
+    Without `form` all of the answer is content. Stops once the request has `ended`. Raises
+    `RequestError` that names the field.
     """
     grammar = answer_grammar(request, form)
     if grammar is None:
@@ -41,9 +45,13 @@ def constrain(
             f"`{grammar.field}`: this agent cannot constrain answers", field=grammar.field
         )
     try:
-        constraint = grammars.compile(grammar.text)
+        constraint = grammars.compile(grammar.text, ended)
+    except TooCostlyError as error:
+        raise _refusal(_field(grammar, request), str(error)) from error
     except ConstraintError as error:
-        raise _blamed(grammar, str(error), request, grammars) from error
+        with grammars.judging(ended) as complaint:
+            field, reason = _blamed(grammar, str(error), request, complaint)
+        raise _refusal(field, reason) from error
     return ConstrainedAnswer(constraint, notice_of(_unenforced(grammar, constraint)))
 
 
@@ -54,16 +62,21 @@ def _unenforced(grammar: AnswerGrammar, constraint: Constraint) -> list[Unenforc
 
 
 def _blamed(
-    grammar: AnswerGrammar, reason: str, request: GenerateRequest, grammars: Grammars
-) -> InvalidRequest:
-    field = grammar.field
-    for schema in grammar.schemas:
-        if found := schema_place(schema, grammars.complaint):
-            field, reason = found
-            break
-    else:
-        if field == "grammar" and request.grammar is not None:
-            field = _PLACES[request.grammar.type]
+    grammar: AnswerGrammar, reason: str, request: GenerateRequest, complaint: Complaint
+) -> tuple[str, str]:
+    """The field that is wrong, and what is wrong with it."""
+    found = (schema_place(schema, complaint) for schema in grammar.schemas)
+    return next(filter(None, found), None) or (_field(grammar, request), reason)
+
+
+def _field(grammar: AnswerGrammar, request: GenerateRequest) -> str:
+    if grammar.field == "grammar" and request.grammar is not None:
+        return _PLACES[request.grammar.type]
+    fields = {schema.field for schema in grammar.schemas}
+    return fields.pop() if len(fields) == 1 else grammar.field
+
+
+def _refusal(field: str, reason: str) -> InvalidRequest:
     return InvalidRequest(f"`{field}` cannot be served: {_line(reason)}", field=field)
 
 

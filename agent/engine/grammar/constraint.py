@@ -1,40 +1,33 @@
 """Constrained decoding: a compiled grammar, and one sequence's state in it.
 
-llguidance computes after each token the mask of those that may come next. That takes microseconds,
-in bad cases milliseconds, so it runs on a thread of its own between one choice and the next, while
-the batch is decoded. A state advances only with chosen tokens; tokens that are computed again
-after a preemption do not count again.
-
-llguidance is written in Rust. Its panics arrive as an exception that `except Exception` does not
-catch. A panic ends the answer, not the engine, and that grammar is refused from then on.
+A worker (`grammar_process`) computes after each token the mask of those that may come next. That
+takes microseconds, in bad cases milliseconds, so a thread of its own waits for it between one
+choice and the next, while the batch is decoded. A state advances only with chosen tokens; tokens
+that are computed again after a preemption do not count again.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 import numpy as np
-from llguidance import LLMatcher, LLTokenizer
 from numpy.typing import NDArray
 
 from ..sampling.selection import Ids, Row
 
-NUM_TRIED = 3
-"""Tokens that are tried before a grammar is taken."""
-
 NUM_AT_ONCE = 256
-"""Tokens that a grammar takes at once: a millisecond, for which no other thread runs Python."""
+"""Tokens that a grammar takes at once: other sequences under it wait as long for their masks."""
 
 
 class ConstraintError(Exception):
     """A grammar and a sequence's tokens no longer fit together, or take too long to compare."""
 
 
-class PanicError(ConstraintError):
-    """llguidance panicked."""
+class BrokenError(ConstraintError):
+    """The worker of a grammar has ended, or llguidance failed in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +60,11 @@ MAX_DIGITS = 32
 
 
 class Numbers:
-    """Ends the numbers of JSON, for one vocabulary."""
+    """Ends the numbers of JSON, for one vocabulary of these `pieces`."""
 
-    def __init__(self, tokenizer: LLTokenizer) -> None:
-        self._is_digits = _begin(tokenizer, "/[0-9]+/")
-        self._has_quote = _begin(tokenizer, r'/"(.|\n)*/')
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        self._is_digits = np.array([piece.isdigit() for piece in pieces])
+        self._has_quote = np.array([piece.startswith(b'"') for piece in pieces])
 
     def in_a_row(self, token: int, num_digits: int) -> int:
         """How many tokens of digits there are in a row after `token` follows `num_digits`."""
@@ -91,60 +84,97 @@ class Submit(Protocol):
     def __call__(self, work: Callable[[], Mask], /) -> "Future[Mask]": ...
 
 
+class Worker(Protocol):
+    """What is needed of a grammar's worker. It knows sequences by their numbers.
+
+    Once it `is_broken`, it cannot be used.
+    """
+
+    @property
+    def is_broken(self) -> bool: ...
+
+    def begin(self) -> int:
+        """The number of a new sequence."""
+
+    def follow(self, id: int, base: int, tokens: Sequence[int], num_before: int = 0) -> bytes:
+        """The bits of the tokens that may come after `tokens`. Raises `ConstraintError`.
+
+        A sequence that is not known yet begins where the sequence `base` is.
+        """
+
+    def end(self, id: int) -> None:
+        """Forget a sequence, later."""
+
+
+class _Sequence:
+    """A sequence of a worker, as long as somebody uses it."""
+
+    def __init__(self, worker: Worker, base: "_Sequence | None" = None) -> None:
+        self._worker = worker
+        self._base = base
+        self._id = worker.begin() if base else 0
+        weakref.finalize(self, worker.end, self._id).atexit = False
+
+    def follow(self, tokens: Sequence[int], num_before: int = 0) -> bytes:
+        """The bits of the tokens that may come after `tokens`. Raises `ConstraintError`."""
+        base = self._base._id if self._base else 0
+        return self._worker.follow(self._id, base, tokens, num_before)
+
+
 class Constraint:
     """A compiled grammar; any number of sequences share it.
 
-    `matcher` is at the beginning and stays there; `warnings` are the compiler's, of what it did not
-    make part of the grammar. With `numbers`, numbers of JSON come to an end; `num_digits` are the
-    tokens of digits that the answer ends with already. Once it `is_broken` it cannot be used.
-    Raises `ConstraintError` if already the first few tokens fail, as too much work for example.
+    `first` are the bits of the tokens that may come first. `warnings` are the compiler's, of what
+    it did not make part of the grammar. With `numbers`, numbers of JSON come to an end;
+    `num_digits` are the tokens of digits that the answer ends with already.
     """
 
     def __init__(
         self,
-        matcher: LLMatcher,
+        worker: Worker,
+        first: bytes,
         vocab_size: int,
         end_tokens: Sequence[int],
         *,
+        base: _Sequence | None = None,
         warnings: Sequence[str] = (),
         numbers: Numbers | None = None,
         num_digits: int = 0,
     ) -> None:
-        self._matcher = matcher
+        self._worker = worker
+        self._base = base or _Sequence(worker)
         self._vocab_size = vocab_size
-        self._end = Mask(np.array(end_tokens, np.intp), is_exclusion=False)
-        self.is_broken = False
+        self._end_tokens = tuple(end_tokens)
+        self._first = mask_of(first, vocab_size)
         self.warnings = tuple(warnings)
         self._numbers = numbers
         self._num_digits = num_digits
-        with panics_raised():
-            self._first = next_mask(matcher, vocab_size)
-            self._try()
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether it cannot be used any more."""
+        return self._worker.is_broken
 
     def after(self, tokens: Sequence[int]) -> "Constraint":
         """The rest of the grammar once `tokens` were said.
 
         Raises `ConstraintError` if they are no beginning of what it allows. Takes time with each.
         """
-        with panics_raised():
-            matcher = self.matcher()
-            for start in range(0, len(tokens), NUM_AT_ONCE):
-                some = [*tokens[start : start + NUM_AT_ONCE]]
-                num_taken = matcher.try_consume_tokens(some)
-                check(matcher)
-                if num_taken < len(some):
-                    number = start + num_taken + 1
-                    raise ConstraintError(
-                        f"the grammar does not allow token {number} of the answer"
-                    )
+        if not tokens:
+            return self
+        sequence = _Sequence(self._worker, self._base)
+        for start in range(0, len(tokens), NUM_AT_ONCE):
+            first = sequence.follow(tokens[start : start + NUM_AT_ONCE], start)
         numbers, num_digits = self._numbers, self._num_digits
         if numbers is not None:
             for token in tokens:
                 num_digits = numbers.in_a_row(token, num_digits)
         return Constraint(
-            matcher,
+            self._worker,
+            first,
             self._vocab_size,
-            self._end.ids.tolist(),
+            self._end_tokens,
+            base=sequence,
             warnings=self.warnings,
             numbers=numbers,
             num_digits=num_digits,
@@ -152,43 +182,19 @@ class Constraint:
 
     def begin(self, submit: Submit) -> "GrammarState":
         """The state of a new sequence, at the beginning."""
-        return GrammarState(self._walk(), self._first, self._end, submit)
-
-    def matcher(self) -> LLMatcher:
-        """llguidance's matcher, at the beginning."""
-        return self._matcher.deep_copy()
-
-    def _walk(self) -> Callable[[int], Mask]:
-        """Takes token after token, and says what may follow. Raises `ConstraintError`."""
-        matcher: LLMatcher | None = None
+        end = Mask(np.array(self._end_tokens, np.intp), is_exclusion=False)
+        sequence = _Sequence(self._worker, self._base)
         numbers, num_digits = self._numbers, self._num_digits
 
         def follow(token: int) -> Mask:
-            nonlocal matcher, num_digits
-            try:
-                with panics_raised():
-                    matcher = matcher or self.matcher()
-                    matcher.consume_token(token)
-                    mask = next_mask(matcher, self._vocab_size)
-            except PanicError:
-                self.is_broken = True
-                raise
+            nonlocal num_digits
+            mask = mask_of(sequence.follow((token,)), self._vocab_size)
             if numbers is None:
                 return mask
             num_digits = numbers.in_a_row(token, num_digits)
             return mask if num_digits < MAX_DIGITS else numbers.ended(mask)
 
-        return follow
-
-    def _try(self) -> None:
-        """Some grammars compile and are too much work from the second token on."""
-        matcher, mask = self.matcher(), self._first
-        for _ in range(NUM_TRIED):
-            matcher.consume_token(mask.first)
-            check(matcher)
-            if matcher.is_stopped():
-                break
-            mask = next_mask(matcher, self._vocab_size)
+        return GrammarState(follow, self._first, end, submit)
 
 
 class GrammarState:
@@ -231,10 +237,8 @@ class GrammarState:
         self._next = self._submit(partial(self._follow, token))
 
 
-def next_mask(matcher: LLMatcher, vocab_size: int) -> Mask:
-    """The mask of what may come next. Raises `ConstraintError`."""
-    bits = matcher.compute_bitmask()
-    check(matcher)
+def mask_of(bits: bytes, vocab_size: int) -> Mask:
+    """The mask that `bits` say. Raises `ConstraintError` if they allow nothing."""
     is_allowed = _unpacked(bits, vocab_size)
     num_allowed = int(np.count_nonzero(is_allowed))
     if not num_allowed:
@@ -242,33 +246,6 @@ def next_mask(matcher: LLMatcher, vocab_size: int) -> Mask:
     if 2 * num_allowed > vocab_size:
         return Mask(np.flatnonzero(~is_allowed), is_exclusion=True)
     return Mask(np.flatnonzero(is_allowed), is_exclusion=False)
-
-
-@contextmanager
-def panics_raised() -> Iterator[None]:
-    """Raises `PanicError` where llguidance panics."""
-    try:
-        yield
-    except BaseException as error:
-        if type(error).__name__ != "PanicException":
-            raise
-        raise PanicError(f"llguidance failed: {error}") from error
-
-
-def check(matcher: LLMatcher) -> None:
-    """Raises `ConstraintError` where `matcher` cannot go on."""
-    if not matcher.is_error():
-        return
-    reason = matcher.get_error().removesuffix("<non-verbose/>").strip()
-    if reason.startswith("NoExtension"):
-        reason = "no text matches it"
-    raise ConstraintError(reason)
-
-
-def _begin(tokenizer: LLTokenizer, pattern: str) -> NDArray[np.bool_]:
-    """Whether a token is a beginning of what `pattern` matches, for each token."""
-    matcher = LLMatcher(tokenizer, LLMatcher.grammar_from_lark(f"start: {pattern}"))
-    return _unpacked(matcher.compute_bitmask(), tokenizer.vocab_size)
 
 
 def _unpacked(bits: bytes, size: int) -> NDArray[np.bool_]:

@@ -6,13 +6,13 @@ long as its model. Pieces are looked up when they are first needed, and cached.
 
 import ctypes
 import logging
-from functools import cached_property
+from collections.abc import Sequence
+from functools import cached_property, partial
 from typing import Any
 
 import llama_cpp.llama_cpp as llama_cpp
-from llguidance import LLTokenizer
 
-from ..loaded_model import FillIn
+from ..loaded_model import FillIn, GrammarTokens
 
 logger = logging.getLogger(__name__)
 
@@ -149,32 +149,52 @@ _CONTROL = b"\xff"
 """llguidance's prefix for tokens without text: this byte never occurs in UTF-8."""
 
 
-def grammar_tokens(vocab: LlamaVocab) -> LLTokenizer | None:
-    """llguidance's tokenizer.
+def grammar_tokens(vocab: LlamaVocab) -> GrammarTokens | None:
+    """The vocabulary for grammars. It uses `vocab`: do not use it after the model was freed.
 
-    Making it takes most of a second for a large vocabulary and lets no other thread run, so it is
-    made while the model is loaded. It uses `vocab`: do not use it after the model was freed.
-
-    `None` where llguidance cannot take it, or no token ends an answer, as a grammar demands.
+    `None` if grammars cannot use it, or if no token ends an answer, as a grammar demands.
     """
     if not vocab.end_tokens:
         return None
+    pieces = [_bytes_of(vocab, token) for token in range(vocab.size)]
     try:
-        return _made(vocab)
+        begin = _beginning(vocab, pieces)
     except ValueError as error:
         logger.warning("answers cannot be constrained with this model's vocabulary: %s", error)
         return None
+    return GrammarTokens(pieces, sorted(vocab.end_tokens), partial(_inner_tokens, vocab, begin))
 
 
-def _made(vocab: LlamaVocab) -> LLTokenizer:
-    tokenize = ctypes.cast(llama_cpp._lib.llama_tokenize, ctypes.c_void_p).value
-    return LLTokenizer.from_llamacpp(  # type: ignore[attr-defined, no-any-return]
-        tokens=[_bytes_of(vocab, token) for token in range(vocab.size)],
-        vocab_ptr=vocab.handle,
-        tokenize_fptr=tokenize,
-        eos_token=sorted(vocab.end_tokens),
-        slices=LLTokenizer.json_slices(),
-    )
+def _beginning(vocab: LlamaVocab, pieces: Sequence[bytes]) -> str:
+    """What a text in the middle of an answer is tokenised after.
+
+    Some vocabularies write a space before the first word of a text. Raises `ValueError` if that
+    cannot be avoided.
+    """
+
+    def is_kept(begin: str) -> bool:
+        tokens = _inner_tokens(vocab, begin, "a")
+        return (
+            all(token < len(pieces) for token in tokens)
+            and b"".join(pieces[token] for token in tokens) == b"a"
+        )
+
+    if is_kept(""):
+        return ""
+    known = set(pieces)
+    longer = {each[: 2 if each[:1] == b" " else 1] for each in pieces if len(each.strip(b" ")) > 1}
+    for code in range(1, 32):
+        sign = bytes([code])
+        if sign in known and not {sign, b" " + sign} & longer and is_kept(sign.decode()):
+            return sign.decode()
+    raise ValueError("no token can stand before a text without changing its tokens")
+
+
+def _inner_tokens(vocab: LlamaVocab, begin: str, text: str) -> tuple[int, ...]:
+    """The tokens of `text` after those of `begin`; none if they are not apart."""
+    before = vocab.tokenize(begin, add_special=False, parse_special=False) if begin else ()
+    tokens = vocab.tokenize(begin + text, add_special=False, parse_special=False)
+    return tokens[len(before) :] if tokens[: len(before)] == before else ()
 
 
 def _bytes_of(vocab: LlamaVocab, token: int) -> bytes:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from arriero.agent.engine.grammar.grammars import Ended
 from arriero.agent.engine.sequence import SequenceId
 from arriero.agent.generation.answers.prepared import Prepared
 from arriero.agent.generation.answers.resumption import Outcome, Resume, Resumed
@@ -33,17 +34,25 @@ class SlowPreparer(Preparer):
         self.begun: list[object] = []
 
     def prepare(
-        self, id: SequenceId, request: GenerateRequest, scope: str | None = None
+        self,
+        id: SequenceId,
+        request: GenerateRequest,
+        scope: str | None = None,
+        ended: Ended | None = None,
     ) -> Prepared:
         self.begun.append(request.prompt)
         self.is_preparing.set()
         assert self.may_go_on.wait(HANGS)
-        return super().prepare(id, request, scope)
+        return super().prepare(id, request, scope, ended)
 
 
 class BrokenPreparer(Preparer):
     def prepare(
-        self, id: SequenceId, request: GenerateRequest, scope: str | None = None
+        self,
+        id: SequenceId,
+        request: GenerateRequest,
+        scope: str | None = None,
+        ended: Ended | None = None,
     ) -> Prepared:
         raise OSError("a mistake of ours")
 
@@ -107,11 +116,15 @@ async def test_what_is_abandoned_never_begins_and_never_replies(slow: SlowPrepar
 async def test_nobody_waits_for_a_batch() -> None:
     class SlowWithBatches(SlowPreparer):
         def prepare(
-            self, id: SequenceId, request: GenerateRequest, scope: str | None = None
+            self,
+            id: SequenceId,
+            request: GenerateRequest,
+            scope: str | None = None,
+            ended: Ended | None = None,
         ) -> Prepared:
             if request.priority == -1:
-                return super().prepare(id, request, scope)
-            return Preparer.prepare(self, id, request, scope)
+                return super().prepare(id, request, scope, ended)
+            return Preparer.prepare(self, id, request, scope, ended)
 
     slow = SlowWithBatches()
     preparation = Preparation(slow)
@@ -138,11 +151,15 @@ async def test_abandoning_what_is_done_is_nothing() -> None:
 async def test_a_long_text_holds_up_none_that_is_far_shorter(held_up: str, newcomer: str) -> None:
     class SlowWithLongTexts(SlowPreparer):
         def prepare(
-            self, id: SequenceId, request: GenerateRequest, scope: str | None = None
+            self,
+            id: SequenceId,
+            request: GenerateRequest,
+            scope: str | None = None,
+            ended: Ended | None = None,
         ) -> Prepared:
             if request.prompt == held_up:
-                return super().prepare(id, request, scope)
-            return Preparer.prepare(self, id, request, scope)
+                return super().prepare(id, request, scope, ended)
+            return Preparer.prepare(self, id, request, scope, ended)
 
     slow = SlowWithLongTexts()
     preparation = Preparation(slow)

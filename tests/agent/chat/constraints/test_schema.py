@@ -31,7 +31,8 @@ BAD = {"type": "strig"}
 
 
 def place(schema: Any, *, is_lenient: bool = False) -> str | None:
-    found = schema_place(Schema("here", schema, is_lenient), demo_grammars().complaint)
+    with demo_grammars().judging() as complaint:
+        found = schema_place(Schema("here", schema, is_lenient), complaint)
     return found[0] if found else None
 
 

@@ -1,10 +1,10 @@
 """The state of an answer in a grammar: what may come next, token by token."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +14,10 @@ from llguidance import LLMatcher
 
 from arriero.agent.engine.grammar.constraint import (
     MAX_DIGITS,
+    BrokenError,
     Constraint,
     ConstraintError,
     Mask,
-    panics_raised,
 )
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampler import Sampler
@@ -183,40 +183,33 @@ def test_log_probabilities_are_of_the_model_not_of_the_constraint() -> None:
     assert log_probs.log_prob < log_probs.top[0][1] < 0
 
 
-PanicException = type("PanicException", (BaseException,), {})
-"""What a panic in Rust is in Python; pyo3 does not let its own be imported."""
+class Failing:
+    """A worker that ends at the fifth token."""
 
-
-class Panicking:
-    """A matcher that fails itself at the fifth token, and whose copies share that."""
+    is_broken = False
 
     def __init__(self) -> None:
         self.num_taken = 0
-        self.poisoned: list[bool] = []
+        self.ended: list[int] = []
+        self.num_begun = 0
 
-    def deep_copy(self) -> "Panicking":
-        copy = Panicking()
-        copy.poisoned = self.poisoned
-        return copy
+    def begin(self) -> int:
+        self.num_begun += 1
+        return self.num_begun
 
-    def consume_token(self, token: int) -> None:
+    def follow(self, id: int, base: int, tokens: Sequence[int], num_before: int = 0) -> bytes:
         self.num_taken += 1
-        if self.num_taken == 5 or self.poisoned:
-            self.poisoned.append(True)
-            raise PanicException("index out of bounds")
-
-    def compute_bitmask(self) -> bytes:
+        if self.num_taken >= 5:
+            self.is_broken = True
+            raise BrokenError("it has ended")
         return b"\xff"
 
-    def is_error(self) -> bool:
-        return False
-
-    def is_stopped(self) -> bool:
-        return False
+    def end(self, id: int) -> None:
+        self.ended.append(id)
 
 
-def test_where_llguidance_fails_itself_the_answer_ends_and_the_grammar_is_not_used_again() -> None:
-    constraint = Constraint(cast(LLMatcher, Panicking()), 8, [7])
+def test_where_the_worker_ends_the_answer_ends_and_the_grammar_is_not_used_again() -> None:
+    constraint = Constraint(Failing(), b"\xff", 8, [7])
     state, other = constraint.begin(at_once), constraint.begin(at_once)
     for _ in range(5):
         assert not constraint.is_broken
@@ -225,16 +218,22 @@ def test_where_llguidance_fails_itself_the_answer_ends_and_the_grammar_is_not_us
     logits = np.zeros(8, np.float32)
     state.restrict(logits)
     assert list(np.flatnonzero(np.isfinite(logits))) == [7]
-    assert state.failure == "llguidance failed: index out of bounds"
+    assert state.failure == "it has ended"
     assert constraint.is_broken
     other.accept(0)
     other.restrict(np.zeros(8, np.float32))
     assert other.failure is not None, "who was at it already hears of it too"
 
 
-def test_what_is_not_a_panic_is_raised_as_it_is() -> None:
-    with pytest.raises(KeyboardInterrupt), panics_raised():
-        raise KeyboardInterrupt
+def test_a_worker_hears_which_sequences_have_ended() -> None:
+    worker = Failing()
+    constraint = Constraint(worker, b"\xff", 8, [7])
+    rest = constraint.after([1])
+    state = rest.begin(at_once)
+    del state
+    assert worker.ended == [2]
+    del rest
+    assert worker.ended == [2, 1]
 
 
 def test_a_course_may_begin_where_another_would_be_after_some_tokens() -> None:

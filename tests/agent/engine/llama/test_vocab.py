@@ -3,6 +3,7 @@
 import json
 from copy import copy
 from dataclasses import replace
+from typing import cast
 
 import jsonschema
 import pytest
@@ -79,13 +80,38 @@ def test_no_token_stands_for_more_than_the_longest(vocab: LlamaVocab, text: str)
 
 
 def test_it_is_the_same_vocabulary(vocab: LlamaVocab) -> None:
-    tokenizer = grammar_tokens(vocab)
-    assert tokenizer.vocab_size == vocab.size
-    assert set(tokenizer.eos_tokens) == vocab.end_tokens
+    grammar = grammar_tokens(vocab)
+    assert grammar is not None
+    assert len(grammar.pieces) == vocab.size
+    assert set(grammar.ends) == vocab.end_tokens
     for text in ("What is a slot?", '{"naïve": [1, "€"]}', "<tool_call>\n"):
         tokens = vocab.tokenize(text, add_special=False, parse_special=False)
-        assert tuple(tokenizer.tokenize_str(text)) == tokens
-        assert tokenizer.decode_bytes(list(tokens)) == text.encode()
+        assert grammar.tokenize(text) == tokens
+        assert b"".join(grammar.pieces[token] for token in tokens) == text.encode()
+
+
+class Spacing:
+    """A vocabulary of single bytes that writes a space before the first word of a text."""
+
+    size = 256
+    end_tokens = frozenset({0})
+    suppressed_tokens: frozenset[int] = frozenset()
+
+    def __init__(self, handle: object) -> None:
+        self.handle = handle
+
+    def piece(self, token: int) -> bytes:
+        return bytes([token])
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> tuple[int, ...]:
+        return tuple(text.encode() if ord(text[0]) < 32 else b" " + text.encode())
+
+
+def test_a_text_in_the_middle_of_an_answer_gets_no_space(vocab: LlamaVocab) -> None:
+    grammar = grammar_tokens(cast("LlamaVocab", Spacing(vocab.handle)))
+    assert grammar is not None
+    assert grammar.tokenize("ab") == tuple(b"ab")
+    assert grammar.tokenize("\x01b") == tuple(b"\x01b")
 
 
 def test_without_an_end_there_is_nothing_to_come_to(vocab: LlamaVocab) -> None:
@@ -105,8 +131,9 @@ def test_what_llguidance_cannot_take_is_said(
 
 
 def test_only_tokens_without_text_are_special(vocab: LlamaVocab) -> None:
-    tokenizer = grammar_tokens(vocab)
-    special = {token for token in range(vocab.size) if tokenizer.is_special_token(token)}
+    grammar = grammar_tokens(vocab)
+    assert grammar is not None
+    special = {token for token, piece in enumerate(grammar.pieces) if piece[:1] in (b"", b"\xff")}
     # A byte that is in no UTF-8 looks special, and no grammar could choose it anyhow.
     pieces = {token: vocab.piece(token) for token in range(vocab.size)}
     assert special == {token for token, piece in pieces.items() if piece in (b"", b"\xff")}

@@ -1,0 +1,307 @@
+"""The process in which llguidance runs: what clients send may overflow its stack, or take for ever.
+
+The program takes a vocabulary and forks a *worker* for each grammar. A worker compiles one grammar
+and computes the masks of all sequences under it, within bounds of stack, memory and computing. A
+worker that goes beyond them ends, and nothing else does.
+
+Standard input is a socket. It brings the vocabulary, and then the socket of each worker that is to
+be forked. A worker ends when its socket is closed, even in the middle of a computation.
+
+A message to a worker and its answer begin with a letter, which says what they are:
+
+| to a worker | answer |
+| --- | --- |
+| `COMPILE`, the grammar | `COMPILED`, its warnings as JSON, and then `MASK` of the first token |
+| `VALIDATE`, the grammar | `COMPILED`, nothing |
+| `FOLLOW`, a `Course` | `MASK`, as `LLMatcher.compute_bitmask` has it |
+
+Instead of an answer, `ERROR` says what is wrong, and `PANIC` that llguidance failed. Before an
+answer `TOKENIZE` asks for the tokens of a text, which the engine's tokeniser knows.
+"""
+
+import gc
+import json
+import os
+import queue
+import resource
+import signal
+import socket
+import sys
+import threading
+from array import array
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import NoReturn, Self
+
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer
+
+COMPILE, VALIDATE, FOLLOW = b"C", b"V", b"F"
+COMPILED, MASK, ERROR, PANIC, TOKENIZE = b"c", b"m", b"e", b"p", b"t"
+
+LIMITS = LLParserLimits(
+    initial_lexer_fuel=1_000_000,
+    step_lexer_fuel=200_000,
+    step_max_items=50_000,
+    max_lexer_states=25_000,
+    max_grammar_size=100_000,
+    verbose_errors=False,
+)
+"""llguidance counts work in its own units: these are about 20 ms to compile, and 15 ms a token.
+
+Hostile grammars take far longer within them, so a worker's computing is bounded besides.
+"""
+
+MAX_STACK = 256 * 2**20
+"""Bytes of a worker's stack. A level of nesting takes up to 10 kB, a level of references 8 kB."""
+
+MAX_MEMORY = 2**30
+"""Bytes that a worker may reserve, its stack included."""
+
+TOKEN_SECONDS = 0.15
+"""Seconds of computing for one token's mask: running streams wait as long."""
+
+NICENESS = 5
+"""The engine's threads go first while a grammar is compiled."""
+
+NUM_TRIED = 3
+"""Tokens that are tried before a grammar is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """Each token's bytes, the tokens that end an answer, and the seconds to compile a grammar."""
+
+    tokens: Sequence[bytes]
+    ends: Sequence[int]
+    seconds: float
+
+    def send(self, connection: Connection) -> None:
+        """Blocks until the program reads it."""
+        lengths = array("I", map(len, self.tokens))
+        connection.send_bytes(json.dumps([self.seconds, *self.ends]).encode())
+        connection.send_bytes(lengths.tobytes())
+        connection.send_bytes(b"".join(self.tokens))
+
+    @classmethod
+    def receive(cls, connection: Connection) -> Self:
+        """Raises `EOFError` if the engine ends before."""
+        seconds, *ends = json.loads(connection.recv_bytes())
+        lengths = array("I", connection.recv_bytes())
+        text, start, tokens = connection.recv_bytes(), 0, []
+        for length in lengths:
+            tokens.append(text[start : start + length])
+            start += length
+        return cls(tokens, ends, seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """Goes on with the sequence `id` by `tokens`. A new sequence begins where `base` is.
+
+    `num_before` tokens of the answer came before. The sequences `dropped` have ended.
+    """
+
+    id: int
+    base: int
+    tokens: Sequence[int]
+    num_before: int = 0
+    dropped: Sequence[int] = ()
+
+    def encode(self) -> bytes:
+        """The message."""
+        numbers = (self.id, self.base, self.num_before, len(self.dropped))
+        return FOLLOW + array("Q", (*numbers, *self.dropped, *self.tokens)).tobytes()
+
+    @classmethod
+    def decode(cls, message: bytes) -> Self:
+        """What `encode` made, without its letter."""
+        id, base, num_before, num_dropped, *numbers = array("Q", message)
+        return cls(id, base, numbers[num_dropped:], num_before, numbers[:num_dropped])
+
+
+class _Refused(Exception):
+    """What is wrong with a grammar or a token."""
+
+
+class _Tokens:
+    """The vocabulary as llguidance wants it. A worker asks the engine for the tokens of texts."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.tokens = list(vocabulary.tokens)
+        self.eos_token_id = vocabulary.ends[0]
+        self.bos_token_id = None
+        self.special_token_ids: list[int] = []
+        self.is_tokenizer_wrapper = True
+        self.worker: _Worker | None = None
+
+    def __call__(self, text: str) -> list[int]:
+        assert self.worker is not None
+        return self.worker.tokenized(text)
+
+
+class _Worker:
+    """Answers the messages of one socket."""
+
+    def __init__(self, connection: Connection, tokenizer: LLTokenizer, seconds: float) -> None:
+        self._connection = connection
+        self._tokenizer = tokenizer
+        self._seconds = seconds
+        self._messages: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._matchers: dict[int, LLMatcher] = {}
+
+    def run(self) -> NoReturn:
+        """Works on threads of its own, so that the end of the socket is seen at once."""
+        threading.stack_size(MAX_STACK)
+        threading.Thread(target=self._compile, daemon=True).start()
+        with suppress(EOFError, OSError):
+            while True:
+                self._messages.put(self._connection.recv_bytes())
+        os._exit(0)
+
+    def tokenized(self, text: str) -> list[int]:
+        """The tokens of `text`."""
+        self._connection.send_bytes(TOKENIZE + text.encode())
+        return array("I", self._messages.get()).tolist()
+
+    def _compile(self) -> None:
+        """Compiles at a lower priority. All of that shares one allowance of computing."""
+        if sys.platform == "linux":  # elsewhere it would be the whole process
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+        signal.setitimer(signal.ITIMER_PROF, self._seconds)
+        while not self._matchers:
+            self._answer(self._messages.get())
+        threading.Thread(target=self._follow, daemon=True).start()
+
+    def _follow(self) -> None:
+        while True:
+            message = self._messages.get()
+            signal.setitimer(signal.ITIMER_PROF, TOKEN_SECONDS)
+            self._answer(message)
+            signal.setitimer(signal.ITIMER_PROF, 0)
+
+    def _answer(self, message: bytes) -> None:
+        kind, content = message[:1], message[1:]
+        try:
+            if kind == FOLLOW:
+                answers = [MASK + self._mask_after(Course.decode(content))]
+            elif kind == COMPILE:
+                answers = self._compiled(content.decode())
+            else:
+                answers = [_validated(content.decode())]
+        except _Refused as error:
+            answers = [ERROR + str(error).encode()]
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":  # it derives from `BaseException`
+                raise
+            answers = [PANIC + str(error).encode()]
+        for each in answers:
+            self._connection.send_bytes(each)
+
+    def _compiled(self, grammar: str) -> list[bytes]:
+        matcher = LLMatcher(self._tokenizer, grammar, log_level=0, limits=LIMITS)
+        _check(matcher)
+        mask = _mask(matcher)
+        self._try(matcher.deep_copy(), mask)
+        self._matchers[0] = matcher
+        return [COMPILED + json.dumps(matcher.get_grammar_warnings()).encode(), MASK + mask]
+
+    def _try(self, matcher: LLMatcher, mask: bytes) -> None:
+        """Some grammars compile and are too much work from the second token on."""
+        for _ in range(NUM_TRIED):
+            matcher.consume_token(_first(mask))
+            _check(matcher)
+            if matcher.is_stopped():
+                break
+            mask = _mask(matcher)
+
+    def _mask_after(self, course: Course) -> bytes:
+        for id in course.dropped:
+            self._matchers.pop(id, None)
+        matcher = self._matchers.get(course.id)
+        if matcher is None:
+            matcher = self._matchers[course.id] = self._matchers[course.base].deep_copy()
+        if len(course.tokens) == 1:
+            matcher.consume_token(course.tokens[0])
+        elif (num_taken := matcher.try_consume_tokens(list(course.tokens))) < len(course.tokens):
+            _check(matcher)
+            number = course.num_before + num_taken + 1
+            raise _Refused(f"the grammar does not allow token {number} of the answer")
+        _check(matcher)
+        return _mask(matcher)
+
+
+def _validated(grammar: str) -> bytes:
+    if complaint := LLMatcher.validate_grammar(grammar, limits=LIMITS):
+        raise _Refused(complaint)
+    return COMPILED
+
+
+def _mask(matcher: LLMatcher) -> bytes:
+    bits = matcher.compute_bitmask()
+    _check(matcher)
+    return bits
+
+
+def _first(mask: bytes) -> int:
+    """The lowest token of `mask`."""
+    rest = mask.lstrip(b"\0")
+    if not rest:
+        raise _Refused("no token is allowed next")
+    return 8 * (len(mask) - len(rest)) + (rest[0] & -rest[0]).bit_length() - 1
+
+
+def _check(matcher: LLMatcher) -> None:
+    """Raises `_Refused` if `matcher` cannot go on."""
+    if not matcher.is_error():
+        return
+    reason = matcher.get_error().removesuffix("<non-verbose/>").strip()
+    if reason.startswith("NoExtension"):
+        reason = "no text matches it"
+    raise _Refused(reason)
+
+
+def main() -> None:
+    """Fork workers until standard input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever asks ends it
+    orders = socket.socket(fileno=os.dup(sys.stdin.fileno()))
+    os.close(sys.stdin.fileno())  # workers must not hold it open
+    with Connection(os.dup(orders.fileno())) as connection:
+        try:
+            vocabulary = Vocabulary.receive(connection)
+        except EOFError:
+            return
+    tokens = _Tokens(vocabulary)
+    slices = LLTokenizer.json_slices()
+    ends = list(vocabulary.ends)
+    tokenizer = LLTokenizer(tokens, eos_token=ends, slices=slices)  # type: ignore[arg-type]
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for workers
+    gc.freeze()  # what workers share is not written to
+    while True:
+        _, files, _, _ = socket.recv_fds(orders, 1, 1)
+        if not files:
+            return
+        if os.fork() == 0:
+            orders.close()
+            _bound()
+            worker = _Worker(Connection(files[0]), tokenizer, vocabulary.seconds)
+            tokens.worker = worker
+            worker.run()
+        os.close(files[0])
+
+
+def _bound() -> None:
+    """Bound the memory of this process. If the host is out of memory, this process goes first."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        size, *_ = Path("/proc/self/statm").read_text().split()
+        most = int(size) * resource.getpagesize() + MAX_MEMORY
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        with suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+if __name__ == "__main__":
+    main()
