@@ -14,7 +14,7 @@ from .....shared.inference import MAX_MESSAGES
 from .....shared.strict import STRICT, ListOf
 from .....shared.validation import parse_json
 from ...fields.field_notes import FieldNotes
-from ...fields.field_table import FieldTable, Rule
+from ...fields.field_table import FieldTable, Refused, Rule
 from ..responses.fields import ITEMS
 from ..responses.items import Item, plain_items
 from ..responses.requests import Metadata
@@ -22,7 +22,8 @@ from ..responses.requests import Metadata
 Json = dict[str, Any]
 
 _RULES: Mapping[str, Rule] = {
-    name.replace("input[]", "items[]", 1): rule for name, rule in ITEMS.items()
+    **{name.replace("input[]", "items[]", 1): rule for name, rule in ITEMS.items()},
+    "items[].type=item_reference": Refused("a conversation keeps the items themselves"),
 }
 
 

@@ -86,7 +86,6 @@ ITEMS: Mapping[str, Rule] = {
     "input[].type=compaction_trigger": Refused("the input is not shortened here"),
     "input[].type=configuration_update": Refused("options hold for the whole response"),
     "input[].type=file_search_call": _IN_ANSWER,
-    "input[].type=item_reference": Refused("items are not kept but by `previous_response_id`"),
     "input[].type=mcp_approval_request": _NOT_CALLED,
     "input[].type=mcp_approval_response": _NOT_CALLED,
     "input[].type=mcp_list_tools": _NOT_PASSED,

@@ -153,6 +153,29 @@ Item = Annotated[
     Message | Reasoning | FunctionCall | FunctionCallOutput, Field(discriminator="type")
 ]
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemReference:
+    """Stands for an item that was stored with a response."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["item_reference"] = "item_reference"
+    id: str
+
+    @property
+    def response(self) -> str | None:
+        """The id, without its prefix, of the response whose items have such an id, if any do."""
+        kind, _, rest = self.id.partition("_")
+        response, _, place = rest.rpartition("_")
+        return response if kind in _PREFIXES.values() and place else None
+
+
+GivenItem = Annotated[
+    Message | Reasoning | FunctionCall | FunctionCallOutput | ItemReference,
+    Field(discriminator="type"),
+]
+"""What may stand in an input."""
+
 _items: TypeAdapter[tuple[Item, ...]] = TypeAdapter(tuple[Item, ...])
 
 _PREFIXES = {
@@ -181,6 +204,8 @@ def _plain_item(item: object) -> object:
     plain = _without_nulls(item)
     if isinstance(plain, dict) and "type" not in plain and "role" in plain:
         return {"type": "message", **plain}
+    if isinstance(plain, dict) and plain.keys() == {"id"}:
+        return {"type": "item_reference", **plain}
     return plain
 
 

@@ -10,11 +10,12 @@ knows that; a summary is never made, since the reasoning itself is in the answer
 back to the model unencrypted, so `include: ["reasoning.encrypted_content"]` has no effect.
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, TypeAdapter
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from .....shared.errors import InvalidRequest
 from .....shared.inference import (
@@ -43,7 +44,7 @@ from ..completions.formats import AllowedTools, JsonObjectFormat, TextFormat, qu
 from ..completions.reasoning import Effort, Verbosity, reasoning_fields
 from .answer_types import ResponseEcho, TextEcho
 from .fields import BODY
-from .items import Item, Json, plain_items, to_messages
+from .items import GivenItem, Item, ItemReference, Json, plain_items, to_messages
 from .tools import Name, Tool, functions, namespaces
 
 MAX_METADATA = 16
@@ -169,7 +170,7 @@ class _ConversationId:
 class _Body(Guided):
     __pydantic_config__ = STRICT
 
-    input: Annotated[ListOf[Item], Field(max_length=MAX_MESSAGES)] = ()
+    input: Annotated[ListOf[GivenItem], Field(max_length=MAX_MESSAGES)] = ()
     model: str | None = None
     instructions: str | None = None
     previous_response_id: str | None = None
@@ -211,14 +212,17 @@ class Requested:
         self._body = body
         self.num_bytes = len(raw)
         self.raw = raw if body.background else b""
-        """The body as it came, of a response in the background, until its note is made."""
+        """The body of a response in the background, until its note is made."""
         if body.background and not body.store:
             raise InvalidRequest("`background` needs `store: true`", field="background")
         found = body.constraints()
         self._grammar = the_only(found)
         self.field_names = body.names(found, FIELD_NAMES, also=_NAMES)
         """What neutral fields are called in this body."""
-        self.input = body.input
+        self.references = tuple(each for each in body.input if isinstance(each, ItemReference))
+        """What stands in the input for items that were stored."""
+        self.input = tuple(each for each in body.input if not isinstance(each, ItemReference))
+        """The items of the input; those that it only refers to are there after `refer`."""
         self.previous_response_id = body.previous_response_id
         self.conversation_id = _conversation_id(body)
         """The conversation whose items come before the input, and which it is added to."""
@@ -229,13 +233,23 @@ class Requested:
         self.namespaces = namespaces(body.tools)
         """The namespaces of functions that are in one, by what the model calls them."""
 
+    def refer(self, items: Mapping[str, Item]) -> None:
+        """Put `items` in the places of references to their ids. Other references are left out."""
+        given = (
+            items.get(each.id) if isinstance(each, ItemReference) else each
+            for each in self._body.input
+        )
+        self.input = tuple(each for each in given if each is not None)
+        if self.raw:
+            self.raw = to_json({**from_json(self.raw), "input": self.input})
+
     def request(self, history: tuple[Item, ...]) -> GenerateRequest:
         """The request, with the items that came before its own.
 
         Raises `InvalidRequest` and `RequestTooLarge`.
         """
         body = self._body
-        messages = to_messages(body.instructions, (*history, *body.input))
+        messages = to_messages(body.instructions, (*history, *self.input))
         if not messages:
             raise InvalidRequest("`input` is missing", field="input")
         if len(messages) > MAX_MESSAGES:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from aiohttp import web
+from pydantic_core import to_json
 
 from .....shared.errors import Conflict, InvalidRequest, NotFound, RequestError
 from .....shared.inference import GenerateRequest, tier_of
@@ -27,6 +28,8 @@ from ..conversations.book import ConversationBook
 from .answer import AddTurn, Answer
 from .answer_types import CountedInput, DeletedResponse
 from .background import BackgroundResponses, answer_of, chunks, note_of, parse_after
+from .events import response_id
+from .items import Item
 from .listing import input_list, parse_page
 from .requests import Requested, parse_response
 from .stored import Stored
@@ -126,23 +129,53 @@ class Responses:
             add_turn = partial(self._book.append, id, known, owner=caller.owner)
         history = () if previous is None else previous.history
         num_bytes = requested.num_bytes + (0 if previous is None else previous.history_bytes)
+        if requested.references:
+            requested.refer(await self._referred(requested, history, caller))
+            num_bytes += len(to_json(requested.input))
         check_copies(num_bytes, field="previous_response_id")
         neutral = await self._bodies.off_loop(num_bytes, lambda: requested.request(history))
         return _Asked(requested, previous, neutral, add_turn)
+
+    async def _referred(
+        self, requested: Requested, history: tuple[Item, ...], caller: Caller
+    ) -> dict[str, Item]:
+        """The items that an input refers to, without those of the `history`. Raises `NotFound`.
+
+        A response that was stored has all items before it, so the last reference is looked for
+        first: mostly all others are in the same response.
+        """
+        known: dict[str, Item] = {}
+        before = {item.id for item in history}
+        for reference in reversed(requested.references):
+            if reference.id in known or reference.id in before:
+                continue
+            if reference.response is not None:
+                id = response_id(reference.response)
+                stored = await self._stored(id, caller, field="input")
+                known |= {item.id: item for item in stored.history if item.id} if stored else {}
+            if reference.id not in known:
+                raise NotFound(
+                    f"`input`: no item with the id {reference.id[:100]!r} is stored (any more); "
+                    "send the item itself",
+                    field="input",
+                )
+        return {id: item for id, item in known.items() if id not in before}
 
     async def _previous(self, id: str | None, caller: Caller) -> Stored | None:
         """What a response continues. Raises `NotFound`, and `Conflict` while that one runs."""
         if id is None:
             return None
-        running = None if self._background is None else await self._background.find(id, caller)
-        if running is not None and running.response()["status"] in ("queued", "in_progress"):
-            raise Conflict(
-                f"the response {id[:100]!r} has not ended yet", field="previous_response_id"
-            )
-        previous = await self._conversations.find(id, Stored, owner=caller.owner)
+        previous = await self._stored(id, caller, field="previous_response_id")
         if previous is None:
             raise _unknown(id, "previous_response_id")
         return previous
+
+    async def _stored(self, id: str, caller: Caller, *, field: str) -> Stored | None:
+        """A response that has ended, if it is stored. Raises `Conflict` while it runs."""
+        running = None if self._background is None else await self._background.find(id, caller)
+        if running is not None and running.response()["status"] in ("queued", "in_progress"):
+            raise Conflict(f"the response {id[:100]!r} has not ended yet", field=field)
+        return await self._conversations.find(id, Stored, owner=caller.owner)
 
 
 class _Handlers:

@@ -8,6 +8,7 @@ from hypothesis import given
 from openai.types.responses import response_create_params
 
 from arriero.balancer.api.openai.responses.events import ResponseEvents
+from arriero.balancer.api.openai.responses.items import Message
 from arriero.balancer.api.openai.responses.requests import Requested, parse_response
 from arriero.shared.errors import InvalidRequest, RequestError
 from arriero.shared.inference import ChatMessage, GenerateRequest, JsonSchemaGrammar, NamedTool
@@ -206,7 +207,6 @@ def test_what_asks_for_nothing_is_taken(body: dict[str, Any]) -> None:
         ({"include": ["everything"]}, "include[0]"),
         ({"tools": [{"type": "function"}]}, "tools[0].name"),
         ({"tools": [{"type": "web_search"}], "tool_choice": "required"}, "tool_choice"),
-        ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type"),
         ({"text": {"format": {"type": "xml"}}}, "text.format.type"),
         ({"text": {"format": {"type": "json_schema", "name": "n"}}}, "text.format.schema"),
         ({"text": {"format": {"type": "json_object"}}, "ignore_eos": True}, "text.format"),
@@ -374,3 +374,14 @@ def checked_echo(requested: Requested) -> dict[str, Any]:
     response = ResponseEvents("r", created_at=0, echo=requested.echo("demo")).response
     checked_response(response)
     return dict(response)
+
+
+def test_what_runs_in_the_background_is_noted_with_the_items_it_refers_to() -> None:
+    reference = {"type": "item_reference", "id": "msg_a_0"}
+    requested = parse(input=[reference, {"role": "user", "content": "so?"}], background=True)
+    item = Message(id="msg_a_0", role="assistant", content="hi")
+    requested.refer({item.id or "": item})
+    again = parse_response(requested.raw)
+    assert not again.references
+    assert again.input == requested.input
+    assert again.input[0] == item

@@ -12,6 +12,7 @@ from arriero.balancer.api.app import inference_app
 from arriero.balancer.api.common.readable import MAX_TEXT_BYTES
 from arriero.balancer.api.conversation_store import ConversationStore, E
 from arriero.balancer.api.conversations import Conversations
+from arriero.balancer.api.openai.responses.items import item_id
 from arriero.balancer.api.openai.responses.stored import Stored
 from arriero.shared.errors import (
     AgentLost,
@@ -95,6 +96,71 @@ async def test_going_on_from_an_answer(client: TestClient, runtime: FakeFleetRun
         ("assistant", "you said: hi"),
         ("user", "and?"),
     ]
+
+
+def refer(id: str) -> dict[str, str]:
+    return {"type": "item_reference", "id": id}
+
+
+async def input_ids(client: TestClient, response: dict[str, Any]) -> list[str]:
+    async with client.get(f"/v1/responses/{response['id']}/input_items?order=asc") as page:
+        return [item["id"] for item in (await page.json())["data"]]
+
+
+async def test_an_input_may_refer_to_items_that_were_stored(
+    client: TestClient, runtime: FakeFleetRuntime
+) -> None:
+    first = await create(client, input=[{"role": "user", "content": "hi"}])
+    [question], answer = await input_ids(client, first), first["output"][0]["id"]
+    turn = [{"role": "user", "content": "hi"}, refer(answer), {"role": "user", "content": "and?"}]
+    second = await create(client, input=turn)
+    assert await input_ids(client, second) == [
+        item_id("message", second["id"][5:], "in0"),
+        answer,
+        item_id("message", second["id"][5:], "in2"),
+    ]
+    # The first answer is deleted, and still in what was stored with the second.
+    await client.delete(f"/v1/responses/{first['id']}")
+    more = [*turn, {"id": second["output"][0]["id"]}, {"role": "user", "content": "so?"}]
+    await create(client, input=more)
+    asked = runtime.streams[2].request.messages or ()
+    assert [message.text for message in asked] == [
+        *("hi", "you said: hi", "and?"),
+        *("you said: and?", "so?"),
+    ]
+    again = [refer(question), {"role": "user", "content": "so?"}]
+    status, told = await error(client, "POST", "/v1/responses", json={"input": again})
+    assert (status, told["param"]) == (404, "input")
+    assert question in told["message"]
+
+
+async def test_an_item_that_comes_before_the_input_is_not_there_twice(
+    client: TestClient, runtime: FakeFleetRuntime
+) -> None:
+    first = await create(client)
+    turn = [refer(first["output"][0]["id"]), {"role": "user", "content": "and?"}]
+    await create(client, input=turn, previous_response_id=first["id"])
+    asked = runtime.streams[1].request.messages or ()
+    assert [message.text for message in asked] == ["hi", "you said: hi", "and?"]
+
+
+@pytest.mark.parametrize("id", ["msg_none_0", "msg_0", "x", "", "conv_a_b", "msg__", "fc_a_b_0"])
+async def test_an_item_that_is_not_stored(client: TestClient, id: str) -> None:
+    status, told = await error(client, "POST", "/v1/responses", json={"input": [refer(id)]})
+    assert (status, told["param"]) == (404, "input")
+    assert "send the item itself" in told["message"]
+
+
+async def test_an_item_of_somebody_elses_is_not_found(store: ConversationStore) -> None:
+    runtime = FakeFleetRuntime(echo)
+    async with TestClient(TestServer(inference_app(runtime, Conversations(store)))) as client:
+        first = await create(client)
+    entry = store.find(first["id"], Stored, time.monotonic())
+    assert entry is not None
+    store.put(first["id"], entry, time.monotonic(), owner="somebody")
+    async with TestClient(TestServer(inference_app(runtime, Conversations(store)))) as client:
+        body = {"input": [refer(first["output"][0]["id"])]}
+        assert (await error(client, "POST", "/v1/responses", json=body))[0] == 404
 
 
 async def test_what_was_streamed_is_kept_before_its_end_is_told(
@@ -255,6 +321,8 @@ async def test_a_response_that_another_balancer_kept(
             assert await response.json() == first
         more = await create(second, input="and?", previous_response_id=first["id"])
         assert more["previous_response_id"] == first["id"]
+        referred = [refer(first["output"][0]["id"]), {"role": "user", "content": "and?"}]
+        assert (await create(second, input=referred))["output"]
         async with second.get(f"{path}/input_items") as response:
             assert len((await response.json())["data"]) == 1
         async with second.delete(path) as response:
