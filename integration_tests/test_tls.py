@@ -3,10 +3,11 @@
 import asyncio
 import json
 import shutil
+import socket
 import subprocess
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack, ExitStack, aclosing, suppress
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -22,7 +23,9 @@ from arriero.client import Client, Untrusted
 from arriero.shared.tls.contexts import ClientFiles, client_context
 from integration_tests.daemons import DEADLINE, Fleet, until
 from integration_tests.installed import installed
+from integration_tests.nobody_else_notices.bystander import Bystander, unnoticed
 from tests.authority import Authority, Files
+from tests.tls_peers import KeyUpdates
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -95,6 +98,42 @@ async def test_an_old_version_is_refused(secured: Secured) -> None:
     assert secured.curl("--tls-max", "1.2", "--fail", url=url).returncode == 0
     old = ("--tls-max", "1.1", "--ciphers", "DEFAULT@SECLEVEL=0")
     assert secured.curl(*old, url=url).returncode == 35
+
+
+async def test_a_stranger_who_changes_keys_again_and_again(
+    secured: Secured, tmp_path: Path
+) -> None:
+    """Each record of 27 bytes has the balancer derive a key."""
+    host, port = secured.fleet.balancer.ready["inference"].rsplit(":", 1)
+
+    def connected(number: int) -> tuple[socket.socket, bytes]:
+        tls = client_context(ClientFiles(secured.authority.ca), time.time())
+        tls.keylog_filename = str(tmp_path / f"secrets-{number}")
+        stranger = tls.wrap_socket(
+            socket.create_connection((host, int(port))), server_hostname=host
+        )
+        updates = KeyUpdates.logged(tmp_path / f"secrets-{number}")
+        records = b"".join(updates.next() for _ in range(10_000))
+        return socket.socket(fileno=stranger.detach()), records
+
+    def send(stranger: socket.socket, records: bytes) -> None:
+        with suppress(OSError):  # it is cut off
+            stranger.settimeout(DEADLINE)
+            stranger.sendall(records)
+            while stranger.recv(2**16):
+                pass
+
+    # Made before the attack: what it takes to make them is not the balancer's.
+    made = await asyncio.gather(*(asyncio.to_thread(connected, each) for each in range(9)))
+    tries = [made[each : each + 3] for each in range(0, len(made), 3)]
+
+    async def attack(_: Bystander) -> None:
+        await asyncio.gather(*(asyncio.to_thread(send, *each) for each in tries.pop()))
+
+    with ExitStack() as stack:
+        for stranger, _ in made:
+            stack.enter_context(stranger)
+        await unnoticed(secured.fleet, attack)
 
 
 async def test_the_official_clients(secured: Secured) -> None:

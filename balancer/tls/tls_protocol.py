@@ -1,13 +1,17 @@
 """TLS between a TCP transport and the protocol above it, on the server's side.
 
 The event loop's own TLS buffers hundreds of kilobytes per connection beside the transport's buffer,
-and forgets the protocol above when a handshake fails. Here
+forgets the protocol above when a handshake fails, and stands still for nearly a second over 1.6 MB
+of records without data. Here
 
 - what is written is encrypted at once, so the transport's buffer is the only one: a client that
   stops reading is seen as soon, and holds as little, as without TLS;
 - each connection asks for its context, so a new certificate needs no restart;
 - the protocol above is made after the handshake, which has a deadline;
-- plain HTTP is answered with a sentence.
+- plain HTTP is answered with a sentence;
+- records are given to OpenSSL one at a time, some in each turn of the event loop: it would take all
+  that have no data at once. Each of those costs as much as 50 kB of data (a new key is derived), so
+  a peer that sends more of them than its data warrants is cut off.
 """
 
 import asyncio
@@ -19,6 +23,14 @@ from typing import Any, cast
 READ_SIZE = 64 * 1024
 RECORDS_AT_ONCE = 64
 """TLS records that are decrypted in one turn of the event loop; one may hold a single byte."""
+MAX_IDLE_RECORDS = 32
+"""Records without data that a peer may send after the handshake, besides one for each"""
+DATA_PER_IDLE_RECORD = 16 * 1024
+"""bytes of its data. Peers change their keys after gigabytes, or after each MB at the most."""
+_HEAD = 5
+"""Bytes before each record: type, version, length (RFC 8446, 5.1)."""
+_LONGEST_RECORD = 2**14 + 2048
+"""Most bytes in a record of TLS 1.2 (RFC 5246, 6.2.3), which may be longer than those of 1.3."""
 _HANDSHAKE = 0x16
 """First byte of every TLS connection (RFC 8446, 5.1)."""
 
@@ -53,8 +65,12 @@ class TlsProtocol(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._transport: TlsTransport | None = None
         self._has_begun = False
+        self._raw = b""
+        """What has arrived and is not decrypted, from `_at` on."""
+        self._at = 0
+        self._idle_left: float = MAX_IDLE_RECORDS
         self._is_behind = False
-        """Whether records that have arrived are not decrypted yet."""
+        """Whether whole records have arrived that are not decrypted yet."""
         self._is_over = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -72,10 +88,9 @@ class TlsProtocol(asyncio.Protocol):
             if data[0] != _HANDSHAKE:
                 self._refuse_plain(data)
                 return
-        self._incoming.write(data)
-        if self._above is None:
-            self._shake_hands()
-        else:
+        rest = self._raw[self._at :]
+        self._raw, self._at = rest + data if rest else data, 0
+        if not self._is_behind:
             self.read()
 
     def eof_received(self) -> None:
@@ -111,29 +126,24 @@ class TlsProtocol(asyncio.Protocol):
     # ---- from the transport above
 
     def read(self) -> None:
-        """Hand on what can be decrypted, as long as the protocol above wants it."""
+        """Take the records that have arrived, as long as the protocol above wants their data."""
         num_records = 0
         while not (self._is_over or self._below.is_paused):
+            if not (length := self._next_length()):
+                self._catch_up()
+                break
             if num_records == RECORDS_AT_ONCE:
                 self._fall_behind()
                 break
             num_records += 1
-            try:
-                data = self.tls.read(READ_SIZE)
-            except ssl.SSLWantReadError:
-                self._catch_up()
-                break
-            except ssl.SSLZeroReturnError:
-                data = b""
-            except ssl.SSLError as error:  # such as an alert: it does not trust our certificate
-                self._report(str(error.reason or error))
-                data = b""
-            if not data:
-                self._below.close()
-                return
-            if self._above is not None:
-                self._above.data_received(data)
-        self.flush()  # answers to what TLS itself asks, such as a new key
+            self._incoming.write(memoryview(self._raw)[self._at : self._at + length])
+            self._at += length
+            if self._above is None:
+                self._shake_hands()
+            else:
+                self._decrypt(self._above)
+        if not self._is_over:
+            self.flush()  # answers to what TLS itself asks, such as a new key
 
     def encrypt(self, data: bytes | bytearray | memoryview) -> None:
         """Send `data`, which is not empty."""
@@ -155,6 +165,40 @@ class TlsProtocol(asyncio.Protocol):
             self._below.tcp.write(self._outgoing.read())
 
     # ---- inside
+
+    def _next_length(self) -> int:
+        """Bytes of the next record; 0 if it is not whole.
+
+        Of a record that is too long they are those of its head, for which OpenSSL refuses it.
+        """
+        num_here = len(self._raw) - self._at
+        if num_here < _HEAD:
+            return 0
+        length = int.from_bytes(self._raw[self._at + 3 : self._at + _HEAD])
+        if length > _LONGEST_RECORD:
+            return _HEAD
+        return _HEAD + length if num_here >= _HEAD + length else 0
+
+    def _decrypt(self, above: asyncio.Protocol) -> None:
+        """Hand on what is in the record that OpenSSL was given."""
+        try:
+            data = self.tls.read(READ_SIZE)
+        except ssl.SSLWantReadError:
+            self._idle_left -= 1
+            if self._idle_left < 0:
+                self._report("the client sends records without data")
+                self.abort()
+            return
+        except ssl.SSLZeroReturnError:
+            data = b""
+        except ssl.SSLError as error:  # such as an alert: it does not trust our certificate
+            self._report(str(error.reason or error))
+            data = b""
+        if not data:
+            self._below.close()
+            return
+        self._idle_left = min(self._idle_left + len(data) / DATA_PER_IDLE_RECORD, MAX_IDLE_RECORDS)
+        above.data_received(data)
 
     def _fall_behind(self) -> None:
         """Go on in the next turn of the event loop, and let nothing more come until then."""
@@ -187,7 +231,6 @@ class TlsProtocol(asyncio.Protocol):
         self._stop_timer()
         self._above = self._make()
         self._above.connection_made(self._below)
-        self.read()
 
     def _refuse_plain(self, data: bytes) -> None:
         if data[:1].isalpha():

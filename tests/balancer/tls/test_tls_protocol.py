@@ -9,11 +9,17 @@ from typing import Any
 
 import pytest
 
-from arriero.balancer.tls.tls_protocol import RECORDS_AT_ONCE, TlsProtocol, TlsTransport
+from arriero.balancer.tls.tls_protocol import (
+    DATA_PER_IDLE_RECORD,
+    MAX_IDLE_RECORDS,
+    RECORDS_AT_ONCE,
+    TlsProtocol,
+    TlsTransport,
+)
 from arriero.shared.tls.contexts import ClientFiles, client_context, server_context
 from arriero.shared.tls.key_pair import KeyPair
 from tests.authority import Authority
-from tests.tls_peers import Peer
+from tests.tls_peers import KeyUpdates, Peer
 from tests.waiting import HANGS
 
 PLAIN = b"HTTP/1.1 400 Bad Request\r\n\r\nspeak TLS"
@@ -171,6 +177,67 @@ async def test_tiny_records_are_decrypted_some_at_a_time(connected: Connected) -
         await asyncio.sleep(0)
         assert len(connected.above.heard) - before <= RECORDS_AT_ONCE
     assert len(connected.above.heard) == 10 * RECORDS_AT_ONCE
+
+
+async def test_records_without_data_are_work_and_few_are_taken(
+    connected: Connected, tmp_path: Path
+) -> None:
+    connected.client.tls.context.keylog_filename = str(tmp_path / "secrets")
+    connected.shake_hands()
+    updates = KeyUpdates.logged(tmp_path / "secrets")
+    connected.protocol.data_received(b"".join(updates.next() for _ in range(MAX_IDLE_RECORDS)))
+    assert not connected.tcp.is_closing()
+    connected.protocol.data_received(updates.next(b"ask", wants_answer=False))
+    assert connected.above.heard == b"ask"
+    assert connected.tcp.aborted.is_set(), "a few bytes pay for no record without data"
+    assert connected.failures == [("192.0.2.7", "the client sends records without data")]
+
+
+async def test_of_many_records_without_data_no_more_than_some_are_decrypted(
+    connected: Connected, tmp_path: Path
+) -> None:
+    connected.client.tls.context.keylog_filename = str(tmp_path / "secrets")
+    connected.shake_hands()
+    connected.tcp.taken()
+    updates = KeyUpdates.logged(tmp_path / "secrets")
+    connected.protocol.data_received(b"".join(updates.next() for _ in range(1000)))
+    assert connected.tcp.aborted.is_set()
+    answer = len(connected.tcp.taken())
+    assert answer <= MAX_IDLE_RECORDS * 27, "each of these is answered with one of 27 bytes"
+
+
+async def test_keys_may_change_as_often_as_data_comes(connected: Connected, tmp_path: Path) -> None:
+    connected.client.tls.context.keylog_filename = str(tmp_path / "secrets")
+    connected.shake_hands()
+    updates = KeyUpdates.logged(tmp_path / "secrets")
+    for _ in range(10 * MAX_IDLE_RECORDS):
+        connected.protocol.data_received(updates.next(b"x" * DATA_PER_IDLE_RECORD))
+        await asyncio.sleep(0)
+    assert len(connected.above.heard) == 10 * MAX_IDLE_RECORDS * DATA_PER_IDLE_RECORD
+    assert connected.failures == []
+
+
+async def test_a_handshake_in_tiny_records_is_read_some_at_a_time(connected: Connected) -> None:
+    with pytest.raises(ssl.SSLWantReadError):
+        connected.client.tls.do_handshake()
+    hello = connected.client._outgoing.read()[5:]
+    tiny = b"".join(b"\x16\x03\x01\x00\x01" + bytes([each]) for each in hello)
+    connected.protocol.data_received(tiny)
+    assert connected.tcp.is_paused
+    assert connected.tcp.written == b""
+    for _ in range(len(hello) // RECORDS_AT_ONCE + 1):
+        await asyncio.sleep(0)
+    assert not connected.tcp.is_paused
+    connected.client.take(connected.tcp.taken())
+    connected.client.shake_hands(connected.exchange)
+    assert connected.above.events == ["made"]
+
+
+async def test_a_record_that_is_too_long_is_refused_at_once(connected: Connected) -> None:
+    connected.shake_hands()
+    connected.protocol.data_received(b"\x17\x03\x03\xff\xff")
+    assert connected.tcp.is_closed
+    assert len(connected.failures) == 1
 
 
 async def test_what_waits_is_what_the_transport_below_holds(connected: Connected) -> None:
