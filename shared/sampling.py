@@ -22,6 +22,10 @@ MAX_STOP_TOKENS = 1024
 MAX_ALLOWED_TOKENS = 65_536
 MAX_BAD_WORDS = 256
 
+DEFAULT_TEMPERATURE = 0.8
+DEFAULT_TOP_P = 0.95
+"""llama.cpp's, which hold if neither the request nor the model's settings have a value."""
+
 _TOKEN_ID = re.compile(r"\d{1,9}", re.ASCII)
 
 

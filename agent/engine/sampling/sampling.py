@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ....shared.sampling import DEFAULT_TEMPERATURE, DEFAULT_TOP_P
+
 Breakers = Mapping[int, tuple[tuple[int, ...], ...]]
 """Where a repetition may not reach beyond: by first token, what may follow it to complete one."""
 
@@ -42,9 +44,9 @@ class Sampling:
     """
 
     seed: int
-    temperature: float = 0.8
+    temperature: float = DEFAULT_TEMPERATURE
     top_k: int = 40
-    top_p: float = 0.95
+    top_p: float = DEFAULT_TOP_P
     min_p: float = 0.05
     typical_p: float = 1.0
     top_n_sigma: float = 0.0

@@ -47,11 +47,21 @@ class TokenCounts(TypedDict):
     cache_creation_input_tokens: Count
     output_tokens: Count
     output_tokens_details: ThinkingDetails
+    server_tool_use: None
+
+
+class CacheCreation(TypedDict):
+    """Tokens that were written to a cache, by how long it keeps them. None are counted here."""
+
+    ephemeral_5m_input_tokens: Count
+    ephemeral_1h_input_tokens: Count
 
 
 class MessageUsage(TokenCounts):
     """Token counts, and how the request was served."""
 
+    cache_creation: CacheCreation
+    inference_geo: None
     service_tier: MessageTier
 
 
@@ -60,6 +70,7 @@ class TextBlock(TypedDict):
 
     type: Literal["text"]
     text: str
+    citations: None
 
 
 class ThinkingBlock(TypedDict):
@@ -70,6 +81,12 @@ class ThinkingBlock(TypedDict):
     signature: str
 
 
+class DirectCaller(TypedDict):
+    """The model itself calls the tool."""
+
+    type: Literal["direct"]
+
+
 class ToolUseBlock(TypedDict):
     """A call of a tool."""
 
@@ -77,6 +94,7 @@ class ToolUseBlock(TypedDict):
     id: str
     name: str
     input: dict[str, Any]
+    caller: DirectCaller
 
 
 class CompactionBlock(TypedDict):
@@ -102,7 +120,8 @@ class ContextManaged(TypedDict):
 class MessageAnswer(TypedDict):
     """A message; the reason to stop is null as long as it goes on.
 
-    `context_management` is there if the request has it.
+    `context_management` is there if the request has it. There are no containers, and no details of
+    why it stopped.
     """
 
     id: str
@@ -112,6 +131,8 @@ class MessageAnswer(TypedDict):
     content: list[Block]
     stop_reason: StopReason | None
     stop_sequence: str | None
+    stop_details: None
+    container: None
     usage: MessageUsage
     context_management: NotRequired[ContextManaged]
 
@@ -160,7 +181,9 @@ class MessageEvents(EventRenderer):
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
-            "usage": {**_counts(Usage()), "service_tier": tier},
+            "stop_details": None,
+            "container": None,
+            "usage": _usage(Usage(), tier),
         }
         """The message so far."""
         if context is not None:
@@ -180,8 +203,7 @@ class MessageEvents(EventRenderer):
         self._count(usage)
 
     def _count(self, usage: Usage) -> None:
-        tier = self.message["usage"]["service_tier"]
-        self.message["usage"] = {**_counts(usage), "service_tier": tier}
+        self.message["usage"] = _usage(usage, self.message["usage"]["service_tier"])
 
     # ---- blocks
 
@@ -252,7 +274,12 @@ class MessageEvents(EventRenderer):
         message["stop_reason"] = self._stop_reason(done)
         message["stop_sequence"] = done.stop_string if done.finish_reason == "stop" else None
         self._count(done.usage)
-        end = {name: message[name] for name in ("stop_reason", "stop_sequence")}
+        end = {
+            "stop_reason": message["stop_reason"],
+            "stop_sequence": message["stop_sequence"],
+            "stop_details": None,
+            "container": None,
+        }
         delta: Json = {"type": "message_delta", "delta": end, "usage": _counts(done.usage)}
         if (context := message.get("context_management")) is not None:
             delta["context_management"] = context
@@ -324,13 +351,13 @@ class _Text(_Block):
     kind = "content"
 
     def opening(self) -> Json:
-        return {"type": "text", "text": ""}
+        return {"type": "text", "text": "", "citations": None}
 
     def delta(self, text: str) -> Json:
         return {"type": "text_delta", "text": text}
 
     def whole(self) -> TextBlock:
-        return {"type": "text", "text": self.text}
+        return {"type": "text", "text": self.text, "citations": None}
 
 
 class _Thinking(_Block):
@@ -399,7 +426,13 @@ class _ToolUse(_Block):
         return self._with(arguments_of(self.text))
 
     def _with(self, input: Json) -> ToolUseBlock:
-        return {"type": "tool_use", "id": self._call.id, "name": self._call.name, "input": input}
+        return {
+            "type": "tool_use",
+            "id": self._call.id,
+            "name": self._call.name,
+            "input": input,
+            "caller": {"type": "direct"},
+        }
 
 
 def _counts(usage: Usage) -> TokenCounts:
@@ -409,4 +442,14 @@ def _counts(usage: Usage) -> TokenCounts:
         "cache_creation_input_tokens": 0,
         "output_tokens": usage.completion_tokens,
         "output_tokens_details": {"thinking_tokens": usage.reasoning_tokens},
+        "server_tool_use": None,
+    }
+
+
+def _usage(usage: Usage, tier: MessageTier) -> MessageUsage:
+    return {
+        **_counts(usage),
+        "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0},
+        "inference_geo": None,
+        "service_tier": tier,
     }

@@ -28,7 +28,8 @@ class Thread:
 
 def stored_thread(conversation: Conversation, answer: list[Block], num_bytes: int) -> Thread:
     """The thread of `conversation`, whose requests had `num_bytes`, and its answer."""
-    content = to_json({"role": "assistant", "content": answer})
+    told = [{name: each for name, each in block.items() if name != "citations"} for block in answer]
+    content = to_json({"role": "assistant", "content": told})
     said = _answer.validate_json(content)
     messages = conversation.messages
     if isinstance(begun := messages[-1], AssistantMessage):

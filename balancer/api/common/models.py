@@ -69,6 +69,8 @@ class AnthropicModel(TypedDict):
     created_at: str
     lifecycle: Literal["active"]
     max_input_tokens: Count
+    max_tokens: Count
+    capabilities: None
 
 
 class AnthropicModels(TypedDict):
@@ -182,6 +184,8 @@ def anthropic_model(model: ModelView, created: int) -> AnthropicModel:
         "created_at": datetime.fromtimestamp(created, UTC).isoformat(),
         "lifecycle": "active",
         "max_input_tokens": model.info.context_size,
+        "max_tokens": model.info.context_size,
+        "capabilities": None,
     }
 
 

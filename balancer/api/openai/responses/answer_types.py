@@ -175,8 +175,11 @@ class ResponseEcho(TypedDict):
     previous_response_id: str | None
     conversation: ConversationEcho | None
     max_output_tokens: int | None
-    temperature: float | None
-    top_p: float | None
+    max_tool_calls: None
+    temperature: float
+    top_p: float
+    presence_penalty: float
+    frequency_penalty: float
     tools: list[dict[str, Any]]
     tool_choice: str | dict[str, Any]
     parallel_tool_calls: bool
@@ -186,7 +189,10 @@ class ResponseEcho(TypedDict):
     service_tier: UsedTier
     top_logprobs: int
     metadata: dict[str, str]
-    user: str | None
+    store: bool
+    prompt_cache_key: str | None
+    safety_identifier: str | None
+    user: NotRequired[str]
 
 
 class Response(ResponseEcho):

@@ -27,7 +27,7 @@ _HINTS = ("prompt_cache_options", "prompt_cache_retention")
 
 RESPONSE: Mapping[str, Rule] = {
     **SERVERS_REFUSED,
-    **{name: HINTS[name] for name in (*_HINTS, "safety_identifier")},
+    **{name: HINTS[name] for name in _HINTS},
     "client_metadata": Ignored("it describes the client to its own service"),
     "context_management": Ignored("the input is not shortened here"),
     "max_tool_calls": Ignored("it counts calls of tools that only OpenAI runs"),

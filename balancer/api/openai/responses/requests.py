@@ -33,6 +33,7 @@ from .....shared.inference import (
     UsedTier,
     priority_of_tier,
 )
+from .....shared.sampling import DEFAULT_TEMPERATURE, DEFAULT_TOP_P
 from .....shared.strict import STRICT, ListOf, at_most
 from .....shared.validation import parse_json
 from ...common.field_names import FieldNames
@@ -189,6 +190,7 @@ class _Body(Guided):
     service_tier: ServiceTier | None = None
     prompt_cache_key: PromptCacheKey | None = None
     user: str | None = None
+    safety_identifier: str | None = None
     max_output_tokens: MaxTokens | Literal[-1] | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
 
@@ -284,14 +286,17 @@ class Requested:
         """What the response repeats of its request; `model` is the one that answers."""
         body = self._body
         choice = body.tool_choice
-        return {
+        echo: ResponseEcho = {
             "model": model,
             "instructions": body.instructions,
             "previous_response_id": body.previous_response_id,
             "conversation": None if self.conversation_id is None else {"id": self.conversation_id},
             "max_output_tokens": body.max_output_tokens,
-            "temperature": body.temperature,
-            "top_p": body.top_p,
+            "max_tool_calls": None,
+            "temperature": DEFAULT_TEMPERATURE if body.temperature is None else body.temperature,
+            "top_p": DEFAULT_TOP_P if body.top_p is None else body.top_p,
+            "presence_penalty": body.presence_penalty or 0.0,
+            "frequency_penalty": body.frequency_penalty or 0.0,
             "tools": [tool.echo() for tool in body.tools],
             "tool_choice": choice if isinstance(choice, str) else choice.echo(),
             "parallel_tool_calls": body.parallel_tool_calls,
@@ -301,8 +306,13 @@ class Requested:
             "service_tier": service_tier,
             "top_logprobs": body.top_logprobs,
             "metadata": body.metadata or {},
-            "user": body.user,
+            "store": body.store,
+            "prompt_cache_key": body.prompt_cache_key,
+            "safety_identifier": body.safety_identifier,
         }
+        if body.user is not None:
+            echo["user"] = body.user
+        return echo
 
 
 def parse_response(body: bytes, notes: FieldNotes | None = None) -> Requested:

@@ -87,11 +87,16 @@ def test_text() -> None:
         "type": "message",
         "role": "assistant",
         "model": "demo",
-        "content": [{"type": "text", "text": "Hello"}],
+        "content": [{"type": "text", "text": "Hello", "citations": None}],
         "stop_reason": "end_turn",
         "stop_sequence": None,
+        "stop_details": None,
+        "container": None,
         "usage": {
             "service_tier": "standard",
+            "inference_geo": None,
+            "server_tool_use": None,
+            "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0},
             "input_tokens": 5,
             "cache_read_input_tokens": 4,
             "cache_creation_input_tokens": 0,
@@ -99,6 +104,9 @@ def test_text() -> None:
             "output_tokens_details": {"thinking_tokens": 2},
         },
     }
+
+
+DIRECT = {"caller": {"type": "direct"}}
 
 
 def test_thinking_and_calls() -> None:
@@ -113,8 +121,8 @@ def test_thinking_and_calls() -> None:
     assert machine.message["stop_reason"] == "tool_use"
     assert machine.message["content"] == [
         {"type": "thinking", "thinking": "hm", "signature": SIGNATURE},
-        {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": 1}},
-        {"type": "tool_use", "id": "t2", "name": "f", "input": {}},
+        {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": 1}, **DIRECT},
+        {"type": "tool_use", "id": "t2", "name": "f", "input": {}, **DIRECT},
     ]
 
 
@@ -133,7 +141,7 @@ def test_thinking_without_its_text() -> None:
     assert replayed(told) == machine.message
     assert machine.message["content"] == [
         {"type": "thinking", "thinking": "", "signature": SIGNATURE},
-        {"type": "text", "text": "a"},
+        {"type": "text", "text": "a", "citations": None},
     ]
     for event in told:
         checked_event(event)

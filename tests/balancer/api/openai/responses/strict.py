@@ -12,12 +12,16 @@ _response = TypeAdapter(Response)
 _item: TypeAdapter[Any] = TypeAdapter(ResponseItem)
 
 
+OURS = ("presence_penalty", "frequency_penalty", "store")
+"""What Open Responses demands of a response, and the client's model does not have."""
+
+
 def checked_event(event: dict[str, Any]) -> Any:
-    return checked(_event, event)
+    return checked(_event, event, ours=OURS)
 
 
 def checked_response(response: dict[str, Any]) -> Response:
-    model: Response = checked(_response, response)
+    model: Response = checked(_response, response, ours=OURS)
     return model
 
 
