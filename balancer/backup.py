@@ -22,7 +22,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
@@ -164,6 +164,9 @@ def copy_database(database: Path, copy: Path) -> None:
             closing(sqlite3.connect(copy)) as target,
         ):
             source.backup(target)
+            with suppress(sqlite3.OperationalError):  # a store from before has no such table
+                target.execute("DELETE FROM dashboard_sessions")  # who logged out stays out
+                target.commit()
             target.execute("PRAGMA journal_mode = DELETE")
     except sqlite3.Error as error:
         raise BackupError(f"--state: {database} cannot be copied: {error}") from error

@@ -23,7 +23,7 @@ from ..shared.tracing.open_telemetry import open_tracer
 from .access.access import Access
 from .access.access_key import FILE_KEY, AccessKey, digest_of, is_key
 from .access.key_service import KeyService, load_keys
-from .access.sessions import Sessions
+from .access.session_service import SessionService
 from .api.anthropic.threads import Thread
 from .api.conversation_store import MAX_ENTRIES, ConversationStore
 from .api.conversations import Conversations
@@ -93,7 +93,7 @@ class Parts:
     certificates: Certificates | None
     access: Access
     keys: KeyService
-    sessions: Sessions
+    sessions: SessionService
     jobs: Jobs | None
     peers: Peers | None
     cluster: ClusterView
@@ -160,7 +160,8 @@ async def assemble(
     drains = DrainService(runtime, persistence.store)
     keys = KeyService(access, persistence.store)
     diary = Diary(runtime, persistence.store)
-    sessions = Sessions()
+    sessions = SessionService(access, persistence.store)
+    until_the_end.callback(sessions.stop)
     peers = open_peers(
         settings.balancer_name,
         persistence,
@@ -173,6 +174,7 @@ async def assemble(
         render=metrics.render,
         sessions=sessions,
         conversations=conversation_service,
+        requests=request_service,
     )
     workers = {} if pipes is None else pipes.place.names(settings.balancer_name)
     cluster = cluster_view_of(peers, workers)

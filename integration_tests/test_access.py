@@ -188,7 +188,7 @@ class HalfSent:
     """A call whose second half the test lets go."""
 
     def __init__(
-        self, keyed: Keyed, call: tuple[str, str, str, str], shown: dict[str, str]
+        self, fleet: Fleet, call: tuple[str, str, str, str], shown: dict[str, str]
     ) -> None:
         port, method, path, self._head = call
         self._go_on = asyncio.Event()
@@ -197,9 +197,9 @@ class HalfSent:
         self._tail = "--x--\r\n" if is_form else "}"
         kind = "multipart/form-data; boundary=x" if is_form else "application/json"
         self.answer = asyncio.create_task(
-            keyed.fleet.http.request(
+            fleet.http.request(
                 method,
-                getattr(keyed.fleet, port) + path,
+                getattr(fleet, port) + path,
                 data=self._body(),
                 headers={"Content-Type": kind} | shown,
                 expect100=True,  # it goes on once the balancer has looked at the key
@@ -224,8 +224,8 @@ class HalfSent:
 
 async def test_what_is_half_sent_ends_with_its_key_and_nobody_elses_does(keyed: Keyed) -> None:
     key = await keyed.make("leaver", "admin")
-    halves = [HalfSent(keyed, call, {"x-api-key": key}) for call in HALVES]
-    beside = HalfSent(keyed, HALVES[4], {"x-api-key": keyed.secrets["app"]})
+    halves = [HalfSent(keyed.fleet, call, {"x-api-key": key}) for call in HALVES]
+    beside = HalfSent(keyed.fleet, HALVES[4], {"x-api-key": keyed.secrets["app"]})
     for half in (*halves, beside):
         await half.begun()
     async with keyed.client(key) as leaver:
@@ -248,9 +248,9 @@ async def test_what_is_half_sent_ends_with_its_session(keyed: Keyed) -> None:
         return {"x-arriero-csrf": csrf, "Cookie": f"arriero_session={cookie}"}
 
     leaving, staying = await log_in(), await log_in()
-    half = HalfSent(keyed, ("management", "POST", "/api/v1/keys", NEW_ADMIN), leaving)
+    half = HalfSent(keyed.fleet, ("management", "POST", "/api/v1/keys", NEW_ADMIN), leaving)
     beside = HalfSent(
-        keyed,
+        keyed.fleet,
         ("management", "POST", "/api/v1/generate", '{"prompt": "x", "max_tokens": 1'),
         staying,
     )

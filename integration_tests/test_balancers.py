@@ -6,14 +6,20 @@ import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+import asyncpg
 import pytest
 
+from arriero.balancer.access.access_key import digest_of, new_key
+from arriero.balancer.cluster.notifications import SUBJECTS, Changed, encoded
+from arriero.balancer.store.database import CHANNEL
+from arriero.balancer.store.url import parse_store_url
 from integration_tests.corpus import ENDLESS, LONG_CONTEXT
 from integration_tests.daemons import MODEL, Daemon, Fleet, until
 from integration_tests.hosts import NAME, Hosts
 from integration_tests.nobody_else_notices.bystander import bystander
+from integration_tests.test_access import HALVES, HalfSent
 from tests.balancer.store.postgres import PostgresServer
 
 WISHED = {
@@ -184,6 +190,116 @@ async def test_what_one_balancer_is_told_both_do_and_the_second_leads_when_the_f
         await until_served(second, slots=1)
         await stream.until_more()
     assert cancelling.result() == "cancelled", "nobody ran it when that was said"
+
+
+ADMIN = new_key(b"a" * 32)
+KEYED = {"Authorization": f"Bearer {ADMIN}"}
+
+
+class Stranger:
+    """May connect to the database of the balancers, and has no right on any table."""
+
+    def __init__(self, state: str) -> None:
+        self._url = parse_store_url(state)
+        self.heard: list[str] = []
+
+    async def __aenter__(self) -> Self:
+        url = self._url
+        owner = await asyncpg.connect(
+            host=url.host, user=url.user, password=url.password, database=url.database
+        )
+        await owner.execute("CREATE ROLE stranger LOGIN PASSWORD 'x'")
+        await owner.close()
+        self._connection = await asyncpg.connect(
+            host=url.host, user="stranger", password="x", database=url.database
+        )
+        await self._connection.add_listener(CHANNEL, lambda *told: self.heard.append(told[-1]))
+        return self
+
+    async def __aexit__(self, *_exception: object) -> None:
+        await self._connection.close()
+
+    async def tell(self, **notification: object) -> None:
+        await self._connection.execute(
+            "SELECT pg_notify($1, $2)", CHANNEL, json.dumps(notification)
+        )
+
+
+async def made(fleet: Fleet, name: str, role: str) -> str:
+    """A new key."""
+    url, body = f"{fleet.management}/api/v1/keys", {"name": name, "role": role}
+    async with fleet.http.post(url, json=body, headers=KEYED) as answer:
+        assert answer.status == 201
+        return str((await answer.json())["key"])
+
+
+async def logged_in(fleet: Fleet) -> dict[str, str]:
+    """What a page of the dashboard sends."""
+    url = f"{fleet.management}/api/v1/session"
+    async with fleet.http.post(url, json={"key": ADMIN}) as answer:
+        csrf = (await answer.json())["csrf"]
+        cookie = answer.cookies["arriero_session"].value
+    return {"x-arriero-csrf": csrf, "Cookie": f"arriero_session={cookie}"}
+
+
+async def status(fleet: Fleet, method: str, path: str, headers: dict[str, str]) -> int:
+    async with fleet.http.request(method, fleet.management + path, headers=headers) as answer:
+        return answer.status
+
+
+async def test_keys_and_sessions_end_at_all_balancers_and_no_stranger_to_the_tables_has_one(
+    fleet: Fleet, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    (tmp_path / "admin.key").write_text(ADMIN)
+    state = await asyncio.to_thread(postgres.database)
+    started: dict[str, object] = {"state": state, "admin_key_file": tmp_path / "admin.key"}
+    await fleet.start_balancer(**started, balancer_name="one")
+    await until_leading(fleet.balancer)
+    async with AsyncExitStack() as stack:
+        second = fleet.guest(stack)
+        await second.start_balancer(**started, balancer_name="two")
+        stranger = await stack.enter_async_context(Stranger(state))
+        agent = await made(fleet, "rack", "agent")
+        urls = Pair(fleet, second).urls
+        await fleet.start_agent(balancer=urls, env={"ARRIERO_AGENT_KEY": agent})
+        leaver, visitor = await made(fleet, "leaver", "admin"), await logged_in(fleet)
+        assert await status(second, "GET", "/api/v1/agents", visitor) == 200, "at once"
+
+        stream = await fleet.http.post(
+            f"{fleet.inference}/api/v1/generate", json=ENDLESS | SHIFTING, headers=KEYED
+        )
+        async with stream:
+            id = json.loads(await stream.content.readline())["id"]
+            by_key = HalfSent(second, HALVES[0], {"x-api-key": leaver})
+            by_session = HalfSent(second, HALVES[0], visitor)
+            await by_key.begun()
+            await by_session.begun()
+
+            forged = {"token": digest_of("x" * 43), "digest": digest_of(ADMIN), "csrf": "c"}
+            await stranger.tell(type="session", name="admin-key-file", until=2e9, **forged)
+            await stranger.tell(type="cancel_request", id=id)
+            await stranger.tell(
+                type="asked", id="q", by="r", what="cancel", about=f'{{"id":"{id}"}}'
+            )
+            stolen = {"Cookie": f"arriero_session={'x' * 43}"}
+            assert await status(second, "GET", "/api/v1/agents", stolen) == 401
+            url = f"{second.management}/api/v1/requests"
+            async with second.http.get(url, headers=KEYED) as answer:
+                (seen,) = (await answer.json())["requests"]
+                assert (seen["id"], seen["balancer"]) == (id, "one"), "they ask one another"
+
+            assert await status(fleet, "DELETE", "/api/v1/keys/leaver", KEYED) == 200
+            assert await by_key.status() == 401
+            assert await status(fleet, "DELETE", "/api/v1/session", visitor) == 200
+            assert await by_session.status() == 401
+            assert await status(second, "GET", "/api/v1/agents", visitor) == 401
+            for _ in range(3):
+                assert b"text" in await stream.content.readline(), "it goes on"
+
+        ours = {encoded(Changed(what)) for what in SUBJECTS}
+        assert encoded(Changed("mail")) in stranger.heard
+        others = [json.loads(text)["type"] for text in stranger.heard if text not in ours]
+        assert others == ["session", "cancel_request", "asked"], "its own"
 
 
 @pytest.fixture

@@ -2,5 +2,5 @@
 
 `identity` is what the rest of the balancer may know of a key's holder. `access_key` and `keyring`
 are the pure core; `access` admits callers and ends what they have open, `key_service` makes and
-revokes keys.
+revokes keys, `session_service` logs people in to the dashboard.
 """

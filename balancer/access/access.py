@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...shared.errors import Unauthorized
 from ..store.port import StoreAway
@@ -110,8 +110,11 @@ class Access:
                 error = refusal
         raise error
 
-    def holder(self, name: str, digest: str) -> Identity | None:
-        """Who holds the key of that name still, if it is the one with that digest and opens."""
+    def holder(self, name: str, digest: str, *, session: str = "") -> Identity | None:
+        """Who holds the key of that name still, if it is the one with that digest and opens.
+
+        `session`: by which session of the dashboard its holder came.
+        """
         key = self.ring.get(name)
         if key is None or not hmac.compare_digest(key.digest, digest):
             return None
@@ -119,7 +122,7 @@ class Access:
         if key.problem(now) is not None:
             return None
         self.ring.used(key.identity, now)
-        return key.identity
+        return replace(key.identity, session=session)
 
     def holder_of(self, owner: str) -> Identity | None:
         """Who made what belongs to `owner`, if its key opens something still."""

@@ -1,13 +1,13 @@
-"""Who is logged in to the dashboard: sessions by their secret tokens, in memory.
+"""Who is logged in to the dashboard: sessions, whose ids are the digests of their secret tokens.
 
 Invariants: at most `max_sessions` sessions, `max_per_holder` of one key; each is as old as it can
-get after `lifetime`. Of a token only its digest is stored. A session opens nothing by itself:
-whether its key still does is asked for each request.
+get after `lifetime`. A session opens nothing by itself: whether its key still does is asked for
+each request.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .access_key import digest_of
 from .identity import Identity
 
 LIFETIME = 12 * 3600.0
@@ -19,17 +19,20 @@ MAX_PER_HOLDER = 32
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Whose it is (`name` and `digest` of the key), what calls that change something have to show
-    (`csrf`), and when it ends, in seconds since 1970."""
+    """Its `id`, `name` and `digest` of its key, and its end, in seconds since 1970.
 
+    `is_saved`: the store has it, so that other balancers know it, too.
+    """
+
+    id: str
     name: str
     digest: str
-    csrf: str
     expires_at: float
+    is_saved: bool = True
 
 
 class Sessions:
-    """`now` is in seconds since 1970."""
+    """`now` is in seconds since 1970. What returns sessions returns those that are over by that."""
 
     def __init__(
         self,
@@ -41,49 +44,56 @@ class Sessions:
         self._lifetime = lifetime
         self._max_sessions = max_sessions
         self._max_per_holder = max_per_holder
-        self._by_token: dict[str, Session] = {}  # by the token's digest, oldest first
+        self._by_id: dict[str, Session] = {}  # oldest first
 
     def __len__(self) -> int:
-        return len(self._by_token)
+        return len(self._by_id)
 
-    def open(self, token: str, csrf: str, holder: Identity, now: float) -> Session:
-        """Log `holder` in; where there are too many sessions, the oldest one ends."""
-        self._forget_expired(now)
-        own = [each for each, found in self._by_token.items() if found.digest == holder.digest]
-        if len(own) >= self._max_per_holder:
-            del self._by_token[own[0]]
-        elif len(self._by_token) >= self._max_sessions:
-            del self._by_token[next(iter(self._by_token))]
-        session = Session(holder.name, holder.digest, csrf, now + self._lifetime)
-        self._by_token[digest_of(token)] = session
-        return session
+    def made(self, id: str, holder: Identity, now: float) -> Session:
+        """A new session, for `put`."""
+        return Session(id, holder.name, holder.digest, now + self._lifetime)
 
-    def apply(self, token_digest: str, session: Session, now: float) -> None:
-        """Another balancer logged somebody in, or out where it has expired."""
-        self._by_token.pop(token_digest, None)
-        if now < session.expires_at:
-            self._forget_expired(now)
-            if len(self._by_token) >= self._max_sessions:
-                del self._by_token[next(iter(self._by_token))]
-            self._by_token[token_digest] = session
+    def put(self, session: Session, now: float) -> list[Session]:
+        """Log somebody in. Where there are too many sessions, the oldest one is over."""
+        over = self.due(now)
+        own = [each for each in self._by_id.values() if each.digest == session.digest]
+        surplus = own[: max(0, len(own) + 1 - self._max_per_holder)]
+        if not surplus and len(self._by_id) >= self._max_sessions:
+            surplus = [next(iter(self._by_id.values()))]
+        for each in surplus:
+            del self._by_id[each.id]
+        self._by_id[session.id] = session
+        return [*over, *surplus]
 
-    def find(self, token: str, now: float) -> Session | None:
-        """The session of that token, unless it has ended."""
-        found = self._by_token.get(digest_of(token))
+    def replace(self, saved: Iterable[Session], now: float) -> list[Session]:
+        """These are in the store now; those that never were go on."""
+        before = self._by_id
+        unsaved = [each for each in before.values() if not each.is_saved]
+        known = sorted([*unsaved, *saved], key=lambda each: each.expires_at)[-self._max_sessions :]
+        self._by_id = {each.id: each for each in known if now < each.expires_at}
+        return [each for id, each in before.items() if id not in self._by_id]
+
+    def find(self, id: str, now: float) -> Session | None:
+        """The session of this id, unless it is over."""
+        found = self._by_id.get(id)
         return found if found is not None and now < found.expires_at else None
 
-    def close(self, token: str) -> None:
-        """Log out."""
-        self._by_token.pop(digest_of(token), None)
+    def close(self, id: str) -> Session | None:
+        """Log out; who it was."""
+        return self._by_id.pop(id, None)
 
     def end(self, digest: str) -> None:
-        """A key opens nothing any more: its sessions end."""
-        rest = {token: each for token, each in self._by_token.items() if each.digest != digest}
-        self._by_token = rest
+        """A key opens nothing any more: its sessions are over."""
+        rest = {id: each for id, each in self._by_id.items() if each.digest != digest}
+        self._by_id = rest
 
-    def _forget_expired(self, now: float) -> None:
-        while self._by_token:
-            token, oldest = next(iter(self._by_token.items()))
-            if now < oldest.expires_at:
-                return
-            del self._by_token[token]
+    def due(self, now: float) -> list[Session]:
+        """Those whose time is over."""
+        over = [each for each in self._by_id.values() if each.expires_at <= now]
+        for each in over:
+            del self._by_id[each.id]
+        return over
+
+    def next_deadline(self) -> float | None:
+        """When to call `due`."""
+        return min((each.expires_at for each in self._by_id.values()), default=None)

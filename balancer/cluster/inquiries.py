@@ -1,4 +1,4 @@
-"""Asks the other balancers, and answers them, through notifications of the store that they share.
+"""Asks the other balancers, and answers them, by letters in the store that they share.
 
 So a balancer needs no address of another, nor a key: all that share the store are among them.
 """
@@ -12,7 +12,7 @@ from contextlib import suppress
 from ..store.port import StoreAway
 from .notifications import MOST_TEXT, Answered, Asked
 from .peer_store import Peer, PeerStore
-from .questions import Questions, Replies, TooLong, cut
+from .questions import Questions, Replies, TooLong, packed
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class Inquiries:
     async def _wait(self, id: str, question: Asked) -> None:
         with suppress(TimeoutError, StoreAway):
             async with asyncio.timeout(self._patience):
-                await self._store.notify(question)
+                await self._store.send(question)
                 await self._ends[id].wait()
 
     def heard(self, notification: Asked | Answered) -> None:
@@ -97,13 +97,8 @@ class Inquiries:
         if body is None:
             return
         try:
-            pieces = cut(body)
-            await self._store.notify(
-                *(
-                    Answered(question.id, question.by, self._run, number, len(pieces), text)
-                    for number, text in enumerate(pieces)
-                )
-            )
+            answer = Answered(question.id, question.by, self._run, packed(body))
+            await self._store.send(answer)
         except (TooLong, StoreAway) as error:
             logger.warning("another balancer's question has no answer: %s", error)
 

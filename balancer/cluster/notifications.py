@@ -1,8 +1,9 @@
-"""The notifications that balancers over one store send one another.
+"""What balancers over one store tell one another.
 
-Those of changes hold names only: a balancer that gets one reads from the store what has changed.
-Questions, which need no store to be answered, come with their answers in pieces. Notifications that
-this version does not know are left out, so that neighbouring versions go together.
+`Changed` names what to read from the store. It holds nothing secret and gives nobody a right, since
+whoever may connect to a PostgreSQL may hear it and send it. All others are letters: they ask for
+something, or answer. They lie in a table, which only those can read and write who could change
+keys, too. What this version does not know is left out, so that neighbouring versions go together.
 """
 
 from dataclasses import dataclass
@@ -10,17 +11,16 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-Subject = Literal["desired_state", "keys", "cordons", "diary", "peers"]
+Subject = Literal[
+    "mail", "cancels", "desired_state", "keys", "sessions", "cordons", "diary", "peers"
+]
 SUBJECTS: tuple[Subject, ...] = get_args(Subject)
 
 MOST_ID = 200
-"""Most characters of an id in a notification; PostgreSQL takes less than 8000 bytes."""
+"""Most characters of an id in a letter."""
 
-MOST_TEXT = 6000
-"""Most characters of a question or of a piece of an answer; all of them are ASCII."""
-
-MOST_PIECES = 64
-"""Most pieces of one answer."""
+MOST_TEXT = 384_000
+"""Most characters of a question or of an answer; all of them are ASCII."""
 
 Id = Annotated[str, Field(min_length=1, max_length=MOST_ID)]
 Text = Annotated[str, Field(max_length=MOST_TEXT, pattern=r"^[\x20-\x7e]*\z")]
@@ -28,7 +28,8 @@ Text = Annotated[str, Field(max_length=MOST_TEXT, pattern=r"^[\x20-\x7e]*\z")]
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """This has changed: read it. `peers`: a balancer went, in good order."""
+    """This has changed: read it. `peers`: a balancer went, in good order; `mail`: letters came;
+    `cancels`: retained requests are to be cancelled where they run."""
 
     what: Subject
     type: Literal["changed"] = "changed"
@@ -63,37 +64,21 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The run `to`: this is piece `number` (from 0) of `num` of what the run `by` answers."""
+    """The run `to`: this is what the run `by` answers."""
 
     id: Id
     to: Id
     by: Id
-    number: Annotated[int, Field(ge=0, lt=MOST_PIECES)]
-    num: Annotated[int, Field(ge=1, le=MOST_PIECES)]
     text: Text
     type: Literal["answered"] = "answered"
-
-
-@dataclass(frozen=True, slots=True)
-class SessionChanged:
-    """Who showed the token with the digest `token` to the dashboard is logged in until `until`.
-
-    In seconds since 1970; 0 says that it has logged out. `name` and `digest` are of its key, `csrf`
-    of the session, and open nothing without the token.
-    """
-
-    token: Id
-    name: Annotated[str, Field(max_length=MOST_ID)]
-    digest: Annotated[str, Field(max_length=MOST_ID)]
-    csrf: Annotated[str, Field(max_length=MOST_ID)]
-    until: float
-    type: Literal["session"] = "session"
 
 
 Broadcast = Changed | CancelRequest | RetryAgent
 """To all, without an answer."""
 
-Notification = Broadcast | Asked | Answered | SessionChanged
+Letter = CancelRequest | RetryAgent | Asked | Answered
+
+Notification = Changed | Letter
 
 _NOTIFICATION: TypeAdapter[Notification] = TypeAdapter(
     Annotated[Notification, Field(discriminator="type")]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from .notifications import Notification
+from .notifications import Letter, Notification
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +50,9 @@ class PeerSession(Protocol):
         The leader may call it again, for a newer epoch.
         """
 
+    async def mail(self, run: str) -> Sequence[Letter]:
+        """The letters to this run, once, in the order in which they were sent."""
+
     async def leave(self, run: str) -> None:
         """Lead no more, and be no more among those that live."""
 
@@ -64,7 +67,9 @@ class NotificationHub(Protocol):
         self, on_notification: Callable[[Notification], None], on_lost: Callable[[], None]
     ) -> PeerSession: ...
 
-    async def notify(self, *notifications: Notification) -> None: ...
+    async def send(self, letter: Letter) -> None: ...
+
+    async def left(self) -> None: ...
 
     def spread(self, notifications: Sequence[Notification]) -> None:
         """Tell all balancers, this one among them."""
@@ -81,5 +86,11 @@ class PeerStore(Protocol):
         Raises `StoreAway`.
         """
 
-    async def notify(self, *notifications: Notification) -> None:
-        """Tell all balancers, this one among them, in this order. Raises `StoreAway`."""
+    async def send(self, letter: Letter) -> None:
+        """To all balancers that live, this one among them; an answer to who asked.
+
+        Raises `StoreAway`.
+        """
+
+    async def left(self) -> None:
+        """Tell all balancers that this one went, in good order. Raises `StoreAway`."""

@@ -6,19 +6,18 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import version
 
 from ..access.key_service import KeyService
-from ..access.sessions import Session, Sessions
+from ..access.session_service import SessionService
 from ..diary.diary import Diary
 from ..durable.conversation_service import QUESTION, ConversationService
+from ..durable.request_service import RequestService
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from ..management.answer_types import Balancer
 from ..management.balancers import ListBalancers
-from ..management.session_routes import Announce
 from ..management.steering.desired_state_service import DesiredStateService
 from ..management.steering.drains import DrainService
 from ..persistence import Persistence
 from .cluster_view import ClusterView
 from .inquiries import Answer, Respond
-from .notifications import SessionChanged
 from .peer_store import Peer
 from .peers import Peers, PeersStatus
 from .responder import Render, Responder, no_metrics
@@ -35,8 +34,9 @@ def open_peers(
     diary: Diary,
     url: str | None = None,
     render: Render = no_metrics,
-    sessions: Sessions | None = None,
+    sessions: SessionService,
     conversations: ConversationService | None = None,
+    requests: RequestService | None = None,
 ) -> Peers | None:
     """What keeps this balancer in touch with others; `None` where the store has only one.
 
@@ -52,6 +52,8 @@ def open_peers(
         {
             "desired_state": lambda: desired_state.reconcile(store),
             "keys": keys.reconcile,
+            "sessions": sessions.reconcile,
+            "cancels": reads_none if requests is None else requests.reconcile,
             "cordons": drains.reconcile,
             "diary": diary.reconcile,
         },
@@ -60,7 +62,6 @@ def open_peers(
         version=version("arriero"),
         url=url,
         respond=responding(responder, conversations),
-        on_session=applying(Sessions() if sessions is None else sessions),
         on_lead=lambda: diary.note(
             "leader_changed", name, "it leads: it gives agents their orders"
         ),
@@ -69,6 +70,11 @@ def open_peers(
     if conversations is not None:
         conversations.serve(peers.inquiries.ask)
     return peers
+
+
+async def reads_none() -> bool:
+    """There are no requests that outlive their balancer."""
+    return True
 
 
 def responding(responder: Responder, conversations: ConversationService | None) -> Respond:
@@ -80,31 +86,6 @@ def responding(responder: Responder, conversations: ConversationService | None) 
         return responder.respond(what, about)
 
     return respond
-
-
-def applying(
-    sessions: Sessions, clock: Callable[[], float] = time.time
-) -> Callable[[SessionChanged], None]:
-    """Logs in, and out, who did so at another balancer."""
-
-    def apply(change: SessionChanged) -> None:
-        session = Session(change.name, change.digest, change.csrf, change.until)
-        sessions.apply(change.token, session, clock())
-
-    return apply
-
-
-def announce_sessions(peers: Peers | None) -> Announce | None:
-    """What sends the others who logged in or out here; `None` without any."""
-    if peers is None:
-        return None
-
-    async def announce(token: str, session: Session) -> None:
-        await peers.notify_session(
-            SessionChanged(token, session.name, session.digest, session.csrf, session.expires_at)
-        )
-
-    return announce
 
 
 def cluster_view_of(peers: Peers | None, workers: Mapping[str, int]) -> ClusterView:

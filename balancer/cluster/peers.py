@@ -23,13 +23,13 @@ from .inquiries import Inquiries, Respond
 from .leadership import Cancel, Decision, Follow, Lead, Leadership, Read, Retry, ShareWith
 from .notifications import (
     MOST_ID,
+    SUBJECTS,
     Answered,
     Asked,
     CancelRequest,
-    Changed,
+    Letter,
     Notification,
     RetryAgent,
-    SessionChanged,
     Subject,
 )
 from .peer_store import Beat, Peer, PeerSession, PeerStore
@@ -112,10 +112,6 @@ def _not_told() -> None:
     """Nobody wants to hear that this balancer leads."""
 
 
-def _no_sessions(_session: SessionChanged) -> None:
-    """There are no logins here."""
-
-
 Reload = Callable[[], Awaitable[bool]]
 """Reads something from the store anew; whether it could."""
 
@@ -147,7 +143,6 @@ class Peers:
         version: str,
         url: str | None = None,
         respond: Respond = _no_answer,
-        on_session: Callable[[SessionChanged], None] = _no_sessions,
         on_lead: Callable[[], None] = _not_told,
         beat_interval: float = BEAT_INTERVAL,
     ) -> None:
@@ -171,7 +166,6 @@ class Peers:
         self._health = StoreHealth("the store by which other balancers are heard")
         self._may_lead = True
         self._left = asyncio.Event()
-        self._on_session = on_session
         self._on_lead = on_lead
         self.inquiries = Inquiries(store, run, lambda: self._leadership.peers, respond)
         led.follow()
@@ -206,14 +200,9 @@ class Peers:
         if self._leadership.epoch is None and len(agent) <= MOST_ID:
             await self._is_sent(RetryAgent(agent))
 
-    async def notify_session(self, session: SessionChanged) -> None:
-        """Somebody logged in here, or out: at the others, too."""
-        if self.num_live > 1:
-            await self._is_sent(session)
-
-    async def _is_sent(self, notification: Notification) -> bool:
+    async def _is_sent(self, letter: Letter) -> bool:
         try:
-            await self._store.notify(notification)
+            await self._store.send(letter)
         except StoreAway as error:
             logger.warning("other balancers cannot be told: %s", error)
             return False
@@ -267,11 +256,11 @@ class Peers:
         while self._session is session and not self._is_leaving:
             if self._beat_at <= self._now():
                 await self._beat(session)
-            await self._read_anew()
+            await self._read_anew(session)
             await self._ring(self._beat_at - self._now())
         if self._session is session:
             await session.leave(self._run)
-            await self._store.notify(Changed("peers"))
+            await self._store.left()
 
     async def _beat(self, session: PeerSession) -> None:
         leadership = self._leadership
@@ -289,11 +278,14 @@ class Peers:
         self._reported_at = self._now()
         self._beat_at = self._reported_at + self._beat_interval
 
-    async def _read_anew(self) -> None:
+    async def _read_anew(self, session: PeerSession) -> None:
         """What could not be read is read after the next beat."""
-        for what in list(self._unread):
+        for what in sorted(self._unread, key=SUBJECTS.index):
             del self._unread[what]
-            if what == "peers":
+            if what == "mail":
+                for letter in await session.mail(self._run):
+                    self._heard(letter)
+            elif what == "peers":
                 self._beat_at = self._now()
             elif not await self._reloads[what]():
                 self._unread[what] = None
@@ -308,8 +300,6 @@ class Peers:
     def _heard(self, notification: Notification) -> None:
         if isinstance(notification, Asked | Answered):
             self.inquiries.heard(notification)
-        elif isinstance(notification, SessionChanged):
-            self._on_session(notification)
         else:
             self._carry_out(self._leadership.heard(notification))
 

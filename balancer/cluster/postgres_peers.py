@@ -1,4 +1,7 @@
-"""A session of PostgreSQL that gets notifications and holds the lock of the leader.
+"""A session of PostgreSQL that gets notifications and letters, and holds the lock of the leader.
+
+Whoever may connect to the database may send notifications and hear them. So a notification only
+says what to read: the letters themselves are rows of a table.
 
 The lock is the session's: it is free as soon as the server knows that the connection is gone. Both
 sides look after it. This side gives up a session that does not answer for `TIMEOUT`; the server one
@@ -11,10 +14,10 @@ from typing import Any
 
 import asyncpg
 
-from ..store.database import CHANNEL, Database, notify, sentence
+from ..store.database import CHANNEL, Database, notify_changed, sentence
 from ..store.port import StoreAway
 from ..store.url import StoreUrl
-from .notifications import Notification, decoded
+from .notifications import Answered, Changed, Letter, Notification, decoded, encoded
 from .peer_store import Beat, Peer, PeerSession
 
 TIMEOUT = 3.0
@@ -60,6 +63,19 @@ DELETE FROM balancers WHERE seen_at < extract(epoch FROM clock_timestamp()) - $1
 
 FORGET = "DELETE FROM balancers WHERE run = $1"
 
+SEND = """
+INSERT INTO mail (run, document, sent_at)
+SELECT run, $1, extract(epoch FROM clock_timestamp()) FROM balancers
+WHERE seen_at > extract(epoch FROM clock_timestamp()) - $2 AND run = coalesce($3::text, run)
+"""
+
+MAIL = "DELETE FROM mail WHERE run = $1 RETURNING number, document"
+
+UNREAD = 60.0
+"""Seconds after which a letter is deleted that nobody has read."""
+
+FORGET_MAIL = "DELETE FROM mail WHERE sent_at < extract(epoch FROM clock_timestamp()) - $1"
+
 TRY_LOCK = "SELECT pg_try_advisory_lock($1)"
 UNLOCK = "SELECT pg_advisory_unlock_all()"
 NEXT_EPOCH = "UPDATE leadership SET epoch = greatest(epoch, $1) + 1 RETURNING epoch"
@@ -91,10 +107,15 @@ class PostgresPeerStore:
         await session.listen(on_notification, on_lost)
         return session
 
-    async def notify(self, *notifications: Notification) -> None:
+    async def send(self, letter: Letter) -> None:
+        to = letter.to if isinstance(letter, Answered) else None
         async with self._database.transaction() as connection:
-            for each in notifications:
-                await notify(connection, each)
+            await connection.exec_driver_sql(SEND, (encoded(letter), LIVE, to))
+            await notify_changed(connection, "mail")
+
+    async def left(self) -> None:
+        async with self._database.transaction() as connection:
+            await notify_changed(connection, "peers")
 
 
 class PostgresSession:
@@ -110,7 +131,7 @@ class PostgresSession:
         """Begin to get notifications. Raises `StoreAway`, and then the connection is closed."""
 
         def notified(_connection: object, _pid: int, _channel: str, payload: str) -> None:
-            if (notification := decoded(payload)) is not None:
+            if isinstance(notification := decoded(payload), Changed):
                 on_notification(notification)
 
         self._connection.add_termination_listener(lambda _connection: on_lost())
@@ -122,6 +143,7 @@ class PostgresSession:
         with self._used():
             await self._connection.execute(BEAT, *values)
             await self._connection.execute(FORGET_OLD, FORGOTTEN)
+            await self._connection.execute(FORGET_MAIL, UNREAD)
             rows = await self._connection.fetch(LIVING, LIVE)
         return [_peer(dict(row)) for row in rows]
 
@@ -130,6 +152,12 @@ class PostgresSession:
             if not await self._connection.fetchval(TRY_LOCK, LEADER_LOCK):
                 return None
             return int(await self._connection.fetchval(NEXT_EPOCH, above))
+
+    async def mail(self, run: str) -> Sequence[Letter]:
+        with self._used():
+            rows = await self._connection.fetch(MAIL, run)
+        letters = (decoded(document) for _, document in sorted(map(tuple, rows)))
+        return [each for each in letters if each is not None and not isinstance(each, Changed)]
 
     async def leave(self, run: str) -> None:
         with self._used():

@@ -1,17 +1,16 @@
 """Questions to other balancers that are open, and what has come of their answers.
 
-Invariants: at most `MOST_OPEN` are open; of each only those that were asked are heard, each once;
-a piece that does not fit to those before it ends what its balancer answers. An answer travels in
-pieces that fit into notifications, compressed, as ASCII text: `joined(cut(body)) == body` for
-whatever `cut` takes.
+Invariants: at most `MOST_OPEN` are open; of each only those that were asked are heard, each once.
+An answer travels compressed, as ASCII text: `unpacked(packed(body)) == body` for whatever `packed`
+takes.
 """
 
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .notifications import MOST_PIECES, MOST_TEXT, Answered
+from .notifications import MOST_TEXT, Answered
 
 MOST_OPEN = 64
 
@@ -21,26 +20,26 @@ MOST_BYTES = 16 * 1024 * 1024
 
 
 class TooLong(Exception):
-    """An answer takes more pieces than there may be."""
+    """An answer is longer than one may be."""
 
 
 class Unreadable(Exception):
-    """These are not the pieces of an answer."""
+    """This is no answer."""
 
 
-def cut(body: bytes) -> list[str]:
-    """At least one piece, each of at most `MOST_TEXT` characters. Raises `TooLong`."""
+def packed(body: bytes) -> str:
+    """At most `MOST_TEXT` characters. Raises `TooLong`."""
     text = b64encode(zlib.compress(body, level=1)).decode()
-    if len(body) > MOST_BYTES or len(text) > MOST_PIECES * MOST_TEXT:
+    if len(body) > MOST_BYTES or len(text) > MOST_TEXT:
         raise TooLong(f"an answer of {len(body)} bytes is too long")
-    return [text[start : start + MOST_TEXT] for start in range(0, len(text), MOST_TEXT)]
+    return text
 
 
-def joined(pieces: Sequence[str]) -> bytes:
-    """The answer that was cut so. Raises `Unreadable`."""
+def unpacked(text: str) -> bytes:
+    """The answer that was packed so. Raises `Unreadable`."""
     reader = zlib.decompressobj()
     try:
-        body = reader.decompress(b64decode("".join(pieces), validate=True), MOST_BYTES)
+        body = reader.decompress(b64decode(text, validate=True), MOST_BYTES)
     except (zlib.error, ValueError) as error:
         raise Unreadable(str(error)) from error
     if not reader.eof:
@@ -71,29 +70,14 @@ class _Question:
         self.asked = dict(asked)
         self.replies: list[Reply] = []
         self._failed: list[str] = []
-        self._pieces: dict[str, list[str]] = {}
 
     def heard(self, answer: Answered) -> None:
-        if answer.by not in self.asked:
+        if (name := self.asked.pop(answer.by, None)) is None:
             return
-        pieces = self._pieces.setdefault(answer.by, [])
-        if answer.number != len(pieces):
-            self._fail(answer.by)
-            return
-        pieces.append(answer.text)
-        if len(pieces) == answer.num:
-            self._complete(answer.by, pieces)
-
-    def _complete(self, run: str, pieces: Sequence[str]) -> None:
         try:
-            body = joined(pieces)
+            self.replies.append(Reply(name, unpacked(answer.text)))
         except Unreadable:
-            self._fail(run)
-        else:
-            self.replies.append(Reply(self.asked.pop(run), body))
-
-    def _fail(self, run: str) -> None:
-        self._failed.append(self.asked.pop(run))
+            self._failed.append(name)
 
     def so_far(self) -> Replies:
         missing = sorted([*self._failed, *self.asked.values()])
@@ -123,7 +107,7 @@ class Questions:
         self._open[id] = _Question(asked)
 
     def heard(self, answer: Answered) -> str | None:
-        """Take a piece of an answer. The question's id once nothing more is to come."""
+        """Take an answer. The question's id once nothing more is to come."""
         question = self._open.get(answer.id)
         if question is None or answer.to != self._run:
             return None

@@ -17,7 +17,7 @@ from ...shared import log
 from ...shared.lifecycle import Shutdown
 from ...shared.quantities import Address, parse_address
 from ..store.port import StoreAway
-from .notifications import Notification, decoded, encoded
+from .notifications import Changed, Letter, Notification, decoded, encoded
 from .peer_store import Beat, Peer, PeerSession
 from .worker_messages import (
     MOST_BYTES,
@@ -167,8 +167,11 @@ class HubPeerStore:
         self._pipes.on_notification = heard
         return HubSession(self._pipes)
 
-    async def notify(self, *notifications: Notification) -> None:
-        self.spread(notifications)
+    async def send(self, letter: Letter) -> None:
+        self.spread([letter])
+
+    async def left(self) -> None:
+        self.spread([Changed("peers")])
 
     def spread(self, notifications: Sequence[Notification]) -> None:
         """Tell all workers, this one among them."""
@@ -191,6 +194,9 @@ class HubSession:
     async def lead(self, above: int) -> int | None:
         answer = await self._ask(Lead(self._next_id(), above))
         return answer.epoch if isinstance(answer, Granted) else None
+
+    async def mail(self, run: str) -> Sequence[Letter]:
+        return ()  # letters come through the pipes themselves
 
     async def leave(self, run: str) -> None:
         self._pipes.say(Leave())

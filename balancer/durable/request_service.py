@@ -144,10 +144,22 @@ class RequestService:
         most = 0 if self._retained.is_draining else MOST_CLAIMED
         for each in await self._store.claim_retained(self._run, LEASE, most, but=self._unreadable):
             self._try_to_resume(each)
-        for id in await self._store.cancelled_retained(self._run):
-            self._retained.cancel_id(RequestId(id))
+        await self._cancel()
         for retained in self._retained.followed():
             await self._try_to_follow(retained)
+
+    async def reconcile(self) -> bool:
+        """Cancel what was cancelled at other balancers. Whether it could be read."""
+        try:
+            await self._cancel()
+        except StoreAway as error:
+            self._health.went_away(error)
+            return False
+        return True
+
+    async def _cancel(self) -> None:
+        for id in await self._store.cancelled_retained(self._run):
+            self._retained.cancel_id(RequestId(id))
 
     def _try_to_resume(self, found: FoundRequest) -> None:
         try:

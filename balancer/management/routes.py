@@ -18,7 +18,7 @@ from ..api.transport.bodies import BODIES, MAX_BODY_BYTES, ONLY_JSON
 from ..api.transport.connections import watch_frames
 from ..api.transport.http import Handler, middlewares
 from ..cluster.cluster_view import ClusterView
-from ..cluster.peering import announce_sessions, balancers_of
+from ..cluster.peering import balancers_of
 from ..cluster.worker import Pipes
 from ..fleet.runtime import agent_socket
 from ..fleet.runtime.agent_socket import Workers
@@ -38,7 +38,7 @@ from .job_routes import routes as job_routes
 from .key_routes import routes as key_routes
 from .metrics.metrics import Metrics
 from .serializers import dumps
-from .session_routes import BrowserSessions
+from .session_routes import by_cookie
 from .session_routes import routes as session_routes
 from .steering.routes import routes as steering_routes
 
@@ -57,7 +57,6 @@ def management_app(
         inference = addresses.get("inference")
         return None if inference is None else inference.port
 
-    browsers = BrowserSessions(access, parts.sessions, announce=announce_sessions(peers))
     history = parts.persistence.history
     self_alone = alone(settings.balancer_name, settings.public_url)
     routes = [
@@ -93,13 +92,13 @@ def management_app(
             )
         ),
         *key_routes(parts.keys, parts.diary),
-        *session_routes(browsers),
+        *session_routes(access, parts.sessions),
         *job_routes(parts.jobs),
         generate_route(runtime),  # for the dashboard, which asks no other origin
         *page.routes(),
         document_route("Arriero, management"),
     ]
-    admit = guard(access, permissions(routes), browsers.identify)
+    admit = guard(access, permissions(routes), by_cookie(access, parts.sessions))
     app = web.Application(
         middlewares=[*middlewares(hosts=parts.hosts), admit], client_max_size=MAX_BODY_BYTES
     )

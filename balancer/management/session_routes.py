@@ -9,10 +9,7 @@ this origin can read.
 
 import hmac
 import re
-import secrets
-import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 
@@ -25,21 +22,17 @@ from ...shared.errors import Conflict, Forbidden, InvalidRequest, Unauthorized
 from ...shared.strict import STRICT
 from ...shared.validation import echo, parse_json
 from ..access.access import Access
-from ..access.access_key import digest_of
 from ..access.identity import Identity, Role
-from ..access.sessions import LIFETIME, Session, Sessions
+from ..access.session_service import ENDED, SessionService, csrf_of
+from ..access.sessions import LIFETIME, Session
 from ..api.access.credentials import keys_in
+from ..api.access.guard import Identify
 from ..api.access.permissions import Needs
 from ..api.openapi.document import Doc, json_answer, parameter
 from ..api.openapi.schemas import Body
 from ..api.route import Route
 from ..api.transport.bodies import parsed
 from ..api.transport.fault_reports import refusals_reported
-
-Announce = Callable[[str, Session], Awaitable[None]]
-"""Sends other balancers a session, by the digest of its token; it ended where it expired."""
-
-ENDED = "the session has ended: log in again"
 
 COOKIE = "arriero_session"
 CSRF_HEADER = "x-arriero-csrf"
@@ -48,102 +41,35 @@ SIGN_OUT_HEADER = "x-arriero-sign-out"
 
 _PLACE = re.compile(r"(https?://[^/]|/(?![/\\]))[!-~]*", re.ASCII)
 """A path of this origin, or an address: no script, and no other origin by a path of two slashes."""
-_TOKEN_BYTES = 32
 _SAFE_METHODS = ("GET", "HEAD")
 
 
-class BrowserSessions:
-    """Both sides of a session: the browser's cookie, and the balancer's record."""
+def by_cookie(access: Access, sessions: SessionService) -> Identify:
+    """Identifies by the keys in a request's headers, else by its cookie.
 
-    def __init__(
-        self,
-        access: Access,
-        sessions: Sessions,
-        *,
-        announce: Announce | None = None,
-        clock: Callable[[], float] = time.time,
-        random_text: Callable[[int], str] = secrets.token_urlsafe,
-    ) -> None:
-        self.access = access
-        self._sessions = sessions
-        self._announce = announce
-        self._unannounced: list[tuple[str, Session]] = []
-        self._clock = clock
-        self._random_text = random_text
-        access.listen(lambda holder, _error: self._forget(holder))
+    Raises `Forbidden` without the header that a call by cookie needs.
+    """
 
-    async def identify(self, request: web.Request) -> Identity | None:
-        """By the keys in its headers, else by its cookie. Raises `Unauthorized` or `Forbidden`."""
+    async def identify(request: web.Request) -> Identity | None:
         token = request.cookies.get(COOKIE)
         keys = keys_in(request.headers)
-        if keys or token is None or self.access.is_open:
-            return await self.access.admitted(keys)
-        found = self.find(request)
+        if keys or token is None or access.is_open:
+            return await access.admitted(keys)
+        found = await sessions.find(token)
         if found is None:
             raise Unauthorized(ENDED)
-        session, holder = found
-        check_csrf(request, session)
-        return holder
+        check_csrf(request, token)
+        return found[1]
 
-    def find(self, request: web.Request) -> tuple[Session, Identity] | None:
-        """The session of its cookie, and whose it is, if the key still opens something."""
-        session = self._sessions.find(request.cookies.get(COOKIE, ""), self._clock())
-        if session is None:
-            return None
-        holder = self.access.holder(session.name, session.digest)
-        if holder is None:
-            return None
-        return session, replace(holder, session=digest_of(request.cookies[COOKIE]))
-
-    def _forget(self, holder: Identity) -> None:
-        """End the sessions of a key that opens nothing any more; one with another role may."""
-        if self.access.holder(holder.name, holder.digest) is None:
-            self._sessions.end(holder.digest)
-
-    async def announce(self) -> None:
-        """Have other balancers know who logged in here, or out, before the browser does."""
-        unannounced, self._unannounced = self._unannounced, []
-        if self._announce is not None:
-            for token_digest, session in unannounced:
-                await self._announce(token_digest, session)
-
-    def open(self, request: web.Request, response: web.Response, holder: Identity) -> Session:
-        """Log in, in place of whom the cookie stood for; `response` takes the new cookie along."""
-        self._sessions.close(request.cookies.get(COOKIE, ""))
-        token = self._random_text(_TOKEN_BYTES)
-        session = self._sessions.open(token, self._random_text(_TOKEN_BYTES), holder, self._clock())
-        self._unannounced.append((digest_of(token), session))
-        response.set_cookie(
-            COOKIE,
-            token,
-            max_age=int(LIFETIME),
-            path="/",
-            httponly=True,
-            samesite="Strict",
-            secure=_is_secure(request),
-        )
-        return session
-
-    def close(self, request: web.Request, response: web.Response) -> None:
-        """Log out."""
-        if (found := self.find(request)) is not None:
-            check_csrf(request, found[0])
-        token = request.cookies.get(COOKIE, "")
-        self._sessions.close(token)
-        self.access.end_session(digest_of(token), ENDED)
-        if found is not None:
-            self._unannounced.append((digest_of(token), replace(found[0], expires_at=0.0)))
-        response.del_cookie(
-            COOKIE, path="/", httponly=True, samesite="Strict", secure=_is_secure(request)
-        )
+    return identify
 
 
-def check_csrf(request: web.Request, session: Session) -> None:
+def check_csrf(request: web.Request, token: str) -> None:
     """Raises `Forbidden` where a call that may change something lacks the session's header."""
     shown = request.headers.get(CSRF_HEADER, "")
     if request.method in _SAFE_METHODS:
         return
-    if not hmac.compare_digest(shown.encode(errors="replace"), session.csrf.encode()):
+    if not hmac.compare_digest(shown.encode(errors="replace"), csrf_of(token).encode()):
         raise Forbidden(
             f"`{CSRF_HEADER}` is missing or wrong: calls by cookie send the `csrf` of "
             "GET /api/v1/session with it"
@@ -183,38 +109,69 @@ class SessionState(TypedDict):
     sign_out: str | None
 
 
-def routes(sessions: BrowserSessions) -> list[Route]:
+def routes(access: Access, sessions: SessionService) -> list[Route]:
     """Who is logged in, logging in, and logging out."""
+
+    def answer(
+        request: web.Request,
+        holder: Identity | None,
+        session: Session | None = None,
+        token: str = "",
+    ) -> web.Response:
+        state = SessionState(
+            needs_key=not access.is_open,
+            name=None if holder is None else holder.name,
+            role=None if holder is None else holder.role,
+            csrf=None if session is None else csrf_of(token),
+            expires_at=None if session is None else session.expires_at,
+            sign_out=sign_out_of(request),
+        )
+        headers = {hdrs.CACHE_CONTROL: "no-store"}
+        return web.Response(body=to_json(state), content_type="application/json", headers=headers)
 
     async def shown(request: web.Request) -> web.Response:
         keys = keys_in(request.headers)
-        if keys and not sessions.access.is_open:
+        if keys and not access.is_open:
             with refusals_reported(request):
-                holder = await sessions.access.admitted(keys)
+                holder = await access.admitted(keys)
                 check_sees(holder)
-            return _answer(state_of(sessions, None, holder, sign_out_of(request)))
-        session, holder = sessions.find(request) or (None, None)
-        return _answer(state_of(sessions, session, holder, sign_out_of(request)))
+            return answer(request, holder)
+        token = request.cookies.get(COOKIE, "")
+        session, holder = await sessions.find(token) or (None, None)
+        return answer(request, holder, session, token)
 
     async def log_in(request: web.Request) -> web.Response:
         given = await parsed(request, partial(parse_json, LOG_IN))
-        sign_out = sign_out_of(request)
+        sign_out_of(request)  # it is refused before anybody is logged in
         with refusals_reported(request):
-            holder = await sessions.access.admitted([given.key])
+            holder = await access.admitted([given.key])
             if holder is None:
                 raise Conflict("there are no access keys yet, so nobody has to log in")
             check_sees(holder)
-        response = web.Response()
-        session = sessions.open(request, response, holder)
-        await sessions.announce()
-        return _answer(state_of(sessions, session, holder, sign_out), response)
+        await sessions.close(request.cookies.get(COOKIE, ""))
+        token, session = await sessions.open(holder)
+        response = answer(request, holder, session, token)
+        response.set_cookie(
+            COOKIE,
+            token,
+            max_age=int(LIFETIME),
+            path="/",
+            httponly=True,
+            samesite="Strict",
+            secure=_is_secure(request),
+        )
+        return response
 
     async def log_out(request: web.Request) -> web.Response:
-        response = web.Response()
-        sign_out = sign_out_of(request)
-        sessions.close(request, response)
-        await sessions.announce()
-        return _answer(state_of(sessions, None, None, sign_out), response)
+        token = request.cookies.get(COOKIE, "")
+        response = answer(request, None)
+        if await sessions.find(token) is not None:
+            check_csrf(request, token)
+            await sessions.close(token)
+        response.del_cookie(
+            COOKIE, path="/", httponly=True, samesite="Strict", secure=_is_secure(request)
+        )
+        return response
 
     of_proxy = parameter(SIGN_OUT_HEADER, "header")
     show_doc = Doc(
@@ -266,28 +223,3 @@ def sign_out_of(request: web.Request) -> str | None:
         f"https://, not {echo(place)}",
         field=SIGN_OUT_HEADER,
     )
-
-
-def state_of(
-    sessions: BrowserSessions,
-    session: Session | None,
-    holder: Identity | None,
-    sign_out: str | None,
-) -> SessionState:
-    """The session as its page sees it."""
-    return SessionState(
-        needs_key=not sessions.access.is_open,
-        name=None if holder is None else holder.name,
-        role=None if holder is None else holder.role,
-        csrf=None if session is None else session.csrf,
-        expires_at=None if session is None else session.expires_at,
-        sign_out=sign_out,
-    )
-
-
-def _answer(state: SessionState, response: web.Response | None = None) -> web.Response:
-    response = web.Response() if response is None else response
-    response.content_type = "application/json"
-    response.headers[hdrs.CACHE_CONTROL] = "no-store"
-    response.body = to_json(state)
-    return response

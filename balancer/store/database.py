@@ -43,7 +43,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from sqlalchemy.pool import AsyncAdaptedQueuePool, ConnectionPoolEntry
 from sqlalchemy.util import await_only
 
-from ..cluster.notifications import Changed, Notification, Subject, encoded
+from ..cluster.notifications import Changed, Subject, encoded
 from .port import StoreAway
 from .tables import FIRST_ROWS, METADATA
 from .url import StoreUrl
@@ -153,7 +153,7 @@ class DatabaseInMemory:
         self._holder.close()
 
 
-def _to_nobody(_notifications: Sequence[Notification]) -> None:
+def _to_nobody(_notifications: Sequence[Changed]) -> None:
     """There is one balancer."""
 
 
@@ -170,7 +170,7 @@ class Database:
         self.is_postgresql = url.kind == "postgresql"
         self.is_lasting = self._memory is None
         """Whether what it has is there after a restart of the balancer."""
-        self.on_notifications: Callable[[Sequence[Notification]], None] = _to_nobody
+        self.on_notifications: Callable[[Sequence[Changed]], None] = _to_nobody
         """Gets the notifications of a transaction where its database sends none."""
 
     @property
@@ -398,23 +398,19 @@ _UNSENT = "arriero_unsent_notifications"
 """The key in a connection's `info` of notifications that its transaction sends at its end."""
 
 
-async def notify(connection: AsyncConnection, notification: Notification) -> None:
-    """Notify all balancers once the transaction is done.
-
-    SQLite does not: the code that ends the transaction does, with what `take_unsent` returns.
-    """
-    if connection.dialect.name == "postgresql":
-        await connection.execute(_NOTIFY, {"channel": CHANNEL, "payload": encoded(notification)})
-    else:
-        connection.info.setdefault(_UNSENT, []).append(notification)
-
-
-def take_unsent(connection: AsyncConnection) -> list[Notification]:
-    """The notifications of a transaction, once; to be sent when it is done."""
-    notifications: list[Notification] = connection.info.pop(_UNSENT, [])
-    return notifications
-
-
 async def notify_changed(connection: AsyncConnection, what: Subject) -> None:
-    """Have all balancers read it again."""
-    await notify(connection, Changed(what))
+    """Have all balancers read it again once the transaction is done.
+
+    SQLite tells nobody: the code that ends the transaction does, with what `take_unsent` returns.
+    """
+    changed = Changed(what)
+    if connection.dialect.name == "postgresql":
+        await connection.execute(_NOTIFY, {"channel": CHANNEL, "payload": encoded(changed)})
+    else:
+        connection.info.setdefault(_UNSENT, []).append(changed)
+
+
+def take_unsent(connection: AsyncConnection) -> list[Changed]:
+    """The notifications of a transaction, once; to be sent when it is done."""
+    notifications: list[Changed] = connection.info.pop(_UNSENT, [])
+    return notifications

@@ -283,6 +283,22 @@ class SavedCordon:
     deadline: float | None = None
 
 
+# ---- logins
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedSession:
+    """Somebody is logged in to the dashboard until `expires_at`, in seconds since 1970.
+
+    `id` is the digest of a secret token, `name` and `digest` are of the key.
+    """
+
+    id: str
+    name: str
+    digest: str
+    expires_at: float
+
+
 # ---- the diary
 
 MAX_DIARY = 10_000

@@ -21,8 +21,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from ..cluster.notifications import CancelRequest
-from .database import AnyInsert, Database, notify
+from .database import AnyInsert, Database, notify_changed
 from .fair_ranks import fairly_ranked
 from .records import storable_text
 from .retained_records import (
@@ -184,8 +183,7 @@ async def _forget(connection: AsyncConnection, ids: Collection[str]) -> None:
 async def _cancel(connection: AsyncConnection, ids: Collection[str]) -> None:
     if ids:
         await connection.execute(_cancelling(ids))
-        for id in ids:
-            await notify(connection, CancelRequest(id))
+        await notify_changed(connection, "cancels")
 
 
 async def _found(connection: AsyncConnection, query: Select[Any]) -> list[FoundRequest]:

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 import threading
+from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,9 +19,17 @@ from .diary import DiaryStore
 from .history import HistoryStore
 from .jobs import JobStore
 from .port import KeyConflict, RevisionConflict, StoreAway, StoreRefused
-from .records import MAX_CORDONS, Persist, SavedCordon, SavedKey, SavedState, storable_text
+from .records import (
+    MAX_CORDONS,
+    Persist,
+    SavedCordon,
+    SavedKey,
+    SavedSession,
+    SavedState,
+    storable_text,
+)
 from .retained import RetainedStore
-from .tables import ACCESS_KEYS, CORDONS, DESIRED_STATE
+from .tables import ACCESS_KEYS, CORDONS, DESIRED_STATE, SESSIONS
 from .url import StoreUrl
 
 CLOSE_TIMEOUT = 4.0
@@ -120,6 +129,27 @@ class Store:
             if result.rowcount == 0 and (current := await _current(connection, name)) is not None:
                 raise KeyConflict(current)
             await notify_changed(connection, "keys")
+
+    # ---- logins
+
+    async def load_sessions(self) -> list[SavedSession]:
+        """All of them, expired ones too."""
+        async with self.database.transaction() as connection:
+            rows = (await connection.execute(select(SESSIONS))).mappings().all()
+        return [SavedSession(**row) for row in rows]
+
+    async def save_session(self, session: SavedSession, now: float) -> None:
+        """Add it, and delete those that have expired by `now`."""
+        async with self.database.transaction() as connection:
+            await connection.execute(delete(SESSIONS).where(SESSIONS.c.expires_at <= now))
+            await connection.execute(insert(SESSIONS).values(**asdict(session)))
+            await notify_changed(connection, "sessions")
+
+    async def forget_sessions(self, ids: Sequence[str]) -> None:
+        """Delete these; well if they are gone."""
+        async with self.database.transaction() as connection:
+            await connection.execute(delete(SESSIONS).where(SESSIONS.c.id.in_(ids)))
+            await notify_changed(connection, "sessions")
 
     # ---- cordons
 

@@ -80,6 +80,16 @@ ACCESS_KEYS = Table(
 )
 """The keys themselves are nowhere: `digest` is their SHA-256."""
 
+SESSIONS = Table(
+    "dashboard_sessions",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("expires_at", Double, nullable=False),
+)
+"""The tokens themselves are nowhere: `id` is the digest of one."""
+
 CORDONS = Table(
     "cordons",
     METADATA,
@@ -229,6 +239,16 @@ BALANCERS = Table(
     Column("url", Text),
 )
 """Balancers that share the store; each writes its row anew while it lives."""
+
+MAIL = Table(
+    "mail",
+    METADATA,
+    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("run", Text, nullable=False),
+    Column("document", Text, nullable=False),
+    Column("sent_at", Double, nullable=False),
+)
+"""Letters to the balancers that share a PostgreSQL; each deletes its own as it reads them."""
 
 LEADERSHIP = Table(
     "leadership",

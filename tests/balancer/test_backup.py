@@ -14,10 +14,12 @@ from arriero.balancer.backup import BackupError, back_up, copy_database, restore
 from arriero.balancer.jobs.files_place import FilesPlace, open_blobs
 from arriero.balancer.jobs.remote_blobs import READ_AT_ONCE
 from arriero.balancer.store.job_records import SavedFile
-from arriero.balancer.store.records import Persist, SavedState
+from arriero.balancer.store.records import Persist, SavedSession, SavedState
 from arriero.balancer.store.store import open_store
 from arriero.balancer.store.url import parse_store_url
 from tests.balancer.jobs.contract import read, write
+
+SESSION = SavedSession(id="d", name="ada", digest="k", expires_at=9e9)
 
 
 class Place:
@@ -35,6 +37,7 @@ class Place:
         self.put("files/file-2.aa.part", b"unfinished")
         store = await open_store(parse_store_url(f"sqlite:///{self.database}"))
         await store.save_desired_state(Persist(0, "state"))
+        await store.save_session(SESSION, now=0.0)
         await store.close()
 
     def put(self, name: str, data: bytes) -> None:
@@ -61,6 +64,7 @@ async def test_what_was_backed_up_is_restored(place: Place, tmp_path: Path) -> N
     assert not list(other.files.rglob("*.part"))
     store = await open_store(parse_store_url(f"sqlite:///{other.database}"))
     assert await store.load_desired_state() == SavedState(1, "state")
+    assert await store.load_sessions() == [], "nobody is logged in again"
     await store.close()
     assert sorted(each.name for each in (tmp_path / "other").iterdir()) == ["files", "state.db"]
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from arriero.balancer.cluster.notifications import Notification
+from arriero.balancer.cluster.notifications import Changed, Letter, Notification
 from arriero.balancer.cluster.peer_store import Beat, Peer, PeerSession
 from arriero.balancer.store.port import StoreAway
 from arriero.shared.inference import AgentId, RequestId
@@ -31,11 +31,17 @@ class FakePeerStore:
         self.sessions.append(session)
         return session
 
-    async def notify(self, *notifications: Notification) -> None:
+    async def notify(self, notification: Notification) -> None:
         self.check()
-        for each in notifications:
-            for session in list(self.sessions):
-                session.on_notification(each)
+        for session in list(self.sessions):
+            session.on_notification(notification)
+
+    async def send(self, letter: Letter) -> None:
+        """At once, as between workers."""
+        await self.notify(letter)
+
+    async def left(self) -> None:
+        await self.notify(Changed("peers"))
 
     def check(self) -> None:
         if self.is_away:
@@ -86,6 +92,10 @@ class FakeSession:
         self.store.leader = self
         self.store.epoch = max(self.store.epoch, above) + 1
         return self.store.epoch
+
+    async def mail(self, run: str) -> Sequence[Letter]:
+        self.check()
+        return ()
 
     async def leave(self, run: str) -> None:
         self.check()

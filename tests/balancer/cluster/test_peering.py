@@ -3,6 +3,7 @@ from pathlib import Path
 
 from arriero.balancer.access.access import Access
 from arriero.balancer.access.key_service import KeyService
+from arriero.balancer.access.session_service import SessionService
 from arriero.balancer.cluster.peer_store import Beat, Peer
 from arriero.balancer.cluster.peering import balancers_of, open_peers, responding
 from arriero.balancer.cluster.peers import Peers, PeersStatus
@@ -30,7 +31,8 @@ def opened(persistence: Persistence, runtime: FleetRuntime) -> Peers | None:
         runtime,
         desired_state=DesiredStateService(runtime, persistence.writer.persist),
         drains=DrainService(runtime, persistence.store),
-        keys=KeyService(Access(), persistence.store),
+        keys=KeyService(access := Access(), persistence.store),
+        sessions=SessionService(access, persistence.store),
         diary=Diary(runtime, persistence.store),
     )
 

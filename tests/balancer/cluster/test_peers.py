@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from arriero.balancer.cluster import peers as module
-from arriero.balancer.cluster.notifications import Changed, SessionChanged, Subject
+from arriero.balancer.cluster.notifications import SUBJECTS, Changed, Subject
 from arriero.balancer.cluster.peers import MOST_MODELS, Peers, added_up, waiting_in, waiting_text
 from arriero.shared.inference import AgentId, RequestId
 from tests.balancer.cluster.fakes import FakeLed, FakePeerStore
@@ -19,10 +19,9 @@ class Balancer:
         self.led = FakeLed()
         self.read: list[Subject] = []
         self.fails: set[Subject] = set()
-        self.sessions: list[SessionChanged] = []
         self.times_led: list[int | None] = []
         self.breaks: set[Subject] = set()
-        subjects: tuple[Subject, ...] = ("desired_state", "keys", "cordons", "diary")
+        subjects = [what for what in SUBJECTS if what not in ("mail", "peers")]
         reloads = {what: self.reload(what) for what in subjects}
         self.peers = Peers(
             store,
@@ -31,7 +30,6 @@ class Balancer:
             run=f"run-{name}",
             name=name,
             version="1",
-            on_session=self.sessions.append,
             on_lead=lambda: self.times_led.append(self.led.epochs[-1]),
             beat_interval=BEAT,
         )
@@ -123,12 +121,12 @@ async def test_leadership_ends_with_the_session_and_everything_is_read_anew(
     store: FakePeerStore, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     a = start("a")
-    await store.until(lambda: a.led.leads and len(a.read) == 4)
+    await store.until(lambda: a.led.leads and len(a.read) == 6)
     store.goes_away()
     assert a.led.epochs[-1] is None, "before anybody else can lead"
     store.is_away = False
-    await store.until(lambda: a.led.epochs == [None, 1, None, 2] and len(a.read) == 8)
-    assert set(a.read[4:]) == {"desired_state", "keys", "cordons", "diary"}
+    await store.until(lambda: a.led.epochs == [None, 1, None, 2] and len(a.read) == 12)
+    assert a.read[6:] == [what for what in SUBJECTS if what not in ("mail", "peers")]
 
 
 async def test_whatever_goes_wrong_ends_leadership_and_nothing_else(
@@ -166,18 +164,6 @@ async def test_news_reach_whom_they_concern(store: FakePeerStore, start: Start) 
     assert not await b.peers.cancel(RequestId("r" * 201))
     assert (a.led.retried, b.led.retried) == ([AgentId("x")], [])
     assert a.led.cancelled == b.led.cancelled == [RequestId("r")]
-
-
-async def test_who_logs_in_at_one_is_told_to_the_others(store: FakePeerStore, start: Start) -> None:
-    session = SessionChanged("t", "name", "d", "c", 5.0)
-    a = start("a")
-    await store.until(lambda: a.led.leads)
-    await a.peers.notify_session(session)
-    assert a.sessions == [], "it is alone"
-    b = start("b")
-    await store.until(lambda: a.peers.num_live == 2)
-    await a.peers.notify_session(session)
-    assert a.sessions == b.sessions == [session]
 
 
 async def test_what_waits_at_others_is_told(store: FakePeerStore, start: Start) -> None:

@@ -4,15 +4,24 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 
+import asyncpg
 import pytest
+from asyncpg.exceptions import InsufficientPrivilegeError
 
 from arriero.balancer.cluster import postgres_peers as sessions
-from arriero.balancer.cluster.notifications import CancelRequest, Changed, Notification
+from arriero.balancer.cluster.notifications import (
+    Answered,
+    Asked,
+    CancelRequest,
+    Changed,
+    Notification,
+    encoded,
+)
 from arriero.balancer.cluster.peer_store import Beat, PeerSession
 from arriero.balancer.cluster.peers import BEAT_INTERVAL
 from arriero.balancer.cluster.postgres_peers import PostgresPeerStore
 from arriero.balancer.store import migrate
-from arriero.balancer.store.database import notify_changed
+from arriero.balancer.store.database import CHANNEL, notify_changed
 from arriero.balancer.store.port import StoreAway
 from arriero.balancer.store.records import Persist, SavedCordon, SavedKey
 from arriero.balancer.store.store import Store
@@ -84,9 +93,9 @@ async def test_every_change_is_told_to_all(opened: OpenStore) -> None:
     await a.store.forget_key("ci", 1)
     await a.store.save_cordon(SavedCordon("id", "host", 1.0))
     await a.store.forget_cordon("id")
-    await a.peers.notify(CancelRequest("r"))
+    await a.peers.left()
     changes = ("desired_state", "keys", "keys", "cordons", "cordons")
-    expected = [*map(Changed, changes), CancelRequest("r")]  # type: ignore[arg-type]
+    expected = [*map(Changed, changes), Changed("peers")]  # type: ignore[arg-type]
     for each in (a, b):
         assert [await each.hears() for _ in expected] == expected
 
@@ -97,8 +106,52 @@ async def test_what_is_not_saved_is_not_told(opened: OpenStore) -> None:
         async with a.store.database.transaction() as connection:
             await notify_changed(connection, "keys")
             raise RuntimeError
-    await a.peers.notify(CancelRequest("r"))
-    assert await a.hears() == CancelRequest("r")
+    await a.peers.left()
+    assert await a.hears() == Changed("peers")
+
+
+async def test_letters_are_read_once_by_those_they_are_for(opened: OpenStore) -> None:
+    a, b = await opened(), await opened()
+    await a.session.beat(BEAT)
+    await b.session.beat(replace(BEAT, run="run-b"))
+    cancel, answer = CancelRequest("r"), Answered("q", "run-b", "run-a", "secret word")
+    await a.peers.send(cancel)
+    await a.peers.send(answer)
+    assert [await b.hears(), await b.hears()] == 2 * [Changed("mail")]
+    assert list(await a.session.mail("run-a")) == [cancel]
+    assert list(await b.session.mail("run-b")) == [cancel, answer]
+    assert list(await b.session.mail("run-b")) == []
+    await a.peers.send(cancel)
+    async with a.store.database.transaction() as connection:
+        await connection.exec_driver_sql("UPDATE mail SET sent_at = 1")
+    await a.session.beat(BEAT)
+    assert list(await b.session.mail("run-b")) == [], "nobody waits for old ones"
+
+
+async def test_who_has_no_right_on_any_table_hears_nothing_and_asks_for_nothing(
+    opened: OpenStore, postgres: PostgresServer
+) -> None:
+    a = await opened()
+    await a.session.beat(BEAT)
+    async with a.store.database.transaction() as connection:
+        await connection.exec_driver_sql("CREATE ROLE stranger LOGIN PASSWORD 'x'")
+    connection = await asyncpg.connect(
+        host=a.url.host, port=a.url.port, user="stranger", password="x", database=a.url.database
+    )
+    heard: list[str] = []
+    await connection.add_listener(CHANNEL, lambda *told: heard.append(told[-1]))
+    await a.peers.send(Answered("q", "run-a", "run-b", "secret word"))
+    for letter in (CancelRequest("r"), Asked("q", "run-b", "requests"), Changed("keys")):
+        await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, encoded(letter))
+    assert [await a.hears(), await a.hears()] == [Changed("mail"), Changed("keys")]
+    assert [type(each) for each in await a.session.mail("run-a")] == [Answered]
+    for table in ("mail", "dashboard_sessions", "access_keys"):
+        with pytest.raises(InsufficientPrivilegeError):
+            await connection.execute(f"SELECT * FROM {table}")
+        with pytest.raises(InsufficientPrivilegeError):
+            await connection.execute(f"DELETE FROM {table}")
+    assert heard[0] == encoded(Changed("mail")) and "secret word" not in "".join(heard)
+    await connection.close()
 
 
 async def test_those_that_beat_live(opened: OpenStore) -> None:

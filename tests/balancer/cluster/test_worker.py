@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from arriero.balancer.cluster import worker as module
-from arriero.balancer.cluster.notifications import Changed, Notification
+from arriero.balancer.cluster.notifications import CancelRequest, Changed, Notification
 from arriero.balancer.cluster.peer_store import Beat, Peer
 from arriero.balancer.cluster.supervisor import Hub
 from arriero.balancer.cluster.worker import VARIABLE, HubPeerStore, Pipes, Place, place_in
@@ -140,9 +140,11 @@ async def test_a_session_and_its_news() -> None:
     session = await store.open_session(notifications.append, lambda: None)
     assert await session.beat(BEAT) == (Peer(BEAT, 0.0, 1005.0),)
     assert (await session.lead(0), await session.lead(7)) == (1, 8)
-    await store.notify(Changed("keys"), Changed("cordons"))
+    store.spread([Changed("keys")])
+    await store.send(CancelRequest("r"))
+    await store.left()
     parent.pipes.on_notification("of a later version")
-    assert notifications == [Changed("keys"), Changed("cordons")]
+    assert notifications == [Changed("keys"), CancelRequest("r"), Changed("peers")]
     await session.leave("r")
     assert parent.hub.lead(1, 0) == 9, "nobody leads any more"
 

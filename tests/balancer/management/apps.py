@@ -4,14 +4,12 @@ from aiohttp import web
 
 from arriero.balancer.access.access import Access
 from arriero.balancer.access.key_service import KeyService
-from arriero.balancer.access.sessions import Sessions
+from arriero.balancer.access.session_service import SessionService
 from arriero.balancer.api.conversations import Conversations
 from arriero.balancer.api.transport.bodies import Bodies
 from arriero.balancer.api.transport.fault_reports import FaultReports
 from arriero.balancer.api.transport.hosts import AllowedHosts
 from arriero.balancer.cluster.cluster_view import ClusterView
-from arriero.balancer.cluster.notifications import SessionChanged
-from arriero.balancer.cluster.peering import applying
 from arriero.balancer.cluster.peers import Peers
 from arriero.balancer.diary.diary import Diary
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
@@ -30,17 +28,13 @@ from arriero.shared.inference import AgentId
 
 
 class Others(Peers):
-    """Other balancers, which have `sessions`; `retried` are the agents that they let try again."""
+    """Other balancers; `retried` are the agents that they let try again."""
 
-    def __init__(self, sessions: Sessions | None = None) -> None:
+    def __init__(self) -> None:
         self.retried: list[AgentId] = []
-        self._apply = applying(Sessions() if sessions is None else sessions)
 
     async def retry(self, agent: AgentId) -> None:
         self.retried.append(agent)
-
-    async def notify_session(self, session: SessionChanged) -> None:
-        self._apply(session)
 
 
 def management_app(
@@ -51,7 +45,6 @@ def management_app(
     desired_state: DesiredStateService,
     access: Access | None = None,
     keys: KeyService | None = None,
-    sessions: Sessions | None = None,
     persistence: Persistence | None = None,
     peers: Peers | None = None,
     cluster: ClusterView | None = None,
@@ -78,7 +71,7 @@ def management_app(
         certificates=None,
         access=access,
         keys=KeyService(access, persistence.store) if keys is None else keys,
-        sessions=Sessions() if sessions is None else sessions,
+        sessions=(sessions := SessionService(access, persistence.store)),
         jobs=None,
         peers=peers,
         cluster=cluster or ClusterView(),
@@ -87,6 +80,7 @@ def management_app(
     app = routes.management_app(parts, BalancerSettings(), {})
 
     async def close(_app: web.Application) -> None:
+        sessions.stop()
         await persistence.close()
 
     app.on_cleanup.append(close)

@@ -7,10 +7,9 @@ import aiohttp
 import jsonschema
 import pytest
 from aiohttp import CookieJar
-from aiohttp.test_utils import TestClient, TestServer, make_mocked_request
+from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.access.access import Access
-from arriero.balancer.access.sessions import LIFETIME, Sessions
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
@@ -18,75 +17,11 @@ from arriero.balancer.management.session_routes import (
     COOKIE,
     CSRF_HEADER,
     SIGN_OUT_HEADER,
-    BrowserSessions,
 )
 from arriero.balancer.management.steering.desired_state_service import DesiredStateService
 from tests.balancer import documents
 from tests.balancer.access.builders import record, secret
-from tests.balancer.management.apps import Others, management_app
-
-
-class Browser:
-    """Logged in as the holder of the first key; the test turns the clock."""
-
-    def __init__(self, expires_at: float | None = None) -> None:
-        self.time = 1000.0
-        key = record("ada", 1, "admin", expires_at=expires_at)
-        self.access = Access([key], clock=lambda: self.time)
-        self.sessions = Sessions()
-        self.browser_sessions = BrowserSessions(
-            self.access, self.sessions, clock=lambda: self.time, random_text=lambda _: "random"
-        )
-        holder = self.access.identify([secret(1)])
-        assert holder is not None
-        self.sessions.open("token", "csrf", holder, self.time)
-        self.request = make_mocked_request("GET", "/", {"Cookie": f"{COOKIE}=token"})
-
-    @property
-    def is_in(self) -> bool:
-        return self.browser_sessions.find(self.request) is not None
-
-
-def test_a_session_is_over_after_its_time() -> None:
-    browser = Browser()
-    browser.time += LIFETIME - 1
-    assert browser.is_in
-    browser.time += 1
-    assert not browser.is_in
-
-
-async def test_a_key_that_replaces_another_does_not_open_its_sessions() -> None:
-    browser = Browser()
-    browser.access.put(record("ada", 2, "viewer"))
-    assert not browser.is_in
-    assert len(browser.sessions) == 0
-    browser.access.stop()
-
-
-async def test_a_role_that_changes_changes_for_open_sessions() -> None:
-    browser = Browser()
-    browser.access.put(record("ada", 1, "viewer"))
-    found = browser.browser_sessions.find(browser.request)
-    assert found is not None and found[1].role == "viewer"
-    browser.access.stop()
-
-
-def test_a_key_that_expires_ends_its_sessions_by_itself() -> None:
-    browser = Browser(expires_at=1010.0)
-    browser.time = 1009.0
-    assert browser.is_in
-    browser.time = 1010.0
-    assert not browser.is_in
-
-
-def test_only_the_key_that_logged_in_holds_a_session() -> None:
-    access = Browser().access
-    digest = record("ada", 1).digest
-    found = access.holder("ada", digest)
-    assert found is not None and found.name == "ada"
-    assert access.holder("ada", record("ada", 2).digest) is None
-    assert access.holder("nobody", digest) is None
-
+from tests.balancer.management.apps import management_app
 
 DOCUMENT = documents.management()
 ROLES = ("admin", "operator", "viewer", "inference", "agent")
@@ -329,30 +264,3 @@ async def test_without_keys_nobody_logs_in(
         async with open_.post("/api/v1/session", json={"key": secret(1)}) as answer:
             assert answer.status == 409
         assert await status(open_, "GET", "/api/v1/agents", Cookie=f"{COOKIE}=old") == 200
-
-
-async def test_who_logs_in_at_one_balancer_is_logged_in_at_the_others(
-    runtime: FleetRuntime,
-    hub: EventHub,
-    metrics: Metrics,
-    desired_state: DesiredStateService,
-    access: Access,
-) -> None:
-    theirs = Sessions()
-    app = management_app(
-        runtime, hub, metrics, desired_state=desired_state, access=access, peers=Others(theirs)
-    )
-    other = management_app(
-        runtime, hub, metrics, desired_state=desired_state, access=access, sessions=theirs
-    )
-    jar = CookieJar(unsafe=True)
-    async with (
-        TestClient(TestServer(app), cookie_jar=jar) as client,
-        TestClient(TestServer(other), cookie_jar=jar) as there,
-    ):
-        assert (await there.get("/api/v1/agents")).status == 401
-        csrf = (await log_in(client, "viewer"))["csrf"]
-        assert (await there.get("/api/v1/agents")).status == 200
-        headers = {CSRF_HEADER: csrf}
-        assert (await client.delete("/api/v1/session", headers=headers)).status == 200
-        assert len(theirs) == 0

@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import text
 
 from arriero.balancer.access.key_service import saved
-from arriero.balancer.cluster.notifications import Changed, Notification
+from arriero.balancer.cluster.notifications import Changed
 from arriero.balancer.store import store as stores
-from arriero.balancer.store.database import engine_of, notify
+from arriero.balancer.store.database import engine_of, notify_changed
 from arriero.balancer.store.port import KeyConflict, RevisionConflict, StoreAway, StoreRefused
 from arriero.balancer.store.records import (
     Persist,
@@ -333,14 +333,14 @@ async def test_a_server_that_ends_and_comes_back(postgres: PostgresServer) -> No
 
 async def test_who_is_cancelled_in_a_transaction_is_cancelled(tmp_path: Path) -> None:
     store = Store(parse_store_url(f"sqlite:///{tmp_path}/state.db"))
-    told: list[Notification] = []
+    told: list[Changed] = []
     store.database.on_notifications = told.extend
     await store.open()
     is_inside = asyncio.Event()
 
     async def write() -> None:
         async with store.database.transaction() as connection:
-            await notify(connection, Changed("keys"))
+            await notify_changed(connection, "keys")
             is_inside.set()
             await connection.execute(text("SELECT 1"))
             await asyncio.Event().wait()
@@ -351,6 +351,6 @@ async def test_who_is_cancelled_in_a_transaction_is_cancelled(tmp_path: Path) ->
     with pytest.raises(asyncio.CancelledError):
         await task
     async with store.database.transaction() as connection:
-        await notify(connection, Changed("cordons"))
+        await notify_changed(connection, "cordons")
     await store.close()
     assert told == [Changed("cordons")]

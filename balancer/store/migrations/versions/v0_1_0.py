@@ -61,6 +61,13 @@ def upgrade() -> None:
         sa.Column("rotated_at", sa.Double),
     )
     op.create_table(
+        "dashboard_sessions",
+        sa.Column("id", sa.Text, primary_key=True),
+        sa.Column("name", sa.Text, nullable=False),
+        sa.Column("digest", sa.Text, nullable=False),
+        sa.Column("expires_at", sa.Double, nullable=False),
+    )
+    op.create_table(
         "cordons",
         sa.Column("agent", sa.Text, primary_key=True),
         sa.Column("name", sa.Text, nullable=False),
@@ -182,6 +189,15 @@ def upgrade() -> None:
         sa.Column("started_at", sa.Double),
         sa.Column("url", sa.Text),
     )
+    op.create_table(
+        "mail",
+        sa.Column("number", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
+        sa.Column("run", sa.Text, nullable=False),
+        sa.Column("document", sa.Text, nullable=False),
+        sa.Column("sent_at", sa.Double, nullable=False),
+    )
+    if op.get_bind().dialect.name == "postgresql":
+        op.execute("ALTER TABLE mail SET UNLOGGED")  # nobody waits for a letter after a crash
     leadership = op.create_table(
         "leadership",
         sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
