@@ -529,6 +529,8 @@ def collect_numbers(parts: Parts) -> None:
         )
     if parts.jobs is not None:
         metrics.collect_jobs(parts.jobs.numbers)
+        for name, shares in parts.jobs.pools().items():
+            metrics.collect_pool(name, shares)
     metrics.collect_sessions(lambda: len(parts.sessions))
     if parts.certificates is not None:
         metrics.collect_certificate(parts.certificates.seconds_left)

@@ -123,7 +123,8 @@ class BalancerSettings(DaemonSettings):
     )
     files_limit: Annotated[Size, Shown("SIZE", "64GiB")] = Field(
         default=_FILES.max_total,
-        description="uploads are refused while all files together would be larger",
+        description="uploads are refused while all files together would be larger, or those of "
+        "one key larger than what they leave free",
     )
     admin_key_file: Annotated[Path | None, Shown("FILE")] = Field(
         default=None,

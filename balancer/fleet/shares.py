@@ -92,14 +92,18 @@ class Amounts(Generic[K]):
 class Shares(Generic[K]):
     """A pool of `bound` bytes, or things, that refuses who has its share.
 
-    `caps` bound single holders further, such as all callers that have not shown a key yet.
+    `caps` bound single holders further, such as all callers that have not shown a key yet. The
+    holder `everybody` has no share but the whole: there are no others that it leaves room for.
     `num_refused` counts since the start.
     """
 
-    __slots__ = ("_amounts", "_caps", "bound", "num_refused")
+    __slots__ = ("_amounts", "_caps", "_everybody", "bound", "num_refused")
 
-    def __init__(self, bound: int, *, caps: Mapping[K, int] | None = None) -> None:
+    def __init__(
+        self, bound: int, *, caps: Mapping[K, int] | None = None, everybody: K | None = None
+    ) -> None:
         self.bound = bound
+        self._everybody = everybody
         self.num_refused: dict[Refusal, int] = dict.fromkeys(REFUSALS, 0)
         self._caps = dict(caps or {})
         self._amounts: Amounts[K] = Amounts()
@@ -132,6 +136,8 @@ class Shares(Generic[K]):
         left = self.bound - self.total - amount
         if left < 0:
             return "full"
+        if holder == self._everybody:
+            return None
         would_have = self.held(holder) + amount
         return "share" if would_have > min(left, self._caps.get(holder, left)) else None
 
@@ -168,6 +174,12 @@ class Shares(Generic[K]):
     def give_back(self, holder: K, amount: int) -> None:
         """The holder has `amount` less. Raises `ValueError` if it did not have that much."""
         self._amounts.add(holder, -amount)
+
+    def recount(self, amounts: Mapping[K, int]) -> None:
+        """Replace the amounts of all holders: they were counted where others add to them, too."""
+        self._amounts = Amounts()
+        for holder, amount in amounts.items():
+            self._amounts.add(holder, amount)
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""

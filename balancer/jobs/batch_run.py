@@ -245,7 +245,7 @@ class BatchRun:
     async def _work(self) -> None:
         schedule, id = self._tools.schedule, self.batch.id
         await self._tools.store.release(self._tools.runner, id)  # what a former run had
-        schedule.add(id)
+        schedule.add(id, self.batch.caller.owner)
         try:
             while await self._step():
                 pass

@@ -6,16 +6,20 @@ from collections.abc import Callable, Sequence
 
 from ...shared.errors import InvalidRequest, NotFound, Overloaded
 from ..fleet.caller import Caller
+from ..fleet.shares import Shares
 from ..store.job_records import SavedBatch, SavedFile
 from ..store.jobs import BatchConflict, JobStore
 from .batch import Batch, BatchCaller, NewBatch, from_document, to_document
-from .files import Files
+from .files import EVERYBODY, Files
 
 MAX_OPEN = 1000
 """Batches that have not ended."""
 
 MAX_ENDED = 10_000
-"""Batches that have; older ones are forgotten."""
+"""Batches that have; of more, the oldest of the owner with most are forgotten."""
+
+RETRY_AFTER = 60.0
+"""Seconds after which a batch that found no room may be made."""
 
 MAX_TRIES = 20
 
@@ -36,6 +40,7 @@ class Batches:
         self._files = files
         self._clock = clock
         self._on_change = on_change
+        self.open: Shares[str] = Shares(MAX_OPEN, everybody=EVERYBODY)
 
     async def create(self, requested: NewBatch, caller: Caller) -> Batch:
         """Raises `NotFound`, `InvalidRequest` and `Overloaded`."""
@@ -45,8 +50,7 @@ class Batches:
                 "`input_file_id`: the file must have been uploaded with `purpose` batch",
                 field="input_file_id",
             )
-        if len(await self._store.open_batches()) >= MAX_OPEN:
-            raise Overloaded(f"{MAX_OPEN} batches run or wait already; try again later")
+        await self._claim(caller.owner or EVERYBODY)
         now = self._clock()
         batch = Batch(
             id=f"batch_{uuid.uuid4().hex}",
@@ -62,6 +66,17 @@ class Batches:
         await self._store.save_batch(_saved(batch, 1))
         self._on_change(batch.id)
         return batch
+
+    async def _claim(self, owner: str) -> None:
+        """Count a new batch. Raises `Overloaded`."""
+        open = await self._store.num_open_batches()
+        self.open.recount({owner or EVERYBODY: num for owner, num in open.items()})
+        if not self.open.claim(owner, 1):
+            raise Overloaded(
+                f"{self.open.total} batches run or wait already, {self.open.held(owner)} of this "
+                f"caller, of {MAX_OPEN} that all callers share; try again when some have ended",
+                retry_after=RETRY_AFTER,
+            )
 
     async def find(self, id: str, owner: str | None) -> Batch:
         """Raises `NotFound`."""

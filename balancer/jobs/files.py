@@ -1,13 +1,27 @@
-"""Files that clients upload, and those that batches make."""
+"""Files that clients upload, and those that batches make.
+
+Callers share fairly what is bounded: uploads at once, the number of files, and their bytes. Files
+are counted in the store, which other balancers may share; those that come are counted here.
+"""
 
 import logging
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from ...shared.errors import NotFound, Overloaded, RequestTooLarge
+from ..fleet.caller import Account, Caller
+from ..fleet.shares import Amounts, Shares
 from ..store.job_records import FileTotals, Order, SavedFile
 from ..store.jobs import JobStore
 from .blobs import Blobs, BlobWriter, on_thread
@@ -21,6 +35,15 @@ PIECE = 2**20
 """Bytes that are read or written in one go, on a thread."""
 
 EXPIRED_AT_ONCE = 100
+
+EVERYBODY = ""
+"""The owner of all files where there are no keys."""
+
+RECOUNT_AFTER = 1.0
+"""Seconds for which the numbers of files, which other balancers may add to, are not read again."""
+
+RETRY_AFTER = 1.0
+"""Seconds after which an upload that found too many others may be tried again."""
 
 
 class Files:
@@ -38,46 +61,96 @@ class Files:
         self._blobs = blobs
         self._clock = clock
         self.limits = limits
-        self.num_uploads = 0
-        self.totals = FileTotals()
+        self.uploads: Shares[Account] = Shares(MAX_UPLOADS)
+        self.bytes: Shares[str] = Shares(limits.max_total, everybody=EVERYBODY)
+        self.counts: Shares[str] = Shares(MAX_FILES, everybody=EVERYBODY)
+        self._coming_bytes: Amounts[str] = Amounts()
+        self._coming: Amounts[str] = Amounts()
+        """What is claimed for files that are not in the store yet."""
+        self._counted_at = float("-inf")
+
+    @property
+    def totals(self) -> FileTotals:
         """How many files there are, and their bytes, as of the last change."""
+        return FileTotals(
+            num_files=self.counts.total - self._coming.total,
+            num_bytes=self.bytes.total - self._coming_bytes.total,
+        )
 
     async def start(self) -> None:
         """Count what is there."""
-        self.totals = await self._store.file_totals()
+        found = await self._store.file_totals()
+        self._counted_at = self._clock()
+        counts = {owner or EVERYBODY: each.num_files for owner, each in found.items()}
+        sizes = {owner or EVERYBODY: each.num_bytes for owner, each in found.items()}
+        self.counts.recount(_sum(counts, self._coming))
+        self.bytes.recount(_sum(sizes, self._coming_bytes))
 
     @asynccontextmanager
-    async def upload(self) -> AsyncIterator["Upload"]:
+    async def upload(self, caller: Caller) -> AsyncIterator["Upload"]:
         """A file that comes. What is not `kept` when this is left leaves nothing behind.
 
         Raises `Overloaded` and `RequestTooLarge`.
         """
-        if self.num_uploads >= MAX_UPLOADS:
-            raise Overloaded(f"{MAX_UPLOADS} uploads run already; try again in a moment")
-        if self.totals.num_files >= MAX_FILES:
-            raise RequestTooLarge(f"{MAX_FILES} files are kept already; delete some first")
+        account, owner = caller.account, caller.owner or EVERYBODY
+        if not self.uploads.claim(account, 1):
+            raise Overloaded(
+                f"{self.uploads.total} uploads run already, {self.uploads.held(account)} of this "
+                f"caller, of {MAX_UPLOADS} that all callers share; try again in a moment",
+                retry_after=RETRY_AFTER,
+            )
+        try:
+            if self._clock() - self._counted_at >= RECOUNT_AFTER:
+                await self.start()
+            if not self.counts.claim(owner, 1):
+                raise RequestTooLarge(
+                    f"{self.counts.total} files are kept already, {self.counts.held(owner)} of "
+                    f"this caller, of {MAX_FILES} that all callers share; delete some first"
+                )
+            self._coming.add(owner, 1)
+            async with self._upload(caller.owner) as upload:
+                yield upload
+        finally:
+            self.uploads.give_back(account, 1)
+
+    @asynccontextmanager
+    async def _upload(self, owner: str | None) -> AsyncIterator["Upload"]:
         id = new_file_id()
-        self.num_uploads += 1
+        upload = None
         try:
             writer = await on_thread(self._blobs.create, blob_of(id))
             try:
-                yield Upload(self, id, writer)
+                yield (upload := Upload(self, id, writer, owner))
             finally:
                 await on_thread(writer.abort)
         finally:
-            self.num_uploads -= 1
+            is_kept = upload is not None and upload.is_kept
+            self._came(owner or EVERYBODY, 0 if upload is None else upload.claimed, is_kept=is_kept)
+
+    def claim_bytes(self, owner: str | None, num_bytes: int) -> bool:
+        """Further bytes of a file that comes; whether there is room for them."""
+        if not self.bytes.claim(owner or EVERYBODY, num_bytes):
+            return False
+        self._coming_bytes.add(owner or EVERYBODY, num_bytes)
+        return True
+
+    def _came(self, owner: str, num_bytes: int, *, is_kept: bool) -> None:
+        """An upload is over: its file is in the store, or nothing of it is left."""
+        self._coming.add(owner, -1)
+        self._coming_bytes.add(owner, -num_bytes)
+        if not is_kept:
+            self.counts.give_back(owner, 1)
+            self.bytes.give_back(owner, num_bytes)
 
     async def keep(self, file: SavedFile) -> None:
         """Its bytes are there: list it."""
         await self._store.add_file(file)
-        self.added(file)
 
     def added(self, *files: SavedFile) -> None:
-        """These are in the store now."""
-        self.totals = FileTotals(
-            num_files=self.totals.num_files + len(files),
-            num_bytes=self.totals.num_bytes + sum(file.num_bytes for file in files),
-        )
+        """These, which were not uploaded, are in the store now."""
+        for file in files:
+            self.counts.take(file.owner or EVERYBODY, 1)
+            self.bytes.take(file.owner or EVERYBODY, file.num_bytes)
 
     async def find(self, id: str, owner: str | None, field: str | None = None) -> SavedFile:
         """Raises `NotFound`, with the `field` that named the file."""
@@ -131,10 +204,12 @@ class Files:
     async def _delete(self, file: SavedFile) -> None:
         # First the row: bytes without a row are only lost room.
         if await self._store.forget_file(file.id):
-            self.totals = FileTotals(
-                num_files=max(0, self.totals.num_files - 1),
-                num_bytes=max(0, self.totals.num_bytes - file.num_bytes),
-            )
+            owner = file.owner or EVERYBODY
+            # The last count may have been without it.
+            num = self.counts.held(owner) - self._coming[owner]
+            size = self.bytes.held(owner) - self._coming_bytes[owner]
+            self.counts.give_back(owner, max(0, min(num, 1)))
+            self.bytes.give_back(owner, max(0, min(size, file.num_bytes)))
         await on_thread(self._blobs.delete, blob_of(file.id))
 
 
@@ -158,40 +233,44 @@ class _Opened:
 class Upload:
     """One file that comes; `write` it, then `keep` it."""
 
-    def __init__(self, files: Files, id: str, writer: BlobWriter) -> None:
+    def __init__(self, files: Files, id: str, writer: BlobWriter, owner: str | None) -> None:
         self.num_bytes = 0
+        self.claimed = 0
+        self.is_kept = False
+        """Whether it is in the store."""
         self._files = files
         self._id = id
         self._writer = writer
+        self._owner = owner
         self._pending = bytearray()
 
     async def write(self, data: bytes) -> None:
         """Append. Raises `RequestTooLarge`."""
         self.num_bytes += len(data)
-        limits, totals = self._files.limits, self._files.totals
+        limits = self._files.limits
         if self.num_bytes > limits.max_file:
             raise RequestTooLarge(
                 f"`file`: may have at most {limits.max_file} bytes (--max-file-size)", field="file"
             )
-        if totals.num_bytes + self.num_bytes > limits.max_total:
+        if not self._files.claim_bytes(self._owner, len(data)):
             raise RequestTooLarge(
                 f"`file`: there is no room; all files together may have {limits.max_total} bytes "
-                "(--files-limit). Delete some first",
+                "(--files-limit), of which one caller has at most as much as it leaves free. "
+                "Delete some first",
                 field="file",
             )
+        self.claimed += len(data)
         self._pending += data
         if len(self._pending) >= PIECE:
             await self._flush()
 
-    async def keep(
-        self, *, owner: str | None, name: str, purpose: str, expires_after: float | None
-    ) -> SavedFile:
+    async def keep(self, *, name: str, purpose: str, expires_after: float | None) -> SavedFile:
         """It is whole: list it. `expires_after` in seconds from now."""
         await self._flush()
         await on_thread(self._writer.commit)
         file = SavedFile(
             id=self._id,
-            owner=owner,
+            owner=self._owner,
             name=name,
             purpose=purpose,
             num_bytes=self.num_bytes,
@@ -200,12 +279,18 @@ class Upload:
         if expires_after is not None:
             file = replace(file, expires_at=file.created_at + expires_after)
         await self._files.keep(file)
+        self.is_kept = True
         return file
 
     async def _flush(self) -> None:
         data, self._pending = bytes(self._pending), bytearray()
         if data:
             await on_thread(self._writer.write, data)
+
+
+def _sum(stored: Mapping[str, int], coming: Amounts[str]) -> dict[str, int]:
+    """What each owner has in the store, and what comes of it."""
+    return {owner: stored.get(owner, 0) + coming[owner] for owner in {*stored, *coming}}
 
 
 def new_file_id() -> str:

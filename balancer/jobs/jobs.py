@@ -4,8 +4,10 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from typing import Any
 
 from ..fleet.caller import Caller
+from ..fleet.shares import Shares
 from ..store.jobs import JobStore
 from .batch import Batch, BatchCaller
 from .files import Files
@@ -64,13 +66,23 @@ class Jobs:
             return Pace(None, None)
         return Pace(rate, max(0, batch.num_lines - num_done) / rate)
 
+    def pools(self) -> dict[str, Shares[Any]]:
+        """What callers share, by name."""
+        return {
+            "uploads": self.files.uploads,
+            "files": self.files.counts,
+            "files_bytes": self.files.bytes,
+            "batches_open": self.batches.open,
+            "batches_running": self._runner.shares,
+        }
+
     def numbers(self) -> JobNumbers:
         """At a constant cost."""
         runner, totals = self._runner, self.files.totals
         return JobNumbers(
             num_files=totals.num_files,
             num_bytes=totals.num_bytes,
-            num_uploads=self.files.num_uploads,
+            num_uploads=self.files.uploads.total,
             num_batches=len(runner.runs),
             num_loaded=runner.num_loaded,
             num_running=runner.num_running,

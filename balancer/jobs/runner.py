@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Protocol
 
 from ..fleet.caller import Caller
+from ..fleet.shares import Shares
 from ..store.jobs import JobStore
 from ..store.port import StoreAway
 from .batch import BatchCaller, Fault, from_document
 from .batch_run import BatchRun
 from .batches import MAX_ENDED, Batches
 from .blobs import Blobs, BlobsAway
-from .files import Files, delete_orphans
+from .files import EVERYBODY, Files, delete_orphans
 from .results import Spool
 from .schedule import Capacity, Schedule, Views
 from .tools import LEASE, RECHECK, Ended, HandleLine, Tools
@@ -26,7 +27,7 @@ from .tools import LEASE, RECHECK, Ended, HandleLine, Tools
 logger = logging.getLogger(__name__)
 
 MAX_RUNS = 16
-"""Batches that run at once; others wait for their turn."""
+"""Batches that run at once, which callers share fairly; others wait for their turn."""
 
 INPUTS_AT_ONCE = 2
 FIRST_PAUSE = 1.0
@@ -78,6 +79,7 @@ class Runner:
         self._timer: asyncio.TimerHandle | None = None
         self._is_pumping = False
         self.runs: dict[str, BatchRun] = {}
+        self.shares: Shares[str] = Shares(MAX_RUNS, everybody=EVERYBODY)
         self.ended = Ended()
         self._tools = Tools(
             runner=name,
@@ -184,13 +186,15 @@ class Runner:
                 logger.exception("%s was saved by another version, and does not run", saved.id)
                 continue
             run = self.runs.get(batch.id)
-            if run is None and len(self.runs) < MAX_RUNS:
+            owner = saved.owner or EVERYBODY
+            if run is None and self.shares.may_take(owner, 1):
+                self.shares.take(owner, 1)
                 self.runs[batch.id] = BatchRun(batch, self._tools)
-                tasks.create_task(self._run_batch(batch.id))
+                tasks.create_task(self._run_batch(batch.id, owner))
             elif run is not None and batch.stop != run.batch.stop and not run.batch.has_ended:
                 run.changed(batch)
 
-    async def _run_batch(self, id: str) -> None:
+    async def _run_batch(self, id: str, owner: str) -> None:
         pause = FIRST_PAUSE
         try:
             while True:
@@ -207,6 +211,7 @@ class Runner:
                 self.runs[id] = BatchRun(batch, self._tools)
         finally:
             del self.runs[id]
+            self.shares.give_back(owner, 1)
             self._news.set()
 
     async def _give_up(self, id: str) -> None:

@@ -1,8 +1,9 @@
 """Which line runs next, and how many at once.
 
-Each model has room for a number of lines at once, which all batches share: the batch with the
-fewest that run comes first. Of a group of lines with one beginning, the first runs alone, so that
-the others find what it computed; where nothing else could run, they do not wait.
+Each model has room for a number of lines at once, which all owners share: the owner with the fewest
+that run comes first, and of an owner's batches the one with the fewest. Of a group of lines with
+one beginning, the first runs alone, so that the others find what it computed; where nothing else
+could run, they do not wait.
 
 Invariants: a line that is loaded waits, runs, pauses or settles, until `ended`; no model runs
 more than it has room for.
@@ -40,6 +41,7 @@ Groups = OrderedDict[bytes | None, deque[Line]]
 class _Batch:
     """`chunks` has the numbers of lines that have not ended, by chunk."""
 
+    owner: str | None = None
     waiting: dict[str | None, Groups] = field(default_factory=dict)
     running: dict[int, Line] = field(default_factory=dict)
     pausing: list[tuple[float, int, Line]] = field(default_factory=list)
@@ -61,6 +63,8 @@ class Schedule:
     def __init__(self) -> None:
         self._batches: dict[str, _Batch] = {}
         self._running: Counter[str | None] = Counter()
+        self._running_of: Counter[str | None] = Counter()
+        """Lines that run, by owner."""
         self._cold: Counter[bytes] = Counter()
         self._warm: OrderedDict[bytes, None] = OrderedDict()
         self._num_started = 0
@@ -89,9 +93,9 @@ class Schedule:
 
     # ---- batches and lines come and go
 
-    def add(self, id: str) -> None:
+    def add(self, id: str, owner: str | None = None) -> None:
         """A batch is here; it has no lines yet."""
-        self._batches[id] = _Batch()
+        self._batches[id] = _Batch(owner=owner)
 
     def remove(self, id: str) -> None:
         """A batch is gone; none of its lines may run."""
@@ -120,6 +124,7 @@ class Schedule:
         batch.turn = self._num_started
         batch.running[line.number] = line
         self._running[model] += 1
+        self._running_of[batch.owner] += 1
         if line.group is not None and line.group not in self._warm:
             self._cold[line.group] += 1
         return LineKey(id, line.number), line
@@ -190,14 +195,14 @@ class Schedule:
     def _choose(self, now: float, rooms: Rooms) -> tuple[str, str | None] | None:
         """The batch and the model whose line is next."""
         found = [
-            (len(batch.running), batch.turn, id, model)
+            ((self._running_of[batch.owner], len(batch.running), batch.turn, id), model)
             for id, batch in self._batches.items()
             if batch.paused_until <= now
             for model in islice(self._with_room(batch.waiting, rooms), 1)
         ]
         if not found:
             return None
-        _, _, id, chosen = min(found, key=lambda each: each[:3])
+        (*_, id), chosen = min(found, key=lambda each: each[0])
         return id, chosen
 
     def _with_room(self, models: Iterable[str | None], rooms: Rooms) -> Iterator[str | None]:
@@ -221,6 +226,9 @@ class Schedule:
     def _stopped(self, batch: _Batch, line: Line) -> None:
         del batch.running[line.number]
         self._running[line.model] -= 1
+        self._running_of[batch.owner] -= 1
+        if not self._running_of[batch.owner]:
+            del self._running_of[batch.owner]
         if line.group is None:
             return
         if self._cold[line.group] > 0:
@@ -235,6 +243,7 @@ class Schedule:
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
         running: Counter[str | None] = Counter()
+        running_of: Counter[str | None] = Counter()
         for id, batch in self._batches.items():
             waiting = [e for groups in batch.waiting.values() for g in groups.values() for e in g]
             numbers = [line.number for line in waiting]
@@ -249,6 +258,9 @@ class Schedule:
             if not all(groups and all(groups.values()) for groups in batch.waiting.values()):
                 raise RuntimeError(f"{id}: an empty group")
             running += Counter(line.model for line in batch.running.values())
+            running_of += Counter({batch.owner: len(batch.running)})
+        if running_of != self._running_of:
+            raise RuntimeError("running lines of an owner are miscounted")
         if running != +self._running:
             raise RuntimeError("running lines are miscounted")
 

@@ -16,19 +16,21 @@ def fairly_ranked(
     latest: tuple[ColumnElement[object], ...],
     num_bytes: ColumnElement[int],
     more: tuple[ColumnElement[object], ...] = (),
+    among: ColumnElement[bool] | None = None,
 ) -> Subquery:
     """Rows with their `place` and the `total` of bytes up to them, in the order of their depths.
 
-    `latest` orders an owner's rows; `more` are further columns.
+    `latest` orders an owner's rows; `more` are further columns; only rows `among` these count.
     """
-    deep = select(
+    chosen = select(
         id.label("id"),
         num_bytes.label("num_bytes"),
         func.row_number().over(partition_by=owner, order_by=latest).label("depth"),
         func.sum(num_bytes).over(partition_by=owner, order_by=latest).label("byte_depth"),
         func.row_number().over(order_by=latest).label("age"),
         *more,
-    ).subquery()
+    )
+    deep = (chosen if among is None else chosen.where(among)).subquery()
     others = [deep.c[each.name] for each in more]
     return select(
         deep.c.id,

@@ -13,12 +13,14 @@ from sqlalchemy import (
     delete,
     func,
     insert,
+    literal,
     or_,
     select,
     update,
 )
 
 from .database import Database
+from .fair_ranks import fairly_ranked
 from .job_records import Chunk, ChunkResults, ChunkSums, FileTotals, Order, SavedBatch, SavedFile
 from .records import storable_text
 from .tables import BATCHES, CHUNKS, FILES
@@ -33,9 +35,10 @@ _SUMS = select(
     func.coalesce(func.sum(CHUNKS.c.num_failed), 0).label("num_failed"),
 )
 _FILE_TOTALS = select(
+    FILES.c.owner,
     func.count().label("num_files"),
     func.coalesce(func.sum(FILES.c.num_bytes), 0).label("num_bytes"),
-)
+).group_by(FILES.c.owner)
 
 
 class BatchConflict(Exception):
@@ -91,10 +94,15 @@ class JobStore:
         chosen = select(FILES).where(FILES.c.expires_at <= now).limit(limit)
         return [SavedFile(**row) for row in await self._all(chosen)]
 
-    async def file_totals(self) -> FileTotals:
-        """How many files there are, and how large they are together."""
-        row = await self._one(_FILE_TOTALS)
-        return FileTotals(**_whole(row)) if row else FileTotals()
+    async def file_totals(self) -> dict[str | None, FileTotals]:
+        """How many files each owner has, and how large they are together."""
+        rows = await self._all(_FILE_TOTALS)
+        return {
+            row["owner"]: FileTotals(
+                num_files=int(row["num_files"]), num_bytes=int(row["num_bytes"])
+            )
+            for row in rows
+        }
 
     # ---- batches
 
@@ -139,12 +147,27 @@ class JobStore:
         ordered = chosen.order_by(BATCHES.c.created_at, BATCHES.c.id)
         return [SavedBatch(**row) for row in await self._all(ordered)]
 
+    async def num_open_batches(self) -> dict[str | None, int]:
+        """How many batches of each owner have not ended."""
+        counted = select(BATCHES.c.owner, func.count().label("num")).where(BATCHES.c.is_open)
+        rows = await self._all(counted.group_by(BATCHES.c.owner))
+        return {row["owner"]: int(row["num"]) for row in rows}
+
     async def forget_ended(self, keep: int) -> list[str]:
-        """Delete all but the newest `keep` batches that have ended; the ids of those."""
-        newest = (BATCHES.c.created_at.desc(), BATCHES.c.id.desc())
-        ended = select(BATCHES.c.id).where(~BATCHES.c.is_open).order_by(*newest)
+        """Delete batches that have ended, but for `keep` of them; the ids of those.
+
+        The oldest of the owner with most go first.
+        """
+        ranked = fairly_ranked(
+            BATCHES.c.id,
+            BATCHES.c.owner,
+            latest=(BATCHES.c.created_at.desc(), BATCHES.c.id.desc()),
+            num_bytes=literal(1),
+            among=~BATCHES.c.is_open,
+        )
         async with self._transaction() as connection:
-            old = list((await connection.execute(ended.offset(keep))).scalars())
+            beyond = select(ranked.c.id).where(ranked.c.place > keep)
+            old = list((await connection.execute(beyond)).scalars())
             if old:
                 await connection.execute(delete(CHUNKS).where(CHUNKS.c.batch.in_(old)))
                 await connection.execute(delete(BATCHES).where(BATCHES.c.id.in_(old)))

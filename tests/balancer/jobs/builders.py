@@ -165,9 +165,14 @@ class House:
 
 async def uploaded(jobs: Jobs, data: bytes, owner: str | None = None) -> SavedFile:
     """A file of an input."""
-    async with jobs.files.upload() as upload:
+    async with jobs.files.upload(owned(owner)) as upload:
         await upload.write(data)
-        return await upload.keep(owner=owner, name="in.jsonl", purpose="batch", expires_after=None)
+        return await upload.keep(name="in.jsonl", purpose="batch", expires_after=None)
+
+
+def owned(owner: str | None) -> Caller:
+    """A caller whose key makes things belong to this owner."""
+    return ANONYMOUS if owner is None else Caller(name=owner, owner=owner)
 
 
 async def created(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from arriero.balancer.fleet.caller import Caller
+from arriero.balancer.fleet.caller import ANONYMOUS, Caller
 from arriero.balancer.jobs import batches as batches_module
 from arriero.balancer.jobs.batch import NewBatch
 from arriero.balancer.jobs.batches import Batches
@@ -15,6 +15,7 @@ from tests.balancer.jobs.builders import URL, House, created, request_line, uplo
 pytestmark = pytest.mark.usefixtures("closes_stores")
 
 ANN = Caller(name="ann", owner="ann", address="127.0.0.9")
+BEN = Caller(name="ben", owner="ben")
 
 
 async def test_one_is_made_found_and_listed(tmp_path: Path) -> None:
@@ -57,10 +58,8 @@ async def test_results_are_no_input(tmp_path: Path) -> None:
     house = House(tmp_path)
     with WorkPlace.take(tmp_path / "work") as work:
         jobs = house.jobs(work)
-        async with jobs.files.upload() as upload:
-            file = await upload.keep(
-                owner=None, name="o", purpose="batch_output", expires_after=None
-            )
+        async with jobs.files.upload(ANONYMOUS) as upload:
+            file = await upload.keep(name="o", purpose="batch_output", expires_after=None)
         wanted = NewBatch(input_file=file.id, endpoint=URL, window=1.0, completion_window="1s")
         with pytest.raises(InvalidRequest, match="`input_file_id`"):
             await jobs.batches.create(wanted, Caller())
@@ -73,6 +72,25 @@ async def test_only_so_many_are_open(tmp_path: Path, monkeypatch: pytest.MonkeyP
         await created(jobs, request_line(1))
         with pytest.raises(Overloaded):
             await created(jobs, request_line(1))
+
+
+async def test_one_caller_leaves_others_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also at another balancer over the same store."""
+    monkeypatch.setattr(batches_module, "MAX_OPEN", 6)
+    with WorkPlace.take(tmp_path / "a") as work, WorkPlace.take(tmp_path / "b") as other_work:
+        house = House(tmp_path)
+        jobs, others = house.jobs(work), house.jobs(other_work)
+        for _ in range(3):
+            batch = await created(jobs, request_line(1), caller=ANN)
+        for each in (jobs, others):
+            with pytest.raises(Overloaded, match="3 of this caller, of 6"):
+                await created(each, request_line(1), caller=ANN)
+        assert await created(others, request_line(1), caller=BEN)
+        assert others.batches.open.num_refused["share"] == 1
+        await jobs.batches.change(batch.id, lambda each: each, is_open=False)
+        assert await created(others, request_line(1), caller=BEN)
 
 
 async def test_changes_of_others_are_not_lost(tmp_path: Path) -> None:

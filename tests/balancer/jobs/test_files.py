@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.balancer.jobs import files as files_module
 from arriero.balancer.jobs.blobs import LocalBlobs
 from arriero.balancer.jobs.files import AT_ONCE, FORGOTTEN, Files, delete_orphans
 from arriero.balancer.jobs.files_place import FileLimits, WorkPlace
 from arriero.balancer.store.job_records import FileTotals, SavedBatch, SavedFile
 from arriero.shared.errors import NotFound, Overloaded, RequestTooLarge
-from tests.balancer.jobs.builders import House, uploaded
+from tests.balancer.jobs.builders import House, owned, uploaded
 from tests.balancer.stores import MemoryStore
 
 pytestmark = pytest.mark.usefixtures("closes_stores")
@@ -66,9 +67,9 @@ async def test_one_whose_time_is_over_is_gone_at_once(tmp_path: Path) -> None:
     house = House(tmp_path)
     with WorkPlace.take(tmp_path / "work") as work:
         files = house.jobs(work).files
-        async with files.upload() as upload:
+        async with files.upload(ANONYMOUS) as upload:
             await upload.write(b"x")
-            file = await upload.keep(owner=None, name="n", purpose="batch", expires_after=60.0)
+            file = await upload.keep(name="n", purpose="batch", expires_after=60.0)
         assert file.expires_at == file.created_at + 60.0
         assert await files.delete_expired() == 0
         house.clock.now += 61.0
@@ -92,20 +93,74 @@ async def test_what_is_too_large_leaves_nothing(
         with pytest.raises(RequestTooLarge, match=words) as error:
             await uploaded(jobs, b"123456")
         assert error.value.field == "file"
-        assert jobs.files.num_uploads == 0
+        assert jobs.files.uploads.total == jobs.files.bytes.total == 0
         await uploaded(jobs, b"12345")
 
 
-async def test_uploads_at_once_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files_module, "MAX_UPLOADS", 1)
+ANN, BEN = owned("ann"), owned("ben")
+
+
+async def test_uploads_at_once_are_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files_module, "MAX_UPLOADS", 4)
     with WorkPlace.take(tmp_path / "work") as work:
         files = House(tmp_path).jobs(work).files
-        async with files.upload():
-            with pytest.raises(Overloaded):
-                await files.upload().__aenter__()
-        async with files.upload():
+        async with files.upload(ANN), files.upload(ANN):
+            with pytest.raises(Overloaded, match="2 of this caller, of 4"):
+                await files.upload(ANN).__aenter__()
+            async with files.upload(BEN):
+                pass
+        async with files.upload(ANN):
             pass
+        assert files.uploads.total == files.counts.total == 0
     assert nothing_left(tmp_path)
+
+
+async def test_one_owner_leaves_others_room(tmp_path: Path) -> None:
+    """Also at another balancer over the same store, and with what comes."""
+    house = House(tmp_path)
+    house.limits = FileLimits(max_total=100)
+    with WorkPlace.take(tmp_path / "a") as work, WorkPlace.take(tmp_path / "b") as other_work:
+        jobs, others = house.jobs(work), house.jobs(other_work)
+        await uploaded(jobs, b"x" * 40, "ann")
+        house.clock.now += 1.0
+        for each in (jobs, others):
+            with pytest.raises(RequestTooLarge, match="--files-limit"):
+                await uploaded(each, b"x" * 20, "ann")
+        async with others.files.upload(BEN) as coming:
+            await coming.write(b"x" * 30)
+            with pytest.raises(RequestTooLarge, match="--files-limit"):
+                await uploaded(others, b"x" * 20, "col")
+            file = await coming.keep(name="n", purpose="batch", expires_after=None)
+        assert others.files.totals == FileTotals(num_files=2, num_bytes=70)
+        await others.files.delete(file.id, "ben")
+        await uploaded(others, b"x" * 20, "col")
+        await others.files.start()
+        assert others.files.totals == FileTotals(num_files=2, num_bytes=60)
+
+
+async def test_files_that_others_delete_are_not_missed(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    with WorkPlace.take(tmp_path / "a") as work, WorkPlace.take(tmp_path / "b") as other_work:
+        jobs, others = house.jobs(work), house.jobs(other_work)
+        file = await uploaded(jobs, b"x", "ann")
+        async with others.files.upload(ANN) as coming:
+            await coming.write(b"xx")
+            await others.files.delete(file.id, "ann")
+            assert others.files.totals == FileTotals()
+        assert others.files.bytes.total == others.files.counts.total == 0
+
+
+async def test_the_number_of_files_is_shared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files_module, "MAX_FILES", 4)
+    with WorkPlace.take(tmp_path / "work") as work:
+        jobs = House(tmp_path).jobs(work)
+        for _ in range(2):
+            await uploaded(jobs, b"x", "ann")
+        with pytest.raises(RequestTooLarge, match="2 of this caller, of 4"):
+            await uploaded(jobs, b"x", "ann")
+        await uploaded(jobs, b"x", "ben")
 
 
 NOW = time.time()

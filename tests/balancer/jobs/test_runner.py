@@ -7,17 +7,27 @@ from pathlib import Path
 import pytest
 
 from arriero.balancer.fleet.caller import Caller
+from arriero.balancer.jobs import runner as runner_module
 from arriero.balancer.jobs.lines import Answered, Line
 from arriero.balancer.store.job_records import Chunk, SavedBatch
 from arriero.balancer.store.jobs import JobStore
 from arriero.balancer.store.port import StoreAway
 from arriero.shared.errors import AgentLost, EngineFailed, InvalidRequest, QueueFull, RequestError
-from tests.balancer.jobs.builders import House, content, created, echo, ended, request_line
+from tests.balancer.jobs.builders import (
+    House,
+    content,
+    created,
+    echo,
+    ended,
+    owned,
+    request_line,
+)
 from tests.balancer.stores import MemoryStore
 from tests.waiting import HANGS
 
 pytestmark = pytest.mark.usefixtures("closes_stores")
 
+BEN = owned("ben")
 NUM = 700
 INPUT = b"".join(request_line(number) for number in range(NUM))
 
@@ -95,6 +105,32 @@ async def test_no_more_run_at_once_than_there_are_slots(tmp_path: Path) -> None:
     async with house.running() as jobs:
         await ended(jobs, (await created(jobs, INPUT)).id)
     assert most == 4 + 2
+
+
+async def test_one_owners_batches_leave_others_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of four that may run one owner has two, however many wait."""
+    monkeypatch.setattr(runner_module, "MAX_RUNS", 4)
+    house, goes_on = House(tmp_path), asyncio.Event()
+    house.callers["ben"] = BEN
+    ran: list[str] = []
+
+    async def answer(line: Line, caller: Caller) -> Answered:
+        ran.append(caller.name)
+        if caller.name == "ann":
+            await goes_on.wait()
+        return await echo(line, caller)
+
+    house.answer = answer
+    async with house.running() as jobs:
+        anns = [await created(jobs, request_line(1), caller=owned("ann")) for _ in range(5)]
+        bens = await created(jobs, request_line(1), caller=BEN)
+        batch = await ended(jobs, bens.id, "ben")
+        assert (batch.status, ran.count("ann")) == ("completed", 2)
+        goes_on.set()
+        for each in anns:
+            assert (await ended(jobs, each.id, "ann")).status == "completed"
 
 
 async def test_a_poison_line_ends_itself_alone(

@@ -57,6 +57,15 @@ def test_batches_share_what_there_is() -> None:
     assert sorted(key.batch for key in started(schedule, room=4)) == ["x", "x", "y", "y"]
 
 
+def test_owners_share_what_there_is_however_many_batches_they_have() -> None:
+    schedule = Schedule()
+    for id, owner in (("x1", "x"), ("x2", "x"), ("x3", "x"), ("y", "y")):
+        schedule.add(id, owner)
+        schedule.loaded(id, 0, [line(n) for n in range(1, 9)])
+    assert [key.batch for key in started(schedule, room=6)].count("y") == 3
+    schedule.check_integrity()
+
+
 def test_a_chunk_is_done_with_its_last_line() -> None:
     schedule = with_lines(line(1), line(2))
     schedule.loaded("b", 1, [line(3)])
@@ -142,7 +151,7 @@ class ScheduleMachine(RuleBasedStateMachine):
     def add(self, id: str) -> None:
         if id not in self.ids:
             self.ids.add(id)
-            self.schedule.add(id)
+            self.schedule.add(id, "ann" if len(self.ids) % 2 else None)
 
     @precondition(lambda self: self.ids)
     @rule(

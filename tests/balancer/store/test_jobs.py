@@ -61,10 +61,10 @@ async def test_files_are_kept(store: JobStore) -> None:
     await store.add_file(kept)
     assert await store.file("file-1") == kept
     assert await store.file("file-2") is None
-    assert await store.file_totals() == FileTotals(num_files=1, num_bytes=1)
+    assert await store.file_totals() == {"ann": FileTotals(num_files=1, num_bytes=1)}
     assert await store.forget_file("file-1")
     assert not await store.forget_file("file-1")
-    assert await store.file_totals() == FileTotals()
+    assert await store.file_totals() == {}
 
 
 async def test_which_files_are_known(store: JobStore) -> None:
@@ -109,7 +109,7 @@ async def test_a_batch_is_changed_by_one_at_a_time(store: JobStore) -> None:
     await store.save_batch(batch(1))
     await store.save_batch(batch(1, 2, document='{"a": 1}'), [file(1), file(2)])
     assert await store.batch("batch_1") == batch(1, 2, document='{"a": 1}')
-    assert (await store.file_totals()).num_files == 2
+    assert sum(each.num_files for each in (await store.file_totals()).values()) == 2
     with pytest.raises(BatchConflict):
         await store.save_batch(batch(1, 2), [file(3)])
     assert await store.file("file-3") is None, "all or nothing"
@@ -136,10 +136,19 @@ async def test_old_batches_are_forgotten_with_their_chunks(store: JobStore) -> N
     for number in range(4):
         await store.save_batch(batch(number, is_open=number == 0))
         await store.add_chunks(f"batch_{number}", [chunk(0)])
-    assert await store.forget_ended(1) == ["batch_2", "batch_1"]
+    assert sorted(await store.forget_ended(1)) == ["batch_1", "batch_2"]
     assert await store.forget_ended(1) == []
     assert (await store.sums("batch_1")).num_chunks == 0
     assert (await store.sums("batch_0")).num_chunks == 1
+
+
+async def test_whoever_has_most_batches_loses_the_oldest(store: JobStore) -> None:
+    await store.save_batch(batch(0, owner=None, is_open=False))
+    for number in range(1, 6):
+        await store.save_batch(batch(number, is_open=number == 5))
+    assert await store.num_open_batches() == {"ann": 1}
+    assert sorted(await store.forget_ended(3)) == ["batch_1", "batch_2"]
+    assert await store.batch("batch_0") is not None
 
 
 async def test_one_claims_a_batch(store: JobStore) -> None:

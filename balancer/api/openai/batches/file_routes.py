@@ -184,18 +184,13 @@ async def receive(request: web.Request, files: Files) -> SavedFile:
             f"the Content-Type must be {FORM}, not {request.content_type[:60]}: send `purpose` "
             "and `file` as a form"
         )
-    async with files.upload() as upload:
+    async with files.upload(caller_of(request)) as upload:
         with _refused():
             given, name = await _read(request, upload)
         form = parse_form(given)
         if name is None:
             raise InvalidRequest("`file`: is missing", field="file")
-        return await upload.keep(
-            owner=caller_of(request).owner,
-            name=name,
-            purpose=form.purpose,
-            expires_after=form.expires_after,
-        )
+        return await upload.keep(name=name, purpose=form.purpose, expires_after=form.expires_after)
 
 
 async def _read(request: web.Request, upload: Upload) -> tuple[dict[str, str], str | None]:
