@@ -1,12 +1,15 @@
 """Both ports: what each serves of the parts, where it listens, and whether that is safe."""
 
+import asyncio
 import errno
 import logging
+import re
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import version
 
 from aiohttp import web
 
@@ -22,6 +25,8 @@ from .settings import BalancerSettings
 
 logger = logging.getLogger(__name__)
 
+ANSWER_TIMEOUT = 30.0
+"""Longest wait for the answer to the request that a port sends to itself, in seconds."""
 LAST_WORDS = 1.0
 """Seconds that connections have to take the last of what was said to them, after the drain."""
 
@@ -102,9 +107,50 @@ async def serve(
     runner = ConnectionsRunner(app, connections, shutdown_timeout=LAST_WORDS)
     await runner.setup()
     try:
+        await _check_answers(runner, flag, has_tls=connections.tls is not None)
         yield await _listen(runner, address, flag, is_shared=is_shared)
     finally:
         await runner.cleanup()
+
+
+async def _check_answers(runner: web.AppRunner, flag: str, *, has_tls: bool) -> None:
+    """Raises `StartupError` if a request gets no answer: our connections rely on aiohttp's inside.
+
+    It listens on a port of its own for this. Other processes may have the one that is to be opened.
+    """
+    if runner.server is None:
+        raise RuntimeError("the runner is not set up")
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(ANSWER_TIMEOUT):
+            async with await loop.create_server(runner.server, "127.0.0.1", 0) as listener:
+                port = listener.sockets[0].getsockname()[1]
+                answer = await _asked(port, _own_tls() if has_tls else None)
+    except (OSError, TimeoutError) as error:
+        answer = (str(error) or f"nothing within {ANSWER_TIMEOUT:g} s").encode()
+    if not re.match(rb"HTTP/1.1 [234]", answer):
+        first = answer.partition(b"\r\n")[0].decode(errors="replace") or "an empty answer"
+        raise StartupError(
+            f"{flag}: a request to itself was not answered with aiohttp {version('aiohttp')} "
+            f"({first}); install the version that Arriero needs: pip install --upgrade arriero"
+        )
+
+
+async def _asked(port: int, tls: ssl.SSLContext | None) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls)
+    try:
+        writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        return await reader.read()
+    finally:
+        writer.transport.abort()
+
+
+def _own_tls() -> ssl.SSLContext:
+    """For a connection to itself, whose certificate may be for any name."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 async def _listen(

@@ -1,5 +1,6 @@
 """Both ports: opened, listened on, and only where that is safe."""
 
+import ssl
 from contextlib import AsyncExitStack
 
 import aiohttp
@@ -36,6 +37,24 @@ async def test_a_port_that_is_taken_says_what_to_do() -> None:
         with pytest.raises(StartupError, match=f"--b: cannot listen on {address}: something else"):
             async with serve(aiohttp.web.Application(), address, "--b", Connections()):
                 pass
+
+
+async def breaks(_request: aiohttp.web.Request) -> aiohttp.web.Response:
+    raise KeyError("it does not fit")
+
+
+def cannot_serve() -> ssl.SSLContext:
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)  # it has no certificate
+
+
+@pytest.mark.parametrize("connections", [Connections(), Connections(tls=cannot_serve)])
+async def test_a_port_that_answers_nothing_is_not_opened(connections: Connections) -> None:
+    app = aiohttp.web.Application()
+    app.add_routes([aiohttp.web.get("/health", breaks)])
+    with pytest.raises(StartupError, match=r"--a: a request to itself .* with aiohttp 3\."):
+        async with serve(app, Address("127.0.0.1", 0), "--a", connections):
+            pass
+    assert connections.num_open == 0
 
 
 def test_limits_are_those_of_the_settings() -> None:
