@@ -111,6 +111,7 @@ class ServedModel:
             self.named_info,
             fingerprint=self._fingerprint,
             adapters=self.preparer.adapters.names,
+            chats=self.preparer.template_issue is None,
             engine=self._options.view,
             fit=self.model.fit,
             memory=tuple(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from ..shared.inference.adapters import MAX_ADAPTERS, MAX_SCALE
 from ..shared.messages import MAX_LABELS
@@ -58,6 +58,16 @@ def _distinct(urls: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(urls)) < len(urls):
         raise ValueError("must name each balancer once")
     return urls
+
+
+def _file(text: object) -> object:
+    """A model's file; where a source is given, the error says where sources go."""
+    if isinstance(text, str) and "://" in text:
+        raise ValueError(
+            "must be a GGUF file on this host (to have an address fetched, start the agent without "
+            "--model and run `arriero models add ADDRESS`)"
+        )
+    return text
 
 
 def _known_family(name: str) -> str:
@@ -174,7 +184,7 @@ class AgentSettings(LoadOptions, DaemonSettings):
         description="a fact by which the fleet's desired state chooses agents, such as gpu=yes; "
         "repeatable, in the environment separated by commas",
     )
-    model: Annotated[Path | None, Shown("FILE")] = Field(
+    model: Annotated[Path | None, BeforeValidator(_file), Shown("FILE")] = Field(
         default=None,
         description="GGUF file to serve; without it the fleet's desired state decides",
     )

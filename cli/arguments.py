@@ -1,7 +1,6 @@
 """What all commands have in common on the command line: where the balancer is, and how to print."""
 
 import argparse
-import difflib
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import NoReturn
 from urllib.parse import urlsplit
 
 from ..client.client import INFERENCE_URL, MANAGEMENT_URL
+from ..shared.nearest import meant
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -32,16 +32,12 @@ class Parser(argparse.ArgumentParser):
         choice = re.search(r"invalid choice: '([^']*)'", message)
         if choice is not None:
             words = [str(each) for action in self._actions for each in action.choices or ()]
-            return _nearest(choice[1], words)
+            return f"; {meant(choice[1], words)}"
         unknown = re.search(r"unrecognized arguments: (-\S+)", message)
         if unknown is not None:
-            return _nearest(unknown[1].partition("=")[0], list(self._option_string_actions))
+            word = unknown[1].partition("=")[0]
+            return f"; {meant(word, self._option_string_actions)}"
         return f"; see {self.prog} --help"
-
-
-def _nearest(word: str, known: Sequence[str]) -> str:
-    matches = difflib.get_close_matches(word, known, n=1)
-    return f"; did you mean {matches[0]}?" if matches else "; see --help"
 
 
 class UsageError(Exception):

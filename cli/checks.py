@@ -39,7 +39,7 @@ def of_fleet(
         advice = f"start one: agent --balancer ws{management.removeprefix('http')} --model FILE"
         findings.append(Finding("bad", "no agent is connected", advice))
     elif not slots["total"]:
-        findings.append(Finding("bad", "no agent has a slot", "see their issues below"))
+        findings.append(Finding("bad", "no agent has a slot", _slot_advice(agents)))
     else:
         number = "1 agent" if len(agents) == 1 else f"{len(agents)} agents"
         words = f"{number}, {slots['busy']} of {slots['total']} slots busy"
@@ -47,6 +47,46 @@ def of_fleet(
     for agent in agents:
         findings += _of_agent(agent, version)
     return findings
+
+
+def _slot_advice(agents: list[dict[str, Any]]) -> str:
+    if any(agent.get("issues") for agent in agents):
+        return "see their issues below"
+    if any(agent.get("state") == "loading" for agent in agents):
+        return "wait until they have loaded: arriero models"
+    if any(agent.get("state") == "idle" for agent in agents):
+        return "give them a model: arriero models add SOURCE"
+    return "look at their states: arriero agents"
+
+
+MOST_FAILING = 0.05
+"""The share of recent requests that may fail before the doctor says so."""
+
+_FAILURES = {
+    "queue_full": "add slots or agents, or raise --max-buffered-requests: arriero status",
+    "queue_timeout": "add slots or agents, or raise --buffered-request-timeout: arriero status",
+    "first_token_timeout": "look at the agents' logs, or raise --first-token-timeout",
+    "token_timeout": "look at the agents' logs, or raise --token-timeout",
+    "agent_lost": "look why agents leave: arriero diary",
+    "engine_failed": "look at the agents' logs",
+    "internal_error": "look at the balancer's log, and report what it says",
+    "model_failed": "look why the model cannot be loaded: arriero models",
+    "overloaded": "clients send more than the balancer may hold: see arriero_pool_refusals_total",
+}
+"""Ends of requests that an operator can do something about."""
+
+
+def of_requests(ended: Mapping[str, Iterable[int]]) -> Iterator[Finding]:
+    """How many of the requests of the last 15 minutes failed; `ended` counts them by their ends."""
+    counts = {code: sum(numbers) for code, numbers in ended.items()}
+    total = sum(counts.values())
+    failed = {code: number for code, number in counts.items() if number and code in _FAILURES}
+    if not total or sum(failed.values()) < MOST_FAILING * total:
+        return
+    most = max(failed, key=lambda code: failed[code])
+    listed = ", ".join(f"{number} {code}" for code, number in sorted(failed.items()))
+    words = f"{sum(failed.values())} of {total} requests of the last 15 minutes failed: {listed}"
+    yield Finding("bad", words, _FAILURES[most])
 
 
 def of_issues(name: str, of: dict[str, Any]) -> list[Finding]:

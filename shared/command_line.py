@@ -1,10 +1,11 @@
 """The `arriero` program: every installed command under one name."""
 
-import difflib
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint, entry_points, version
 from inspect import getdoc
+
+from .nearest import meant
 
 GROUP = "arriero.commands"
 """Entry points here are functions of an argument list that return an exit code."""
@@ -49,6 +50,4 @@ def _help(commands: dict[str, EntryPoint]) -> str:
 
 
 def _unknown(word: str, known: list[str]) -> str:
-    nearest = difflib.get_close_matches(word, known, n=1)
-    hint = f"did you mean {nearest[0]}?" if nearest else "see arriero --help"
-    return f"unknown command {word!r}; {hint}"
+    return f"unknown command {word!r}; {meant(word, known, 'see arriero --help')}"

@@ -424,6 +424,11 @@ class ModelRegistry:
         sets = self._abilities(request.model, generating=True)
         if not sets or ABILITIES in sets:
             return None
+        if request.messages is not None and not any("messages" in each for each in sets):
+            return NotSupported(
+                "the model has no chat template that works; send `prompt` instead",
+                field="messages",
+            )
         errors = [lacking(request, each, "no agent of the model can") for each in sets]
         return None if None in errors else errors[0]
 

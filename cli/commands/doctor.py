@@ -32,6 +32,7 @@ from ..checks import (
     of_memory,
     of_models,
     of_refusal,
+    of_requests,
 )
 from ..output import console, print_json
 
@@ -101,6 +102,8 @@ async def _of_balancer(client: "Client", target: Target) -> list[Finding]:
             findings += of_fleet(readiness, agents, version("arriero"), target.management)
         findings += of_hosts(await client.management.hosts(), time.time())
         findings += of_models(await client.management.models())
+        for line in (await client.management.history(since="15m"))["lines"]:
+            findings += of_requests(line["ended"])
     except ArrieroError as error:
         findings.append(of_refusal(error, "--management"))
     return findings

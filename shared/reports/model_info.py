@@ -49,7 +49,8 @@ class ModelInfo:
     """The model an agent serves. `name` is what clients ask for; sizes are in bytes and tokens.
 
     `tasks` is what it can do, besides tokenising; `vision` is reading pictures in messages, `audio`
-    hearing sounds there. `context_size` is the ceiling of a slot.
+    hearing sounds there. One that `chats` has a chat template that works. `context_size` is the
+    ceiling of a slot.
     `longest_token` is the most bytes of a text that one token can stand for; 0 where that has no
     bound, because the tokenizer drops a part of the text. `kernels` is what the weights were loaded
     for, `kv_layout` how the KV cache is divided among sequences. Agents whose models have the same
@@ -78,6 +79,7 @@ class ModelInfo:
     adapters: Annotated[
         ListOf[AdapterName], Field(max_length=MAX_ADAPTERS, exclude_if=lambda names: not names)
     ] = ()
+    chats: Annotated[bool, Field(exclude_if=lambda can: can)] = True
     deterministic: Annotated[bool, Field(exclude_if=lambda is_on: not is_on)] = False
     engine: Annotated[EngineOptions | None, Field(exclude_if=lambda options: options is None)] = (
         None
@@ -91,7 +93,10 @@ class ModelInfo:
     def abilities(self) -> frozenset[Ability]:
         """What requests may need of it: all there is, unless its upstream lacks something.
 
-        Pictures and sounds are tasks as well, and only those that have these take them.
+        Pictures and sounds are tasks as well, and only those that have these take them. Without a
+        chat template that works, messages cannot be answered.
         """
         able = ABILITIES - _SENSES.difference(self.tasks)
+        if not self.chats:
+            able -= {"messages"}
         return able if self.upstream is None else able.intersection(self.upstream.abilities)

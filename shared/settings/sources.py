@@ -1,14 +1,14 @@
 """The sources of settings: flags, environment, file. Each gives text by field name."""
 
 import argparse
-import difflib
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ..nearest import meant
 from .declaration import Setting, Settings, prefix_of, settings_of
 
 _SERVICE_LINK = re.compile(r"SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?")
@@ -53,7 +53,7 @@ def _unknown_flag(argument: str, flags: list[str]) -> str:
     if not argument.startswith("-"):
         return f"unexpected argument {argument!r}: settings are given as flags, see --help"
     flag = argument.partition("=")[0]
-    return f"unknown flag {flag}" + _nearest(flag, [*flags, "--help", "--version"])
+    return f"unknown flag {flag}; {meant(flag, [*flags, '--help', '--version'])}"
 
 
 def from_environment(cls: type[Settings], environ: Mapping[str, str]) -> dict[str, Given]:
@@ -66,7 +66,7 @@ def from_environment(cls: type[Settings], environ: Mapping[str, str]) -> dict[st
             value = text.split(",") if setting.repeats else text
             given[setting.name] = Given(value, f"from {variable}")
         elif variable not in known and _is_ours(cls, variable):
-            raise SettingsError(f"unknown variable {variable}" + _nearest_variable(cls, variable))
+            raise SettingsError(f"unknown variable {variable}; {_nearest_variable(cls, variable)}")
     return given
 
 
@@ -80,7 +80,7 @@ def _is_ours(cls: type[Settings], variable: str) -> bool:
 def _nearest_variable(cls: type[Settings], variable: str) -> str:
     prefix = prefix_of(cls)
     names = [setting.name.upper() for setting in settings_of(cls)]
-    return _nearest(variable.removeprefix(prefix), names).replace("mean ", f"mean {prefix}")
+    return meant(variable.removeprefix(prefix), names).replace("mean ", f"mean {prefix}")
 
 
 def from_file(cls: type[Settings], path: str) -> dict[str, Given]:
@@ -91,7 +91,7 @@ def from_file(cls: type[Settings], path: str) -> dict[str, Given]:
     for key, value in _read_toml(path).items():
         setting = keys.get(key.replace("_", "-"))
         if setting is None:
-            raise SettingsError(f"unknown key {key!r} in {path}" + _nearest(key, keys))
+            raise SettingsError(f"unknown key {key!r} in {path}; {meant(key, keys)}")
         if setting.name in given:
             raise SettingsError(f"{setting.flag} (from {path}): given a second time, as {key!r}")
         given[setting.name] = Given(_text_of(value, setting, path), f"from {path}")
@@ -122,8 +122,3 @@ def _scalar_text(value: object, setting: Setting, path: str) -> str:
     if isinstance(value, str | int | float):
         return str(value)
     raise SettingsError(f"{setting.flag} (from {path}): must be text or a number, not {value!r}")
-
-
-def _nearest(word: str, known: Iterable[str]) -> str:
-    matches = difflib.get_close_matches(word, list(known), n=1)
-    return f"; did you mean {matches[0]}?" if matches else "; see --help"

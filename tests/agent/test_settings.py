@@ -275,3 +275,8 @@ def test_where_peers_fetch_prefixes() -> None:
 )
 def test_where_they_cannot(argv: tuple[str, ...], complaint: str) -> None:
     assert refused("--peer-addr", *argv).startswith(f"--peer-addr: {complaint}")
+
+
+def test_an_address_is_no_file_of_a_model() -> None:
+    with pytest.raises(SettingsError, match="arriero models add ADDRESS"):
+        load(AgentSettings, ["--model", "hf://org/repo/file.gguf"], {})

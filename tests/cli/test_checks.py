@@ -13,6 +13,7 @@ from arriero.cli.checks import (
     of_memory,
     of_models,
     of_refusal,
+    of_requests,
 )
 from arriero.client.errors import ArrieroError, RequestFailed, Unreachable, Untrusted
 
@@ -45,6 +46,33 @@ def test_what_is_wrong_says_what_to_do() -> None:
     assert (broken.what, broken.advice) == ("box: disk full", "make room")
     assert of_issues("box", sick) == [broken]
     assert of_issues("the balancer", {"version": "1"}) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "advice"),
+    [
+        ({"issues": [{"message": "no"}]}, "see their issues below"),
+        ({"state": "loading"}, "wait until they have loaded: arriero models"),
+        ({"state": "idle"}, "give them a model: arriero models add SOURCE"),
+        ({"state": "drained"}, "look at their states: arriero agents"),
+    ],
+)
+def test_agents_without_slots(more: dict[str, Any], advice: str) -> None:
+    assert (
+        of_fleet({"slots": {"total": 0, "busy": 0}}, [agent(**more)], "1", URL)[0].advice == advice
+    )
+
+
+def test_requests_that_failed_lately() -> None:
+    ended = {"stop": [3, 5], "queue_full": [4, 2], "client_gone": [9], "agent_lost": [0, 1]}
+    [finding] = of_requests(ended)
+    assert finding.verdict == "bad"
+    assert finding.what == (
+        "7 of 24 requests of the last 15 minutes failed: 1 agent_lost, 6 queue_full"
+    )
+    assert "--max-buffered-requests" in finding.advice
+    assert list(of_requests({"stop": [99], "queue_full": [1], "invalid_request": [50]})) == []
+    assert list(of_requests({})) == []
 
 
 def test_hosts_that_are_missed() -> None:

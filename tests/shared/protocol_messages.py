@@ -215,6 +215,7 @@ MODEL = ModelInfo(
     upstream=Upstream(kind="vllm", address="h:1", abilities=("messages",)),
     draft_model="d",
     adapters=("loud",),
+    chats=False,
     deterministic=True,
     fit="32 layers in memory",
     memory=(MemoryPart(device="CPU", bytes=2**30),),

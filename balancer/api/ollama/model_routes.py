@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from aiohttp import web
+from aiohttp import hdrs, web
 from typing_extensions import TypedDict
 
 from ....shared.queries import DescribeTokenizer, Result, TokenizerDescription
@@ -40,6 +40,20 @@ class OllamaVersion(TypedDict):
 GREETING = "Ollama is running"
 """What clients look for at the root, where they ask whether somebody is there."""
 
+FRONT_PAGE = """<!doctype html>
+<meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>Arriero: inference port</title>
+<body style="font: 16px/1.5 system-ui; max-width: 40em; margin: 3em auto; padding: 0 1em">
+<h1>Arriero</h1>
+<p>This is the <b>inference port</b> of a balancer. It is for programs: OpenAI's API is under
+<code>/v1</code>, Anthropic's at <code>/v1/messages</code>, Ollama's under <code>/api</code>,
+and the native one under <code>/api/v1</code>.
+<a href="/openapi.json">/openapi.json</a> describes them all.</p>
+<p>The dashboard is on the <b>management port</b>, 8060 unless <code>--management-addr</code>
+says otherwise.</p>
+"""
+"""What people see who open the port in a browser."""
+
 Shape = Callable[[Sequence[Result]], Mapping[str, object]]
 """Makes the body of an answer from results."""
 
@@ -68,7 +82,9 @@ class _Handlers:
         self._runtime = runtime
         self._started = started
 
-    async def greet(self, _request: web.Request) -> web.Response:
+    async def greet(self, request: web.Request) -> web.Response:
+        if "text/html" in request.headers.get(hdrs.ACCEPT, ""):  # a browser
+            return web.Response(text=FRONT_PAGE, content_type="text/html")
         return web.Response(text=GREETING)
 
     async def version(self, _request: web.Request) -> web.Response:

@@ -321,6 +321,18 @@ def test_what_no_agent_of_the_model_can_do_is_refused_by_name(scene: Scene) -> N
     assert registry.can_tokenize("llama")
 
 
+def test_a_conversation_is_not_for_models_without_a_template() -> None:
+    scene = Scene()
+    scene.serves(A, replace(LLAMA, chats=False))
+    chat = GenerateRequest(messages=(ChatMessage(role="user", content="hi"),))
+    error = scene.registry.unable(chat)
+    assert error is not None and "the model has no chat template" in error.message
+    assert scene.registry.unable(SCORED) is None
+    scene.serves(B, replace(LLAMA, name="other"))
+    assert scene.registry.unable(chat) is None
+    assert scene.registry.unable(replace(chat, model="llama")) is not None
+
+
 def test_one_agent_has_to_be_able_to_do_all_of_it() -> None:
     scene = Scene()
     scene.serves(A, forwarded("prompt", "logprobs"))

@@ -7,11 +7,13 @@ from arriero.cli.commands.doctor import main
 from tests.cli.commands.answers import AGENT, READY
 from tests.client.fakes import FakeServer, says
 
+CALM = {"lines": [{"ended": {"stop": [3, 1]}}]}
+
 
 def test_a_sound_fleet(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     agent = AGENT | {"issues": [], "version": version("arriero")}
     balancer.will(says(READY), says({}), says({"agents": [agent]}), says({"issues": []}))
-    balancer.will(says({"hosts": []}), says({"models": []}))
+    balancer.will(says({"hosts": []}), says({"models": []}), says(CALM))
     assert main([]) == 0
     out = capsys.readouterr().out
     assert "✓ the clock agrees with the balancer's" in out
@@ -26,7 +28,7 @@ def test_what_is_wrong(balancer: FakeServer, capsys: pytest.CaptureFixture[str])
     lost = {"name": "spare", "state": "lost", "last_seen": 1.7e9}
     lack = {"message": "no agent takes models", "hint": "start an agent without --model"}
     second = {"name": "second", "status": "waiting", "issues": [lack], "waiting": 0}
-    balancer.will(says({"hosts": [lost]}), says({"models": [second]}))
+    balancer.will(says({"hosts": [lost]}), says({"models": [second]}), says(CALM))
     assert main(["--json"]) == 1
     findings = {each["what"]: each for each in json.loads(capsys.readouterr().out)}
     assert findings["box: the disk is full"]["advice"] == "make room"

@@ -32,6 +32,9 @@ async def test_that_somebody_is_there(client: TestClient) -> None:
         assert response.status == 200
     response = await client.get("/")
     assert await response.text() == "Ollama is running"
+    page = await client.get("/", headers={"Accept": "text/html,application/xhtml+xml"})
+    assert page.content_type == "text/html"
+    assert "inference port" in await page.text()
     response = await client.get("/api/version")
     assert set(await response.json()) == {"version"}
 

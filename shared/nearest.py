@@ -1,0 +1,14 @@
+"""The known word that somebody probably meant by an unknown one."""
+
+import difflib
+from collections.abc import Iterable
+
+
+def meant(word: str, known: Iterable[str], otherwise: str = "see --help") -> str:
+    """`did you mean WORD?` for the known word that is nearest, or `otherwise`.
+
+    The dashes of flags do not count: all flags would look alike.
+    """
+    bare = {each.lstrip("-"): each for each in known}
+    nearest = difflib.get_close_matches(word.lstrip("-"), bare, n=1)
+    return f"did you mean {bare[nearest[0]]}?" if nearest else otherwise
