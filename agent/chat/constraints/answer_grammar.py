@@ -24,6 +24,7 @@ from ..families.call_syntax import JSON_CALLS, CallSyntax
 from ..families.family import Family
 from ..parsing.harmony import ENDS
 from ..parsing.tools import Function, Tools
+from .bounds import check_grammar, check_schema
 from .call_grammar import CallGrammar
 from .gbnf import GbnfError, lark_of
 from .lark import MAX_SCHEMAS, Lark, TooMuchWorkError
@@ -85,7 +86,7 @@ def answer_grammar(request: GenerateRequest, form: AnswerFormat | None) -> Answe
             return None  # strict functions are best effort here
         raise _no_syntax(request)
     blamed = "grammar" if request.grammar is not None and not is_forced else "tools"
-    _check_sizes(request, functions)
+    _check_bounds(request, functions)
     try:
         return _written(request, _Writer(form), functions, syntax, blamed)
     except TooMuchWorkError as error:
@@ -118,8 +119,13 @@ def _written(
     )
 
 
-def _check_sizes(request: GenerateRequest, functions: Sequence[Function]) -> None:
-    """Refuse schemas that are too long, before any work is spent on them."""
+def _check_bounds(request: GenerateRequest, functions: Sequence[Function]) -> None:
+    """Refuse what is too long, nests too deeply or repeats too much, before any work on it."""
+    match request.grammar:
+        case RegexGrammar(pattern=pattern):
+            check_grammar(pattern, "grammar.pattern")
+        case GbnfGrammar(grammar=grammar) | LarkGrammar(grammar=grammar):
+            check_grammar(grammar, "grammar.grammar")
     schemas = [(each.field, each.parameters) for each in functions]
     if isinstance(request.grammar, JsonSchemaGrammar):
         schemas.append(("grammar.schema", request.grammar.schema))
@@ -132,6 +138,7 @@ def _check_sizes(request: GenerateRequest, functions: Sequence[Function]) -> Non
                 f"at most {MAX_SCHEMAS} are allowed",
                 field=place,
             )
+        check_schema(schema, place)
 
 
 def _functions(request: GenerateRequest) -> tuple[Function, ...]:

@@ -33,6 +33,9 @@ Chars = int
 MAX_WORK = 300_000
 """Visits to nodes of rules, about half a second; facts are computed up to a fixed point."""
 
+_PER_VISIT = 8
+"""Characters of the sample that are compared in the time of a visit."""
+
 MAX_DEPTH = 8
 """Passes that may each find more rules that cannot be terminals."""
 
@@ -141,9 +144,7 @@ class _Facts:
         yield from cycle((names, names[::-1]))
 
     def _fact(self, node: ASTNode) -> _Fact:
-        self._work += 1
-        if self._work > MAX_WORK:
-            raise TooComplexError(_TOO_COMPLEX)
+        self._spend(1)
         match node:
             case RuleRefNode():
                 return self.of[node.name]
@@ -183,8 +184,14 @@ class _Facts:
 
     def _matching(self, pattern: str) -> Chars:
         if pattern not in self._matches:
+            self._spend(len(self._sample) // _PER_VISIT)
             self._matches[pattern] = self._matched(pattern)
         return self._matches[pattern]
+
+    def _spend(self, visits: int) -> None:
+        self._work += visits
+        if self._work > MAX_WORK:
+            raise TooComplexError(_TOO_COMPLEX)
 
     def _matched(self, pattern: str) -> Chars:
         try:
