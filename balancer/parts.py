@@ -115,7 +115,7 @@ class Parts:
     def issues(self) -> tuple[Issue, ...]:
         """What operators should do about this balancer."""
         of_certificate = () if self.certificates is None else self.certificates.issues()
-        return (*store_issues(self.store_status()), *of_certificate)
+        return (*store_issues(self.store_status()), *self.access.issues(), *of_certificate)
 
     def work(self, settings: BalancerSettings) -> list[Coroutine[None, None, None]]:
         """What runs as long as the balancer does."""
@@ -298,15 +298,22 @@ async def _watched_access(
     until_the_end: AsyncExitStack,
 ) -> Access:
     """Who may come in; the requests of a key that is revoked end. Raises `StartupError`."""
-    access = await open_access(persistence, settings.admin_key_file)
+    access = await open_access(
+        persistence, settings.admin_key_file, without_keys=settings.without_keys
+    )
     access.listen(lambda holder, error: runtime.revoked(holder.owner, error))
     access.start()
     until_the_end.callback(access.stop)
     return access
 
 
-async def open_access(persistence: Persistence, admin_key_file: Path | None) -> Access:
-    """Who may come in, by what the store has now. Raises `StartupError`."""
+async def open_access(
+    persistence: Persistence, admin_key_file: Path | None, *, without_keys: bool = False
+) -> Access:
+    """Who may come in, by what the store has now. Raises `StartupError`.
+
+    `without_keys`: if it has no keys now, it does not matter that it had some.
+    """
     keys = persistence.store
     fixed = None if admin_key_file is None else file_key(admin_key_file)
 
@@ -314,7 +321,11 @@ async def open_access(persistence: Persistence, admin_key_file: Path | None) -> 
         return await load_keys(keys)
 
     try:
-        return Access(await load(), fixed=fixed, load=load)
+        found, had_keys = await load(), await keys.had_keys()
+        if bool(found) > had_keys or (not found and had_keys and without_keys):
+            had_keys = bool(found)
+            await keys.note_keys(had_keys=had_keys)
+        return Access(found, fixed=fixed, had_keys=had_keys, load=load)
     except StoreAway as error:
         raise StartupError(f"--state: cannot read the access keys: {error}") from error
     except InvalidRequest as error:

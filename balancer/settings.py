@@ -60,6 +60,12 @@ class BalancerSettings(DaemonSettings):
         description="listen where other hosts reach the ports, also without TLS and keys: for "
         "networks where something else protects them",
     )
+    without_keys: bool = Field(
+        default=False,
+        description="serve everybody although --state had access keys and has none now; without "
+        "this a balancer whose keys are gone lets nobody in. Give it once: the store then counts "
+        "as one that never had keys",
+    )
     allowed_host: Annotated[
         tuple[Annotated[str, AfterValidator(checked_host)], ...], Shown("NAME", "none")
     ] = Field(

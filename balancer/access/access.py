@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from ...shared.errors import Unauthorized
+from ...shared.messages import Issue
 from ..store.port import StoreAway
 from .access_key import AccessKey, is_key
 from .identity import Identity
@@ -28,6 +29,12 @@ LONGEST_TIMER = 3600.0
 """Seconds. The wall clock may be set; the timer runs on another clock, so it is checked again."""
 
 NEEDED = "an access key is needed: send it as `Authorization: Bearer ark_…`"
+
+BEREFT = "the store had access keys and has none now, so nobody is let in"
+BEREFT_HINT = (
+    "restore the keys, or make one with `arriero keys bootstrap`; if everybody may do everything, "
+    "start the balancer with --without-keys"
+)
 
 NOBODY = "nobody"
 """In place of a digest: who came in without a key, since there was none."""
@@ -53,14 +60,20 @@ class Access:
         keys: Iterable[AccessKey] = (),
         *,
         fixed: AccessKey | None = None,
+        had_keys: bool = False,
         load: Load | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`fixed` is a key that no store has. `load` reads the store's; raises `StoreAway`."""
+        """`fixed` is a key that no store has. `load` reads the store's; raises `StoreAway`.
+
+        `had_keys`: the store once had keys, whether it has any now or not.
+        """
         self._clock = clock
         self._fixed = fixed
         self._load = load
-        self.ring = Keyring(self._with_fixed(keys), now=clock())
+        self._had_keys = had_keys
+        self.ring = Keyring(now=clock())
+        self._know(keys)
         self._watches: dict[str, dict[_Watch, None]] = {}
         """By the digest of the key, or by the session; `NOBODY` stands for who needed no key."""
         self.num_leases = 0
@@ -72,8 +85,22 @@ class Access:
 
     @property
     def is_open(self) -> bool:
-        """Whether no key is needed, since nobody ever had one."""
-        return self.ring.is_open
+        """Whether no key is needed, since nobody ever had one.
+
+        A store that had keys and has none now lets nobody in: it may have been emptied by mistake.
+        """
+        return self.ring.is_open and not self._had_keys
+
+    def issues(self) -> tuple[Issue, ...]:
+        """What operators should do about the keys."""
+        if not self._is_bereft:
+            return ()
+        return (Issue(code="keys_missing", message=BEREFT, hint=BEREFT_HINT),)
+
+    @property
+    def _is_bereft(self) -> bool:
+        is_empty = all(key is self._fixed for key in self.ring.records())
+        return self._had_keys and is_empty
 
     def listen(self, on_ended: OnEnded) -> None:
         """Tell `on_ended` of each holder whose key was revoked or replaced, or has expired."""
@@ -169,6 +196,7 @@ class Access:
 
     def put(self, key: AccessKey) -> None:
         """A key is new, or another now."""
+        self._had_keys = True
         self._end(self.ring.put(key, self._clock()))
 
     def forget(self, name: str) -> None:
@@ -177,7 +205,7 @@ class Access:
 
     def replace(self, keys: Iterable[AccessKey]) -> None:
         """These are the keys of the store."""
-        self._end(self.ring.replace(self._with_fixed(keys), self._clock()))
+        self._end(self._know(keys))
 
     def start(self) -> None:
         """Watch over expiries from now on; needs the event loop."""
@@ -190,6 +218,15 @@ class Access:
             self._timer = None
 
     # ---- inside
+
+    def _know(self, keys: Iterable[AccessKey]) -> list[Identity]:
+        """These are the keys of the store; who lost one by that, or by time."""
+        keys, was_bereft = list(keys), self._is_bereft
+        self._had_keys = self._had_keys or bool(keys)
+        lost = self.ring.replace(self._with_fixed(keys), self._clock())
+        if self._is_bereft and not was_bereft:
+            logger.error("%s; %s", BEREFT, BEREFT_HINT)
+        return lost
 
     def _with_fixed(self, keys: Iterable[AccessKey]) -> list[AccessKey]:
         """The store decides about a key that it has, too."""

@@ -29,7 +29,7 @@ from .records import (
     storable_text,
 )
 from .retained import RetainedStore
-from .tables import ACCESS_KEYS, CORDONS, DESIRED_STATE, SESSIONS
+from .tables import ACCESS_KEYS, ACCESS_STATE, CORDONS, DESIRED_STATE, SESSIONS
 from .url import StoreUrl
 
 CLOSE_TIMEOUT = 4.0
@@ -119,6 +119,7 @@ class Store:
                 current = await _current(connection, key.name)
                 if current != key:
                     raise KeyConflict(current)
+            await connection.execute(update(ACCESS_STATE).values(had_keys=True))
             await notify_changed(connection, "keys")
 
     async def forget_key(self, name: str, revision: int) -> None:
@@ -129,6 +130,16 @@ class Store:
             if result.rowcount == 0 and (current := await _current(connection, name)) is not None:
                 raise KeyConflict(current)
             await notify_changed(connection, "keys")
+
+    async def had_keys(self) -> bool:
+        """Whether there ever was a key, as far as is known; true where that is not known."""
+        async with self.database.transaction() as connection:
+            return (await connection.execute(select(ACCESS_STATE.c.had_keys))).scalar() is not False
+
+    async def note_keys(self, *, had_keys: bool) -> None:
+        """Remember whether there ever was a key."""
+        async with self.database.transaction() as connection:
+            await connection.execute(update(ACCESS_STATE).values(had_keys=had_keys))
 
     # ---- logins
 

@@ -80,6 +80,14 @@ ACCESS_KEYS = Table(
 )
 """The keys themselves are nowhere: `digest` is their SHA-256."""
 
+ACCESS_STATE = Table(
+    "access_state",
+    METADATA,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("had_keys", Boolean, nullable=False),
+)
+"""One row: whether there ever was an access key. Without keys, a store that had some is shut."""
+
 SESSIONS = Table(
     "dashboard_sessions",
     METADATA,
@@ -260,6 +268,7 @@ LEADERSHIP = Table(
 
 FIRST_ROWS: tuple[tuple[Table, Mapping[str, object]], ...] = (
     (DESIRED_STATE, {"id": 1, "revision": 0, "document": ""}),
+    (ACCESS_STATE, {"id": 1, "had_keys": False}),
     (LEADERSHIP, {"id": 1, "epoch": 0}),
 )
 """What tables have from the beginning."""

@@ -1,5 +1,7 @@
 """SQLite's file is deleted, moved or replaced while a balancer has it, beside a stream."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -124,3 +126,36 @@ async def test_a_file_that_is_moved_back_goes_on(fleet: Fleet, database: Databas
         assert (await put_state(fleet))[0] == 200
         assert (await make_key(fleet))[0] in (200, 201)
     assert any("the store" in line and "is back" in line for line in fleet.balancer.stderr)
+
+
+async def test_a_store_that_loses_its_keys_lets_nobody_in(fleet: Fleet, tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    await fleet.start_balancer(state=f"sqlite:///{path}")
+    status, made = await make_key(fleet)
+    assert status == 201
+    shown = {"Authorization": f"Bearer {made['key']}"}
+
+    async def statuses() -> list[int]:
+        url = f"{fleet.management}/api/v1/agents"
+        async with fleet.http.get(url, headers=shown) as known, fleet.http.get(url) as unknown:
+            return [known.status, unknown.status]
+
+    async def are_refused() -> bool:
+        return await statuses() == [401, 401]
+
+    assert await statuses() == [200, 401]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM access_keys")
+    await until(are_refused)
+    assert (await make_key(fleet))[0] == 401
+    await fleet.balancer.until_line(fleet.balancer.stderr, "had access keys and has none now")
+    assert await fleet.balancer.terminate() == 0
+
+    await fleet.start_balancer(state=f"sqlite:///{path}")
+    assert await statuses() == [401, 401], "after a restart, too"
+    await fleet.balancer.terminate()
+    await fleet.start_balancer(state=f"sqlite:///{path}", without_keys=True)
+    assert await statuses() == [200, 200]
+    await fleet.balancer.terminate()
+    await fleet.start_balancer(state=f"sqlite:///{path}")
+    assert await statuses() == [200, 200], "it was told once"

@@ -113,6 +113,19 @@ async def test_keys_survive_a_restart(tmp_path: Path) -> None:
     await second.close()
 
 
+async def test_a_store_without_the_keys_it_had_is_opened_only_if_it_is_said(tmp_path: Path) -> None:
+    persistence = await Persistence.open(parse_store_url(f"sqlite:///{tmp_path}/state.db"))
+    store = persistence.store
+    assert (await open_access(persistence, None, without_keys=True)).is_open
+    key, _ = await KeyService(Access(), store).create(KeySpec(name="root", role="admin"))
+    assert not (await open_access(persistence, None, without_keys=True)).is_open, "it has some"
+    await store.forget_key(key.name, key.revision)
+    assert not (await open_access(persistence, None)).is_open
+    assert (await open_access(persistence, None, without_keys=True)).is_open
+    assert (await open_access(persistence, None)).is_open, "it was said once"
+    await persistence.close()
+
+
 async def test_the_file_gives_an_admin_to_any_store(tmp_path: Path) -> None:
     file = tmp_path / "admin.key"
     file.write_text(secret(1) + "\n")

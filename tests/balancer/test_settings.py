@@ -33,6 +33,7 @@ def test_defaults() -> None:
         "tls_key": None,
         "agent_ca": None,
         "insecure": False,
+        "without_keys": False,
         "state": StoreUrl("memory"),
         "balancer_name": socket.gethostname(),
         "workers": 1,

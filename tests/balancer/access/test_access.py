@@ -95,6 +95,32 @@ async def test_the_first_key_in_the_store_closes_an_open_balancer() -> None:
     assert not access.is_open
 
 
+async def test_a_store_that_had_keys_and_has_none_lets_nobody_in(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    shelf = Shelf(A)
+    access = Access([A], load=shelf.load)
+    assert access.issues() == ()
+    shelf.keys.clear()
+    access.replace([])
+    for keys in ([], [secret(1)], ["sk-others"]):
+        with pytest.raises(Unauthorized):
+            await access.admitted(keys)
+    assert [each.code for each in access.issues()] == ["keys_missing"]
+    assert "had access keys and has none now" in caplog.text
+    shelf.keys.append(record("b", 2))
+    async with asyncio.timeout(HANGS):
+        assert await Access(had_keys=True, load=shelf.load).admitted([secret(2)])
+    access.put(record("b", 2))
+    assert access.issues() == ()
+
+
+def test_the_fixed_key_does_not_hide_that_the_stores_are_gone() -> None:
+    access = Access(fixed=record("admin-key-file", 9, "admin"), had_keys=True)
+    assert [each.code for each in access.issues()] == ["keys_missing"]
+    assert Access(fixed=record("admin-key-file", 9, "admin")).issues() == ()
+
+
 async def test_without_the_store_known_keys_go_on() -> None:
     shelf = Shelf(A)
     shelf.is_away = True

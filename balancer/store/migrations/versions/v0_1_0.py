@@ -60,6 +60,12 @@ def upgrade() -> None:
         sa.Column("revoked_at", sa.Double),
         sa.Column("rotated_at", sa.Double),
     )
+    access = op.create_table(
+        "access_state",
+        sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("had_keys", sa.Boolean, nullable=False),
+    )
+    op.bulk_insert(access, [{"id": 1, "had_keys": False}])
     op.create_table(
         "dashboard_sessions",
         sa.Column("id", sa.Text, primary_key=True),
