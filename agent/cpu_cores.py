@@ -1,18 +1,16 @@
 """How many threads the engine should use: physical cores, since two on one core only wait."""
 
-import math
 import os
 from pathlib import Path
 
-_CPUINFO = Path("/proc/cpuinfo")
-_CPU_MAX = Path("/sys/fs/cgroup/cpu.max")
+from .cgroups import ROOT, cgroup_folders, text_of
 
 
-def default_threads() -> int:
-    """The physical cores this process may use, or fewer where its container's quota is less."""
+def default_threads(root: Path = ROOT) -> int:
+    """The physical cores this process may use, or fewer if the quota of a group of it is less."""
     allowed = _allowed()
-    cores = physical_cores(_text(_CPUINFO), allowed) or len(allowed)
-    return max(1, min(cores, quota_cores(_text(_CPU_MAX)) or cores))
+    cores = physical_cores(text_of(root / "proc/cpuinfo"), allowed) or len(allowed)
+    return max(1, min(cores, quota_cores(root) or cores))
 
 
 def physical_cores(cpuinfo: str, allowed: set[int]) -> int | None:
@@ -26,20 +24,28 @@ def physical_cores(cpuinfo: str, allowed: set[int]) -> int | None:
     return len(cores) or None
 
 
-def quota_cores(cpu_max: str) -> int | None:
-    """Cores in a cgroup's `cpu.max` (quota and period in microseconds); `None`: no limit."""
-    quota, _, period = cpu_max.strip().partition(" ")
-    return math.ceil(int(quota) / int(period)) if quota.isdigit() and period.isdigit() else None
+def quota_cores(root: Path = ROOT) -> int | None:
+    """Whole cores within the least quota of the cgroups of this process; `None` without a quota.
+
+    At least one. A thread more than the quota has would have all of them wait for its period's end.
+    """
+    quotas = [
+        quota for folder in cgroup_folders("cpu", root) if (quota := _quota(folder)) is not None
+    ]
+    return max(1, int(min(quotas))) if quotas else None
+
+
+def _quota(folder: Path) -> float | None:
+    """Cores of one group. Files have microseconds, and `max` or -1 for no quota."""
+    quota, _, period = text_of(folder / "cpu.max").strip().partition(" ")
+    if not quota:
+        quota = text_of(folder / "cpu.cfs_quota_us").strip()
+        period = text_of(folder / "cpu.cfs_period_us").strip()
+    has_quota = quota.isdigit() and period.isdigit() and int(period) > 0
+    return int(quota) / int(period) if has_quota else None
 
 
 def _allowed() -> set[int]:
     if hasattr(os, "sched_getaffinity"):
         return os.sched_getaffinity(0)
     return set(range(os.cpu_count() or 1))
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""

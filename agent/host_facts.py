@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..shared.models.assignments import Device, HostFacts
+from .cgroups import ROOT, cgroup_folders, text_of
 from .cpu_cores import default_threads
 
-ROOT = Path("/")
 _UNLIMITED = 2**60
 """cgroup v1 writes a number near 2**63 where there is no limit."""
 
@@ -25,7 +25,7 @@ def host_facts(
     return HostFacts(
         memory=total_memory(root) or 0,
         devices=tuple(devices),
-        cores=default_threads(),
+        cores=default_threads(root),
         disk_free=disk_free,
         platform=f"{platform.system()} {platform.machine()}",
         is_pinned=is_pinned,
@@ -49,7 +49,7 @@ def available_memory(root: Path = ROOT) -> int | None:
 
 def _meminfo(root: Path) -> dict[str, int]:
     found = {}
-    for line in _text(root / "proc/meminfo").splitlines():
+    for line in text_of(root / "proc/meminfo").splitlines():
         name, _, value = line.partition(":")
         number = value.split()[:1]
         if number and number[0].isdigit():
@@ -66,40 +66,21 @@ def _physical_memory() -> int | None:
 
 def _limits(root: Path) -> list[tuple[int, int]]:
     """Limit and use, in bytes, of each cgroup that this process is in."""
-    found = []
-    for line in _text(root / "proc/self/cgroup").splitlines():
-        _, controllers, path = [*line.split(":", 2), "", ""][:3]
-        if controllers == "":
-            found += _levels(root / "sys/fs/cgroup", path, _V2)
-        elif "memory" in controllers.split(","):
-            found += _levels(root / "sys/fs/cgroup/memory", path, _V1)
-    return found
+    found = (
+        _limit(folder, *names) for folder in cgroup_folders("memory", root) for names in (_V2, _V1)
+    )
+    return [each for each in found if each is not None]
 
 
 _V2 = ("memory.max", "memory.current", "inactive_file")
 _V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 
 
-def _levels(mount: Path, path: str, names: tuple[str, str, str]) -> list[tuple[int, int]]:
-    """In a container the path may be the host's, which is not there: its own is the mount."""
-    parts = [part for part in path.split("/") if part and part != ".."]
-    folders = [mount.joinpath(*parts[:depth]) for depth in range(len(parts) + 1)]
-    limits = (_limit(folder, *names) for folder in folders)
-    return [each for each in limits if each is not None]
-
-
 def _limit(folder: Path, limit: str, use: str, cache: str) -> tuple[int, int] | None:
-    most = _text(folder / limit).strip()
-    used = _text(folder / use).strip()
+    most = text_of(folder / limit).strip()
+    used = text_of(folder / use).strip()
     if not most.isdigit():
         return None  # "max", or no such group
-    stat = dict(line.split()[:2] for line in _text(folder / "memory.stat").splitlines() if line)
+    stat = dict(line.split()[:2] for line in text_of(folder / "memory.stat").splitlines() if line)
     cached = int(stat.get(cache, "0"))
     return int(most), max(0, (int(used) if used.isdigit() else 0) - cached)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""

@@ -1,8 +1,13 @@
 """Counting the cores that are worth a thread."""
 
 import os
+from pathlib import Path
+
+import pytest
 
 from arriero.agent.cpu_cores import default_threads, physical_cores, quota_cores
+from arriero.agent.host_facts import host_facts
+from tests.agent.test_host_facts import write
 
 
 def cpuinfo(*cores: tuple[int, int]) -> str:
@@ -34,12 +39,57 @@ def test_where_nothing_is_told() -> None:
     assert physical_cores("processor\t: 0\nBogoMIPS\t: 108.00", {0}) is None
 
 
-def test_a_containers_quota() -> None:
-    assert quota_cores("max 100000\n") is None
-    assert quota_cores("") is None
-    assert quota_cores("200000 100000\n") == 2
-    assert quota_cores("150000 100000\n") == 2
-    assert quota_cores("10000 100000\n") == 1
+@pytest.mark.parametrize(
+    ("cpu_max", "cores"),
+    [
+        ("max 100000\n", None),
+        ("", None),
+        ("junk", None),
+        ("100000 0", None),
+        ("200000 100000\n", 2),
+        ("750000 100000\n", 7),
+        ("199999 100000\n", 1),
+        ("50000 100000\n", 1),
+        ("12500 50000\n", 1),
+    ],
+)
+def test_a_quota_is_of_whole_cores(tmp_path: Path, cpu_max: str, cores: int | None) -> None:
+    """A container's own group is the mount."""
+    root = write(tmp_path, {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": cpu_max})
+    assert quota_cores(root) == cores
+
+
+def test_the_least_quota_of_a_unit_and_those_around_it_counts(tmp_path: Path) -> None:
+    group = "sys/fs/cgroup/system.slice"
+    files = {
+        "proc/self/cgroup": "0::/system.slice/arriero-agent.service\n",
+        f"{group}/cpu.max": "400000 100000\n",
+        f"{group}/arriero-agent.service/cpu.max": "max 100000\n",
+    }
+    assert quota_cores(write(tmp_path, files)) == 4
+    files[f"{group}/arriero-agent.service/cpu.max"] = "250000 100000\n"
+    assert quota_cores(write(tmp_path, files)) == 2
+
+
+@pytest.mark.parametrize("mount", ["cpu", "cpu,cpuacct"])
+@pytest.mark.parametrize("place", ["", "docker/x/"])
+def test_a_quota_of_version_1(tmp_path: Path, mount: str, place: str) -> None:
+    group = f"sys/fs/cgroup/{mount}/{place}"
+    files = {
+        "proc/self/cgroup": "5:memory:/docker/y\n4:cpu,cpuacct:/docker/x\n0::/\n",
+        f"{group}cpu.cfs_quota_us": "350000\n",
+        f"{group}cpu.cfs_period_us": "100000\n",
+    }
+    assert quota_cores(write(tmp_path, files)) == 3
+    files[f"{group}cpu.cfs_quota_us"] = "-1\n"
+    assert quota_cores(write(tmp_path, files)) is None
+
+
+def test_threads_are_those_of_the_quota(tmp_path: Path) -> None:
+    files = {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "100000 100000\n"}
+    root = write(tmp_path, files)
+    assert default_threads(root) == 1
+    assert host_facts(is_pinned=False, root=root).cores == 1
 
 
 def test_the_default_is_sane_here() -> None:
