@@ -1,4 +1,4 @@
-.PHONY: help install demo dist release-check test style types part-tests daemon-tests test-clients vulkan-tests check search format bench bench-setup bench-peer bench-soak bench-chaos
+.PHONY: help install demo dist release-check test style types part-tests daemon-tests test-clients test-suites vulkan-tests check search format bench bench-setup bench-peer bench-soak bench-chaos
 
 python := .venv/bin/python
 # How many processes share the tests with real daemons, a file at a time. Half of their time is
@@ -12,6 +12,7 @@ help:
 	@echo "make demo    a balancer and two agents on the demo model; asks a question (ONCE=1: then stops)"
 	@echo "make test    everything: format, lint, types, tests, the real daemons"
 	@echo "make test-clients  programs of others (docs/clients.md) against the real daemons; installs them"
+	@echo "make test-suites   suites of others against the real daemons; installs them"
 	@echo "make vulkan-tests  an agent on a Vulkan device that the CPU is; installs and builds what that needs"
 	@echo "make check   format, lint, types and the tests of the parts, in seconds"
 	@echo "make search  the tests of the parts with examples drawn anew, to look for what fails"
@@ -59,6 +60,9 @@ daemon-tests: install
 test-clients: install
 	@scripts/install-client >/dev/null
 	$(python) -m pytest client_tests
+
+test-suites: install
+	$(python) -m pytest suite_tests
 
 # Without the libraries the tests are skipped; here they are there, and a device that is missing fails
 # them. Shaders are compiled when they are first used, some for minutes.

@@ -340,7 +340,8 @@ class _Call:
 
     def closing(self, status: Status) -> Iterator[Json]:
         arguments = "".join(self._arguments)
-        yield self._event("response.function_call_arguments.done", arguments=arguments)
+        type, name = "response.function_call_arguments.done", self._call.name
+        yield self._event(type, name=name, arguments=arguments)
         item = self.whole(status)
         yield {"type": "response.output_item.done", "output_index": self._index, "item": item}
 

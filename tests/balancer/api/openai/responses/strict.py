@@ -12,8 +12,9 @@ _response = TypeAdapter(Response)
 _item: TypeAdapter[Any] = TypeAdapter(ResponseItem)
 
 
-OURS = ("presence_penalty", "frequency_penalty", "store")
-"""What Open Responses demands of a response, and the client's model does not have."""
+OURS = ("presence_penalty", "frequency_penalty", "store", "name")
+"""What documents demand and the client's models do not have: of a response, and of the end of a
+call's arguments."""
 
 
 def checked_event(event: dict[str, Any]) -> Any:

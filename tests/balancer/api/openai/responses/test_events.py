@@ -255,6 +255,7 @@ def replayed(told: list[Json]) -> list[Json]:
                 output[-1]["arguments"] += event["delta"]
             case "function_call_arguments.done":
                 assert output[-1]["arguments"] == event["arguments"]
+                assert output[-1]["name"] == event["name"]
             case "output_item.done":
                 assert is_open and not has_part
                 output[-1]["status"] = event["item"]["status"]
