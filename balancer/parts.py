@@ -227,7 +227,9 @@ def runtime_of(
     until_the_end.push_async_callback(asyncio.to_thread, tracer.close)
     metrics.collect_spans(tracer.numbers)
     recorders = Recorders(metrics, persistence.history.recorder, TraceRecorder(tracer))
-    return FleetRuntime(fleet, recorder=recorders, tracer=tracer)
+    runtime = FleetRuntime(fleet, recorder=recorders, tracer=tracer)
+    metrics.collect_pool("answers", runtime.answers)
+    return runtime
 
 
 def limits_of(settings: BalancerSettings) -> Limits:

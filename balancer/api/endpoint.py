@@ -19,7 +19,7 @@ from ...shared.queries import Result
 from ..fleet.caller import Caller
 from ..fleet.queries.query import QueryRequest
 from ..fleet.runtime.fleet_runtime import FleetRuntime
-from ..fleet.runtime.stream import Stream
+from ..fleet.runtime.stream import PACKED_LOG_PROB, Stream
 from .common.answering import json_response, written
 from .common.field_names import SAME_NAMES, FieldNames
 from .common.idempotency import OpenStream, idempotency_key, keyed_opener
@@ -84,6 +84,11 @@ class Generation:
     tells_waiting: bool = True
     tells_progress: bool = False
     id_headers: tuple[str, ...] = ()
+    kept_log_prob: int = 0
+
+    def kept(self, *, is_streamed: bool) -> int:
+        """What a log-probability takes as long as the answer is kept; 0 if it is not kept."""
+        return max(self.kept_log_prob, 0 if is_streamed else PACKED_LOG_PROB)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +178,12 @@ async def _generated(
         tell_waiting = 0.0
     open_one: OpenStream
     if (key := idempotency_key(request)) is None:
-        open_one = partial(runtime.open, caller=caller_of(request), tell_waiting=tell_waiting)
+        open_one = partial(
+            runtime.open,
+            caller=caller_of(request),
+            tell_waiting=tell_waiting,
+            kept_log_prob=generation.kept(is_streamed=generation.is_streamed),
+        )
     else:
         open_one = await keyed_opener(request, key, tell_waiting=tell_waiting)
     if (drawn := request.get(request_id_key)) is None:
@@ -187,7 +197,7 @@ async def _generated(
         rendering = generation.rendering(opened)
         headers = dict.fromkeys((REQUEST_ID, *generation.id_headers), id)
         if not generation.is_streamed:
-            return json_response(await _whole(streams, rendering), headers=headers)
+            return await _sent(request, await _whole(streams, rendering), headers)
         write = _Writing(rendering, generation.names, len(streams))
         if len(streams) == 1:
             return await send_events(
@@ -201,6 +211,16 @@ async def _generated(
         async with Merged(streams) as merged:
             chunks = _chunks(merged, write)
             return await send_stream(request, chunks, content_type=content_type, headers=headers)
+
+
+async def _sent(
+    request: web.Request, body: object, headers: Mapping[str, str]
+) -> web.StreamResponse:
+    """The response with `body`, once the client has read nearly all: until then it takes memory."""
+    response = json_response(body, headers=headers)
+    await response.prepare(request)
+    await response.write_eof()
+    return response
 
 
 def waits_of(request: web.Request, is_streamed: bool) -> float | None:
@@ -236,7 +256,9 @@ async def collected(
     if isinstance(answer, Query):
         return await _asked(runtime, caller, answer, lambda _id: None)
     with _named(answer.names):
-        streams = open_together(partial(runtime.open, caller=caller), answer.requests)
+        kept = answer.kept(is_streamed=False)
+        open_one = partial(runtime.open, caller=caller, kept_log_prob=kept)
+        streams = open_together(open_one, answer.requests)
         with _closing(streams):
             rendering = answer.rendering(opened_of(runtime, caller, answer, streams[0]))
             return streams[0].id, to_json(await _whole(streams, rendering))

@@ -186,6 +186,37 @@ class Shares(Generic[K]):
         self._amounts.check_integrity()
 
 
+class Holding(Generic[K]):
+    """What one thing holds in its holder's share, until `give_back` without an amount."""
+
+    __slots__ = ("_holder", "_shares", "amount")
+
+    def __init__(self, shares: Shares[K], holder: K) -> None:
+        self.amount = 0
+        self._shares = shares
+        self._holder = holder
+
+    def claim(self, amount: int) -> bool:
+        """Hold `amount` more, if the holder may have it; whether it may."""
+        is_granted = self._shares.claim(self._holder, amount)
+        self.amount += amount * is_granted
+        return is_granted
+
+    def give_back(self, amount: int | None = None) -> None:
+        """Hold `amount` less, or nothing more. Raises `ValueError` if it does not hold that."""
+        amount = self.amount if amount is None else amount
+        if amount > self.amount:
+            raise ValueError(f"{amount} given back of {self.amount}")
+        self._shares.give_back(self._holder, amount)
+        self.amount -= amount
+
+    def move_to(self, holder: K) -> None:
+        """It is another's, who may have it or not."""
+        self._shares.give_back(self._holder, self.amount)
+        self._shares.take(holder, self.amount)
+        self._holder = holder
+
+
 class FairEviction(Generic[K, I]):
     """Which item leaves a full pool: the least recently used one of the holder with most.
 

@@ -20,6 +20,7 @@ from ....shared.inference import (
     ToolCallStarted,
     Waiting,
 )
+from .log_probs import PackedLogProbs
 
 
 class Accumulator:
@@ -29,7 +30,7 @@ class Accumulator:
         self.notices: list[Notice] = []
         self.calls: list[ToolCall] = []
         self._texts: dict[TokenKind, list[str]] = {}
-        self._log_probs: dict[TokenKind, list[TokenLogProbs]] = {}
+        self._log_probs: dict[TokenKind, PackedLogProbs] = {}
         self._end: EndEvent | None = None
 
     def add(self, event: Event) -> None:
@@ -40,7 +41,7 @@ class Accumulator:
             case Token():
                 self._texts.setdefault(event.kind, []).append(event.text)
                 if event.log_probs:
-                    self._log_probs.setdefault(event.kind, []).extend(event.log_probs)
+                    self._log_probs.setdefault(event.kind, PackedLogProbs()).add(event.log_probs)
             case Waiting() | Reading() | ToolCallStarted() | Begun():
                 pass  # what is gathered is the whole call, and the end counts the prompt
             case ToolCall():
@@ -58,7 +59,7 @@ class Accumulator:
 
     def log_probs(self, kind: TokenKind = "content") -> Sequence[TokenLogProbs]:
         """Log-probabilities of the tokens of `kind` so far, if requested."""
-        return self._log_probs.get(kind, ())
+        return self._log_probs.get(kind) or ()
 
     @property
     def end(self) -> EndEvent:

@@ -20,6 +20,7 @@ from aiohttp import web
 from ....shared.inference import Done, EndEvent, Event, Failed, GenerateRequest, TokenKind
 from ...fleet.caller import Caller
 from ...fleet.runtime.fleet_runtime import FleetRuntime
+from ...fleet.runtime.stream import PACKED_LOG_PROB
 from ..access.permissions import Needs
 from ..common.accumulator import Accumulator
 from ..common.answering import json_response
@@ -117,7 +118,12 @@ def _batch_route(runtime: FleetRuntime) -> Route:
         tell_waiting = events_after(batch.stream)
         open_one: OpenStream
         if (key := idempotency_key(request)) is None:
-            open_one = partial(runtime.open, caller=caller_of(request), tell_waiting=tell_waiting)
+            open_one = partial(
+                runtime.open,
+                caller=caller_of(request),
+                tell_waiting=tell_waiting,
+                kept_log_prob=0 if batch.stream else PACKED_LOG_PROB,
+            )
         else:
             open_one = await keyed_opener(request, key, tell_waiting=tell_waiting)
         streams = open_all(or_refusal(open_one), batch.requests)

@@ -23,6 +23,7 @@ from ....shared.framing.handshake import received
 from ....shared.inference import Done, EndEvent, Event, Failed, GenerateRequest, RequestId
 from ...fleet.queries.query_handle import QueryHandle
 from ...fleet.runtime.fleet_runtime import FleetRuntime
+from ...fleet.runtime.stream import PACKED_LOG_PROB
 from ..common.accumulator import Accumulator
 from ..common.answering import written
 from ..common.merge import EventStream, Merged, open_all, or_refusal
@@ -375,7 +376,10 @@ class SocketSession:
     def _generate(self, call: Call, requested: GenerateRequest) -> None:
         self._check_room(1)
         stream = self._runtime.open(
-            requested, caller=self._key.caller, tell_waiting=events_after(requested.stream)
+            requested,
+            caller=self._key.caller,
+            tell_waiting=events_after(requested.stream),
+            kept_log_prob=0 if requested.stream else PACKED_LOG_PROB,
         )
         answer = partial(answer_generate, call.id, requested, stream, self._frames)
         self._start(call.id, [stream], answer)
@@ -383,7 +387,10 @@ class SocketSession:
     def _generate_batch(self, call: Call, batch: Batch) -> None:
         self._check_room(len(batch.requests))
         open_one = partial(
-            self._runtime.open, caller=self._key.caller, tell_waiting=events_after(batch.stream)
+            self._runtime.open,
+            caller=self._key.caller,
+            tell_waiting=events_after(batch.stream),
+            kept_log_prob=0 if batch.stream else PACKED_LOG_PROB,
         )
         streams = open_all(or_refusal(open_one), batch.requests)
         answer = partial(answer_batch, call.id, batch, streams, self._frames)

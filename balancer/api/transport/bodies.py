@@ -26,7 +26,7 @@ from aiohttp.web_protocol import RequestPayloadError
 from ....shared.errors import InvalidRequest, Overloaded, RequestTooLarge
 from ....shared.json_size import JsonCounter
 from ...fleet.caller import STRANGERS, Account, Caller
-from ...fleet.shares import Shares
+from ...fleet.shares import Holding, Shares
 from .callers import caller_of, check_authority
 from .fault_reports import refusals_reported
 
@@ -181,7 +181,7 @@ class Bodies:
         try:
             yield held
         finally:
-            held.give_back(held.num_bytes)
+            held.give_back()
 
     def holder_of(self, caller: Caller) -> Account:
         """Whose share a caller uses."""
@@ -211,36 +211,17 @@ class _Body:
         self._counter.add(piece)
 
 
-class Held:
-    """The bytes of one body or of one socket's messages, in the share of its `holder`."""
-
-    def __init__(self, shares: Shares[Account], holder: Account) -> None:
-        self.num_bytes = 0
-        self._shares = shares
-        self._holder = holder
+class Held(Holding[Account]):
+    """The bytes of one body or of one socket's messages."""
 
     def add(self, num_bytes: int) -> None:
         """Counts further bytes. Raises `Overloaded` if the holder has its share."""
-        if not self._shares.claim(self._holder, num_bytes):
+        if not self.claim(num_bytes):
             raise Overloaded(
                 "too many bodies are being read at once, of all callers or of this one; "
                 "try again in a moment",
                 retry_after=RETRY_AFTER,
             )
-        self.num_bytes += num_bytes
-
-    def give_back(self, num_bytes: int) -> None:
-        """Some are done with."""
-        if num_bytes > self.num_bytes:
-            raise ValueError(f"{num_bytes} bytes given back of {self.num_bytes}")
-        self._shares.give_back(self._holder, num_bytes)
-        self.num_bytes -= num_bytes
-
-    def move_to(self, holder: Account) -> None:
-        """The caller has shown who it is: what it holds counts there."""
-        self._shares.give_back(self._holder, self.num_bytes)
-        self._shares.take(holder, self.num_bytes)
-        self._holder = holder
 
     def check_length(self, num_bytes: int) -> None:
         """Raises `RequestTooLarge` if a body of the holder may not be that long."""

@@ -27,7 +27,7 @@ from ....shared.tracing.tracer import NO_TRACER, Tracer
 from ...access.identity import Identity
 from ...control.demand import Demand
 from ...control.desired_state import DesiredState
-from ..caller import Caller
+from ..caller import Account, Caller
 from ..core.fleet import Fleet
 from ..core.fleet_views import FleetViews
 from ..decisions import (
@@ -51,9 +51,13 @@ from ..queries.query import QueryRequest
 from ..queries.query_handle import QueryHandle
 from ..recorder import Ending, Recorder
 from ..requests.eligibility import Engine
+from ..shares import Holding, Shares
 from ..view import AgentView, Cordon, SharedCordon
 from .outbox import Backlog, Peer
 from .stream import Sink, Stream
+
+ANSWERS_PART = 4
+"""Answers that wait to be read, or to be complete, may take this part of the requests' memory."""
 
 MAX_LOG_READS = 64
 """Operators who may wait for the log of an agent at once."""
@@ -358,6 +362,8 @@ class FleetRuntime:
         watch_interval: float = WATCH_INTERVAL,
     ) -> None:
         self.views = FleetViews(fleet, clock)
+        self.answers: Shares[Account] = Shares(fleet.limits.request_memory // ANSWERS_PART)
+        """What answers take that wait for their readers, or that these keep."""
         self._fleet = fleet
         self._clock = clock
         self._watch_interval = watch_interval
@@ -382,17 +388,24 @@ class FleetRuntime:
         caller: Caller,
         tell_waiting: float | None = None,
         together: int = 1,
+        kept_log_prob: int = 0,
     ) -> Stream:
         """Accept `request`; its stream tells about waits longer than `tell_waiting` seconds.
 
-        It is the first of `together` requests like it, all of which will be opened, or none.
+        It is the first of `together` requests like it, all of which will be opened, or none. See
+        `Stream` for `kept_log_prob`.
 
         Raises why it is refused, such as `QueueFull` or `RateLimited`.
 
         The APIs check before that agents can read it (`api/common/readable`). An `id` is
         one of `new_request_id`, for callers that have to know it even if the request is refused.
         """
-        stream = Stream(new_request_id() if id is None else id, self._close)
+        stream = Stream(
+            new_request_id() if id is None else id,
+            self._close,
+            held=Holding(self.answers, caller.account),
+            kept_log_prob=kept_log_prob,
+        )
         self.open_into(stream, request, caller=caller, tell_waiting=tell_waiting, together=together)
         return stream
 

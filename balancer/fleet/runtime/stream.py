@@ -6,6 +6,10 @@ switch to the task, for as long as the client keeps up.
 Invariants: what is read or taken is what was put, in order, with neighbouring tokens of one kind
 merged where the client is slower than the agent; what waits is one answer's text at most, and as
 few events as it has changes of kind; nothing is put after the end.
+
+What waits for the reader takes memory, and so does what the reader keeps: a whole answer that is
+written at its end. Both count in the caller's share of all answers. If the caller has its share,
+the answer ends with `overloaded`.
 """
 
 import asyncio
@@ -13,13 +17,28 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from itertools import chain, groupby
+from sys import getsizeof
 from types import TracebackType
 from typing import Protocol, Self
 
+from ....shared.errors import Overloaded
 from ....shared.inference import Done, Event, Failed, Reading, RequestId, Token, Waiting
+from ..caller import Account
+from ..shares import Holding
 
 MAX_PENDING = 32
 """Events that may wait for the reader before tokens are merged."""
+
+WAITING_LOG_PROB = 160
+"""Bytes of the log-probability of one possible token while it waits for the reader."""
+
+PACKED_LOG_PROB = 96
+"""Bytes of one that the reader packs, and then writes as JSON."""
+
+LISTED_LOG_PROB = 640
+"""Bytes of one that the reader keeps as an object of JSON, and then writes several times."""
+
+RETRY_AFTER = 1.0
 
 Take = Callable[[Event], bool]
 """Takes one event, at once; says whether there is room for another."""
@@ -44,7 +63,10 @@ class Stream:
     __slots__ = (
         "_error",
         "_has_ended",
+        "_held",
         "_is_closed",
+        "_is_cut",
+        "_kept_log_prob",
         "_merge_at",
         "_merges",
         "_on_close",
@@ -64,8 +86,13 @@ class Stream:
         merges: bool = True,
         created_at: float | None = None,
         model: str = "",
+        held: Holding[Account] | None = None,
+        kept_log_prob: int = 0,
     ) -> None:
         """`on_close` is called once, and only if the reader goes before the end has come.
+
+        What waits counts in `held`, if it is given. If the reader keeps the whole answer until it
+        closes the stream, a log-probability of it counts as `kept_log_prob` bytes, above 0.
 
         Without `merges` every event is read as it was put: for events that are kept anyway.
         `created_at`, in seconds since 1970, is now where it is not given. `model` is the name that
@@ -74,6 +101,9 @@ class Stream:
         self.id = id
         self.created_at = time.time() if created_at is None else created_at
         self.model = model
+        self._held = held
+        self._kept_log_prob = kept_log_prob
+        self._is_cut = False
         self._merges = merges
         self._on_close = on_close
         self._pending: deque[Event] = deque()
@@ -91,6 +121,11 @@ class Stream:
 
     def put(self, event: Event) -> None:
         """Another event. Raises `RuntimeError` after the end."""
+        if self._is_cut:
+            return
+        if self._kept_log_prob and not self._counts(event, self._kept_log_prob):
+            self._cut()
+            return
         if self._take is None or not isinstance(event, Token):
             self._keep(event)
             return
@@ -104,9 +139,27 @@ class Stream:
         self._take = None
         self._wake()
 
+    def _counts(self, event: Event, log_prob: int) -> bool:
+        """Count what `event` takes; whether there is room for it."""
+        if self._held is None or self._is_closed or not isinstance(event, Token):
+            return True
+        num = sum(1 + len(each.top) for each in event.log_probs)
+        return self._held.claim(getsizeof(event.text) + log_prob * num)
+
+    def _cut(self) -> None:
+        """There is no room for what came: the answer ends here, and nothing more is taken."""
+        self._pending.clear()
+        self._keep(Failed(Overloaded(_TOO_LARGE, retry_after=RETRY_AFTER)))
+        self._is_cut = True
+        # Not at once: the runtime is in the middle of delivering.
+        asyncio.get_running_loop().call_soon(self._on_close, self.id)
+
     def _keep(self, event: Event) -> None:
         if self._has_ended:
             raise RuntimeError(f"{event} came after the end of request {self.id}")
+        if not self._kept_log_prob and not self._counts(event, WAITING_LOG_PROB):
+            self._cut()
+            return
         # The task takes this one, and what comes until then, in order.
         self._take = None
         self._has_ended = isinstance(event, Done | Failed)
@@ -131,6 +184,8 @@ class Stream:
         self._take = None
         self._pending.clear()
         self._wake()
+        if self._held is not None:
+            self._held.give_back()
         if not self._has_ended:
             self._on_close(self.id)
 
@@ -193,7 +248,9 @@ class Stream:
         """The next event; a token with its followers."""
         event = self._pending.popleft()
         if self._merges and isinstance(event, Token) and self._pending:
-            return self._with_followers(event)
+            event = self._with_followers(event)
+        if self._held is not None and not (self._pending or self._kept_log_prob):
+            self._held.give_back()
         return event
 
     def _with_followers(self, token: Token) -> Token:
@@ -217,6 +274,12 @@ def merged(events: Iterable[Event]) -> Iterable[Event]:
     """Events with neighbouring tokens of one kind as one."""
     kinds = groupby(events, key=lambda event: getattr(event, "kind", None))
     return chain.from_iterable(_run(list(each)) for _, each in kinds)
+
+
+_TOO_LARGE = (
+    "the answers that wait to be read, or to be complete, take too much memory, of all callers or "
+    "of this one; stream them, or ask for fewer `top_logprobs`"
+)
 
 
 def _run(events: list[Event]) -> Iterable[Event]:

@@ -113,6 +113,7 @@ class FakeFleetRuntime:
         self.inquiries: list[QueryHandle] = []
         self.withdrawn: list[RequestId] = []
         self.tell_waiting: list[float | None] = []
+        self.kept_log_probs: list[int] = []
         self.model_names = ["demo"]
         self.unloaded: set[str] = set()
         self.slots_total = 4
@@ -134,8 +135,10 @@ class FakeFleetRuntime:
         caller: Caller = ANONYMOUS,
         tell_waiting: float | None = None,
         together: int = 1,
+        kept_log_prob: int = 0,
     ) -> FakeStream:
         self.callers.append(caller)
+        self.kept_log_probs.append(kept_log_prob)
         self.tell_waiting.append(tell_waiting)
         refusal = self.refusals.pop(0) if self.refusals else None
         if refusal is not None:

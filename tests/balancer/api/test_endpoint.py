@@ -28,6 +28,7 @@ from arriero.balancer.api.transport.http import middlewares, request_id_key
 from arriero.balancer.api.transport.streaming import EVENT_STREAM, NDJSON
 from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.fleet.queries.query import QueryRequest
+from arriero.balancer.fleet.runtime.stream import PACKED_LOG_PROB
 from arriero.shared.errors import (
     AgentLost,
     InvalidRequest,
@@ -132,6 +133,7 @@ async def test_a_whole_answer() -> None:
     runtime = FakeFleetRuntime(says(Token("a"), done()))
     status, body = await text(runtime, asking(is_streamed=False))
     assert (status, body) == (200, '{"id":"req-0","model":"demo","words":[[0,"a"]]}')
+    assert runtime.kept_log_probs == [PACKED_LOG_PROB]
 
 
 async def test_an_id_that_was_drawn_before_is_the_requests() -> None:

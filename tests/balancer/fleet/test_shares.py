@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.balancer.fleet.shares import Amounts, FairEviction, Shares
+from arriero.balancer.fleet.shares import Amounts, FairEviction, Holding, Shares
 
 HOLDERS = st.sampled_from("abcd")
 CHANGES = st.lists(st.tuples(HOLDERS, st.integers(-6, 9)), max_size=200)
@@ -168,3 +168,18 @@ def test_who_has_less_than_its_part_loses_nothing(steps: list[tuple[str, int, bo
     for item in order:
         pool.remove(item)
     assert not pool.sizes.num_holders
+
+
+def test_a_holding_gives_back_what_it_holds() -> None:
+    shares: Shares[str] = Shares(100)
+    holding = Holding(shares, "a")
+    assert holding.claim(40)
+    assert not holding.claim(11)
+    assert (holding.amount, shares.held("a")) == (40, 40)
+    holding.move_to("b")
+    assert (shares.held("a"), shares.held("b")) == (0, 40)
+    holding.give_back(10)
+    with pytest.raises(ValueError, match="given back of 30"):
+        holding.give_back(31)
+    holding.give_back()
+    assert shares.total == 0

@@ -11,6 +11,7 @@ from .....shared.inference import GenerateRequest, tier_of
 from ....fleet.caller import Caller
 from ....fleet.runtime.fleet_runtime import FleetRuntime
 from ....fleet.runtime.retained_requests import RetainedRequests
+from ....fleet.runtime.stream import LISTED_LOG_PROB
 from ...access.permissions import Needs
 from ...common.answering import json_response
 from ...common.counting import count_tokens
@@ -94,6 +95,7 @@ class Responses:
             is_streamed=requested.stream,
             rendering=partial(self._rendering, asked, caller.owner),
             names=requested.field_names,
+            kept_log_prob=LISTED_LOG_PROB,
         )
 
     def _rendering(self, asked: _Asked, owner: str | None, opened: Opened) -> Answer:

@@ -25,6 +25,7 @@ from .....shared.errors import (
 )
 from .....shared.framing.handshake import is_handshake, received
 from ....fleet.runtime.fleet_runtime import FleetRuntime
+from ....fleet.runtime.stream import LISTED_LOG_PROB
 from ...access.leases import Leases
 from ...access.permissions import Needs
 from ...conversation_store import DEFAULT_BYTES, ConversationStore, E
@@ -302,7 +303,7 @@ class _Session:
             neutral = replace(neutral, prefill_only=True)
         try:
             caller = caller_of(self._request)
-            stream = self._runtime.open(neutral, caller=caller)
+            stream = self._runtime.open(neutral, caller=caller, kept_log_prob=LISTED_LOG_PROB)
         except RequestError as error:
             raise generation.names.renamed(error) from error
         with stream:

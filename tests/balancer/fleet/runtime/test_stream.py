@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.balancer.fleet.runtime.stream import MAX_PENDING, Stream
-from arriero.shared.errors import Cancelled
+from arriero.balancer.fleet.caller import Account
+from arriero.balancer.fleet.runtime.stream import MAX_PENDING, WAITING_LOG_PROB, Stream
+from arriero.balancer.fleet.shares import Holding, Shares
+from arriero.shared.errors import Cancelled, Overloaded
 from arriero.shared.inference import (
     Event,
     Failed,
@@ -373,3 +375,64 @@ async def test_without_merging_every_event_is_read_as_it_was_put() -> None:
     for event in (*told, END):
         stream.put(event)
     assert [event async for event in stream] == [*told, END]
+
+
+class TestMemory:
+    """What waits, and what the reader keeps, counts in the caller's share."""
+
+    LIKELY = (TokenLogProbs(LogProb(1, b"x", -1.0), (LogProb(1, b"x", -1.0),) * 20),)
+    SIZE = 21 * WAITING_LOG_PROB
+
+    def counted(self, bound: int, *, kept: int = 0) -> tuple[Stream, Closed, Shares[Account]]:
+        closed, shares = Closed(), Shares[Account](bound)
+        held = Holding(shares, Account("alice", None))
+        one = Stream(RequestId("r"), closed, held=held, kept_log_prob=kept)
+        return one, closed, shares
+
+    async def test_what_waits_counts_until_it_is_read(self) -> None:
+        one, _, shares = self.counted(100 * self.SIZE)
+        for _ in range(5):
+            one.put(Token("x", tokens=(1,), log_probs=self.LIKELY))
+        assert 5 * self.SIZE < shares.total < 6 * self.SIZE
+        await anext(one)
+        assert shares.total == 0
+        one.put(Token("x"))
+        one.close()
+        assert shares.total == 0
+
+    async def test_what_is_taken_at_once_takes_nothing(self) -> None:
+        one, _, shares = self.counted(self.SIZE)
+        reader = asyncio.create_task(one.push(lambda _event: True, lambda: asyncio.sleep(0)))
+        await asyncio.sleep(0)
+        for _ in range(100):
+            one.put(Token("x", log_probs=self.LIKELY))
+            assert shares.total == 0
+        one.put(END)
+        await reader
+
+    async def test_what_is_kept_counts_until_the_stream_is_closed(self) -> None:
+        one, _, shares = self.counted(100 * self.SIZE, kept=WAITING_LOG_PROB)
+        with one:
+            reader = asyncio.create_task(read(one))
+            for _ in range(5):
+                one.put(Token("x", log_probs=self.LIKELY))
+                await asyncio.sleep(0)
+            one.put(END)
+            await reader
+            assert 5 * self.SIZE < shares.total < 6 * self.SIZE
+        assert shares.total == 0
+
+    @pytest.mark.parametrize("kept", [0, WAITING_LOG_PROB])
+    async def test_an_answer_that_takes_too_much_ends_and_its_request_too(self, kept: int) -> None:
+        one, closed, shares = self.counted(8 * self.SIZE, kept=kept)
+        with one:
+            for _ in range(9):
+                one.put(Token("x", log_probs=self.LIKELY))
+            one.put(END)
+            [end] = await read(one)
+            assert isinstance(end, Failed)
+            assert isinstance(end.error, Overloaded)
+        await asyncio.sleep(0)
+        assert closed.ids == ["r"]
+        assert shares.total == 0
+        assert shares.num_refused["share"] == 1
