@@ -1,7 +1,7 @@
 """Keeps one balancer connected: dials it, feeds its session, carries out what the session decides.
 
-All of it runs on the event loop's thread. The log says once when a balancer is away and once when
-it is back.
+All of it runs on the event loop's thread. The log says once a minute that a balancer is
+away, and once that it is back.
 """
 
 import asyncio
@@ -81,6 +81,9 @@ class Backoff:
 
 logger = logging.getLogger(__name__)
 
+AWAY_AGAIN = 60.0
+"""Seconds after which the log says again that a balancer is away."""
+
 PATH = "/api/v1/agent-socket"
 
 
@@ -139,7 +142,8 @@ class Connection:
         self._timer_at = 0.0
         self._final_word: str | None = None
         self._is_stopping = False
-        self._is_away_known = False
+        self._away: tuple[str, float] | None = None
+        """Why the balancer is away, and when the log said so last."""
 
     @property
     def is_live(self) -> bool:
@@ -315,7 +319,7 @@ class Connection:
 
     def _mark_connected(self) -> None:
         self._backoff.reset()
-        self._is_away_known = False
+        self._away = None
         logger.info("connected to the balancer", extra=context(balancer=self._url))
         self._on_connected()
 
@@ -344,9 +348,11 @@ class Connection:
         )
 
     def _report_away(self, what: str, reason: str) -> None:
-        if self._is_away_known or self._is_stopping or self._final_word is not None:
+        """Say why the balancer is away: at once, once a minute, and if the reason is another."""
+        if self._is_stopping or self._final_word is not None:
             return
-        self._is_away_known = True
-        logger.warning(
-            "%s at %s: %s; dialling until it answers", what, self._url, " ".join(reason.split())
-        )
+        now, words = self._clock(), f"{what} at {self._url}: {' '.join(reason.split())}"
+        if self._away is not None and self._away[0] == words and now < self._away[1] + AWAY_AGAIN:
+            return
+        self._away = (words, now)
+        logger.warning("%s; dialling until it answers", words)

@@ -29,6 +29,10 @@ VARIABLE = "ARRIERO_AGENT_KEY"
 LONGEST = 512
 
 
+_NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
+"""What OpenSSL says of an answer that is not TLS."""
+
+
 class DialFailed(OSError):
     """The balancer cannot be reached, and why; for people."""
 
@@ -138,14 +142,17 @@ def dialling_explained(files: ClientFiles = NOTHING_GIVEN) -> Iterator[None]:
             "the authority that signed it"
         ) from error
     except ssl.SSLError as error:
-        raise DialFailed(f"TLS failed: {error.reason or error}") from error
+        hint = "; if it has no TLS, write ws://" if error.reason in _NO_TLS else ""
+        raise DialFailed(f"TLS failed: {error.reason or error}{hint}") from error
     except InvalidStatus as error:
         code, answer = _answer(error)
         kind = KeyRefused if code in ("unauthorized", "forbidden") else DialFailed
         raise kind(answer) from error
     except InvalidMessage as error:
         if files.pair is None:
-            raise
+            raise DialFailed(
+                "it does not answer as a balancer does; if it has TLS, write wss://"
+            ) from error
         # A certificate is refused after the dialling side's end of the handshake (RFC 8446, 2).
         raise DialFailed(
             f"it closed the connection; its --agent-ca has to know who signed {files.pair.cert}"

@@ -223,7 +223,7 @@ _MISSING: Mapping[str, str] = {
         f"/api/v1/{name}": "{path} is on the management port (--management-addr); this is the "
         "inference port"
         for name in (
-            *("agents", "desired-state", "diary", "events", "history"),
+            *("agent-socket", "agents", "desired-state", "diary", "events", "history"),
             *("hosts", "keys", "models", "requests", "usage"),
         )
     },

@@ -5,7 +5,7 @@ from importlib.metadata import version
 
 from aiohttp import hdrs, web
 
-from ...shared.errors import InvalidRequest, RateLimited, ShuttingDown
+from ...shared.errors import InvalidRequest, NotFound, RateLimited, RequestError, ShuttingDown
 from ...shared.messages import Issue
 from ...shared.quantities import Address
 from ..api.access.guard import ACCESS, guard
@@ -16,7 +16,7 @@ from ..api.openapi.document import Answer, Doc, json_answer, parameter
 from ..api.route import Route, document_route, mount, permissions
 from ..api.transport.bodies import BODIES, MAX_BODY_BYTES, ONLY_JSON
 from ..api.transport.connections import watch_frames
-from ..api.transport.http import Handler, middlewares
+from ..api.transport.http import Handler, middlewares, nothing_at
 from ..cluster.cluster_view import ClusterView
 from ..cluster.peering import balancers_of
 from ..cluster.worker import Pipes
@@ -100,7 +100,8 @@ def management_app(
     ]
     admit = guard(access, permissions(routes), by_cookie(access, parts.sessions))
     app = web.Application(
-        middlewares=[*middlewares(hosts=parts.hosts), admit], client_max_size=MAX_BODY_BYTES
+        middlewares=[*middlewares(hosts=parts.hosts, absent=absent), admit],
+        client_max_size=MAX_BODY_BYTES,
     )
     mount(app, routes)
     app[ACCESS] = access
@@ -108,6 +109,23 @@ def management_app(
     app[ONLY_JSON] = True  # its pages have cookies
     app.on_response_prepare.append(_forbid_sniffing)
     return app
+
+
+_INFERENCE = (
+    *("/v1", "/v2", "/chat", "/completion", "/completions", "/embeddings", "/rerank"),
+    *("/api/chat", "/api/generate", "/api/tags", "/api/embed"),
+    *(f"/api/v1/{name}" for name in ("socket", "embed", "tokenize", "detokenize", "count_tokens")),
+)
+"""The beginnings of paths that are on the other port."""
+
+
+def absent(path: str) -> RequestError:
+    """The error for a path where nothing is."""
+    if any(f"{path}/".startswith(f"{root}/") for root in _INFERENCE):
+        return NotFound(
+            f"{path[:200]} is on the inference port (--inference-addr); this is the management port"
+        )
+    return nothing_at(path)
 
 
 def _events_route(hub: EventHub, leases: Leases) -> Route:

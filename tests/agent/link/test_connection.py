@@ -19,7 +19,7 @@ from arriero.agent.generation.preparer import Preparer
 from arriero.agent.generation.query_executor import QueryExecutor, TextQueries
 from arriero.agent.link.balancer_secrets import BalancerSecrets
 from arriero.agent.link.balancer_socket import BalancerSocket
-from arriero.agent.link.connection import Backoff, Connection
+from arriero.agent.link.connection import AWAY_AGAIN, Backoff, Connection
 from arriero.agent.link.dialling import NO_KEY, AgentKey, dial
 from arriero.agent.link.requests import Slots
 from arriero.shared.inference import GenerateRequest, Notice, RequestId
@@ -115,6 +115,8 @@ class House:
         self.dials: asyncio.Queue[str] = Expected()
         self.orders: asyncio.Queue[Assign | Reload] = Expected()
         self.key = NO_KEY
+        self.ahead = 0.0
+        """Seconds by which the connections' clock is ahead of the event loop's."""
         self.secrets = BalancerSecrets()
 
     def connection(self, url: str) -> Connection:
@@ -131,7 +133,7 @@ class House:
             on_change=self.slots_changed,
             on_order=self.orders.put_nowait,
             dial=self.dial,
-            clock=lambda: asyncio.get_running_loop().time(),
+            clock=lambda: asyncio.get_running_loop().time() + self.ahead,
             jitter=lambda: 0.01,
         )
         self.connections.append(connection)
@@ -293,7 +295,7 @@ async def test_junk_ends_the_connection_and_nothing_else(
     assert "the balancer's frame" in caplog.text
 
 
-async def test_people_are_told_once_of_an_absence_and_once_of_the_end_of_it(
+async def test_an_absence_is_logged_once_a_minute_and_its_end_once(
     house: House, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, LOGGER):
@@ -302,10 +304,13 @@ async def test_people_are_told_once_of_an_absence_and_once_of_the_end_of_it(
         async with house.running(url):
             await house.several_dials()
             assert caplog.text.count("cannot reach the balancer") == 1
+            house.ahead = AWAY_AGAIN
+            await house.several_dials()
+            assert caplog.text.count("cannot reach the balancer") == 2
             async with FakeBalancer.open(int(url.rsplit(":", 1)[1])) as balancer:
                 await balancer.peer()
                 await house.welcomes.get()
-    assert caplog.text.count("cannot reach the balancer") == 1
+    assert caplog.text.count("cannot reach the balancer") == 2
     assert caplog.text.count("connected to the balancer") == 1
 
 

@@ -51,7 +51,7 @@ PAIR = KeyPair(Path("a.pem"), Path("a.key"))
     [
         (TlsFileError("--tls-ca: cannot read x"), "--tls-ca: cannot read x"),
         (ssl.SSLCertVerificationError("no"), "its certificate is not trusted: "),
-        (ssl.SSLError("no"), "TLS failed: WRONG_VERSION_NUMBER"),
+        (ssl.SSLError("no"), "TLS failed: WRONG_VERSION_NUMBER; if it has no TLS, write ws://"),
         (
             answer(403, b'{"error": {"code": "forbidden_host", "message": "no"}}'),
             "it answers with status 403: no",
@@ -72,7 +72,7 @@ def test_what_went_wrong_is_told(raised: Exception, told: str) -> None:
 
 
 def test_others_pass(tmp_path: Path) -> None:
-    with pytest.raises(InvalidMessage), dialling_explained():
+    with pytest.raises(DialFailed, match="write wss://"), dialling_explained():
         raise InvalidMessage("cut")
     with pytest.raises(ConnectionRefusedError), dialling_explained():
         raise ConnectionRefusedError

@@ -79,6 +79,16 @@ async def test_pages_of_other_origins_are_refused(
         assert response.status == 403
 
 
+@pytest.mark.parametrize("path", ["/v1/models", "/api/chat", "/api/v1/tokenize", "/completion"])
+async def test_what_is_on_the_other_port_is_said_to_be_there(client: TestClient, path: str) -> None:
+    async with client.get(path) as response:
+        assert response.status == 404
+        message = (await response.json())["error"]["message"]
+        assert message == f"{path} is on the inference port (--inference-addr); this is the " + (
+            "management port"
+        )
+
+
 async def test_agents_may_dial_here(client: TestClient) -> None:
     async with client.ws_connect("/api/v1/agent-socket") as socket:
         await socket.send_str("junk")
