@@ -53,7 +53,8 @@ class Vocab(Protocol):
         """Token ids of `text`.
 
         `add_special` adds what the model expects around a prompt (BOS, EOS). With `parse_special`
-        the text of a control token becomes that token instead of plain text.
+        the text of a control token becomes that token instead of plain text. Raises
+        `InvalidRequest` if that would take too much stack or time, and `Withdrawn`.
         """
 
     def piece(self, token: int) -> bytes:

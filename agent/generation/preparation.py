@@ -15,9 +15,10 @@ from functools import partial
 from math import inf
 from typing import NamedTuple
 
-from ...shared.errors import InternalError, RequestError
+from ...shared.errors import Cancelled, InternalError, RequestError
 from ...shared.inference import GenerateRequest, is_background
 from ..engine.grammar.grammars import Ended
+from ..engine.withdrawal import Withdrawn, while_wanted
 from ..sequence_id import SequenceId
 from .answers.resumption import Outcome, Resume
 from .preparer import Preparer
@@ -47,7 +48,8 @@ class Preparation:
         """What prepares requests that come from now on; it may be replaced."""
         self._lanes = (
             _Lane(LONG_TEXT, ThreadPoolExecutor(NUM_THREADS, "prepare")),
-            _Lane(VERY_LONG_TEXT, ThreadPoolExecutor(1, "prepare-long")),
+            _Lane(4 * LONG_TEXT, ThreadPoolExecutor(1, "prepare-long")),
+            _Lane(VERY_LONG_TEXT, ThreadPoolExecutor(1, "prepare-longer")),
             _Lane(inf, ThreadPoolExecutor(1, "prepare-very-long")),
         )
         self._batch = ThreadPoolExecutor(1, "prepare-batch")
@@ -71,17 +73,20 @@ class Preparation:
         asyncio.wrap_future(future).add_done_callback(partial(self._finished, id, reply))
 
     def abandon(self, id: SequenceId) -> None:
-        """Drop this preparation; if it has not begun, it never will. Its grammar is given up."""
+        """Drop a preparation and its grammar: it does not begin, or ends before its next part."""
         if (dropped := self._preparations.pop(id, None)) is not None:
             future, ended = dropped
             future.cancel()
             ended.set_result(None)
 
     def close(self) -> None:
-        """Begin no preparation any more; blocks until those that run are done.
+        """Begin no preparation any more; blocks until those that run have stopped.
 
         They use the model's vocabulary, which must not be freed before.
         """
+        for _, ended in self._preparations.values():
+            ended.set_result(None)
+        self._preparations.clear()
         pools = [self._batch, self._constrained, *(lane.threads for lane in self._lanes)]
         for threads in pools:
             threads.shutdown(wait=False, cancel_futures=True)
@@ -113,8 +118,11 @@ def _outcome(
     ended: Ended,
 ) -> Outcome:
     try:
-        prepared = preparer.prepare(id, request, scope, ended)
-        return prepared if resume is None else preparer.resume(prepared, resume)
+        with while_wanted(lambda: not ended.done()):
+            prepared = preparer.prepare(id, request, scope, ended)
+            return prepared if resume is None else preparer.resume(prepared, resume)
+    except Withdrawn:
+        return Cancelled("cancelled while it was prepared")
     except RequestError as error:
         return error
     except Exception:  # the boundary of preparation: everything is logged and the client answered

@@ -31,8 +31,8 @@ from ...shared.queries import (
     Tokenized,
     TokenizerDescription,
 )
-from ..engine.embedding.embedder import Withdrawn
 from ..engine.loaded_model import Vocab
+from ..engine.withdrawal import Withdrawn, check_wanted, while_wanted
 from .port import QueryId
 from .preparer import Preparer
 from .text_length import LONG_TEXT, is_long
@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 class Embedder(Protocol):
     """See `engine.embedding.embedder.Embedder`."""
 
-    def answer(self, query: Embed | Rank, is_wanted: Callable[[], bool], /) -> Result: ...
+    def answer(self, query: Embed | Rank, /) -> Result: ...
     def free(self) -> None: ...
 
 
@@ -155,10 +155,10 @@ class QueryExecutor:
 
     def _result(self, query: Query, is_wanted: Callable[[], bool]) -> Result | None:
         """Runs on a thread. `None` if the query was withdrawn."""
-        if not is_wanted():
-            return None
         try:
-            return self._answer(query, is_wanted)
+            with while_wanted(is_wanted):
+                check_wanted()
+                return self._answer(query)
         except Withdrawn:
             return None
         except RequestError as error:
@@ -166,12 +166,12 @@ class QueryExecutor:
         except Exception:  # the boundary of queries: everything is logged and the client answered
             return _failed()
 
-    def _answer(self, query: Query, is_wanted: Callable[[], bool]) -> Result:
+    def _answer(self, query: Query) -> Result:
         if not isinstance(query, Embed | Rank):
             return self._texts.answer(query)
         if self._embedder is None:
             raise NotSupported("this agent's model makes no embeddings")
-        return self._embedder.answer(query, is_wanted)
+        return self._embedder.answer(query)
 
     def _finished(
         self,

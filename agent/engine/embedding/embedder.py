@@ -39,6 +39,7 @@ from ....shared.queries import (
 )
 from ..fair_lock import FairLock
 from ..loaded_model import Vocab
+from ..withdrawal import Withdrawn, check_wanted
 from .embedding import EmbeddingContext, EmbeddingModel
 from .embedding_plan import EmbeddingPlan, Slice
 from .pooling import Pool, Rows, normalized
@@ -54,7 +55,6 @@ _NEWEST = 0.3
 LEAST_OPENED = 512
 """Tokens: smaller contexts would not be cheaper, only opened again sooner."""
 
-IsRequested = Callable[[], bool]
 Tokens = tuple[int, ...]
 
 
@@ -64,10 +64,6 @@ class _Input:
 
     tokens: Tokens
     num_cut: int = 0
-
-
-class Withdrawn(Exception):
-    """The answer is not requested any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +103,14 @@ class Embedder:
         """Cells of the KV caches that are open. From any thread."""
         return sum(each.context.num_cells for each in tuple(self._opened.values()))
 
-    def answer(
-        self, query: Embed | Rank, is_requested: IsRequested
-    ) -> Embedded | Ranked | Declined:
-        """The answer. Raises `Withdrawn` as soon as it is not requested any more."""
+    def answer(self, query: Embed | Rank) -> Embedded | Ranked | Declined:
+        """The answer. Raises `Withdrawn` as soon as nobody waits for it any more."""
         try:
             match query:
                 case Embed():
-                    return self._embed(query, is_requested)
+                    return self._embed(query)
                 case Rank():
-                    return self._rank(query, is_requested)
+                    return self._rank(query)
                 case _:
                     assert_never(query)
         except RequestError as error:
@@ -131,7 +125,7 @@ class Embedder:
         except EngineFailed:
             return
 
-    def _embed(self, query: Embed, is_requested: IsRequested) -> Embedded:
+    def _embed(self, query: Embed) -> Embedded:
         pooling = query.pooling or self._model.default_pooling
         if pooling == "rank" and not self._model.can_rank:
             raise InvalidRequest(
@@ -139,7 +133,7 @@ class Embedder:
             )
         norm: Norm = "none" if pooling == "rank" else query.normalize
         inputs = [self._input(each, query.truncation) for each in query.inputs]
-        rows = self._compute(pooling, inputs, is_requested)
+        rows = self._compute(pooling, inputs)
         return Embedded(
             vectors=tuple(
                 Vector(error=to_wire(given))
@@ -149,13 +143,13 @@ class Embedder:
             )
         )
 
-    def _rank(self, query: Rank, is_requested: IsRequested) -> Ranked:
+    def _rank(self, query: Rank) -> Ranked:
         if not self._model.can_rank:
             raise InvalidRequest("this model does not rank; a reranker does", field="model")
         documents = (self._head(each, query.max_document_tokens) for each in query.documents)
         pairs = (self._model.pair(query.query, each) for each in documents)
         inputs = [self._fitting(_Input(pair)) for pair in pairs]
-        rows = self._compute("rank", inputs, is_requested)
+        rows = self._compute("rank", inputs)
         return Ranked(
             scores=tuple(
                 Score(error=to_wire(given))
@@ -223,9 +217,7 @@ class Embedder:
         self._on_change()
         return context
 
-    def _compute(
-        self, pooling: Pooling, inputs: Sequence[_Input | RequestError], is_requested: IsRequested
-    ) -> Iterator[Rows]:
+    def _compute(self, pooling: Pooling, inputs: Sequence[_Input | RequestError]) -> Iterator[Rows]:
         """The vectors of the inputs that are tokens, in their order."""
         known = [each.tokens for each in inputs if not isinstance(each, RequestError)]
         if not known:
@@ -238,8 +230,7 @@ class Embedder:
         )
         try:
             while not plan.is_done:
-                if not is_requested():
-                    raise Withdrawn
+                check_wanted()
                 chunk = plan.next(self._sizes[ranks].num_tokens)
                 for part, rows in zip(chunk, self._step(context, chunk, ranks=ranks), strict=True):
                     pools[part.number].add(rows)

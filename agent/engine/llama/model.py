@@ -81,7 +81,7 @@ class Model:
         except ModelError:
             self.free()
             raise
-        self.vocab = LlamaVocab(vocab)
+        self.vocab = LlamaVocab(vocab, self._pre_tokenizer(options))
         self.adapters_guard = threading.Lock()
         """Held while adapters come and go, and while a context is made, which looks at them."""
 
@@ -261,6 +261,15 @@ class Model:
             return []
         patterns = (pattern for pattern, _ in placements_of(options.override_tensor))
         return [each for each in patterns if not any(re.search(each, name) for name in names)]
+
+    def _pre_tokenizer(self, options: LoadOptions) -> str:
+        """How the file, or `--override-kv`, says that texts are split before they are tokenised."""
+        kind = self._meta("tokenizer.ggml.model")
+        if kind in ("gemma4", "hybriddna"):
+            return kind
+        key = "tokenizer.ggml.pre"
+        given = {} if options.override_kv is None else metadata_of(options.override_kv)
+        return str(given.get(key, self._meta(key)))
 
     def _has_meta(self, key: str) -> bool:
         return bool(llama_cpp.llama_model_meta_val_str(self.handle, key.encode(), None, 0) >= 0)

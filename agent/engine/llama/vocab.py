@@ -6,13 +6,17 @@ long as its model. Pieces are looked up when they are first needed, and cached.
 
 import ctypes
 import logging
+from array import array
 from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import Any
 
 import llama_cpp.llama_cpp as llama_cpp
 
+from ....shared.errors import InvalidRequest
 from ..loaded_model import FillIn, GrammarTokens
+from ..withdrawal import check_wanted
+from .splitting import SpecialTexts, Splitter
 
 logger = logging.getLogger(__name__)
 
@@ -22,15 +26,21 @@ MAX_SPECIAL = 16
 _PIECE_BYTES = 64
 
 _LOSSLESS = (llama_cpp.LLAMA_VOCAB_TYPE_SPM, llama_cpp.LLAMA_VOCAB_TYPE_BPE)
+_CONTROLS = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNOWN
+_STRIPS = llama_cpp.LLAMA_TOKEN_ATTR_LSTRIP | llama_cpp.LLAMA_TOKEN_ATTR_RSTRIP
 _BYTES_OF_UTF_8 = {bytes([value]) for value in (*range(0xC0), *range(0xC2, 0xF5))}
 
 
 class LlamaVocab:
     """`loaded_model.Vocab` over llama.cpp's vocabulary handle."""
 
-    def __init__(self, handle: Any) -> None:
+    def __init__(self, handle: Any, pre_tokenizer: str = "") -> None:
+        """`pre_tokenizer`: what the model file says of how texts are split."""
         self.handle = handle
         self.size: int = llama_cpp.llama_vocab_n_tokens(handle)
+        self._attributes = array(
+            "L", (llama_cpp.llama_vocab_get_attr(handle, token) for token in range(self.size))
+        )
         self.end_tokens = frozenset(
             token for token in range(self.size) if llama_cpp.llama_vocab_is_eog(handle, token)
         )
@@ -40,11 +50,45 @@ class LlamaVocab:
         self.fill_in = self._fill_in()
         self.control_texts = self._control_texts()
         self._pieces: list[bytes | None] = [None] * self.size
+        is_split = llama_cpp.llama_vocab_type(handle) == llama_cpp.LLAMA_VOCAB_TYPE_BPE
+        self.splitter = Splitter(pre_tokenizer if is_split else None)
+        controls = self._with(_CONTROLS)
+        user_defined = self._with(llama_cpp.LLAMA_TOKEN_ATTR_USER_DEFINED)
+        self._specials = {
+            False: self._special_texts(user_defined - controls),
+            True: self._special_texts(user_defined | controls),
+        }
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> tuple[int, ...]:
         """Token ids of `text`; see `Vocab`."""
+        check_wanted()
+        self.splitter.check(text)
         # A lone surrogate is no character and has no UTF-8: it becomes "?".
-        data = text.encode("utf-8", "replace")
+        first, *others = self._specials[parse_special].parts(
+            text.encode("utf-8", "replace"), ends_at_lines=self.splitter.ends_at_lines
+        )
+        if not others:
+            return self._tokens(first, add_special=add_special, parse_special=parse_special)
+        before, after = self._around if add_special else ((), ())
+        tokens = [*before]
+        for part in (first, *others):
+            check_wanted()
+            tokens += self._tokens(part, add_special=False, parse_special=parse_special)
+        return (*tokens, *after)
+
+    @cached_property
+    def _around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """What `add_special` adds before a text and after it."""
+        both = self._tokens(b"", add_special=True, parse_special=False)
+        has_first = len(both) > 1 or llama_cpp.llama_vocab_get_add_bos(self.handle)
+        return (both[:1], both[1:]) if has_first else ((), both)
+
+    def _tokens(self, data: bytes, *, add_special: bool, parse_special: bool) -> tuple[int, ...]:
+        return self.splitter.split(
+            len(data), lambda: self._tokenized(data, add_special, parse_special)
+        )
+
+    def _tokenized(self, data: bytes, add_special: bool, parse_special: bool) -> tuple[int, ...]:
         room = len(data) + MAX_SPECIAL
         while True:
             tokens = (ctypes.c_int32 * room)()
@@ -63,13 +107,9 @@ class LlamaVocab:
         byte-level BPE. Others normalise, or have one token for any unknown word. Where a control
         token swallows the white space beside it, there is no bound either.
         """
-        strips = llama_cpp.LLAMA_TOKEN_ATTR_LSTRIP | llama_cpp.LLAMA_TOKEN_ATTR_RSTRIP
-        tokens = range(self.size)
-        if llama_cpp.llama_vocab_type(self.handle) not in _LOSSLESS or any(
-            llama_cpp.llama_vocab_get_attr(self.handle, token) & strips for token in tokens
-        ):
+        if llama_cpp.llama_vocab_type(self.handle) not in _LOSSLESS or self._with(_STRIPS):
             return 0
-        names = {self.name(token) for token in tokens}
+        names = {self.name(token) for token in range(self.size)}
         return max(map(len, names)) if names >= _BYTES_OF_UTF_8 else 0
 
     @property
@@ -114,13 +154,15 @@ class LlamaVocab:
 
     def _control_texts(self) -> tuple[str, ...]:
         """The texts of control tokens, but for those that are meant as text (some `<think>`)."""
-        kinds = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNOWN
-        found = (
-            token
-            for token in range(self.size)
-            if llama_cpp.llama_vocab_get_attr(self.handle, token) & kinds
-        )
-        return tuple(filter(None, map(self._text_of, found)))
+        return tuple(filter(None, map(self._text_of, sorted(self._with(_CONTROLS)))))
+
+    def _special_texts(self, tokens: set[int]) -> SpecialTexts:
+        texts = (llama_cpp.llama_vocab_get_text(self.handle, token) for token in tokens)
+        return SpecialTexts(texts, strips=not tokens.isdisjoint(self._with(_STRIPS)))
+
+    def _with(self, kinds: int) -> set[int]:
+        """The tokens with one of these attributes."""
+        return {token for token, has in enumerate(self._attributes) if has & kinds}
 
     def _fill_in(self) -> FillIn | None:
         before, after, between = (
@@ -191,9 +233,12 @@ def _beginning(vocab: LlamaVocab, pieces: Sequence[bytes]) -> str:
 
 
 def _inner_tokens(vocab: LlamaVocab, begin: str, text: str) -> tuple[int, ...]:
-    """The tokens of `text` after those of `begin`; none if they are not apart."""
+    """The tokens of `text` after those of `begin`; none if they are not apart, or not known."""
     before = vocab.tokenize(begin, add_special=False, parse_special=False) if begin else ()
-    tokens = vocab.tokenize(begin + text, add_special=False, parse_special=False)
+    try:
+        tokens = vocab.tokenize(begin + text, add_special=False, parse_special=False)
+    except InvalidRequest:
+        return ()
     return tokens[len(before) :] if tokens[: len(before)] == before else ()
 
 

@@ -1,11 +1,11 @@
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from arriero.agent.chat.templates.chat_templates import TemplateSource
-from arriero.agent.engine.embedding.embedder import Withdrawn
+from arriero.agent.engine.withdrawal import Withdrawn, check_wanted
 from arriero.agent.generation.port import QueryId
 from arriero.agent.generation.preparer import Preparer
 from arriero.agent.generation.query_executor import QueryExecutor, TextQueries
@@ -47,13 +47,15 @@ class SlowEmbedder:
         self.was_withdrawn = False
         self.is_free = False
 
-    def answer(self, query: Embed | Rank, is_wanted: Callable[[], bool]) -> Result:
+    def answer(self, query: Embed | Rank) -> Result:
         self.asked.append(query)
         self.begun.set()
         self.may_go_on.wait()
-        if not is_wanted():
+        try:
+            check_wanted()
+        except Withdrawn:
             self.was_withdrawn = True
-            raise Withdrawn
+            raise
         return Embedded(vectors=(Vector(vector="AAAA", num_tokens=1),))
 
     def free(self) -> None:
@@ -166,7 +168,7 @@ async def test_without_an_embedder_there_are_no_vectors() -> None:
 async def test_a_mistake_of_ours_is_logged_and_answered(
     room: Room, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(query: Embed | Rank, is_wanted: Callable[[], bool]) -> Result:
+    def broken(query: Embed | Rank) -> Result:
         raise OSError("a mistake of ours")
 
     room.embedder.answer = broken  # type: ignore[method-assign]

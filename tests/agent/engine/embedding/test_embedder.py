@@ -11,10 +11,10 @@ from arriero.agent.engine.embedding.embedder import (
     LEAST_CHUNK,
     ChunkSize,
     Embedder,
-    Withdrawn,
     truncated,
 )
 from arriero.agent.engine.fair_lock import FairLock
+from arriero.agent.engine.withdrawal import Withdrawn, while_wanted
 from arriero.shared.queries import (
     Declined,
     Embed,
@@ -37,7 +37,8 @@ class Bench:
         self.embedder = Embedder(model, ByteVocab(), self.lock, max_stall=0.5, clock=lambda: 0.0)
 
     def ask(self, query: Embed | Rank, is_wanted: Callable[[], bool] = lambda: True) -> Result:
-        return self.embedder.answer(query, is_wanted)
+        with while_wanted(is_wanted):
+            return self.embedder.answer(query)
 
     def embed(self, query: Embed) -> tuple[Vector, ...]:
         result = self.ask(query)
@@ -181,7 +182,7 @@ class TestContexts:
             on_change=lambda: told.append(embedder.num_cells),
         )
         for _ in range(2):
-            embedder.answer(raw((1,)), lambda: True)
+            embedder.answer(raw((1,)))
         assert told == [20 + 8]
 
     def test_a_batch_that_fails_is_the_calls_error_and_leaves_nothing_behind(

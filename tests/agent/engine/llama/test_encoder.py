@@ -71,7 +71,7 @@ def test_a_worker_serves_it_and_it_embeds(path: Path) -> None:
     model = worker.start()
     assert model.embedding is not None
     embedder = Embedder(model.embedding, model.vocab, worker.lock, max_stall=0.5)
-    result = embedder.answer(Embed(inputs=("once upon", "a time")), lambda: True)
+    result = embedder.answer(Embed(inputs=("once upon", "a time")))
     assert isinstance(result, Embedded)
     assert [each.num_tokens for each in result.vectors] == [4, 4]
     embedder.free()
