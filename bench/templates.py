@@ -100,7 +100,7 @@ def _ours(source: str, conversation: Conversation) -> str | None:
     try:
         return template.render(
             _MESSAGES.validate_json(json.dumps([_sent(each) for each in conversation.messages])),
-            tools=conversation.tools,
+            tools=None if template.ignores_tools else conversation.tools,
             thinking=conversation.thinking,
             options=conversation.options,
             add_generation_prompt=conversation.add_generation_prompt,

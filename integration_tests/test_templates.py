@@ -65,16 +65,20 @@ async def test_tools_that_the_template_does_not_show(bare_fleet: Fleet, tmp_path
     path = tmp_path / "without-tools.jinja"
     path.write_text("{%- set tools = none %}" + DEMO_TEMPLATE.read_text())
     await bare_fleet.start_agent(chat_template=path)
-    body = {**plain_cases()[0].body, "max_tokens": 8}
+    body = {**plain_cases()[0].body, "max_tokens": 48}
     tools = [{"type": "function", "function": {"name": "list_agents"}}]
-    asked, plain = [
+    forced = {**body, "tools": tools, "tool_choice": "required"}
+    asked, called, plain = [
         await generate(bare_fleet.http, bare_fleet.inference, each)
-        for each in ({**body, "tools": tools}, body)
+        for each in ({**body, "tools": tools}, forced, body)
     ]
-    [warning] = [event for event in asked.events if event["event"] == "warning"]
-    assert warning["code"] == "tools_ignored"
-    assert "`tools`" in warning["message"]
-    assert asked.text == plain.text
+    for answer in (asked, called):
+        [warning] = [event for event in answer.events if event["event"] == "warning"]
+        assert warning["code"] == "tools_described"
+        assert "`tools`" in warning["message"]
+        assert answer.end["usage"]["prompt_tokens"] > plain.end["usage"]["prompt_tokens"]
+    [call] = called.calls
+    assert (call["name"], called.end["finish_reason"]) == ("list_agents", "tool_calls")
     assert not [event for event in plain.events if event["event"] == "warning"]
 
 

@@ -17,7 +17,6 @@ from ...shared.sampling import SamplingChoices
 from ..adapter_table import AdapterTable
 from ..chat.constraints.answer_grammar import AnswerFormat, must_call
 from ..chat.constraints.constrain import ConstrainedAnswer, constrain
-from ..chat.families.families import family_named, family_of
 from ..chat.families.family import Family
 from ..chat.output.transcript import Stops
 from ..chat.parsing.tools import Tools
@@ -80,9 +79,9 @@ class Preparer:
         self._draw_seed = draw_seed
         self._defaults = SamplingDefaults(given := defaults or SamplingChoices())
         self._resolver = SamplingResolver(model.vocab)
-        self._templates = ChatTemplates(model, template, clock=clock)
+        self._templates = ChatTemplates(model, template, clock=clock, family=family)
         self._source = self._templates.text
-        self._family = family_of(self._source) if family == "auto" else family_named(family)
+        self._family = self._templates.family
         eyes = () if model.media is None else (model.media.identity,)
         self.traits = (self._source, self._family.name, repr(given), *eyes)
         self.traits += self.adapters.traits
@@ -191,8 +190,7 @@ class Preparer:
         held: ConstrainedAnswer | None,
     ) -> tuple[Notice, ...]:
         notices = [loaded.notice] if isinstance(loaded, Ignored) else []
-        # A forced call works all the same: the grammar knows the tools.
-        if _tools(request) and not must_call(request) and (notice := self._templates.tools_notice):
+        if _tools(request) and (notice := self._templates.tools_notice):
             notices.append(notice)
         if held and held.notice:
             notices.append(held.notice)
@@ -203,7 +201,8 @@ class Preparer:
             return None
         markers = self._family.reasoning
         return AnswerFormat(
-            family=self._family,
+            family=self._family_for(request),
+            is_told=self._is_told(request),
             template=self._source,
             is_thinking=self._is_thinking(text),
             may_think=markers is not None
@@ -213,6 +212,16 @@ class Preparer:
             control={marker.decode(): token for token, marker in self._shown[True].items()},
         )
 
+    def _is_told(self, request: GenerateRequest) -> bool:
+        """Whether an instruction tells the model of the tools, since its template does not."""
+        return bool(_tools(request)) and self._templates.tools_notice is not None
+
+    def _family_for(self, request: GenerateRequest) -> Family:
+        """The family, with the notation that calls are asked for in."""
+        if self._is_told(request):
+            return self._family.told(self._source)
+        return self._family.forced(self._source) if must_call(request) else self._family
+
     def _is_thinking(self, text: str) -> bool:
         """Whether the prompt `text` ends inside reasoning."""
         markers = self._family.reasoning
@@ -221,7 +230,7 @@ class Preparer:
     def _parsing(self, request: GenerateRequest, text: str) -> Parsing | None:
         if request.messages is None:
             return None
-        family = self._family.forced(self._source) if must_call(request) else self._family
+        family = self._family_for(request)
         if family.name == "plain" and not family.bare:
             return None
         tools = _tools(request)

@@ -87,7 +87,7 @@ class UpstreamGeneration:
         rest = None if continuation is None else Rest(request, continuation)
         answer = UpstreamAnswer(
             start.id,
-            one_call=not request.parallel_tool_calls,
+            one_call=request.parallel_tool_calls is False,
             rest=rest,
             most_tokens=request.max_tokens or MAX_COUNT,
         )

@@ -58,7 +58,8 @@ class GenerateRequest(SamplingChoices):
       The whole prompt is computed for that, even if it is cached. The first token has none.
     - `suffix`: the answer is the text between `prompt` and `suffix`.
     - `tool_choice`: `none` hides the `tools`; `required` or a name forces a call of them.
-    - `parallel_tool_calls`: `false` allows one call at most.
+    - `parallel_tool_calls`: `false` allows one call at most. Without it, a model whose template
+      shows no tools is forced to one call alone.
     - `grammar`: constrains what is neither reasoning nor a call.
     - `prefill_only`: computes the prompt for later requests that begin with it, and generates
       nothing.
@@ -96,7 +97,7 @@ class GenerateRequest(SamplingChoices):
     continue_final_message: bool = False
     tools: ToolList | None = None
     tool_choice: ToolChoice | None = None
-    parallel_tool_calls: bool = True
+    parallel_tool_calls: bool | None = None
     grammar: Grammar | None = None
     priority: Priority | None = None
     deadline_ms: Annotated[int, Field(ge=1, le=86_400_000)] | None = None

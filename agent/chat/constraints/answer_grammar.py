@@ -52,7 +52,8 @@ class AnswerFormat:
     """How the answer to a conversation will be parsed.
 
     `is_thinking`: the prompt ends within reasoning. `may_think`: it may begin with reasoning.
-    `control` are the control tokens among the family's markers.
+    `control` are the control tokens among the family's markers. `is_told`: an instruction tells the
+    model of the tools, since its template does not. Such a model rarely ends a row of calls.
     """
 
     family: Family
@@ -60,6 +61,7 @@ class AnswerFormat:
     is_thinking: bool
     may_think: bool
     control: Mapping[str, int] = field(default_factory=dict)
+    is_told: bool = False
 
 
 def answer_grammar(request: GenerateRequest, form: AnswerFormat | None) -> AnswerGrammar | None:
@@ -69,7 +71,7 @@ def answer_grammar(request: GenerateRequest, form: AnswerFormat | None) -> Answe
     """
     functions = _functions(request)
     is_forced = must_call(request)
-    is_limited = not request.parallel_tool_calls or any(each.is_strict for each in functions)
+    is_limited = request.parallel_tool_calls is False or any(each.is_strict for each in functions)
     if request.grammar is None and not (functions and (is_forced or is_limited)):
         return None
     if request.ignore_eos:
@@ -82,7 +84,7 @@ def answer_grammar(request: GenerateRequest, form: AnswerFormat | None) -> Answe
     if form and functions and is_forced:
         syntax = syntax or JSON_CALLS
     if functions and syntax is None:
-        if request.grammar is None and not is_forced and request.parallel_tool_calls:
+        if request.grammar is None and not is_forced and request.parallel_tool_calls is not False:
             return None  # strict functions are best effort here
         raise _no_syntax(request)
     blamed = "grammar" if request.grammar is not None and not is_forced else "tools"
@@ -106,7 +108,7 @@ def _written(
         may_be_text = not is_forced and request.grammar is None
         # A named function is called once: that is what was asked for.
         is_one = isinstance(request.tool_choice, NamedTool)
-        are_many = request.parallel_tool_calls and not is_one
+        are_many = writer.may_be_many(request) and not is_one
         ways.append(writer.calls(functions, syntax, are_many=are_many, may_be_text=may_be_text))
     if request.grammar is not None and not is_forced:
         ways.append(writer.content(request.grammar))
@@ -168,7 +170,7 @@ def must_call(request: GenerateRequest) -> bool:
 def _no_syntax(request: GenerateRequest) -> NotSupported:
     is_forced = must_call(request)
     blamed = "tool_choice" if is_forced else "parallel_tool_calls"
-    if not is_forced and request.parallel_tool_calls:
+    if not is_forced and request.parallel_tool_calls is not False:
         blamed = "grammar"
     return NotSupported(
         f"`{blamed}`: calls cannot be constrained in the notation that this model writes them in",
@@ -183,6 +185,12 @@ class _Writer:
         self.schemas: list[Schema] = []
         self.lenient: list[Schema] = []
         self.unenforced: list[Unenforced] = []
+
+    def may_be_many(self, request: GenerateRequest) -> bool:
+        """Whether the answer may have more than one call."""
+        if request.parallel_tool_calls is None:
+            return self._format is None or not self._format.is_told
+        return request.parallel_tool_calls
 
     def finish(self, ways: Sequence[str]) -> str:
         return self._lark.grammar(f"{self._reasoning()} ({' | '.join(ways)})")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from .call_syntax import CallSyntax
+from .call_syntax import JSON_CALLS, CallSyntax
 from .notations import Notation, json_of_known
 
 
@@ -119,6 +119,15 @@ class Family:
 
     def forced(self, template: str) -> "Family":
         """How forced calls of a model with that template are read: as `JSON_CALLS` if need be."""
-        if self.syntax(template) is not None:
-            return self
-        return replace(self, calls=None, bare=(json_of_known,))
+        return self if self.syntax(template) is not None else self._with_json()
+
+    def told(self, template: str) -> "Family":
+        """How calls are written and read if an instruction tells the model how to write them.
+
+        That is as `JSON_CALLS` if the model's own notation is not known, or is not JSON.
+        """
+        syntax = self.syntax(template)
+        return self if syntax is not None and syntax.arguments == "json" else self._with_json()
+
+    def _with_json(self) -> "Family":
+        return replace(self, calls=None, bare=(json_of_known,), syntaxes=(("", JSON_CALLS),))

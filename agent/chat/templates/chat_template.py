@@ -10,10 +10,11 @@ import jinja2
 
 from ....shared.errors import InvalidRequest
 from ....shared.inference import ChatMessage, Notice
+from ..families.call_syntax import JSON_CALLS, CallSyntax
 from .instructions import instructions_shown
 from .message_form import PlainMessage, form_wanted, ignores_tools
 from .sandbox import Clock, LimitExceeded, Refusal, Sandbox, Timer, rendered
-from .turns import calls_as_text, has_calls, in_turn
+from .turns import calls_as_text, has_calls, in_turn, with_tools
 from .user_text import ControlTexts, MixedUpError, RenderedText, Variables
 
 _MISTAKES = (
@@ -53,10 +54,12 @@ class ChatTemplate:
         clock: Clock,
         timer: Timer,
         control: ControlTexts = _NO_CONTROL,
+        calls: CallSyntax = JSON_CALLS,
     ) -> None:
         """Raises `TemplateError`, which names the template by its `origin`.
 
-        `clock` gives the local time to templates, `timer` the calling thread's CPU seconds.
+        `calls` is how the model is told to write calls if the template does not show tools. `clock`
+        gives the local time to templates, `timer` the calling thread's CPU seconds.
         """
         self.origin = origin
         self._control = control
@@ -77,6 +80,7 @@ class ChatTemplate:
         self.ignores_tools = ignores_tools(self._attempt, self._form)
         """Whether it never shows tools to the model."""
         self._shows_calls = self._form.shows_calls or not self.ignores_tools
+        self._calls = calls if self.ignores_tools else JSON_CALLS
 
     def render(
         self,
@@ -91,6 +95,8 @@ class ChatTemplate:
     ) -> RenderedText:
         """The conversation as text, cut where a client wrote the text of a control token.
 
+        An instruction tells the model of `tools` that the template does not show.
+
         `options` are more variables for the template. Empty lists and objects are as absent ones,
         for templates only ask whether they are there. If the answer `goes_on`, the text ends where
         the last message does, and that stands where an answer would, unless a `reasoning` (its
@@ -101,6 +107,9 @@ class ChatTemplate:
         is_on = options.get("enable_thinking") if thinking is None else thinking
         if isinstance(is_on, bool):
             options = {**_switches(is_on), **options}
+
+        if tools and self.ignores_tools:
+            messages = with_tools(messages, tools, self._calls)
 
         def text_of(given: Variables) -> str:
             if not goes_on:
@@ -138,7 +147,9 @@ class ChatTemplate:
         if self._shows_calls or not is_called:
             yield from self._in_turn(messages)
         if is_called:
-            yield from self._in_turn(calls_as_text(messages), "calls and results are shown as text")
+            yield from self._in_turn(
+                calls_as_text(messages, self._calls), "calls and results are shown as text"
+            )
 
     def _in_turn(
         self, messages: Sequence[ChatMessage], *changes: str

@@ -7,6 +7,8 @@ from time import thread_time
 from ....shared.errors import NotSupported
 from ....shared.inference import Notice
 from ...engine.loaded_model import LoadedModel
+from ..families.call_syntax import JSON_CALLS
+from ..families.families import family_named, family_of
 from .chat_template import ChatTemplate, TemplateError
 from .sandbox import Clock
 from .user_text import ControlTexts
@@ -45,8 +47,18 @@ def given_template(value: str) -> TemplateSource:
 class ChatTemplates:
     """Which template shows a conversation. Nothing in it changes, so threads may share it."""
 
-    def __init__(self, model: LoadedModel, given: TemplateSource | None, *, clock: Clock) -> None:
-        """Raises `TemplateError` if the template that is `given` does not compile."""
+    def __init__(
+        self,
+        model: LoadedModel,
+        given: TemplateSource | None,
+        *,
+        clock: Clock,
+        family: str = "auto",
+    ) -> None:
+        """Raises `TemplateError` if the template that is `given` does not compile.
+
+        `family` is the name of the model's family, if its templates are not to tell that.
+        """
         self._model = model
         self._clock = clock
         self._control = ControlTexts(model.vocab.control_texts)
@@ -56,12 +68,15 @@ class ChatTemplates:
         """Why conversations cannot be served; `None` if they can."""
         self.general_text = model.chat_template if given is None else given.text
         """The source of the template for conversations without tools, if there is one."""
+        self.text = (model.chat_template or "") + (model.tool_template or "")
+        """The source of all templates."""
         if given is not None:
             self.text = given.text
+        self.family = family_of(self.text) if family == "auto" else family_named(family)
+        """The model's family."""
+        if given is not None:
             self._general = self._for_tools = self._compiled(given)
             return
-        self.text = (model.chat_template or "") + (model.tool_template or "")
-        """The source of all templates; the model's family is detected from it."""
         try:
             self._general = self._own(model.chat_template)
             self._for_tools = self._own(model.tool_template) or self._general
@@ -80,14 +95,14 @@ class ChatTemplates:
 
     @property
     def tools_notice(self) -> Notice | None:
-        """The notice for clients that send tools if the template never shows them."""
+        """The notice for clients that send tools if the template does not show them."""
         template = self._for_tools
         if template is None or not template.ignores_tools:
             return None
         return Notice(
-            "tools_ignored",
-            f"`tools`: {template.origin} leaves them out, so the model does not know them; "
-            f"use a model whose template shows tools, or {_FLAG}",
+            "tools_described",
+            f"`tools`: {template.origin} does not show them, so an instruction describes them; "
+            f"a model whose template shows tools calls them better, and so may {_FLAG}",
         )
 
     def _own(self, text: str | None) -> ChatTemplate | None:
@@ -102,4 +117,5 @@ class ChatTemplates:
             clock=self._clock,
             timer=thread_time,
             control=self._control,
+            calls=self.family.told(self.text).syntax(self.text) or JSON_CALLS,
         )

@@ -56,7 +56,24 @@ def _paragraphs(texts: Iterable[str]) -> str:
     return "\n\n".join(filter(None, texts))
 
 
-# ---- calls and results as text
+# ---- tools, calls and results as text
+
+
+def with_tools(
+    messages: Sequence[ChatMessage], tools: Iterable[Mapping[str, Any]], syntax: CallSyntax
+) -> list[ChatMessage]:
+    """`messages` after an instruction that has the tools, and the form of a call."""
+    functions = "\n".join(_json(tool.get("function", tool)) for tool in tools)
+    form = written([("func_name1", {"argument1": "value1", "argument2": "value2"})], syntax)
+    told = (
+        f"You have access to the following functions:\n{functions}\n\n"
+        "If one of them helps to answer the user, call it: write the call and no other text, in "
+        f"this form:\n{form}\nThe next message is its result. Otherwise answer in words."
+    )
+    if messages and messages[0].role in ("system", "developer"):
+        first = replace(messages[0], content=_paragraphs([messages[0].text, told]))
+        return [first, *messages[1:]]
+    return [ChatMessage(role="system", content=told), *messages]
 
 
 def calls_as_text(

@@ -90,7 +90,7 @@ def _chat(request: GenerateRequest, server: Server) -> Json:
         body["tools"] = list(request.tools)
         if request.tool_choice not in (None, "auto"):
             body["tool_choice"] = _choice(request.tool_choice)
-        if not request.parallel_tool_calls:
+        if request.parallel_tool_calls is False:
             body["parallel_tool_calls"] = False
     if request.logprobs:
         body |= {"logprobs": True, "top_logprobs": request.top_logprobs or 0}

@@ -263,10 +263,11 @@ def _calling(choice: Choice | NamedChoice, conversation: Conversation) -> dict[s
         raise InvalidRequest(
             "`tool_choice` needs `tools` that the model can call", field="tool_choice"
         )
+    disabled = choice.disable_parallel_tool_use
     return {
         "tools": tuple(tool.neutral() for tool in tools) or None,
         "tool_choice": choice.neutral() if tools else None,
-        "parallel_tool_calls": not choice.disable_parallel_tool_use,
+        "parallel_tool_calls": None if disabled is None else not disabled,
     }
 
 

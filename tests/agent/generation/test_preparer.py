@@ -269,7 +269,7 @@ class TestTemplate:
         assert make().template_issue is None
 
 
-class TestToolsIgnored:
+class TestToolsDescribed:
     TOOLS = ({"type": "function", "function": {"name": "f"}},)
 
     @staticmethod
@@ -279,15 +279,24 @@ class TestToolsIgnored:
         return [notice.code for notice in prepared.notices]
 
     def test_is_told_where_the_template_says_nothing_of_tools(self) -> None:
-        assert self.codes("<tool_call>", tools=self.TOOLS) == ["tools_ignored"]
+        assert self.codes("<tool_call>", tools=self.TOOLS) == ["tools_described"]
+        forced = {"tools": self.TOOLS, "tool_choice": "required"}
+        assert self.codes("<tool_call>", **forced) == ["tools_described"]
         assert self.codes("<tool_call>{{ tools }}", tools=self.TOOLS) == []
 
-    @pytest.mark.parametrize(
-        "fields", [{}, {"tool_choice": "none"}, {"tool_choice": "required"}], ids=str
-    )
+    @pytest.mark.parametrize("fields", [{}, {"tool_choice": "none"}], ids=str)
     def test_is_not_told_where_nothing_is_lost(self, fields: dict[str, Any]) -> None:
         tools = self.TOOLS if fields else None
         assert self.codes("<tool_call>", tools=tools, **fields) == []
+
+    def test_calls_of_an_unknown_family_are_read(self) -> None:
+        source = "{% for m in messages %}{{ m.content }}{% endfor %}"
+        preparer = Preparer(replace(demo_model(), chat_template=source), 512)
+        asked = GenerateRequest(messages=MESSAGES, tools=self.TOOLS)
+        parsing = preparer.prepare(ONE, asked).parsing
+        assert parsing is not None
+        assert parsing.family.bare
+        assert preparer.prepare(ONE, replace(asked, tool_choice="none")).parsing is None
 
 
 class TestSampling:

@@ -96,7 +96,7 @@ class _ChatBody(_Body, Switches):
     max_completion_tokens: MaxTokens | Literal[-1] | None = None
     tools: ToolList | None = None
     tool_choice: Choice | None = None
-    parallel_tool_calls: bool = True
+    parallel_tool_calls: bool | None = None
     response_format: ResponseFormat | None = None
     chat_template_kwargs: TemplateVariables | None = None
     verbosity: Verbosity | None = None

@@ -181,7 +181,7 @@ class _Body(Guided):
     background: bool = False
     tools: Annotated[ListOf[Tool], Field(max_length=MAX_TOOLS)] = ()
     tool_choice: _ToolChoice = "auto"
-    parallel_tool_calls: bool = True
+    parallel_tool_calls: bool | None = None
     text: _TextOptions = _TextOptions()
     reasoning: _ReasoningOptions = _ReasoningOptions()
     include: Annotated[ListOf[_Included], Field(max_length=MAX_INCLUDED)] = ()
@@ -299,7 +299,7 @@ class Requested:
             "frequency_penalty": body.frequency_penalty or 0.0,
             "tools": [tool.echo() for tool in body.tools],
             "tool_choice": choice if isinstance(choice, str) else choice.echo(),
-            "parallel_tool_calls": body.parallel_tool_calls,
+            "parallel_tool_calls": body.parallel_tool_calls is not False,
             "text": body.text.echo(),
             "reasoning": {"effort": body.reasoning.effort, "summary": body.reasoning.summary},
             "truncation": "disabled",

@@ -1,6 +1,7 @@
 """What an answer may be, told by what fits its grammar."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -194,6 +195,12 @@ class TestCalls:
             good=[NOW],
             bad=[f"{NOW}\n{NOW}", f"{NOW}{NOW}"],
         )
+
+    def test_one_of_a_model_that_is_told_of_tools_unless_more_are_asked_for(self) -> None:
+        told = replace(answer_format(), is_told=True)
+        forced: dict[str, Any] = {"tools": TOOLS, "tool_choice": "required"}
+        check(constraint(told, **forced), good=[NOW], bad=[f"{NOW}\n{NOW}"])
+        check(constraint(told, **forced, parallel_tool_calls=True), good=[f"{NOW}\n{NOW}"], bad=[])
 
     def test_one_or_none(self) -> None:
         check(

@@ -19,7 +19,7 @@ from tests.agent.fakes import byte_model
 USER = ChatMessage(role="user", content="hi")
 TOOLS = ({"type": "function", "function": {"name": "f"}},)
 GENERAL = "general: {{ messages[0].content }}"
-FOR_TOOLS = "{{ tools | length }} tools: {{ messages[0].content }}"
+FOR_TOOLS = "{{ tools[0].function.name }}: {{ messages[0].content }}"
 
 
 def model(general: str | None = GENERAL, for_tools: str | None = None) -> LoadedModel:
@@ -48,17 +48,17 @@ class TestWhichOne:
     def test_the_models_own(self) -> None:
         own = templates(model())
         assert (render(own), own.issue) == ("general: hi", None)
-        assert render(own, tools=TOOLS) == "general: hi"
+        assert "hi" in render(own, tools=TOOLS)
 
     def test_the_one_for_tools(self) -> None:
         own = templates(model(for_tools=FOR_TOOLS))
         assert render(own) == "general: hi"
-        assert render(own, tools=TOOLS) == "1 tools: hi"
+        assert render(own, tools=TOOLS) == "f: hi"
         assert own.text == GENERAL + FOR_TOOLS
 
     def test_only_one_for_tools(self) -> None:
         own = templates(model(None, FOR_TOOLS))
-        assert render(own, tools=TOOLS) == "1 tools: hi"
+        assert render(own, tools=TOOLS) == "f: hi"
         with pytest.raises(NotSupported, match="for tools only"):
             render(own)
 
@@ -116,11 +116,26 @@ class TestToolsNotice:
     def test_names_the_template_and_what_would_be_right(self) -> None:
         notice = templates(model("{{ tools }}"), TemplateSource("x", "the one given")).tools_notice
         assert notice is not None
-        assert notice.code == "tools_ignored"
+        assert notice.code == "tools_described"
         assert notice.message == (
-            "`tools`: the one given leaves them out, so the model does not know them; "
-            "use a model whose template shows tools, or --chat-template"
+            "`tools`: the one given does not show them, so an instruction describes them; "
+            "a model whose template shows tools calls them better, and so may --chat-template"
         )
+
+    @pytest.mark.parametrize(
+        ("hint", "form"),
+        [
+            ("", '[{"name": "func_name1", "arguments": {"argument1": "value1", '),
+            ("<tool_call>", '<tool_call>\n{"name": "func_name1", "arguments": {"argument'),
+            ("<tool_call><function=", '[{"name": "func_name1"'),
+        ],
+        ids=["unknown", "the model's own", "the model's own is not JSON"],
+    )
+    def test_calls_are_asked_for_in_a_notation_that_is_read(self, hint: str, form: str) -> None:
+        source = (
+            "{% if 0 %}" + hint + "{% endif %}{% for m in messages %}{{ m.content }}{% endfor %}"
+        )
+        assert form in render(templates(model(source)), tools=TOOLS)
 
 
 class TestGiven:

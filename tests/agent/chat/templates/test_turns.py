@@ -9,6 +9,7 @@ from arriero.agent.chat.templates.turns import (
     calls_as_text,
     has_calls,
     in_turn,
+    with_tools,
     written,
 )
 from arriero.shared.inference import ChatMessage
@@ -103,3 +104,19 @@ class TestCallsAsText:
         assert written([('NUMBER "NAME"', {})], JSON_CALLS) == (
             '[{"name": "NUMBER \\"NAME\\"", "arguments": {}}]'
         )
+
+
+class TestWithTools:
+    TOOLS = ({"type": "function", "function": {"name": "f", "description": "Öl?"}}, {"name": "g"})
+
+    def test_an_instruction_has_the_tools_and_the_form_of_a_call(self) -> None:
+        told, asked = with_tools([user("a")], self.TOOLS, JSON_CALLS)
+        assert (told.role, asked) == ("system", user("a"))
+        assert '{"name": "f", "description": "Öl?"}\n{"name": "g"}\n' in told.text
+        form = written([("func_name1", {"argument1": "value1", "argument2": "value2"})], JSON_CALLS)
+        assert f"\n{form}\n" in told.text
+
+    def test_instructions_that_are_there_come_first(self) -> None:
+        told, _ = with_tools([SYSTEM, user("a")], self.TOOLS, JSON_IN_TAGS)
+        assert told.text.startswith("Be brief.\n\nYou have access to")
+        assert "<tool_call>" in told.text

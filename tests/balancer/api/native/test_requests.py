@@ -174,4 +174,5 @@ def test_what_grammars_and_choices_cannot_be(body: dict[str, Any], field: str) -
 def test_choices_of_tools() -> None:
     request = parse_generate(encode({"prompt": "x", "tool_choice": {"name": "now"}}))
     assert request.tool_choice == NamedTool(name="now")
-    assert parse_generate(encode({"prompt": "x", "tool_choice": "required"})).parallel_tool_calls
+    required = parse_generate(encode({"prompt": "x", "tool_choice": "required"}))
+    assert required.parallel_tool_calls is None

@@ -46,7 +46,7 @@ def test_without_functions_a_chat_is_one_with_tools() -> None:
     asked = chat(functions=[])
     assert not asked.has_functions
     assert asked.requests[0].tools is None
-    assert asked.requests[0].parallel_tool_calls
+    assert asked.requests[0].parallel_tool_calls is None
 
 
 @pytest.mark.parametrize(

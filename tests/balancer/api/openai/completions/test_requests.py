@@ -294,7 +294,7 @@ def test_each_sampler_is_taken_beside_openais_fields(name: str) -> None:
 
 def test_what_asks_for_nothing_is_let_through() -> None:
     assert chat(logprobs=False, top_logprobs=0, response_format={"type": "text"}) == chat()
-    assert chat(modalities=["text"], parallel_tool_calls=True, tool_choice=None) == chat()
+    assert chat(modalities=["text"], parallel_tool_calls=None, tool_choice=None) == chat()
 
     assert completion(echo=False, best_of=1, suffix="", logprobs=None) == completion()
     assert chat(temperature=None, stop=None, n=None, tools=[], stream=None) == chat()
@@ -498,7 +498,7 @@ def test_grammars_as_in_the_native_api() -> None:
 def test_calls_that_have_to_be_made(choice: Any, neutral: Any) -> None:
     (request,) = chat(tools=[TOOL], tool_choice=choice).requests
     assert request.tool_choice == neutral
-    assert request.parallel_tool_calls
+    assert request.parallel_tool_calls is None
 
 
 @pytest.mark.parametrize(
@@ -514,8 +514,9 @@ def test_what_choices_cannot_be(choice: Any, field: str) -> None:
 
 
 def test_one_call_at_a_time() -> None:
-    (request,) = chat(tools=[TOOL], parallel_tool_calls=False).requests
-    assert not request.parallel_tool_calls
+    for asked in (True, False):
+        (request,) = chat(tools=[TOOL], parallel_tool_calls=asked).requests
+        assert request.parallel_tool_calls is asked
 
 
 # ---- how much one call may come to

@@ -183,7 +183,7 @@ def test_history_comes_before() -> None:
     [
         {"background": False},
         {"store": False, "include": ["reasoning.encrypted_content"]},
-        {"truncation": "disabled", "top_logprobs": 0, "parallel_tool_calls": True},
+        {"truncation": "disabled", "top_logprobs": 0, "parallel_tool_calls": None},
         {"user": "u", "metadata": {"a": "b"}, "service_tier": "auto", "safety_identifier": "s"},
         {"text": {"format": {"type": "text"}}},
         {"stream_options": {"include_obfuscation": False}, "max_tool_calls": 3},
