@@ -3,11 +3,13 @@
 A line is one of OpenAI's batch files (`custom_id`, `url`, `body`), the fields of `/api/v1/generate`
 as JSON, a JSON string, or plain text; the last two are questions. A result line of OpenAI's kind is
 as theirs. Another has `line`, the number of the line that it answers, from 1, and an `answer` or an
-`error`.
+`error`. The `id` of every result line ends with a digest of what was asked, so that a batch that
+goes on notices another input.
 """
 
 import json
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 URLS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses")
@@ -24,6 +26,22 @@ class Line:
     body: dict[str, Any] = field(default_factory=dict)
     custom_id: str | None = None
     problem: str | None = None
+
+    @property
+    def key(self) -> str | int:
+        """What its result is found by."""
+        return self.custom_id or self.number
+
+    @property
+    def digest(self) -> str:
+        """What tells its request from others, as 16 hexadecimal digits."""
+        asked = json.dumps([self.url, self.body, self.problem], sort_keys=True)
+        return sha256(asked.encode()).hexdigest()[:16]
+
+    @property
+    def id(self) -> str:
+        """The `id` of its result line."""
+        return f"batch_req_{self.number}_{self.digest}"
 
 
 def parse_line(number: int, text: str, defaults: dict[str, Any]) -> Line:
@@ -66,7 +84,7 @@ def _openai(number: int, value: dict[str, Any]) -> Line:
 def result_line(line: Line, *, answer: Any = None, error: dict[str, Any] | None = None) -> str:
     """What is written for a line that has ended. `error` has `code`, `message` and `status`."""
     if line.custom_id is None:
-        known = {"line": line.number}
+        known = {"id": line.id, "line": line.number}
         return _text(known | ({"error": error} if error else {"answer": answer}))
     response = None
     if error is None:
@@ -77,7 +95,7 @@ def result_line(line: Line, *, answer: Any = None, error: dict[str, Any] | None 
     failure = {"code": error["code"], "message": error["message"]} if error else None
     return _text(
         {
-            "id": f"batch_req_{line.number}",
+            "id": line.id,
             "custom_id": line.custom_id,
             "response": response,
             "error": None if response else failure,
@@ -85,14 +103,15 @@ def result_line(line: Line, *, answer: Any = None, error: dict[str, Any] | None 
     )
 
 
-def key_of(result: str) -> str | int | None:
-    """Which line a result line is for: its `custom_id`, or its number; `None` if it is torn."""
+def answered(result: str) -> tuple[str | int, str] | None:
+    """The key and the digest, if any, of the line that a result is for; `None` if it is torn."""
     try:
         value = json.loads(result)
         key = value.get("custom_id") or value["line"]
+        digest = value.get("id", "").rpartition("_")[2]
     except (ValueError, KeyError, AttributeError):
         return None
-    return key if isinstance(key, str | int) else None
+    return (key, digest) if isinstance(key, str | int) else None
 
 
 def has_failed(result: str) -> bool:

@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from .. import server_batch
 from ..arguments import EXIT_FAILED, Target, UsageError, make_parser, positive
-from ..batch_lines import Line, has_failed, key_of, parse_line, result_line
+from ..batch_lines import Line, answered, has_failed, parse_line, result_line
 from ..boundary import run
 from ..output import print_json, say
 from .generate import add_options, options_of
@@ -51,14 +51,14 @@ async def _batch(arguments: argparse.Namespace, target: Target) -> int | None:
     async with Client(target.url, key=target.key, tls_ca=target.tls_ca) as client:
         await client.readiness()  # a wrong address is not worth any patience
     with _open_input(arguments.input) as lines, _Output(Path(arguments.output)) as output:
-        total = sum(1 for line in lines if line.strip())
+        total = _compare(lines, output, defaults)
         lines.seek(0)
         # A batch has time: it waits for as long as its requests are refused for want of room.
         retries = Retries(patience=10_000)
         async with Client(
             target.url, key=target.key, tls_ca=target.tls_ca, retries=retries
         ) as client:
-            todo = _remaining(lines, output, defaults)
+            todo = (line for line in _lines(lines, defaults) if not output.has(line))
             await _run(client, todo, output, total=total, at_once=arguments.concurrency)
     summary = {"lines": total, "failed": output.num_failed, "answered": output.num_answered}
     if arguments.json:
@@ -187,10 +187,10 @@ def _open_input(path: str) -> IO[str]:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
 
 
-def _remaining(lines: IO[str], output: "_Output", defaults: dict[str, Any]) -> Iterator[Line]:
-    """The lines that have no result yet. Of those with one `custom_id` only the first is asked."""
+def _lines(texts: IO[str], defaults: dict[str, Any]) -> Iterator[Line]:
+    """The lines of an input. Of those with one `custom_id` only the first is asked."""
     seen: set[str] = set()
-    for number, text in enumerate(lines, start=1):
+    for number, text in enumerate(texts, start=1):
         if not text.strip():
             continue
         line = parse_line(number, text.rstrip("\n"), defaults)
@@ -198,16 +198,34 @@ def _remaining(lines: IO[str], output: "_Output", defaults: dict[str, Any]) -> I
             line = Line(number, problem=f"custom_id: {line.custom_id!r} is an earlier line's, too")
         elif line.custom_id is not None:
             seen.add(line.custom_id)
-        if not output.has(line):
-            yield line
+        yield line
+
+
+def _compare(texts: IO[str], output: "_Output", defaults: dict[str, Any]) -> int:
+    """How many lines there are. Raises `UsageError` if `output` answers something else."""
+    total, left = 0, output.keys
+    for total, line in enumerate(_lines(texts, defaults), start=1):  # noqa: B007
+        left.discard(line.key)
+        if output.answers_another(line):
+            raise UsageError(
+                f"{output.path} has the answer to another request for line {line.number}: "
+                "name another output, or remove it"
+            )
+    if left:
+        raise UsageError(
+            f"{output.path} has answers that no line of the input asks for, such as that to "
+            f"{min(map(str, left))}: name another output, or remove it"
+        )
+    return total
 
 
 class _Output:
     """The results. Each is written in one piece, so that only the last can be torn."""
 
     def __init__(self, path: Path) -> None:
-        self._done: set[str | int] = set()
-        self._path = path
+        self._done: dict[str | int, str] = {}
+        """The digests of the lines that have results, by their keys."""
+        self.path = path
         self.num_failed = 0
         self.num_answered = 0
 
@@ -215,11 +233,16 @@ class _Output:
     def num_done(self) -> int:
         return len(self._done)
 
+    @property
+    def keys(self) -> set[str | int]:
+        """Of the lines that have results."""
+        return set(self._done)
+
     def __enter__(self) -> "_Output":
         try:
-            self._file = self._path.open("a+b")
+            self._file = self.path.open("a+b")
         except OSError as error:
-            raise UsageError(f"cannot write {self._path}: {error.strerror}") from error
+            raise UsageError(f"cannot write {self.path}: {error.strerror}") from error
         try:
             self._read_back()
         except BaseException:
@@ -231,7 +254,12 @@ class _Output:
         self._file.close()
 
     def has(self, line: Line) -> bool:
-        return (line.custom_id or line.number) in self._done
+        return line.key in self._done
+
+    def answers_another(self, line: Line) -> bool:
+        """Whether the result for `line` is of another request."""
+        known = self._done.get(line.key)
+        return bool(known) and known != line.digest
 
     def add(self, result: str) -> None:
         self._file.write(result.encode())
@@ -244,15 +272,16 @@ class _Output:
         self._file.seek(0)
         end = 0
         for raw in self._file:
-            key = key_of(raw.decode(errors="replace")) if raw.endswith(b"\n") else None
-            if key is None:
+            found = answered(raw.decode(errors="replace")) if raw.endswith(b"\n") else None
+            if found is None:
                 break
-            self._done.add(key)
+            key, digest = found
+            self._done[key] = digest
             self.num_failed += has_failed(raw.decode())
             end += len(raw)
         if self._file.seek(0, 2) > end and self._file.seek(end) == end:
             rest = self._file.read()
             if b"\n" in rest.rstrip(b"\n"):
-                raise UsageError(f"{self._path} holds something else than results; name another")
+                raise UsageError(f"{self.path} holds something else than results; name another")
             self._file.truncate(end)
         self._file.seek(0, 2)

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from arriero.cli.batch_lines import MAX_LINE, Line, has_failed, key_of, parse_line, result_line
+from arriero.cli.batch_lines import MAX_LINE, Line, answered, has_failed, parse_line, result_line
 
 CHAT = "/v1/chat/completions"
 
@@ -45,6 +45,12 @@ def test_wrong_lines_say_what_is_wrong(text: str, problem: str) -> None:
     assert problem in found
 
 
+def test_what_was_asked_tells_one_line_from_another() -> None:
+    asked = [parse_line(1, text, {"seed": 1}).digest for text in ("hello", "hello", "goodbye")]
+    assert asked[0] == asked[1] != asked[2]
+    assert parse_line(1, "hello", {"seed": 2}).digest != asked[0]
+
+
 def test_results_are_found_again() -> None:
     native, openai = Line(4), Line(5, CHAT, {}, "mine")
     error = {"code": "engine_failed", "message": "m", "status": 500}
@@ -52,7 +58,7 @@ def test_results_are_found_again() -> None:
     for line, key in ((native, 4), (openai, "mine")):
         good = result_line(line, answer={"id": "x", "text": "é\n"})
         bad = [result_line(line, error=each) for each in (error, gone)]
-        assert [key_of(each) for each in (good, *bad)] == [key] * 3
+        assert [answered(each) for each in (good, *bad)] == [(key, line.digest)] * 3
         assert [has_failed(each) for each in (good, *bad)] == [False, True, True]
         assert all(each.endswith("\n") and each.count("\n") == 1 for each in (good, *bad))
 
@@ -69,4 +75,4 @@ def test_openais_results_have_their_form() -> None:
 
 @pytest.mark.parametrize("torn", ["", "{", '{"line":', "[]", "{}", '{"line": null}', "7"])
 def test_what_is_no_result(torn: str) -> None:
-    assert key_of(torn) is None
+    assert answered(torn) is None

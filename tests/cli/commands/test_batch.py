@@ -56,6 +56,21 @@ def test_it_goes_on_where_it_stopped(balancer: FakeServer, files: tuple[Path, Pa
     assert len(results(files[1])) == 4
 
 
+def test_answers_to_another_input_are_no_answers(
+    balancer: FakeServer, files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, output = files
+    source.write_text("one\n")
+    balancer.will(says(READY), says(ANSWER))
+    assert run(files) == 0
+    for text, why in (("another\n", "another request for line 1"), ("", "no line of the input")):
+        source.write_text(text)
+        balancer.will(says(READY))
+        assert run(files) == 2
+        assert why in capsys.readouterr().err
+    assert output.read_text().count("\n") == 1
+
+
 def test_an_id_that_stands_twice_is_an_error_of_the_second(
     balancer: FakeServer, files: tuple[Path, Path]
 ) -> None:
