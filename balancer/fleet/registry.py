@@ -14,7 +14,7 @@ from ...shared.inference import AgentId
 from ...shared.inference.abilities import ABILITIES, Ability
 from ...shared.inference.adapters import adapted_name
 from ...shared.inference.prefix_peers import Peer
-from ...shared.messages import FromBalancer, Hello, Issue, Status, for_version
+from ...shared.messages import MAX_WORDS, FromBalancer, Hello, Issue, Status, for_version
 from ...shared.models.assignments import Work
 from ...shared.reports.model_info import ModelInfo
 from ...shared.reports.statistics import Statistics
@@ -24,6 +24,7 @@ from .change_log import ChangeLog
 from .circuit_breaker import CircuitBreaker
 from .deadlines import Deadlines
 from .decisions import LinkId, Send
+from .identities import key_of
 from .limits import Limits
 from .view import AgentState, AgentView, Departure, ServedView, SlotsView
 
@@ -57,7 +58,8 @@ class Agent:
     an earlier link of it was ended. A `status` that came too soon after others waits.
 
     `breaker` is shared by all links of one agent. Its engine was last seen at work at `spoke_at`:
-    something of an answer came, or it reported that it computed.
+    something of an answer came, or it reported that it computed. `said`: the ids that it says of
+    itself and its host; `twins`: agents with other keys that say one of them, with their names.
     """
 
     link: LinkId
@@ -84,6 +86,8 @@ class Agent:
     status_at: float = -inf
     breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
     spoke_at: float = -inf
+    said: frozenset[AgentId] = frozenset()
+    twins: dict[LinkId, str] = field(default_factory=dict)
 
     @property
     def takes_work(self) -> bool:
@@ -207,8 +211,16 @@ class Agent:
     def all_issues(self, now: float) -> tuple[Issue, ...]:
         """Its own, and what the balancer has against it."""
         issue = None if self.offence is None else self.offence.issue(now)
-        said = (*self.issues, *self.breaker.issues)
+        said = (*self.issues, *self.breaker.issues, *self._twin_issues())
         return said if issue is None else (*said, issue)
+
+    def _twin_issues(self) -> tuple[Issue, ...]:
+        if not self.twins:
+            return ()
+        name = next(iter(self.twins.values()))
+        message = f"the agent {name!r} has another key and says the same id; both are served"
+        hint = "no two agents draw one id: revoke the key of the one that you do not know"
+        return (Issue(code="identity_claimed", message=message[:MAX_WORDS], hint=hint),)
 
     def view(self, num_busy: int, now: float) -> AgentView:
         """As others see it, under its host's id."""
@@ -353,6 +365,16 @@ class Registry:
         self.touch(link)
         return agent
 
+    def meets_twins(self, agent: Agent) -> None:
+        """Note who says the same id with another key."""
+        claimed = {*agent.said, agent.hello.agent_id, agent.host}
+        for other in self._agents.values():
+            if key_of(other.holder) == key_of(agent.holder) or not agent.said:
+                continue
+            if not claimed.isdisjoint({*other.said, other.hello.agent_id, other.host}):
+                agent.twins[other.link], other.twins[agent.link] = other.name, agent.name
+                self.touch(other.link)
+
     def departure_of(self, id: AgentId) -> Departure | None:
         """Why an agent left, if it was not long ago."""
         departed = self._departures.get(id)
@@ -362,6 +384,9 @@ class Registry:
         """Remove an agent."""
         agent = self._agents.pop(link)
         self._deadlines.disarm(link)
+        for twin in agent.twins:
+            del self._agents[twin].twins[link]
+            self.touch(twin)
         if agent.is_retired:
             self._left_at_last(agent)
         else:

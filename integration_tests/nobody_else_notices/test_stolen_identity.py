@@ -59,6 +59,27 @@ async def test_with_keys_it_belongs_to_the_key(fleet: Fleet, tmp_path: Path) -> 
         [still] = await client.management.agents()
         assert (still["id"], still["name"]) == (agent["id"], "agent-1")
 
+        said = {"agent_id": "early", "host": "early"}
+        async with (
+            RogueAgent.dial(fleet, "thief", headers=headers, **said) as thief,
+            RogueAgent.dial(
+                fleet, "owner", headers={"Authorization": f"Bearer {keys['good']}"}, **said
+            ) as owner,
+            RogueAgent.dial(fleet, "other", headers=headers, host=agent["id"]) as other,
+        ):
+            assert {it.answer["type"] for it in (thief, owner, other)} == {"welcome"}
+            agents = {each["name"]: each for each in await client.management.agents()}
+            assert agents["agent-1"]["id"] == agent["id"]
+            assert len({each["id"] for each in agents.values()}) == len(agents) == 4
+            for each in agents.values():
+                assert "identity_claimed" in [issue["code"] for issue in each["issues"]]
+
+        async def are_gone() -> bool:
+            agents = await client.management.agents()
+            return [(each["name"], each["issues"]) for each in agents] == [("agent-1", [])]
+
+        await until(are_gone)
+
 
 async def test_an_agent_whose_engine_crashes_is_still_itself(serving: Fleet) -> None:
     """Its supervisor stands in, a new engine process takes over, and a thief gets in nowhere."""

@@ -40,14 +40,17 @@ class Membership:
         self, link: LinkId, hello: Hello, now: float, holder: Identity | None = None
     ) -> list[Decision]:
         """Welcome an agent, in place of its old link if there is one; or reject it."""
-        if (rejection := self._rejection(hello, holder, now)) is not None:
+        state, said = self._state, hello
+        hello = state.identities.known_as(said, holder)
+        if (rejection := self._rejection(said, hello, holder, now)) is not None:
             return [Send(link, rejection), Disconnect(link, rejection.reason)]
-        state = self._state
         state.changes.advance()
         decisions = self._replace_old_link(hello, now)
-        owner = state.identities.joined(link, hello, holder)
+        owner = state.identities.joined(link, said, holder)
         agent = state.registry.joined(link, hello, now, owner.breaker)
         agent.holder = holder
+        agent.said = frozenset(id for id in (said.agent_id, said.host) if id is not None)
+        state.registry.meets_twins(agent)
         state.device_past.joined(agent.host)
         agent.offence = state.bad_messages.of(speaker_of(holder, hello.agent_id), now)
         agent.is_cordoned = self._steering.cordons.joined(
@@ -215,7 +218,9 @@ class Membership:
             del readers[id]
         return [ReadsLost(ids)] if ids else []
 
-    def _rejection(self, hello: Hello, holder: Identity | None, now: float) -> Reject | None:
+    def _rejection(
+        self, said: Hello, hello: Hello, holder: Identity | None, now: float
+    ) -> Reject | None:
         if self._state.is_closed:
             return Reject(reason="the balancer is going down", retry=True)
         offence = self._state.bad_messages.of(speaker_of(holder, hello.agent_id), now)
@@ -230,12 +235,8 @@ class Membership:
             return Reject(reason=f"{spoken}: install the same version on both", retry=False)
         if (excess := _excess(holder, hello.labels, hello.model)) is not None:
             return Reject(reason=excess, retry=False)
-        if (refusal := self._state.identities.refusal(hello, holder, now)) is not None:
+        if (refusal := self._state.identities.refusal(said, holder, now)) is not None:
             return Reject(reason=refusal, retry=True, code="identity_taken")
-        others = [] if hello.host is None else self._state.registry.on_host(hello.host)
-        if any(_key_of(each.holder) != _key_of(holder) for each in others):
-            reason = "this host belongs to an agent with another key"
-            return Reject(reason=reason, retry=True, code="identity_taken")
         return None
 
     def _welcome(self, hello: Hello, owner: Owner) -> Welcome:
@@ -247,10 +248,6 @@ class Membership:
             heartbeat_timeout=limits.heartbeat_timeout,
             secret=owner.secret,
         )
-
-
-def _key_of(holder: Identity | None) -> str | None:
-    return None if holder is None else holder.owner or holder.name
 
 
 def _departure(agent: Agent, loss: MoveReason, *, hung_up: bool) -> Departure:

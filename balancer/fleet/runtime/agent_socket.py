@@ -275,7 +275,7 @@ class _AgentSocket:
     ) -> None:
         about = context(
             agent=hello.name,
-            id=hello.agent_id,
+            id=self._runtime.agent_id(link),
             peer=remote,
             slots=hello.slots,
             key=None if holder is None else holder.name,

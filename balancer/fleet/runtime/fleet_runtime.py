@@ -512,6 +512,11 @@ class FleetRuntime:
         self._carry_out(self._fleet.agent_joined(link, hello, self._clock(), holder))
         return link
 
+    def agent_id(self, link: LinkId) -> AgentId | None:
+        """The id under which others know the agent on this link, unless it was not let in."""
+        agent = self._fleet.state.registry.get(link)
+        return None if agent is None else agent.hello.agent_id
+
     def agent_said(self, link: LinkId, message: FromAgent) -> None:
         """An agent sent something else."""
         self._carry_out(self._fleet.agent_said(link, message, self._clock()))

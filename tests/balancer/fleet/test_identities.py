@@ -68,16 +68,32 @@ def test_an_agent_that_never_heard_its_secret_is_not_locked_out() -> None:
     assert known.refusal(HELLO, None, 0.0) is None
 
 
-def test_with_keys_it_belongs_to_the_key() -> None:
+def test_agents_with_other_keys_that_say_one_id_are_different_agents() -> None:
     known = identities()
-    first = known.joined(A, HELLO, ONE)
-    assert known.refusal(HELLO, TWO, 0.0) == "this agent id belongs to an agent with another key"
+    ids = {known.known_as(HELLO, holder).agent_id for holder in (None, ONE, TWO)}
+    assert len(ids) == 3 and known.known_as(HELLO, None) == HELLO
+    assert known.known_as(replace(HELLO, host=ID), ONE).host == known.known_as(HELLO, ONE).agent_id
+    thief = known.joined(A, HELLO, TWO)
+    assert known.refusal(HELLO, ONE, 0.0) is None, "whoever comes first"
+    owner = known.joined(B, HELLO, ONE)
+    assert owner is not thief
+    known.left(known.known_as(HELLO, TWO).agent_id, 0.0)
     assert known.refusal(HELLO, ONE, 0.0) is None
-    rotated = replace(ONE, digest="new")
-    assert known.joined(B, HELLO, rotated) is first
-    known.left(ID, 0.0)
-    assert known.refusal(HELLO, TWO, REMEMBERED - 1) is not None
-    assert known.refusal(HELLO, TWO, REMEMBERED) is None
+    assert known.joined(B, HELLO, replace(ONE, digest="rotated")) is owner
+    known.check_integrity()
+
+
+def test_an_id_under_which_an_agent_is_known_is_refused_to_other_keys() -> None:
+    known = identities()
+    known.joined(A, HELLO, ONE)
+    seen = known.known_as(HELLO, ONE).agent_id
+    theft = replace(HELLO, agent_id=seen)
+    assert known.refusal(theft, TWO, 0.0) == "this agent id belongs to an agent with another key"
+    known.left(seen, 0.0)
+    assert known.refusal(theft, TWO, REMEMBERED - 1) is not None
+    assert known.refusal(theft, TWO, REMEMBERED) is None
+    known.joined(B, theft, TWO)
+    assert known.refusal(HELLO, ONE, REMEMBERED) is None, "the owner is let in all the same"
 
 
 def test_the_same_process_may_come_with_another_key() -> None:
@@ -85,6 +101,7 @@ def test_the_same_process_may_come_with_another_key() -> None:
     first = known.joined(A, HELLO, ONE)
     proof = replace(HELLO, secret=first.secret)
     assert known.refusal(proof, TWO, 0.0) is None
+    assert known.known_as(proof, TWO) == replace(known.known_as(HELLO, ONE), secret=first.secret)
     assert known.joined(B, proof, TWO) is first
     assert known.refusal(HELLO, ONE, 0.0) is not None, "it is the other key's now"
 

@@ -39,7 +39,7 @@ from arriero.shared.errors import (
 from arriero.shared.framing.heartbeat import HeartbeatMonitor
 from arriero.shared.inference import AgentId, Done, Failed, RequestId, Waiting
 from arriero.shared.inference.adapters import AdapterChoice
-from arriero.shared.messages import Cancel, Hello, Issue, Reject, Start, Status
+from arriero.shared.messages import Cancel, Hello, Issue, Start, Status, Welcome
 from arriero.shared.models.assignments import (
     Assign,
     Assignment,
@@ -1006,14 +1006,21 @@ def test_a_reload_is_of_all_models_of_a_host() -> None:
     assert given == [Send(A, reload), Send(B, reload)]
 
 
-def test_a_host_is_that_of_one_key() -> None:
+def test_a_host_that_two_keys_say_is_two_hosts_and_both_have_an_issue() -> None:
     scene = Steered()
     mine, other = (
         Identity(name=name, role="agent", limits=CallerLimits()) for name in ("mine", "other")
     )
-    scene.join(A, on_host("h"), holder=mine)
-    [rejected, _] = scene.join(B, on_host("p2"), holder=other)
-    assert isinstance(rejected, Send) and isinstance(rejected.message, Reject)
-    assert rejected.message.reason == "this host belongs to an agent with another key"
-    assert isinstance(scene.join(C, on_host("p3"), holder=mine)[0], Send)
-    assert scene.fleet.state.registry.num_agents == 1
+    registry = scene.fleet.state.registry
+
+    def issues() -> list[list[str]]:
+        return [[each.code for each in agent.all_issues(scene.now)] for agent in registry]
+
+    for link, place, holder in ((B, "p2", other), (A, "h", mine), (C, "p3", mine)):
+        welcome = scene.join(link, on_host(place), holder=holder)[0]
+        assert isinstance(welcome, Send) and isinstance(welcome.message, Welcome)
+    assert registry.num_agents == 2
+    assert sorted(len(registry.on_host(host)) for host in registry.hosts()) == [1, 2]
+    assert issues() == [["identity_claimed"]] * 3
+    scene.fleet.agent_left(B, scene.now)
+    assert issues() == [[], []]
