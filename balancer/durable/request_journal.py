@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from ...shared.inference import Done, Event, Failed, RequestId
 from ..fleet.caller import Account
+from ..fleet.footprint import footprint
 from ..fleet.requests.eligibility import Engine
 from ..fleet.retained_record import Asked, Retained, RetainedRecord
 from ..fleet.shares import Shares
@@ -105,7 +106,7 @@ class RequestJournal:
 
     def begun(self, retained: Retained, asked: Asked) -> None:
         """It is new. If too many of its caller's wait to be written, it never is."""
-        num_bytes = len(asked.note)
+        num_bytes = len(asked.note) + footprint(asked.request)
         holder = asked.caller.account
         is_well = self.begun_counts.may_take(holder, 1)
         if not is_well or not self.begun_bytes.claim(holder, num_bytes):

@@ -34,6 +34,7 @@ from ....shared.inference import (
     Waiting,
 )
 from ..caller import ANONYMOUS, Account, Caller
+from ..footprint import footprint
 from ..requests.eligibility import Engine
 from ..retained_record import Asked, RetainedKey, RetainedRecord
 from ..shares import FairEviction, Refusal
@@ -294,7 +295,8 @@ class RetainedRequests:
     def _open(
         self, record: RetainedRecord, asked: Asked, *, tell_waiting: float | None, together: int
     ) -> RetainedRequest:
-        num_asked = len(asked.note)
+        # What an API without a note holds of it is counted with the requests that run.
+        num_asked = max(len(asked.note), footprint(asked.request)) if asked.note else 0
         retained = self._new(record, asked.caller, num_asked=num_asked)
         refusal = self._refusal(retained.holder, num_asked)
         if refusal is None:
