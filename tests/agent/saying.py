@@ -84,7 +84,7 @@ def say(
         state.restrict(row)
         token = int(row.argmax())
         if token in vocab.end_tokens:
-            return Said(text + detokenizer.flush(), state.failure is None, state.failure)
+            return Said(text, state.failure is None, state.failure)
         state.accept(token)
         text += detokenizer.push((token,))
     return Said(text, False, state.failure)

@@ -1,4 +1,7 @@
-"""Incremental detokenizer: a character is returned once all of its bytes are there."""
+"""Incremental detokenizer: a character is returned once all of its bytes are there.
+
+The bytes of a character that an answer's end cuts off are left out.
+"""
 
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable
@@ -19,7 +22,3 @@ class Detokenizer:
     def push(self, tokens: Iterable[int]) -> str:
         """The characters that `tokens` complete; may be empty."""
         return self._decoder.decode(b"".join(map(self._piece, tokens)))
-
-    def flush(self) -> str:
-        """The rest when no token follows: U+FFFD for an incomplete character, else empty."""
-        return self._decoder.decode(b"", final=True)

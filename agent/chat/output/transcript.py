@@ -83,6 +83,4 @@ class Transcript:
 
     def flush(self) -> Gain:
         """The text that was held back; the answer is over."""
-        may_end = self.num_tokens >= self._stops.min_tokens
-        text = self._stop_strings.push(self._detokenizer.flush(), may_end=may_end)
-        return Gain(text + self._stop_strings.flush())
+        return Gain(self._stop_strings.flush())

@@ -201,11 +201,8 @@ class Answer:
         if isinstance(end.reason, RequestError):
             self.is_over = True
             return [Refused(id=self._id, error=to_wire(end.reason))]
-        items = self._flush()
-        if self._transcript.is_stopped:
-            return [*items, self._ended("stop", end)]
         return [
-            *items,
+            *self._flush(),
             *self._turn.rest(),
             *self._end_token(output),
             self._ended(end.reason, end),

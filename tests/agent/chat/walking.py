@@ -35,7 +35,7 @@ def walk(
         allowed = np.flatnonzero(np.isfinite(row))
         ends = [token for token in allowed if int(token) in vocab.end_tokens]
         if ends and (len(ends) == len(allowed) or rng.random() < 0.3):
-            return text + detokenizer.flush()
+            return text
         if not planned and rng.random() < 0.6:
             planned = list(rng.choice(spelled))
         token = planned.pop(0) if planned else -1

@@ -85,7 +85,7 @@ def test_they_carry_the_bytes_of_their_tokens() -> None:
 )
 def test_all_are_told_once_and_in_order(pieces: list[bytes], cuts: list[int]) -> None:
     detokenizer = Detokenizer(pieces.__getitem__)
-    text = detokenizer.push(range(len(pieces))) + detokenizer.flush()
+    text = detokenizer.push(range(len(pieces)))
     subject = Written(pieces)
     subject.take(*range(len(pieces)))
     found: list[int] = []
