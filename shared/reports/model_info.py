@@ -59,7 +59,8 @@ class ModelInfo:
     to that. Such an agent may not know its `context_size`, which is 0 then. `adapters` can be asked
     for beside the model. A `deterministic` one gives the same answer to the same request, whatever
     runs beside it. `engine` has the options that it is loaded with, where an engine of the agent's
-    own runs it. `fit` says what was chosen of them so that the model fits, and `memory` what it
+    own runs it. `quantization` is what most of its weights are stored as (`Q4_K_M`), where the file
+    says so. `fit` says what was chosen of them so that the model fits, and `memory` what it
     takes of each device and of the host, where that is known.
     """
 
@@ -84,6 +85,7 @@ class ModelInfo:
     engine: Annotated[EngineOptions | None, Field(exclude_if=lambda options: options is None)] = (
         None
     )
+    quantization: Annotated[str, Field(max_length=32, exclude_if=lambda name: not name)] = ""
     fit: Annotated[
         str | None, Field(max_length=MAX_FIT, exclude_if=lambda words: words is None)
     ] = None

@@ -217,6 +217,7 @@ MODEL = ModelInfo(
     adapters=("loud",),
     chats=False,
     deterministic=True,
+    quantization="Q4_K_M",
     fit="32 layers in memory",
     memory=(MemoryPart(device="CPU", bytes=2**30),),
 )

@@ -32,7 +32,7 @@ class LlamaDraftModel:
     @property
     def name(self) -> str:
         """The name that people know it by."""
-        return self._model.path.stem
+        return self._model.name
 
     @property
     def size_bytes(self) -> int:

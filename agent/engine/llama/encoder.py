@@ -38,10 +38,11 @@ class EncoderEngine:
         self._embedding = LlamaEmbedding(model, options, has_memory=False)
         self.model = LoadedModel(
             ModelInfo(
-                name=model.path.stem,
+                name=model.name,
                 architecture=model.architecture,
                 parameters=model.parameters,
                 size_bytes=model.size_bytes,
+                quantization=model.quantization,
                 context_size=min(options.slot_tokens, model.trained_context),
                 tasks=model.tasks(generates=False),
                 longest_token=model.vocab.longest_token,

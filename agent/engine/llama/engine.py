@@ -186,10 +186,11 @@ class LlamaEngine:
         """The model and what is beside it, as the rest of the agent knows them."""
         model, projector, draft = self._model, self._projector, self.draft_model
         info = ModelInfo(
-            name=model.path.stem,
+            name=model.name,
             architecture=model.architecture,
             parameters=model.parameters,
             size_bytes=model.size_bytes,
+            quantization=model.quantization,
             context_size=options.slot_tokens,
             tasks=model.tasks(generates=True, senses=() if projector is None else projector.senses),
             longest_token=model.vocab.longest_token,

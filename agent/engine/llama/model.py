@@ -45,6 +45,16 @@ _POOLINGS: dict[str, Pooling] = {"1": "mean", "2": "cls", "3": "last", "4": "ran
 """Poolings by the numbers that model files have for them; 0 is none."""
 
 
+_PART = re.compile(r"-\d{5}-of-\d{5}$")
+
+_FILE_TYPES = {
+    str(getattr(llama_cpp, name)): re.sub("^LLAMA_FTYPE_(ALL|MOSTLY)_", "", name)
+    for name in dir(llama_cpp)
+    if name.startswith(("LLAMA_FTYPE_ALL_", "LLAMA_FTYPE_MOSTLY_"))
+}
+"""Names of quantizations by the numbers that model files have for them."""
+
+
 class Model:
     """`handle` is llama.cpp's. Read-only, so contexts and threads may share it."""
 
@@ -89,6 +99,16 @@ class Model:
     def architecture(self) -> str:
         """The name that the file has for it: `llama`, `qwen3`, …"""
         return self._meta("general.architecture")
+
+    @property
+    def name(self) -> str:
+        """The file's name without its ending, and of a split file without the part's number."""
+        return _PART.sub("", self.path.stem)
+
+    @property
+    def quantization(self) -> str:
+        """What most weights are stored as, such as `Q4_K_M`; empty if the file does not say it."""
+        return _FILE_TYPES.get(self._meta("general.file_type"), "")
 
     @property
     def parameters(self) -> int:

@@ -143,7 +143,7 @@ class LlamaMtp:
         api.give_out(target, of_outputs=False)
         api.give_out(self._context, of_outputs=True)
         self._api = api
-        self.name = f"{model.path.stem} (MTP)"
+        self.name = f"{model.name} (MTP)"
         self.num_slots = options.slots
         self.num_cells = num_cells
         self.longest = min(options.slot_tokens, model.trained_context)

@@ -16,7 +16,6 @@ from typing_extensions import TypedDict
 from ....shared.inference import Count
 from ....shared.queries import MAX_INPUTS, Dimensions, EmbedInput, Norm, Result, Truncation
 from ....shared.strict import STRICT, ListOf
-from ....shared.validation import parse_json
 from ...fleet.queries.query import QueryRequest
 from ..common.body_fields import in_list, parse_named
 from ..common.embeddings import EmbedFields, encoded, named
@@ -65,6 +64,7 @@ class _EmbeddingsBody:
 
     model: ModelName
     prompt: str = ""
+    input: Annotated[ListOf[EmbedInput], Field(max_length=1)] = ()
     options: Options | None = None
 
 
@@ -120,11 +120,16 @@ def parse_embed(body: bytes, notes: FieldNotes | None = None) -> EmbedCall:
 
 
 def parse_embeddings(body: bytes, notes: FieldNotes | None = None) -> EmbedCall:
-    """The body of `/api/embeddings`, whose vector has the length that the model gives it."""
+    """The body of `/api/embeddings`, whose vector has the length that the model gives it.
+
+    Clients also send the prompt as `input`, which is the name that `/api/embed` has for it.
+    """
     given = EMBEDDINGS_FIELDS.given(body, notes)
-    parsed = parse_json(_embeddings, to_json(given))
-    inputs = (parsed.prompt,) if parsed.prompt else ()
-    return EmbedCall(parsed.model, inputs, "prompt", normalize="none")
+    names = in_list(given, "input")
+    parsed = parse_named(_embeddings, to_json(given), names)
+    inputs = (parsed.prompt,) if parsed.prompt else parsed.input
+    place = "prompt" if parsed.prompt else "input"
+    return EmbedCall(parsed.model, inputs, place, normalize="none")
 
 
 def vectors_answer(call: EmbedCall, results: Sequence[Result], nanoseconds: int) -> OllamaVectors:

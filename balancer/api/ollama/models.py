@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 
 from ....shared.errors import InvalidRequest
 from ....shared.inference import Count
+from ....shared.models.assignments import HOST
 from ....shared.queries import TokenizerDescription
 from ....shared.reports.model_info import ModelInfo
 from ....shared.strict import STRICT
@@ -22,7 +23,7 @@ from . import fields
 
 
 class OllamaDetails(TypedDict):
-    """What is known about a model. Agents do not report the quantization."""
+    """What is known about a model. The quantization is empty if its file does not say it."""
 
     parent_model: str
     format: str
@@ -50,11 +51,15 @@ class OllamaModels(TypedDict):
 
 
 class OllamaRunning(TypedDict):
-    """A model that an agent has loaded. It stays loaded until the desired state says otherwise."""
+    """A model that an agent has loaded. It stays loaded until the desired state says otherwise.
+
+    `size_vram` is what it takes of the memory of devices other than the CPU.
+    """
 
     name: str
     model: str
     size: Count
+    size_vram: Count
     digest: str
     details: OllamaDetails
     expires_at: str
@@ -143,6 +148,7 @@ def running(models: Iterable[ModelView]) -> list[OllamaRunning]:
             "name": model.info.name,
             "model": model.info.name,
             "size": model.info.size_bytes,
+            "size_vram": sum(part.bytes for part in model.info.memory if part.device != HOST),
             "digest": digest_of(model.info),
             "details": details_of(model.info),
             "expires_at": FOR_EVER,
@@ -195,7 +201,7 @@ def details_of(info: ModelInfo) -> OllamaDetails:
         "family": info.architecture,
         "families": families,
         "parameter_size": _short(info.parameters),
-        "quantization_level": "",
+        "quantization_level": info.quantization,
     }
 
 

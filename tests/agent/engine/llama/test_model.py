@@ -24,6 +24,17 @@ def test_facts(model_path: Path) -> None:
     model.free()
 
 
+@pytest.mark.parametrize("part", ["", "-00001-of-00003"])
+def test_a_part_of_a_split_file_has_the_name_of_the_whole(
+    model_path: Path, tmp_path: Path, part: str
+) -> None:
+    path = tmp_path / f"llama-of-1-Q8_0{part}.gguf"
+    path.symlink_to(model_path)
+    model = Model(path, LoadOptions(gpu_layers=0))
+    assert (model.name, model.quantization) == ("llama-of-1-Q8_0", "F16")
+    model.free()
+
+
 def test_a_template_for_tools(model_path: Path, tmp_path: Path) -> None:
     path = tmp_path / "two.gguf"
     path.write_bytes(

@@ -66,6 +66,15 @@ def test_the_older_call_has_one_vector_as_the_model_gave_it() -> None:
     assert (empty.inputs, vector_answer(empty, [])) == ((), {"embedding": []})
 
 
+@pytest.mark.parametrize("given", [b'"a"', b'["a"]'])
+def test_the_older_call_takes_an_input_for_its_prompt(given: bytes) -> None:
+    call = parse_embeddings(b'{"model": "m", "input": %b}' % given)
+    assert call.query_request("m").parts == (Embed(inputs=("a",), normalize="none"),)
+    assert call.place == "input"
+    with pytest.raises(InvalidRequest, match="`input` must have at most 1 entries"):
+        parse_embeddings(b'{"model": "m", "input": ["a", "b"]}')
+
+
 @pytest.mark.parametrize(("body", "field"), [({"input": ["a", "b"]}, "input[1]")])
 def test_a_faulty_input_is_named(body: dict[str, Any], field: str) -> None:
     fault = Vector(error=to_wire(PromptTooLong("too long")))

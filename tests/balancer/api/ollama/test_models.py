@@ -18,6 +18,7 @@ from arriero.balancer.api.ollama.models import (
 )
 from arriero.balancer.fleet.view import ModelView
 from arriero.shared.errors import InvalidRequest
+from arriero.shared.models.assignments import HOST, MemoryPart
 from arriero.shared.queries import TokenizerDescription
 from arriero.shared.reports.model_info import ModelInfo
 from tests.balancer.api.declared import check
@@ -65,7 +66,18 @@ def test_only_loaded_models_run() -> None:
     waiting = replace(MODEL, status="waiting")
     (model,) = running([MODEL, waiting])
     assert (model["name"], model["context_length"]) == ("m", 4096)
+    assert model["size_vram"] == 0
     ProcessResponse.model_validate({"models": [model]})
+
+
+def test_what_a_model_takes_of_gpus_is_not_on_the_cpu() -> None:
+    memory = (
+        *(MemoryPart(device=device, bytes=3) for device in ("CUDA0", "CUDA1")),
+        MemoryPart(device=HOST, bytes=5),
+    )
+    (model,) = running([replace(MODEL, info=replace(INFO, memory=memory, quantization="Q4_K_M"))])
+    assert model["size_vram"] == 6
+    assert model["details"]["quantization_level"] == "Q4_K_M"
 
 
 def test_digests_differ_by_name_and_fingerprint() -> None:
