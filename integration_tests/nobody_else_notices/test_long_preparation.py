@@ -13,6 +13,9 @@ NUM_WORDS = 2 * 2**20
 """As long as a body may be."""
 
 
+NUM_CONTROL = 400_000
+"""Control tokens whose text was looked at for hours."""
+
 READING = 3.0
 """Seconds that a stream may stand still while the daemons read bodies of many megabytes."""
 NUM_FEWER = 2**14
@@ -38,5 +41,21 @@ async def test_a_first_token_comes_before_long_texts_are_tokenised(fleet: Fleet)
         for one in long:
             one.cancel()
         await fleet.until_num_requests(0, "assigned")
+
+    await unnoticed(fleet, attack, allowance=READING)
+
+
+async def test_what_its_client_has_left_is_not_prepared_on(fleet: Fleet) -> None:
+    """A prompt of the same length, which the same thread prepares, gets its turn."""
+    await fleet.start_balancer()
+    agent = await fleet.start_agent()
+
+    async def attack(seen: Bystander) -> None:
+        before = thread_seconds(agent)
+        left = ask_long(fleet, 0, prompt="<|im_start|>a" * NUM_CONTROL)
+        await fleet.until_num_requests(1, "assigned")
+        await until_preparing(agent, before)
+        left.cancel()
+        assert b'"event":"done"' in await ask_long(fleet, NUM_WORDS // 8)
 
     await unnoticed(fleet, attack, allowance=READING)

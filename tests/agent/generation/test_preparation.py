@@ -7,6 +7,7 @@ import pytest
 
 from arriero.agent.engine.grammar.grammars import Ended
 from arriero.agent.engine.sequence import SequenceId
+from arriero.agent.engine.withdrawal import Withdrawn, check_wanted
 from arriero.agent.generation.answers.prepared import Prepared
 from arriero.agent.generation.answers.resumption import Outcome, Resume, Resumed
 from arriero.agent.generation.preparation import NUM_THREADS, Preparation
@@ -217,3 +218,26 @@ async def test_closing_waits_for_what_is_being_prepared(slow: SlowPreparer) -> N
     assert not closing.done()
     slow.may_go_on.set()
     await soon(closing)
+
+
+async def test_what_is_abandoned_ends_before_its_next_part() -> None:
+    ended = threading.Event()
+
+    class Giving(SlowPreparer):
+        def prepare(self, id: SequenceId, request: GenerateRequest, *others: object) -> Prepared:
+            self.is_preparing.set()
+            assert self.may_go_on.wait(HANGS)
+            try:
+                check_wanted()
+            except Withdrawn:
+                ended.set()
+                raise
+            raise AssertionError("it is prepared on")
+
+    giving = Giving()
+    preparation = Preparation(giving)
+    preparation.prepare(ONE, GenerateRequest(prompt="x"), pytest.fail)
+    await asyncio.to_thread(giving.is_preparing.wait, HANGS)
+    preparation.abandon(ONE)
+    giving.may_go_on.set()
+    assert await asyncio.to_thread(ended.wait, HANGS)
