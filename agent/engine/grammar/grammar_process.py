@@ -54,17 +54,19 @@ LIMITS = LLParserLimits(
 Hostile grammars take far longer within them, so a worker's computing is bounded besides.
 """
 
-MAX_STACK = 256 * 2**20
-"""Bytes of a worker's stack. A level of nesting takes up to 10 kB, a level of references 8 kB."""
+MAX_STACK = 64 * 2**20
+"""Bytes of a worker's stack: four times what the deepest constraint takes."""
 
-MAX_MEMORY = 2**30
-"""Bytes that a worker may reserve, its stack included."""
+MAX_MEMORY = 512 * 2**20
+"""Bytes that a worker may reserve, two stacks included."""
 
 TOKEN_SECONDS = 0.15
 """Seconds of computing for one token's mask: running streams wait as long."""
 
+UNHURRIED = 0.05
+"""Seconds after which the engine's threads go first, and the rest of a grammar is compiled with"""
 NICENESS = 5
-"""The engine's threads go first while a grammar is compiled."""
+"""this niceness."""
 
 NUM_TRIED = 3
 """Tokens that are tried before a grammar is taken."""
@@ -155,8 +157,12 @@ class _Worker:
     def run(self) -> NoReturn:
         """Works on threads of its own, so that the end of the socket is seen at once."""
         threading.stack_size(MAX_STACK)
-        threading.Thread(target=self._compile, daemon=True).start()
+        compiling = threading.Thread(target=self._compile, daemon=True)
+        compiling.start()
         with suppress(EOFError, OSError):
+            self._messages.put(self._connection.recv_bytes())
+            if not self._connection.poll(UNHURRIED):
+                _yield(compiling)
             while True:
                 self._messages.put(self._connection.recv_bytes())
         os._exit(0)
@@ -167,9 +173,7 @@ class _Worker:
         return array("I", self._messages.get()).tolist()
 
     def _compile(self) -> None:
-        """Compiles at a lower priority. All of that shares one allowance of computing."""
-        if sys.platform == "linux":  # elsewhere it would be the whole process
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+        """All that is compiled shares one allowance of computing."""
         signal.setitimer(signal.ITIMER_PROF, self._seconds)
         while not self._matchers:
             self._answer(self._messages.get())
@@ -231,6 +235,13 @@ class _Worker:
             raise _Refused(f"the grammar does not allow token {number} of the answer")
         _check(matcher)
         return _mask(matcher)
+
+
+def _yield(thread: threading.Thread) -> None:
+    """Lower the priority of `thread`, if it still runs."""
+    if sys.platform == "linux" and thread.native_id:  # elsewhere it would be the whole process
+        with suppress(ProcessLookupError):
+            os.setpriority(os.PRIO_PROCESS, thread.native_id, NICENESS)
 
 
 def _validated(grammar: str) -> bytes:

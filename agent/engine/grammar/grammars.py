@@ -163,7 +163,7 @@ class _Worker:
 
 
 class _Process:
-    """The process that forks workers; it ends with this object."""
+    """The process that forks workers, one of them in advance; it ends with this object."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._socket, its = socket.socketpair()
@@ -171,7 +171,8 @@ class _Process:
             self._process = Popen(
                 COMMAND, stdin=its.fileno(), stdout=DEVNULL, start_new_session=True
             )
-        weakref.finalize(self, _end, self._process, self._socket)
+        self._spares: list[socket.socket] = []
+        weakref.finalize(self, _end, self._process, self._socket, self._spares)
         connection = Connection(os.dup(self._socket.fileno()))
         self._sending = threading.Thread(
             target=_send, args=(vocabulary, connection), name="vocabulary", daemon=True
@@ -181,6 +182,12 @@ class _Process:
     def worker(self) -> socket.socket:
         """The socket of a new worker. Raises `OSError` if the process is gone."""
         self._sending.join()
+        self._spares.append(self._forked())
+        if len(self._spares) == 1:
+            self._spares.append(self._forked())
+        return self._spares.pop(0)
+
+    def _forked(self) -> socket.socket:
         mine, its = socket.socketpair()
         with its:
             try:
@@ -196,10 +203,11 @@ def _send(vocabulary: Vocabulary, connection: Connection) -> None:
         vocabulary.send(connection)
 
 
-def _end(process: Popen[bytes], connection: socket.socket) -> None:
+def _end(process: Popen[bytes], orders: socket.socket, spares: list[socket.socket]) -> None:
     process.kill()
     process.wait()
-    connection.close()
+    for each in (orders, *spares):
+        each.close()
 
 
 _SCHEMA = re.compile(r'"json_schema":\s*\{')
