@@ -13,13 +13,14 @@ from ..shared.errors import InvalidRequest
 from ..shared.lifecycle import Shutdown, StartupError
 from ..shared.log import context
 from ..shared.quantities import Address
+from .access.access import Access
 from .cluster.worker import Pipes
 from .diary.diary import Diary
 from .fleet.runtime.fleet_runtime import FleetRuntime
 from .management.events import EventHub
 from .management.steering.desired_state_service import DesiredStateService
 from .management.steering.drains import DrainService
-from .parts import assemble, collect_numbers, measure_loop_delay
+from .parts import assemble, collect_numbers, file_key, measure_loop_delay
 from .persistence import LAST_WRITES
 from .ports import check_exposure, open_ports
 from .settings import BalancerSettings
@@ -54,6 +55,7 @@ async def main(settings: BalancerSettings, shutdown: Shutdown, pipes: Pipes | No
             running = [tasks.create_task(each) for each in parts.work(settings)]
             if pipes is not None:
                 running.append(tasks.create_task(pipes.run(shutdown)))
+            shutdown.on_refresh(partial(_read_files, settings, parts.access, parts.certificates))
             addresses = await open_ports(parts, settings, until_the_end)
             _calm_garbage_collector()
             _announce(addresses, parts.certificates, parts.pipes)
@@ -100,6 +102,19 @@ def _calm_garbage_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, 10, 10)
+
+
+def _read_files(
+    settings: BalancerSettings, access: Access, certificates: Certificates | None
+) -> None:
+    """What cannot be used is logged, and the old one stays."""
+    if certificates is not None:
+        certificates.check()
+    if settings.admin_key_file is not None:
+        try:
+            access.fix(file_key(settings.admin_key_file))
+        except StartupError as error:
+            logger.error("the old key stays: %s", error)
 
 
 def _announce(

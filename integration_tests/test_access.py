@@ -1,6 +1,7 @@
 """Access keys over real daemons: who is let in, what ends with a key, where no key stands."""
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
@@ -339,6 +340,25 @@ async def test_new_keys_are_as_documented(keyed: Keyed) -> None:
     url, path = keyed.fleet.management, "/api/v1/keys"
     statuses = await asyncio.to_thread(ask_some, url, "management", "post", path, ADMIN, 20)
     assert statuses <= {201, 400, 409}
+
+
+async def test_a_hang_up_has_the_admins_key_file_read_again(keyed: Keyed) -> None:
+    url, file = f"{keyed.fleet.management}/api/v1/keys", keyed.folder / "admin.key"
+    new = new_key(b"n" * 32)
+    for text, good, bad in ((new, new, ADMIN), ("no key", new, ADMIN), (ADMIN, ADMIN, new)):
+        file.write_text(text)
+        keyed.fleet.balancer.signal(signal.SIGHUP)
+
+        async def status(key: str) -> int:
+            headers = {"Authorization": f"Bearer {key}"}
+            async with keyed.fleet.http.get(url, headers=headers) as answer:
+                return answer.status
+
+        async def is_taken(good: str = good, bad: str = bad) -> bool:
+            return (await status(good), await status(bad)) == (200, 401)
+
+        await until(is_taken)
+    await keyed.fleet.balancer.until_line(keyed.fleet.balancer.stderr, "the old key stays")
 
 
 # ---- where no key stands

@@ -11,7 +11,8 @@ from arriero.agent.settings import AgentSettings
 from arriero.balancer.settings import BalancerSettings
 from arriero.shared.settings.declaration import DaemonSettings
 from integration_tests.corpus import generate, plain_cases
-from integration_tests.daemons import MODEL, Daemon, Fleet
+from integration_tests.daemons import MODEL, Daemon, Fleet, until
+from integration_tests.nobody_else_notices.bystander import bystander
 
 
 async def one_line(daemon: Daemon) -> tuple[int, str]:
@@ -151,6 +152,43 @@ async def test_help_explains_every_flag(
 async def test_help_explains_every_command(fleet: Fleet) -> None:
     commands = re.findall(r"^  ([a-z]+) +\S", await help_of(fleet, "arriero"), re.MULTILINE)
     assert sorted(commands) == sorted(each.name for each in entry_points(group="arriero.commands"))
+
+
+async def test_a_hang_up_ends_nothing_and_opens_the_logs_again(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    """In all processes of each: a parent and its workers, a supervisor and its engine."""
+    num_processes = {"balancer": 3, "agent": 2}
+    files = {name: tmp_path / f"{name}.log" for name in num_processes}
+    with files["balancer"].open("ab") as balancer_log, files["agent"].open("ab") as agent_log:
+        balancer = await fleet.start_balancer(
+            stderr=balancer_log.fileno(), workers=2, state=f"sqlite:///{tmp_path}/state.db"
+        )
+        agent = await fleet.launch_agent(stderr=agent_log.fileno())
+        await agent.until_ready()
+    async with bystander(fleet) as seen:
+        for name, file in files.items():
+            file.rename(tmp_path / f"{name}.log.1")
+        balancer.signal(signal.SIGHUP)
+        agent.signal(signal.SIGHUP)
+
+        async def are_open() -> bool:
+            texts = {
+                name: file.read_text() if file.exists() else "" for name, file in files.items()
+            }
+            return {
+                name: text.count("files are read again") for name, text in texts.items()
+            } == num_processes
+
+        await until(are_open)
+        await seen.until_more()
+    await fleet.until_idle()
+
+    async def is_logged() -> bool:
+        return "request ended" in files["balancer"].read_text()
+
+    await until(is_logged)
+    assert "request ended" not in (tmp_path / "balancer.log.1").read_text()
 
 
 async def test_ready_lines(fleet: Fleet) -> None:

@@ -1,5 +1,7 @@
 """A daemon's life: an event loop, an orderly stop on the first signal, and an exit code.
 
+SIGHUP ends nothing: the daemon reads its certificates and key files again, and opens its log again.
+
 | exit code | when |
 | --- | --- |
 | 0 | it stopped because it was asked to |
@@ -35,10 +37,25 @@ class StartupError(Exception):
 
 
 class Shutdown:
-    """A request to stop the daemon. `requested` is set until the request is withdrawn."""
+    """A request to stop the daemon. `requested` is set until the request is withdrawn.
+
+    A request to read its files again comes the same way: `refresh`.
+    """
 
     def __init__(self) -> None:
         self.requested = asyncio.Event()
+        self._refreshes: list[Callable[[], None]] = []
+
+    def on_refresh(self, read: Callable[[], None]) -> None:
+        """Have `read` called, on the event loop, by each `refresh`."""
+        self._refreshes.append(read)
+
+    def refresh(self, reason: str) -> None:
+        """Open the log again, so that a file that was moved can go; then read all other files."""
+        log.reopen()
+        logger.info("files are read again: %s", reason)
+        for read in self._refreshes:
+            read()
 
     def request(self, reason: str) -> None:
         """Ask for an orderly stop; asking again changes nothing."""
@@ -57,7 +74,9 @@ def run(program: str, main: Callable[[Shutdown], Awaitable[int | None]]) -> int:
 
     The first SIGTERM or SIGINT sets `shutdown.requested`: `main` should finish its work and return.
     A second signal ends the process at once. What was logged is written before this returns.
+    SIGHUP calls `shutdown.refresh`, and nothing until there is an event loop.
     """
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(_supervise(main)) or 0
@@ -107,6 +126,7 @@ async def _supervise(main: Callable[[Shutdown], Awaitable[int | None]]) -> int |
 
     for each in _SIGNALS:
         loop.add_signal_handler(each, on_first, each)
+    loop.add_signal_handler(signal.SIGHUP, shutdown.refresh, "SIGHUP")
     return await main(shutdown)
 
 

@@ -13,11 +13,15 @@ A thread writes the lines: a reader that stops reading delays nobody (see `line_
 
 import json
 import logging
+import os
 import re
+import stat
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, TextIO
 
 from .line_writer import LineWriter, writes_to
@@ -25,6 +29,8 @@ from .printable import printable
 from .reports.log_lines import LogLine
 from .reports.log_tail import LogTail
 from .settings.declaration import LogFormat, LogLevel
+
+logger = logging.getLogger(__name__)
 
 _PASSWORD = re.compile(r"(://[^\s/:@]*:)[^\s/@]+@")
 _ACCESS_KEY = re.compile(r"ark_[A-Za-z0-9_-]{43}", re.ASCII)
@@ -52,6 +58,25 @@ def setup(format: LogFormat, level: LogLevel, stream: TextIO | None = None) -> N
     logging.basicConfig(handlers=[handler, tail], level=logging.WARNING, force=True)
     logging.getLogger("arriero").setLevel(level.upper())
     logging.captureWarnings(True)
+
+
+def reopen() -> None:
+    """Write to a new file where the log's was, if it is a file that was moved since `setup`.
+
+    Programs that rotate logs move the file; what was written until now stays in it.
+    """
+    handler = _line_handler()
+    if handler is None or handler.file is None:
+        return
+    try:
+        opened = os.open(handler.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
+    except OSError as error:
+        logger.error("the log cannot be opened again, and stays where it is: %s", error)
+        return
+    try:
+        handler.move_to(opened)
+    finally:
+        os.close(opened)
 
 
 def mark(**values: object) -> None:
@@ -90,6 +115,8 @@ class LineHandler(logging.Handler):
         super().__init__()
         self.setFormatter(formatter)
         self.writer = LineWriter(writes_to(stream), self._notice)
+        self.file, self._number = _file_below(stream)
+        """Where the log is, if that is a file."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Never blocks, and never raises: what fails here must not end a request."""
@@ -109,6 +136,14 @@ class LineHandler(logging.Handler):
         self.writer.close()
         super().close()
 
+    def move_to(self, opened: int) -> None:
+        """Write to this file from now on, and whatever else goes where the log has gone."""
+        old = os.fstat(self._number)
+        for number in (1, self._number):
+            with suppress(OSError):  # it is closed
+                if os.path.samestat(os.fstat(number), old):
+                    os.dup2(opened, number)
+
     def _notice(self, num_lines: int) -> str:
         record = logging.LogRecord(
             *(__name__, logging.WARNING, __file__, 0),
@@ -117,6 +152,16 @@ class LineHandler(logging.Handler):
             None,
         )
         return self.format(record)
+
+
+def _file_below(stream: TextIO) -> tuple[Path | None, int]:
+    """The path of the file that `stream` writes to, if it is one with a path, and its number."""
+    try:
+        number = stream.fileno()
+        is_file = stat.S_ISREG(os.fstat(number).st_mode)
+        return (Path(f"/proc/self/fd/{number}").readlink() if is_file else None), number
+    except (OSError, ValueError):  # it is in memory, or this system does not say
+        return None, -1
 
 
 def recent(after: int = 0) -> tuple[LogLine, ...]:

@@ -28,6 +28,7 @@ from .supervisor_protocol import (
     FitFound,
     Logged,
     Order,
+    Refresh,
     Report,
     ReportStatus,
     SecretGiven,
@@ -145,6 +146,8 @@ def _obey(channel: SupervisorChannel, shutdown: Shutdown) -> Callable[[Order], N
             case Stop(drain_timeout=drain_timeout):
                 channel.drain_timeout = drain_timeout
                 shutdown.request("the supervisor asks for it")
+            case Refresh():
+                shutdown.refresh("the supervisor asks for it")
             case Begin():
                 raise ValueError("`begin` came twice")
 

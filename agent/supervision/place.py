@@ -69,6 +69,7 @@ from .supervisor_protocol import (
     FitFound,
     Loaded,
     Logged,
+    Refresh,
     ReportStatus,
     SecretGiven,
     ShareThreads,
@@ -229,6 +230,11 @@ class Place:
             self._timer.cancel()
         for lease in (lease for _, lease in self._leases):
             lease.release()
+
+    def refresh(self) -> None:
+        """Have the engine processes open the log again, which is this one's, too."""
+        for engine in self._engines.values():
+            engine.run.say(Refresh())
 
     def _pass_log_on(self) -> None:
         """The engine processes' links show it; what a process began with it has already."""

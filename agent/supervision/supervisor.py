@@ -97,6 +97,7 @@ class _Supervisor:
 
     async def run(self, shutdown: Shutdown, measure: Measure | None, interval: float) -> int:
         """Run until the agent ends. Returns the exit code."""
+        shutdown.on_refresh(self._refresh)
         helpers = [self.group.create_task(self._stop_when_asked(shutdown))]
         if measure is not None and not self.facts.is_pinned:
             helpers.append(self.group.create_task(self._measure(measure, interval)))
@@ -113,6 +114,10 @@ class _Supervisor:
         self.fits.stop()
         for place in self._places:
             place.leave()
+
+    def _refresh(self) -> None:
+        for place in self._places:
+            place.refresh()
 
     async def _stop_when_asked(self, shutdown: Shutdown) -> None:
         await shutdown.requested.wait()

@@ -113,6 +113,14 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Refresh:
+    """Open the log again. Certificates and key files are read for each dial anyhow."""
+
+    __pydantic_config__ = STRICT
+    type: Literal["refresh"] = "refresh"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Logged:
     """The supervisor has logged this since `Begin`; operators see it with the rest of the log."""
 
@@ -206,7 +214,16 @@ class Failed:
 
 
 Order = Annotated[
-    Begin | Dial | ReportStatus | Change | ShareThreads | Stop | Logged | FitFound | SecretGiven,
+    Begin
+    | Dial
+    | ReportStatus
+    | Change
+    | ShareThreads
+    | Stop
+    | Refresh
+    | Logged
+    | FitFound
+    | SecretGiven,
     Field(discriminator="type"),
 ]
 Report = Annotated[

@@ -207,6 +207,12 @@ class Access:
         """These are the keys of the store."""
         self._end(self._know(keys))
 
+    def fix(self, key: AccessKey) -> None:
+        """This is the key that no store has, in place of the one before."""
+        stored = [each for each in self.ring.records() if each is not self._fixed]
+        self._fixed = key
+        self.replace(stored)
+
     def start(self) -> None:
         """Watch over expiries from now on; needs the event loop."""
         self._end(self.ring.due(self._clock()))

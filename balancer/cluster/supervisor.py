@@ -32,6 +32,7 @@ from .worker_messages import (
     Living,
     Peers,
     Ready,
+    Refresh,
     Spread,
     Stop,
     ToParent,
@@ -147,6 +148,7 @@ class Supervisor:
     async def run(self, shutdown: Shutdown) -> int:
         """Until all have ended, after `shutdown` or because they cannot start."""
         stopping = self._group.create_task(self._stop_when(shutdown))
+        shutdown.on_refresh(self._refresh)
         self._carry_out(self._crew.begin())
         code = await self._code
         stopping.cancel()
@@ -155,6 +157,10 @@ class Supervisor:
     async def _stop_when(self, shutdown: Shutdown) -> None:
         await shutdown.requested.wait()
         self._carry_out(self._crew.stop())
+
+    def _refresh(self) -> None:
+        for worker in self._processes:
+            self._say(worker, Refresh())
 
     def _carry_out(self, decisions: Iterable[Decision]) -> None:
         for decision in decisions:

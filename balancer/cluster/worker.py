@@ -28,6 +28,7 @@ from .worker_messages import (
     Living,
     Peers,
     Ready,
+    Refresh,
     Spread,
     Stop,
     ToParent,
@@ -120,6 +121,8 @@ class Pipes:
                 self.living = runs
             case Stop():
                 shutdown.request("its parent asks for it")
+            case Refresh():
+                shutdown.refresh("its parent asks for it")
             case Spread(notifications):
                 for each in notifications:
                     self.on_notification(each)

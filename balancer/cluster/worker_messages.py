@@ -85,7 +85,14 @@ class Spread:
     type: Literal["spread"] = "spread"
 
 
-ToWorker = Living | Stop | Peers | Granted | Spread
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """To a worker: read certificates and key files again, and open the log again."""
+
+    type: Literal["refresh"] = "refresh"
+
+
+ToWorker = Living | Stop | Refresh | Peers | Granted | Spread
 ToParent = Ready | Beating | Lead | Leave | Spread
 
 _TO_WORKER: TypeAdapter[ToWorker] = TypeAdapter(Annotated[ToWorker, Field(discriminator="type")])

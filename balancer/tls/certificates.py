@@ -78,10 +78,12 @@ class Certificates:
         return self._agents.context
 
     def _refresh(self) -> None:
-        now = self._clock()
-        if now - self._checked_at < CHECK_INTERVAL:
-            return
-        self._checked_at = now
+        if self._clock() - self._checked_at >= CHECK_INTERVAL:
+            self.check()
+
+    def check(self) -> None:
+        """Load the files, if they have changed."""
+        self._checked_at = self._clock()
         if (stamp := self._stamps()) == self._stamp:
             return
         self._stamp = stamp

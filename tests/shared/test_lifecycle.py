@@ -33,7 +33,7 @@ NO_UVLOOP = "sys.modules['uvloop'] = None"
 
 @pytest.fixture(autouse=True)
 def signals_as_they_were() -> Iterator[None]:
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     handlers = [signal.getsignal(number) for number in numbers]
     yield
     for number, handler in zip(numbers, handlers, strict=True):
@@ -50,6 +50,18 @@ def exit_of(error: BaseException) -> int:
 def test_returning_is_success() -> None:
     async def main(_shutdown: Shutdown) -> None:
         return
+
+    assert run("test", main) == 0
+
+
+def test_a_hang_up_ends_nothing_and_has_files_read_again() -> None:
+    async def main(shutdown: Shutdown) -> int:
+        read = asyncio.Event()
+        shutdown.on_refresh(read.set)
+        signal.raise_signal(signal.SIGHUP)
+        async with asyncio.timeout(HANGS):
+            await read.wait()
+        return int(shutdown.requested.is_set())
 
     assert run("test", main) == 0
 

@@ -7,6 +7,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -230,6 +231,40 @@ def test_without_a_setup_lines_go_to_standard_error(capsys: pytest.CaptureFixtur
     log.flush()
     assert capsys.readouterr().err == "program: alone\n"
     assert log.num_dropped() == 0
+
+
+def test_a_log_that_was_moved_is_opened_again(tmp_path: Path) -> None:
+    file, moved = tmp_path / "log", tmp_path / "log.1"
+    with file.open("a") as stream:
+        log.setup("text", "info", stream)
+        logger.info("first")
+        log.flush()
+        file.rename(moved)
+        logger.info("second")
+        log.flush()
+        log.reopen()
+        logger.info("third")
+        log.flush()
+        log.reopen()
+        logger.info("fourth")
+        log.flush()
+    assert [line.split()[-1] for line in moved.read_text().splitlines()] == ["first", "second"]
+    assert [line.split()[-1] for line in file.read_text().splitlines()] == ["third", "fourth"]
+
+
+def test_a_log_that_cannot_be_opened_again_stays_where_it_is(tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    with (folder / "log").open("a") as stream:
+        log.setup("text", "info", stream)
+        folder.rename(tmp_path / "moved")
+        log.reopen()
+        log.flush()
+    assert "the log cannot be opened again" in (tmp_path / "moved/log").read_text()
+
+
+def test_a_log_that_is_no_file_has_nothing_to_open() -> None:
+    assert text_of(log.reopen) == ""
 
 
 def test_lines_that_nobody_reads_are_dropped_and_nobody_waits_for_them() -> None:

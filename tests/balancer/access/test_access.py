@@ -141,6 +141,21 @@ async def test_the_fixed_key_stays_whatever_the_store_has() -> None:
         await access.admitted([secret(9)])
 
 
+async def test_another_fixed_key_takes_the_place_of_the_first() -> None:
+    access = Access([A], fixed=record("admin-key-file", 9, "admin"))
+    ended: list[Identity] = []
+    access.listen(lambda holder, _: ended.append(holder))
+    new = record("admin-key-file", 8, "admin")
+    access.fix(new)
+    assert await access.admitted([secret(8)]) == new.identity
+    assert await access.admitted([secret(1)]) == A.identity
+    with pytest.raises(Unauthorized):
+        await access.admitted([secret(9)])
+    assert [each.name for each in ended] == ["admin-key-file"]
+    access.fix(new)
+    assert len(ended) == 1, "the same key again ends nothing"
+
+
 # ---- what is open ends
 
 

@@ -11,6 +11,7 @@ from arriero.balancer.cluster.worker_messages import (
     Living,
     Peers,
     Ready,
+    Refresh,
     Spread,
     Stop,
     ToParent,
@@ -28,6 +29,7 @@ BEAT = Beat(run="r", name="a\nb", version="1", is_leading=True, waiting='{"m":[1
     [
         Living(("a", "b")),
         Stop(),
+        Refresh(),
         Peers(1, (Peer(BEAT, 0.5, 7.0),)),
         Granted(2, None),
         Spread(("n",)),

@@ -104,6 +104,16 @@ def test_the_same_context_as_long_as_the_files_stay(served: Served) -> None:
     assert served.num_changes == 0
 
 
+def test_new_files_are_seen_at_once_by_who_asks(served: Served) -> None:
+    served.certificates.check()
+    assert served.num_changes == 0
+    first = served.context()
+    served.install(served.authority.sign("second", lives=timedelta(days=200)))
+    served.certificates.check()
+    assert served.num_changes == 1
+    assert served.context() is not first
+
+
 def test_new_files_are_seen_by_the_next_connection_after_the_interval(served: Served) -> None:
     first = served.context()
     before = served.certificates.not_after
