@@ -1,6 +1,7 @@
 """No history ends a conversation, whatever the chat template: none is refused, nothing is lost."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ NINE_LETTERS = """\
         {%- if m.tool_calls | length == 0 %}{{ raise_exception('calls of nothing') }}{% endif %}
         {%- for call in m.tool_calls %}
             {%- if call.id | length != 9 %}{{ raise_exception('nine letters') }}{% endif %}
-            {{- '[CALL]' ~ call.function | tojson ~ call.id }}
+            {{- m.content ~ '[CALL]' ~ call.function | tojson ~ call.id }}
         {%- endfor %}
     {%- elif m.role == 'tool' %}
         {%- if m.tool_call_id | length != 9 %}{{ raise_exception('nine letters') }}{% endif %}
@@ -55,7 +56,7 @@ ONE_CALL = """\
     {%- if 'tool_calls' in m %}
         {%- if m.tool_calls | length != 1 %}{{ raise_exception('a single call') }}{% endif %}
         {%- set call = m.tool_calls[0].function %}
-        {{- '<call ' ~ call.name ~ '>' }}
+        {{- m.content ~ '<call ' ~ call.name ~ '>' }}
         {%- for name, value in call.arguments.items() %}
             {{- name ~ '=' ~ value | tojson }}
         {%- endfor %}
@@ -163,6 +164,17 @@ HISTORIES: dict[str, Turns] = {
     "a system alone": [SYSTEM],
     "an assistant alone": [ANSWER],
     "a system later": [USER, ANSWER, SYSTEM, USER],
+    "a system between two users": [USER, SYSTEM, USER],
+    "a system between two results": [
+        USER,
+        calling(call(arguments="{}"), call("call00002", arguments="{}")),
+        result(),
+        SYSTEM,
+        result("call00002"),
+        USER,
+    ],
+    "two systems": [SYSTEM, SYSTEM, USER],
+    "a system as the last": [USER, SYSTEM],
     "a result that is answered by a user": [USER, CALL, result(), USER],
     "a result as the last": [USER, CALL, result()],
     "a call without a result": [USER, CALL, USER],
@@ -177,6 +189,16 @@ HISTORIES: dict[str, Turns] = {
     "two calls in a row": [USER, CALL, OTHER, result(), result("call00002")],
     "a result twice": [USER, CALL, result(), result(), USER],
     "a result of another call": [USER, CALL, result("call00009"), USER],
+    "a result alone": [result()],
+    "a result that says nothing": [USER, CALL, replace(result(), content=""), ANSWER, USER],
+    "reasoning, an answer and a call": [
+        USER,
+        replace(CALL, content="the answer", reasoning_content="the reasoning"),
+        result(),
+        USER,
+    ],
+    "reasoning alone": [USER, replace(SILENT, reasoning_content="the reasoning"), USER],
+    "an empty user": [USER, ANSWER, replace(USER, content="")],
     "a call after an answer": [USER, ANSWER, CALL, result(), USER],
 }
 

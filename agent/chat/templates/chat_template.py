@@ -11,7 +11,7 @@ import jinja2
 from ....shared.errors import InvalidRequest
 from ....shared.inference import ChatMessage, Notice
 from ..families.call_syntax import JSON_CALLS, CallSyntax
-from .instructions import instructions_shown
+from .instructions import as_users, instructions_shown
 from .message_form import PlainMessage, form_wanted, ignores_tools
 from .sandbox import Clock, LimitExceeded, Refusal, Sandbox, Timer, rendered
 from .turns import calls_as_text, has_calls, in_turn, with_tools
@@ -156,9 +156,12 @@ class ChatTemplate:
     ) -> Iterator[tuple[Sequence[ChatMessage], tuple[str, ...]]]:
         placed = self._instructions.placed(messages)
         yield placed, changes
-        turns = in_turn(self._instructions.placed(in_turn(messages)))
-        if turns != placed:
-            yield turns, (*changes, "users and assistants take turns, users first")
+        last = placed
+        for given in (messages, as_users(messages)):
+            turns = in_turn(self._instructions.placed(in_turn(given)))
+            if turns != last:
+                yield turns, (*changes, "users and assistants take turns, users first")
+            last = turns
 
     def _notices(self, changes: Sequence[str], refusal: BaseException | None) -> tuple[Notice, ...]:
         if not changes:

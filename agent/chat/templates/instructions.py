@@ -99,6 +99,16 @@ class Instructions:
         return placed
 
 
+def as_users(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+    """`messages` with all instructions after the first turn as users' turns, marked as such."""
+    lead = list(takewhile(_instructs, messages))
+    rest = (
+        ChatMessage(role="user", content=_marked([each])) if _instructs(each) else each
+        for each in messages[len(lead) :]
+    )
+    return [*lead, *rest]
+
+
 # ---- trying
 
 

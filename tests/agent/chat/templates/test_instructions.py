@@ -5,7 +5,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from arriero.agent.chat.templates.instructions import Instructions, Shows, instructions_shown
+from arriero.agent.chat.templates.instructions import (
+    Instructions,
+    Shows,
+    as_users,
+    instructions_shown,
+)
 from arriero.shared.inference import ChatMessage, Role, TextPart
 
 Said = tuple[Role, str]
@@ -166,3 +171,9 @@ def test_nothing_is_lost_and_the_next_request_begins_alike(shows: Shows) -> None
         if said[-1][0] in ("user", "tool"):
             longer = placed(shows, *said, ("assistant", "a"), ("user", "v"))  # type: ignore[arg-type]
             assert longer[: len(result)] == result
+
+
+def test_instructions_as_turns_of_users() -> None:
+    system, user = (ChatMessage(role=role, content=role) for role in ("system", "user"))
+    turned = ChatMessage(role="user", content=marked("system"))
+    assert as_users([system, user, system, user]) == [system, user, turned, user]
