@@ -6,6 +6,7 @@ never counts against it: it waits for as long as the batch may take. Other error
 mend are tried `MAX_ATTEMPTS` times.
 """
 
+from codecs import BOM_UTF8
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -96,7 +97,7 @@ def _object(text: bytes) -> dict[str, Any]:
     if len(text) > MAX_LINE:
         raise RequestTooLarge(f"the line has more than {MAX_LINE} bytes")
     try:
-        value = from_json(text, allow_inf_nan=False)
+        value = from_json(text.removeprefix(BOM_UTF8), allow_inf_nan=False)
     except ValueError as error:
         raise InvalidRequest(f"the line is not JSON: {str(error)[:200]}") from None
     if not isinstance(value, dict):

@@ -182,7 +182,7 @@ def _failure(error: "ArrieroError") -> dict[str, Any]:
 
 def _open_input(path: str) -> IO[str]:
     try:
-        return Path(path).open(encoding="utf-8")
+        return Path(path).open(encoding="utf-8-sig")
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
 

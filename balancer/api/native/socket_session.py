@@ -214,9 +214,9 @@ class SocketSession:
             return False
         return True
 
-    def flooded(self, reason: str) -> None:
-        """The peer sent more frames than any honest one does."""
-        self._close_with(WSCloseCode.POLICY_VIOLATION, reason)
+    def faulted(self, reason: str, code: WSCloseCode) -> None:
+        """The peer sent frames that no honest one sends."""
+        self._close_with(code, reason)
 
     async def run(self) -> None:
         """Serves the socket until either side closes it."""

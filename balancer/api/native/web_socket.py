@@ -98,7 +98,7 @@ class NativeSocket:
                 refused=partial(report_refusal, request),
             )
             session.counts_parts = watch_frames(
-                request, count=session.count, on_flood=session.flooded
+                request, count=session.count, on_fault=session.faulted
             )
             await socket.prepare(request)
             self._sessions.add(session)

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, cast
 
-from aiohttp import HttpVersion11, hdrs, web
+from aiohttp import HttpVersion11, WSCloseCode, hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestPayloadError
 from pydantic_core import to_json
@@ -38,7 +38,7 @@ from ...tls.tls_protocol import TlsProtocol, TlsTransport
 from .http import error_response
 from .once_per import OncePer
 from .patience import PatientTransport
-from .web_socket_bytes import FrameBytes, TooManyFrames
+from .web_socket_bytes import FrameBytes, FrameFault, TooManyFrames
 
 IDLE_TIME = 75.0
 """Seconds. Proxies keep idle connections for a minute; the proxy should close first."""
@@ -263,18 +263,19 @@ async def _close_in_time(request: web.Request, response: web.StreamResponse) -> 
 def watch_frames(
     request: web.Request,
     *,
-    on_flood: Callable[[str], None],
+    on_fault: Callable[[str, WSCloseCode], None],
     count: Callable[[int], bool] = lambda _num_bytes: True,
 ) -> bool:
     """Bounds what becomes a WebSocket; to be called before it is prepared.
 
-    `on_flood` is called with a reason where the peer sends too many frames with next to nothing in
-    them. `count` is called with further bytes of messages, and says whether they may be. What
-    arrives after either is thrown away. False: this connection cannot.
+    `on_fault` is called with a reason to close it, and its code, if the peer does not mask its
+    frames, or sends too many frames with next to nothing in them. `count` is called with further
+    bytes of messages, and says whether they may be. What arrives after either is thrown away.
+    False: this connection cannot.
     """
     if not isinstance(request.protocol, _Connection):
         return False
-    request.protocol.count, request.protocol.on_flood = count, on_flood
+    request.protocol.count, request.protocol.on_fault = count, on_fault
     return True
 
 
@@ -338,7 +339,7 @@ def end_of_bytes(data: bytes, start: int) -> int:
 class _Connection(web.RequestHandler):
     __slots__ = (
         *("_frames", "_header_timer", "_is_cut", "_limits", "_newest", "_patient"),
-        *("_rest", "_start", "_turn", "count", "on_flood"),
+        *("_rest", "_start", "_turn", "count", "on_fault"),
     )
 
     def __init__(self, server: web.Server, limits: Connections) -> None:
@@ -363,7 +364,7 @@ class _Connection(web.RequestHandler):
         self._is_cut = False
         """Whether what arrives is thrown away."""
         self.count: Callable[[int], bool] = lambda _num_bytes: True
-        self.on_flood: Callable[[str], None] = lambda _reason: self.close()
+        self.on_fault: Callable[[str, WSCloseCode], None] = lambda *_why: self.close()
 
     def set_parser(self, parser: Any, data_received_cb: Callable[[], None] | None = None) -> None:
         """As aiohttp does, except that the first frames come in their turns as well."""
@@ -455,10 +456,13 @@ class _Connection(web.RequestHandler):
             return
         try:
             part = self._next_part()
-        except TooManyFrames as error:
+        except FrameFault as error:
             self._cut()
-            self._limits.flooded(self._peer(), str(error))
-            self.on_flood(str(error))
+            code = WSCloseCode.PROTOCOL_ERROR
+            if isinstance(error, TooManyFrames):
+                self._limits.flooded(self._peer(), str(error))
+                code = WSCloseCode.POLICY_VIOLATION
+            self.on_fault(str(error), code)
             self._resume_transport_reading()  # to notice that the peer is gone
             return
         self._parse(part)
@@ -469,7 +473,7 @@ class _Connection(web.RequestHandler):
             self._resume_transport_reading()
 
     def _next_part(self) -> bytes:
-        """Raises `TooManyFrames`."""
+        """Raises `FrameFault`."""
         rest, start = self._rest, self._start
         if self._payload_parser is None:
             end = (end_of_bytes if self._is_in_plain_body else end_of_http)(rest, start)

@@ -26,8 +26,16 @@ TINY_FRAGMENT = 128
 """Bytes. Who cuts messages does so because they are long."""
 
 
-class TooManyFrames(Exception):
-    """A connection went beyond its allowance; the text is the reason its close frame gives."""
+class FrameFault(Exception):
+    """A connection has to be closed; the text is the reason that its close frame gives."""
+
+
+class TooManyFrames(FrameFault):
+    """A connection went beyond its allowance."""
+
+
+class UnmaskedFrame(FrameFault):
+    """A client has to mask its frames (RFC 6455, section 5.1)."""
 
 
 @dataclass(slots=True)
@@ -75,7 +83,7 @@ class FrameBytes:
         """Reads `data` between `start` and `end`, which follows what came before.
 
         Returns where the part ends that may be read at once, and how many bytes of messages it
-        has. Raises `TooManyFrames`.
+        has. Raises `TooManyFrames` and `UnmaskedFrame`.
         """
         position, count, num_frames = start, 0, 0
         while position < end and num_frames < FRAMES_AT_ONCE:
@@ -97,6 +105,8 @@ class FrameBytes:
         header = self._header
         if len(header) < _header_size(header):
             return False
+        if not header[1] & _IS_MASKED:
+            raise UnmaskedFrame("a frame of a client must be masked")
         length = header[1] & 0x7F
         if num_bytes := _LENGTHS.get(length):
             length = int.from_bytes(header[2 : 2 + num_bytes], "big")

@@ -17,7 +17,6 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Protocol
 
 from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
@@ -156,7 +155,9 @@ class Workers:
 class Watch(Protocol):
     """Bounds the frames of what becomes a WebSocket: `api.transport.connections.watch_frames`."""
 
-    def __call__(self, request: web.Request, *, on_flood: Callable[[str], None]) -> bool: ...
+    def __call__(
+        self, request: web.Request, *, on_fault: Callable[[str, WSCloseCode], None]
+    ) -> bool: ...
 
 
 class Anybody:
@@ -225,8 +226,7 @@ class _AgentSocket:
             return socket
         outbox = Outbox(socket, transport, patience=self._patience)
         if self._watch is not None:
-            close = partial(outbox.disconnect, code=WSCloseCode.POLICY_VIOLATION)
-            self._watch(request, on_flood=close)
+            self._watch(request, on_fault=outbox.disconnect)
         await socket.prepare(request)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(outbox.run())

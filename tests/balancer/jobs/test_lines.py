@@ -57,6 +57,11 @@ def test_a_line_is_a_request() -> None:
     assert line.problem is None
 
 
+def test_a_file_may_begin_with_a_byte_order_mark() -> None:
+    line = parse_line(1, "\ufeff".encode() + json.dumps(GOOD).encode(), CHAT)
+    assert (line.custom_id, line.problem) == ("a", None)
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [

@@ -136,7 +136,7 @@ class ResponsesSocket:
                 self._runtime, self._responses, request, socket, tasks, held, self._unstored
             )
             session.counts_parts = watch_frames(
-                request, count=session.count, on_flood=session.flooded
+                request, count=session.count, on_fault=session.faulted
             )
             await socket.prepare(request)
             self._sessions.add(session)
@@ -194,9 +194,9 @@ class _Session:
             return False
         return True
 
-    def flooded(self, reason: str) -> None:
-        """The peer sent more frames than any honest one does."""
-        self._close_with(WSCloseCode.POLICY_VIOLATION, reason)
+    def faulted(self, reason: str, code: WSCloseCode) -> None:
+        """The peer sent frames that no honest one sends."""
+        self._close_with(code, reason)
 
     def dismiss(self, error: Unauthorized) -> None:
         """Its key is no more."""

@@ -66,11 +66,11 @@ class Served:
         socket = web.WebSocketResponse(decode_text=False)
         tasks = set[asyncio.Task[bool]]()
 
-        def close(reason: str) -> None:
+        def close(reason: str, code: int) -> None:
             self.floods.append(reason)
-            tasks.add(asyncio.create_task(socket.close(code=1008, message=reason.encode())))
+            tasks.add(asyncio.create_task(socket.close(code=code, message=reason.encode())))
 
-        assert watch_frames(request, on_flood=close)
+        assert watch_frames(request, on_fault=close)
         await socket.prepare(request)
         async for message in socket:
             await socket.send_bytes(message.data)
@@ -326,9 +326,24 @@ async def test_frames_that_come_with_the_header_are_counted_as_well() -> None:
         writer.write(
             b"GET /socket HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
             b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
-            b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n" + b"\x8a\x00" * 500
+            b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n" + b"\x8a\x80mask" * 500
         )
         await until(lambda: served.floods == ["too many pings and pongs"])
+        writer.close()
+
+
+async def test_a_frame_without_a_mask_is_a_fault_of_the_protocol() -> None:
+    async with serving() as served:
+        reader, writer = await served.connect()
+        writer.write(
+            b"GET /socket HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
+            b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+            b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n" + b"\x81\x02hi"
+        )
+        await reader.readuntil(b"\r\n\r\n")
+        reason = b"a frame of a client must be masked"
+        close = b"\x88" + bytes([2 + len(reason)]) + (1002).to_bytes(2, "big") + reason
+        assert await reader.readexactly(len(close)) == close
         writer.close()
 
 

@@ -14,6 +14,7 @@ from arriero.balancer.api.transport.web_socket_bytes import (
     Allowance,
     FrameBytes,
     TooManyFrames,
+    UnmaskedFrame,
     control_frames,
     tiny_frames,
 )
@@ -40,7 +41,6 @@ FRAMES = st.lists(
         st.sampled_from([WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.CONTINUATION, *CONTROL]),
         LENGTHS,
         st.booleans(),
-        st.booleans(),
     ),
     max_size=5,
 )
@@ -60,16 +60,13 @@ def take_all(frames: FrameBytes, pieces: Iterable[bytes], now: float = 0.0) -> i
 
 @given(FRAMES, st.data())
 def test_the_payloads_of_messages_are_counted_however_they_arrive(
-    frames: list[tuple[WSMsgType, int, bool, bool]], data: st.DataObject
+    frames: list[tuple[WSMsgType, int, bool]], data: st.DataObject
 ) -> None:
-    stream = b"".join(
-        frame(opcode, length, is_last=is_last, is_masked=is_masked)
-        for opcode, length, is_last, is_masked in frames
-    )
+    stream = b"".join(frame(opcode, length, is_last=is_last) for opcode, length, is_last in frames)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
     borders = zip([0, *cuts], [*cuts, len(stream)], strict=True)
     counted = take_all(FrameBytes(), [stream[start:end] for start, end in borders])
-    assert counted == sum(length for opcode, length, _, _ in frames if opcode not in CONTROL)
+    assert counted == sum(length for opcode, length, _ in frames if opcode not in CONTROL)
 
 
 def test_byte_by_byte() -> None:
@@ -93,7 +90,7 @@ def test_so_many_frames_at_once() -> None:
 
 FLOODS = {
     "pings": (frame(WSMsgType.PING, 0), control_frames()),
-    "pongs": (frame(WSMsgType.PONG, 125, is_masked=False), control_frames()),
+    "pongs": (frame(WSMsgType.PONG, 125), control_frames()),
     "empty fragments": (frame(WSMsgType.CONTINUATION, 0, is_last=False), tiny_frames()),
     "fragments": (frame(WSMsgType.CONTINUATION, TINY_FRAGMENT - 1, is_last=False), tiny_frames()),
     "last fragments": (frame(WSMsgType.CONTINUATION, 0), tiny_frames()),
@@ -117,6 +114,13 @@ def test_what_comes_slowly_may_go_on(kind: str) -> None:
     frames = FrameBytes()
     for second in range(100):
         take_all(frames, [each * int(allowance.per_second)], now=float(second))
+
+
+@pytest.mark.parametrize("length", [0, 2, 70_000])
+def test_a_frame_without_a_mask_is_refused(length: int) -> None:
+    each = frame(WSMsgType.TEXT, length, is_masked=False)
+    with pytest.raises(UnmaskedFrame):
+        take_all(FrameBytes(), [frame(WSMsgType.TEXT, 5) + each])
 
 
 def test_messages_and_long_fragments_are_as_many_as_one_likes() -> None:
