@@ -136,6 +136,14 @@ async def test_a_stranger_who_changes_keys_again_and_again(
         await unnoticed(secured.fleet, attack)
 
 
+async def test_over_tls_a_page_without_it_is_foreign(secured: Secured) -> None:
+    url = f"{secured.fleet.management}/api/v1/socket"
+    own = secured.fleet.management
+    for origin, status in ((own, 404), (own.replace("https", "http"), 403)):
+        async with secured.fleet.http.get(url, headers={"Origin": origin}) as response:
+            assert response.status == status, origin
+
+
 async def test_the_official_clients(secured: Secured) -> None:
     url, question = secured.fleet.inference, {"role": "user", "content": "What is a slot?"}
     http = openai.DefaultAsyncHttpxClient(verify=secured.tls)
