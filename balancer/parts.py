@@ -504,6 +504,7 @@ def collect_numbers(parts: Parts) -> None:
         backlog=runtime.backlog,
         events=parts.hub.numbers,
         hosts=lambda: parts.diary.num_hosts,
+        desired=lambda: [each.status for each in parts.runtime.views.statuses().values()],
     )
     parts.diary.issues = parts.issues
     conversation_service = parts.conversation_service

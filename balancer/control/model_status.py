@@ -54,6 +54,8 @@ def status_of(
     """`members` are the agents that count for the model."""
     here = list(members)
     failed = [failure for failure in failures if failure.assignment == model.assignment]
+    if shortage is None and here and all(_serves(member, model) for member in here):
+        failed = []  # of hosts that it does not need
     issues = [*_reported_by(failed, here), *([] if shortage is None else [shortage])]
     loading = [member for member in here if member.is_changing]
     status: Status = "unloaded"
@@ -73,6 +75,12 @@ def status_of(
         hosts=tuple(dict.fromkeys(member.report.host_id for member in here)),
         issues=tuple(issues[:MAX_ISSUES]),
     )
+
+
+def _serves(member: Member, model: DesiredModel) -> bool:
+    """Whether the agent serves the model as it is desired."""
+    is_the_model = member.report.serves == model.name and member.assigned == model.assignment
+    return is_the_model and not (member.is_changing or member.has_failed)
 
 
 def _progress(member: Member) -> float:

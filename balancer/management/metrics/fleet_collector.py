@@ -5,13 +5,14 @@ and leave dead series behind.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import get_args
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from ...control.model_status import Status
 from ...fleet.runtime.outbox import Backlog
 from ...fleet.view import AgentState, FleetView, RoutingView
 from .engine_metrics import engine_metrics
@@ -39,8 +40,13 @@ class FleetCollector(Collector):
         backlog: Callable[[], Backlog],
         events: Callable[[], EventNumbers],
         hosts: Callable[[], Mapping[str, int]] = dict,
+        desired: Callable[[], Iterable[Status]] = tuple,
     ) -> None:
-        """`view` needs no requests. `hosts`: how many there are, by state."""
+        """`view` needs no requests. `hosts`: how many there are, by state.
+
+        `desired`: the status of each desired model.
+        """
+        self._desired = desired
         self._view = view
         self._backlog = backlog
         self._events = events
@@ -92,11 +98,21 @@ class FleetCollector(Collector):
         )
         yield _hosts(self._hosts())
         yield _models(view)
+        yield _desired(Counter(self._desired()))
         yield _by_state(view)
         yield _slots(view)
         yield _issues(view)
         yield from routing_metrics(view.routing)
         yield from engine_metrics(view)
+
+
+def _desired(numbers: Mapping[Status, int]) -> Metric:
+    family = GaugeMetricFamily(
+        "arriero_desired_models", "Desired models by their status.", labels=["status"]
+    )
+    for status in get_args(Status):
+        family.add_metric([status], numbers.get(status, 0))
+    return family
 
 
 def _hosts(numbers: Mapping[str, int]) -> Metric:

@@ -4,7 +4,7 @@ Invariant: no label takes its values from users' text, so the number of series i
 describes connected agents is in `fleet_collector` and leaves with them.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 from prometheus_client import (
@@ -29,6 +29,7 @@ from prometheus_client.registry import Collector
 from ....shared.errors import BY_CODE
 from ....shared.inference import PRIORITY_CLASSES
 from ....shared.tracing.span_queue import QueueNumbers
+from ...control.model_status import Status
 from ...fleet.recorder import Ending, MoveReason, Origin
 from ...fleet.runtime.outbox import Backlog
 from ...fleet.shares import Shares
@@ -302,9 +303,13 @@ class Metrics:
         backlog: Callable[[], Backlog],
         events: Callable[[], EventNumbers],
         hosts: Callable[[], Mapping[str, int]] = dict,
+        desired: Callable[[], Iterable[Status]] = tuple,
     ) -> None:
-        """Also export the fleet's state; `view` needs no requests. `hosts`: how many, by state."""
-        self.registry.register(FleetCollector(view, backlog=backlog, events=events, hosts=hosts))
+        """Also export the fleet's state; the arguments are those of `FleetCollector`."""
+        collector = FleetCollector(
+            view, backlog=backlog, events=events, hosts=hosts, desired=desired
+        )
+        self.registry.register(collector)
 
     def collect_responses(
         self,

@@ -68,6 +68,19 @@ def test_a_failure_says_which_agent_and_why_and_who_waits_behind_it() -> None:
     assert status(failures=failures).status == "failed"
 
 
+def test_failures_of_hosts_that_the_model_does_not_need_are_no_issues() -> None:
+    issue = Issue(code="too_large", message="it needs 9 GiB")
+    failures = Failures()
+    failed = report("small", told=MODEL.assignment, phase="failed", issues=(issue,))
+    failures.failed(member_of(failed, None), is_new=True, now=0.0)
+    serving = member_of(report("large", told=MODEL.assignment), None)
+    assert status(serving, failures=failures).issues == ()
+    [still] = status(loading("loading", 0.5), failures=failures).issues
+    assert still.code == "too_large"
+    [wanted] = status(serving, member_of(failed, None), failures=failures).issues
+    assert wanted.message == "agent small: it needs 9 GiB"
+
+
 def test_a_shortage_says_what_is_missing() -> None:
     model = wished("m", labels={"gpu": "yes"}, replicas=2)
 

@@ -28,6 +28,7 @@ class Scraped:
                 lambda: self.view,
                 backlog=lambda: Backlog(7, 4096),
                 events=lambda: EventNumbers(2, 500, 90),
+                desired=lambda: ["loaded", "failed", "loaded"],
             )
         )
 
@@ -43,6 +44,15 @@ def test_the_queue_and_who_watches() -> None:
     assert scraped.value("arriero_event_subscribers") == 2
     assert scraped.value("arriero_event_history_bytes") == 500
     assert scraped.value("arriero_event_bytes_behind") == 90
+
+
+def test_desired_models_by_status() -> None:
+    scraped = Scraped(fleet_view())
+    numbers = [
+        scraped.value("arriero_desired_models", status=each)
+        for each in ("loaded", "failed", "waiting")
+    ]
+    assert numbers == [2, 1, 0]
 
 
 def test_what_waits_on_the_way_to_agents() -> None:
