@@ -33,6 +33,7 @@ from .api.openai.batches.line_handlers import LineHandlers
 from .api.openai.conversations.kept import KeptConversation
 from .api.openai.responses.stored import Stored
 from .api.transport.bodies import MAX_BODY_BYTES, Bodies
+from .api.transport.doors import Doors
 from .api.transport.fault_reports import FaultReports
 from .api.transport.hosts import AllowedHosts
 from .cluster.cluster_view import ClusterView
@@ -90,6 +91,7 @@ class Parts:
     hosts: AllowedHosts
     inference_hosts: AllowedHosts
     reports: FaultReports
+    doors: Doors
     certificates: Certificates | None
     access: Access
     keys: KeyService
@@ -198,6 +200,7 @@ async def assemble(
         hosts=hosts_of(settings),
         inference_hosts=hosts_of(settings, settings.allowed_origin),
         reports=FaultReports(metrics, is_strict=settings.strict_fields),
+        doors=Doors(metrics, partial(diary.note, "refused")),
         certificates=certificates_of(settings),
         access=access,
         keys=keys,

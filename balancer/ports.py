@@ -15,10 +15,12 @@ from aiohttp import web
 
 from ..shared.lifecycle import StartupError
 from ..shared.quantities import Address
+from .access.refusals import Door
 from .api.app import inference_app
 from .api.common.idempotency import restore_none
 from .api.endpoint import EARLY_HEADERS_KEY
 from .api.transport.connections import Connections, ConnectionsRunner, raise_file_limit
+from .api.transport.doors import PORT_DOORS, Doors
 from .management.routes import management_app, metrics_route
 from .parts import Parts
 from .settings import BalancerSettings
@@ -40,7 +42,7 @@ async def open_ports(
     """Listen on both ports until `ports` closes; the addresses taken."""
     certificates = parts.certificates
     addresses: dict[str, Address] = {}
-    apps = {
+    apps: dict[Door, tuple[Address, web.Application]] = {
         "inference": (settings.inference_addr, _inference(parts, settings)),
         "management": (settings.management_addr, management_app(parts, settings, addresses)),
     }
@@ -48,7 +50,8 @@ async def open_ports(
     raise_file_limit(len(apps) * settings.max_connections)
     for name, (address, app) in apps.items():
         app[EARLY_HEADERS_KEY] = settings.early_headers
-        connections = connections_of(settings, tls.get(name))
+        app[PORT_DOORS] = (parts.doors, name)
+        connections = connections_of(settings, tls.get(name), parts.doors)
         parts.metrics.collect_connections(name, partial(getattr, connections, "num_open"))
         parts.metrics.collect_floods(name, partial(getattr, connections, "num_flooded"))
         is_shared = parts.pipes is not None
@@ -80,14 +83,20 @@ def _inference(parts: Parts, settings: BalancerSettings) -> web.Application:
 
 
 def connections_of(
-    settings: BalancerSettings, tls: Callable[[], ssl.SSLContext] | None = None
+    settings: BalancerSettings,
+    tls: Callable[[], ssl.SSLContext] | None = None,
+    doors: Doors | None = None,
 ) -> Connections:
-    """The limits of one port's connections; `tls` gives the context of each new one."""
+    """The limits of one port's connections; `tls` gives the context of each new one.
+
+    `doors` are told of TLS handshakes that fail.
+    """
     return Connections(
         header_timeout=settings.header_timeout,
         write_timeout=settings.write_timeout,
         max_connections=settings.max_connections,
         tls=tls,
+        doors=doors,
     )
 
 

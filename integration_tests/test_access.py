@@ -361,6 +361,39 @@ async def test_a_hang_up_has_the_admins_key_file_read_again(keyed: Keyed) -> Non
     await keyed.fleet.balancer.until_line(keyed.fleet.balancer.stderr, "the old key stays")
 
 
+# ---- who is refused
+
+
+async def test_operators_see_who_is_refused_at_the_doors(keyed: Keyed) -> None:
+    agent = await keyed.fleet.launch_agent(env={"ARRIERO_AGENT_KEY": WRONG}, slots=1)
+    await agent.until_line(agent.stderr, "refuses this agent")
+    url = f"{keyed.fleet.management}/api/v1/session"
+    for _ in range(12):
+        async with keyed.fleet.http.post(url, json={"key": WRONG}) as answer:
+            assert answer.status == 401
+
+    async def entries() -> list[str]:
+        async with keyed.client(ADMIN) as client:
+            found = await client.management.diary()
+        told = [each["message"] for each in found if each["kind"] == "refused"]
+        return [each.partition(" at the ")[2].partition(",")[0] for each in told]
+
+    async def are_noted() -> bool:
+        return {"agents' socket", "log-in of the dashboard"} <= set(await entries())
+
+    await until(are_noted)
+    assert len(set(await entries())) == len(await entries()), "one for each door"
+    balancer = keyed.fleet.balancer
+    for door in ("agents' socket", "log-in of the dashboard"):
+        await balancer.until_line(balancer.stderr, f"refused at the {door}")
+    headers = {"Authorization": f"Bearer {ADMIN}"}
+    async with keyed.fleet.http.get(f"{keyed.fleet.management}/metrics", headers=headers) as answer:
+        metrics = await answer.text()
+    assert 'arriero_refused_total{door="log_in",kind="unknown_key"}' in metrics
+    assert 'arriero_refused_total{door="agents",kind="unknown_key"}' in metrics
+    await agent.terminate()
+
+
 # ---- where no key stands
 
 

@@ -62,7 +62,10 @@ class Source(StrEnum):
 
 
 class RequestError(Exception):
-    """Root of the tree. `field` names the field of the request that is wrong, if one is."""
+    """Root of the tree. `field` names the field of the request that is wrong, if one is.
+
+    `kind` says why somebody was refused at a door; it is counted, and never sent.
+    """
 
     code: ClassVar[str] = "internal_error"
     status: ClassVar[int] = 500
@@ -70,9 +73,15 @@ class RequestError(Exception):
     retryable: ClassVar[bool] = True
 
     def __init__(
-        self, message: str, *, field: str | None = None, retry_after: float | None = None
+        self,
+        message: str,
+        *,
+        field: str | None = None,
+        retry_after: float | None = None,
+        kind: str | None = None,
     ) -> None:
         super().__init__(message)
+        self.kind = kind
         self.message = message
         self.field = field
         self.retry_after = retry_after

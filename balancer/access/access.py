@@ -128,8 +128,8 @@ class Access:
         if self.is_open:
             return None
         if not keys:
-            raise Unauthorized(NEEDED)
-        error = Unauthorized(UNKNOWN)
+            raise Unauthorized(NEEDED, kind="no_key")
+        error = Unauthorized(UNKNOWN, kind="unknown_key")
         for key in keys:
             try:
                 return self.ring.identify(key, self._clock())

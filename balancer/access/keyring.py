@@ -47,9 +47,9 @@ class Keyring:
         # The look-up found a digest, not a key: its timing tells nothing of how to make one. The
         # comparison in constant time costs nothing and does not depend on that argument.
         if found is None or not hmac.compare_digest(found.digest, digest):
-            raise Unauthorized(UNKNOWN)
+            raise Unauthorized(UNKNOWN, kind="unknown_key")
         if (problem := found.problem(now)) is not None:
-            raise Unauthorized(problem)
+            raise Unauthorized(problem, kind="ended_key")
         identity = found.identity
         self._used_at[identity.owner] = now
         return identity

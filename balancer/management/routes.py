@@ -16,6 +16,7 @@ from ..api.openapi.document import Answer, Doc, json_answer, parameter
 from ..api.route import Route, document_route, mount, permissions
 from ..api.transport.bodies import BODIES, MAX_BODY_BYTES, ONLY_JSON
 from ..api.transport.connections import watch_frames
+from ..api.transport.doors import report_at_door
 from ..api.transport.http import Handler, middlewares, nothing_at
 from ..cluster.cluster_view import ClusterView
 from ..cluster.peering import balancers_of
@@ -89,6 +90,7 @@ def management_app(
                 workers=workers_of(parts.pipes),
                 admission=leases,
                 watch=watch_frames,
+                report=report_at_door,
             )
         ),
         *key_routes(parts.keys, parts.diary),

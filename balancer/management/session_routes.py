@@ -57,7 +57,7 @@ def by_cookie(access: Access, sessions: SessionService) -> Identify:
             return await access.admitted(keys)
         found = await sessions.find(token)
         if found is None:
-            raise Unauthorized(ENDED)
+            raise Unauthorized(ENDED, kind="ended_session")
         check_csrf(request, token)
         return found[1]
 
@@ -72,7 +72,8 @@ def check_csrf(request: web.Request, token: str) -> None:
     if not hmac.compare_digest(shown.encode(errors="replace"), csrf_of(token).encode()):
         raise Forbidden(
             f"`{CSRF_HEADER}` is missing or wrong: calls by cookie send the `csrf` of "
-            "GET /api/v1/session with it"
+            "GET /api/v1/session with it",
+            kind="csrf",
         )
 
 
@@ -209,7 +210,8 @@ def check_sees(holder: Identity | None) -> None:
     if holder is not None and holder.role in ("agent", "inference"):
         raise Forbidden(
             f"the key {holder.name!r} has the role {holder.role}, which sees "
-            "nothing here: log in as viewer, operator or admin"
+            "nothing here: log in as viewer, operator or admin",
+            kind="role",
         )
 
 

@@ -323,6 +323,7 @@ DiaryKind = Literal[
     "key_made",
     "key_rotated",
     "key_revoked",
+    "refused",
 ]
 
 

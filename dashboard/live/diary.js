@@ -25,6 +25,7 @@ const WORDS = {
   key_made: ["key made", "calm"],
   key_rotated: ["key rotated", "calm"],
   key_revoked: ["key revoked", "calm"],
+  refused: ["refused", "bad"],
 };
 
 export class Diary {

@@ -36,7 +36,8 @@ def refuse_key_in_url(raw_path: str) -> None:
     if contains_key(raw_path) or ("%" in raw_path and contains_key(unquote(raw_path))):
         raise Unauthorized(
             "a key must not stand in a URL, since proxies and histories keep those: send it as "
-            "`Authorization: Bearer`, and revoke this one"
+            "`Authorization: Bearer`, and revoke this one",
+            kind="key_in_url",
         )
 
 

@@ -50,7 +50,7 @@ def check_role(holder: Identity, needs: Needs | None) -> None:
     """Raises `Forbidden` where the holder's role does not open what needs this."""
     if needs is None or not may(holder.role, needs):
         why = "nobody may use this" if needs is None else f"this needs {needs.value}"
-        raise Forbidden(f"the key {holder.name!r} has the role {holder.role}; {why}")
+        raise Forbidden(f"the key {holder.name!r} has the role {holder.role}; {why}", kind="role")
 
 
 def may(role: Role, needs: Needs) -> bool:

@@ -67,7 +67,7 @@ class SocketKey:
 
     def refuse(self, message: str) -> None:
         """Nobody may do anything here any more. Raises `Unauthorized`."""
-        self.error = Unauthorized(message)
+        self.error = Unauthorized(message, kind="no_key")
         raise self.error
 
     async def show(self, params: dict[str, Any]) -> dict[str, object]:

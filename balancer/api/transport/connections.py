@@ -35,6 +35,7 @@ from pydantic_core import to_json
 from ....shared.errors import InvalidRequest, Overloaded, RequestError, public_body
 from ....shared.log import context
 from ...tls.tls_protocol import TlsProtocol, TlsTransport
+from .doors import Doors
 from .http import error_response
 from .once_per import OncePer
 from .patience import PatientTransport
@@ -135,6 +136,7 @@ class Connections:
         write_timeout: float = WRITE_TIMEOUT,
         max_connections: int = MAX_CONNECTIONS,
         tls: Callable[[], ssl.SSLContext] | None = None,
+        doors: Doors | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`tls` gives the context for a new connection; without it the port speaks plain HTTP."""
@@ -145,6 +147,7 @@ class Connections:
         """WebSockets that were closed because of too many frames with next to nothing in them."""
         self.malformed = MalformedRequests()
         self.tls = tls
+        self._doors = doors
         self._clock = clock
         self.handshakes = set[TlsProtocol]()
         self._max_connections = max_connections
@@ -163,8 +166,11 @@ class Connections:
         return self._clock()
 
     def handshake_failed(self, peer: str, reason: str) -> None:
-        """Log it, unless another one was logged a short while ago."""
-        if self._failures.allows("any", self._clock()):
+        """Report it, unless too many were reported a short while ago."""
+        if self._doors is not None:
+            kind = "certificate" if "certificate" in reason.lower() else "handshake"
+            self._doors.refused("tls", kind, peer, f"a TLS handshake failed: {reason}")
+        elif self._failures.allows("any", self._clock()):
             logger.info("a TLS handshake failed: %s", reason, extra=context(peer=peer))
 
     @property

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from ....shared.errors import RequestError
 from .callers import known_caller
+from .doors import report_at_door
 from .once_per import OncePer
 
 MINUTE = 60.0
@@ -95,7 +96,8 @@ def client_of(request: web.Request) -> str:
 
 
 def report_refusal(request: web.Request, error: RequestError) -> None:
-    """Reports a refusal to the `FaultReports` of the request's app, if it has any."""
+    """Reports a refusal to what the request's app has for that: `FaultReports` and `Doors`."""
+    report_at_door(request, error)
     reports = request.app.get(FAULT_REPORTS)
     if reports is not None:
         reports.refused(request, error)

@@ -68,7 +68,7 @@ class AllowedHosts:
     ) -> None:
         """Raises `ForbiddenHost` or `Forbidden`; takes all `Host` and `Origin` headers."""
         if len(hosts) != 1:
-            raise ForbiddenHost(f"there must be one `Host`, not {len(hosts)}")
+            raise ForbiddenHost(f"there must be one `Host`, not {len(hosts)}", kind="host")
         [host] = hosts
         self._check_name(host, "`Host`")
         for origin in origins:
@@ -111,7 +111,8 @@ class AllowedHosts:
         if not self._answers_to(host):
             raise ForbiddenHost(
                 f"{place} {host[:_SHOWN]!r} is not a name of this balancer; if it should be, start "
-                "the balancer with `--allowed-host` and that name"
+                "the balancer with `--allowed-host` and that name",
+                kind="host",
             )
 
     def _answers_to(self, host: str) -> bool:
@@ -136,7 +137,8 @@ def _foreign(pages: str, host: str) -> Forbidden:
     return Forbidden(
         f"{pages} may not use {host[:_SHOWN]}; if they should call models, start the balancer with "
         "`--allowed-origin` and that origin; behind a proxy, with `--allowed-host` and the page's "
-        "host"
+        "host",
+        kind="origin",
     )
 
 

@@ -14,7 +14,7 @@ decoded in parts.
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -172,6 +172,14 @@ class Anybody:
         return nullcontext()
 
 
+Report = Callable[[web.Request, Unauthorized], None]
+"""Tells operators who was refused."""
+
+
+def _to_nobody(_request: web.Request, _error: Unauthorized) -> None:
+    """Nobody wants to know."""
+
+
 def agent_handler(
     runtime: FleetRuntime,
     *,
@@ -179,13 +187,17 @@ def agent_handler(
     admission: AgentAccess | None = None,
     workers: Workers | None = None,
     watch: Watch | None = None,
+    report: Report = _to_nobody,
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     """What serves `PATH` on the management port.
 
     `needs_certificate`: agents show one in the TLS handshake, which has checked it. `workers`: this
     balancer is one of several behind its port. `watch`: what bounds the frames that agents send.
+    `report` is told of those that are not let in.
     """
-    return _AgentSocket(runtime, needs_certificate, admission or Anybody(), workers, watch).handle
+    return _AgentSocket(
+        runtime, needs_certificate, admission or Anybody(), workers, watch, report
+    ).handle
 
 
 class _AgentSocket:
@@ -196,22 +208,25 @@ class _AgentSocket:
         admission: AgentAccess,
         workers: Workers | None,
         watch: Watch | None,
+        report: Report,
     ) -> None:
         self._runtime = runtime
         self._needs_certificate = needs_certificate
         self._admission = admission
         self._workers = workers
         self._watch = watch
+        self._report = report
         self._name = uuid.uuid4().hex if workers is None else workers.run
         self._patience = runtime.views.limits.heartbeat_timeout
 
     async def handle(self, request: web.Request) -> web.WebSocketResponse:
         """One agent's connection, from its first frame to the close."""
         if self._needs_certificate and not request.get_extra_info("peercert"):
-            logger.info(
-                "refused an agent that shows no certificate", extra=context(peer=request.remote)
+            raise self._refused(
+                request,
+                "certificate",
+                "agents have to show a certificate here, and this one shows none",
             )
-            raise Unauthorized("agents have to show a certificate here, and this one shows none")
         socket = web.WebSocketResponse(
             max_msg_size=MAX_FRAME_BYTES, compress=False, decode_text=False, timeout=_CLOSE_TIMEOUT
         )
@@ -232,7 +247,7 @@ class _AgentSocket:
             tasks.create_task(outbox.run())
             try:
                 holder = self._admission.holder(request)
-                await self._converse(socket, outbox, request.remote, holder)
+                await self._converse(socket, outbox, request, holder)
             except _Junk as error:
                 logger.warning(
                     "invalid message from an agent: %s", error, extra=context(peer=request.remote)
@@ -242,11 +257,17 @@ class _AgentSocket:
                 outbox.disconnect("closed by the agent")
         return socket
 
+    def _refused(self, request: web.Request, kind: str, reason: str) -> Unauthorized:
+        """Report an agent that is not let in: the error."""
+        error = Unauthorized(reason, kind=kind)
+        self._report(request, error)
+        return error
+
     async def _converse(
         self,
         socket: web.WebSocketResponse,
         outbox: Outbox,
-        remote: str | None,
+        request: web.Request,
         holder: Identity | None,
     ) -> None:
         link: LinkId | None = None
@@ -262,24 +283,25 @@ class _AgentSocket:
             if hello is None or outbox.reason is not None:
                 return
             link = self._runtime.agent_joined(outbox, hello, holder)
-            await self._serve(socket, outbox, link, hello, remote, holder)
+            id = self._runtime.agent_id(link)
+            if id is None and not self._runtime.views.totals().is_draining:
+                self._refused(request, "rejected", f"{hello.name!r}: {outbox.reason}")
+            about = context(
+                agent=hello.name,
+                id=id or hello.agent_id,
+                peer=request.remote,
+                slots=hello.slots,
+                key=None if holder is None else holder.name,
+            )
+            await self._serve(socket, outbox, link, about)
 
     async def _serve(
         self,
         socket: web.WebSocketResponse,
         outbox: Outbox,
         link: LinkId,
-        hello: Hello,
-        remote: str | None,
-        holder: Identity | None,
+        about: Mapping[str, object],
     ) -> None:
-        about = context(
-            agent=hello.name,
-            id=self._runtime.agent_id(link),
-            peer=remote,
-            slots=hello.slots,
-            key=None if holder is None else holder.name,
-        )
         logger.info("agent connected", extra=about)
         hung_up = False
         try:

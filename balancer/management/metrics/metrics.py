@@ -289,6 +289,14 @@ class Metrics:
             "door",
             "code",
         )
+        self._turned_away = self._counter(
+            "refused",
+            "Callers and agents that were refused for who they are, by door and kind: `no_key`, "
+            "`unknown_key`, `ended_key`, `ended_session`, `key_in_url`, `csrf`, `role`, `host`, "
+            "`origin`, `certificate`, `handshake`, and of agents `rejected`.",
+            "door",
+            "kind",
+        )
         self._ignored_fields = self._counter(
             "ignored_fields",
             "Fields of requests that were ignored, by path and field; `other` are unknown fields.",
@@ -534,6 +542,11 @@ class Metrics:
     def refused(self, route: str, code: str) -> None:
         self._requests.labels(code).inc()
         self._refusals.labels(route, code).inc()
+
+    # ---- what is refused at the doors
+
+    def turned_away(self, door: str, kind: str) -> None:
+        self._turned_away.labels(door, kind).inc()
 
     # ---- inside
 

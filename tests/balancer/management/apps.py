@@ -7,6 +7,7 @@ from arriero.balancer.access.key_service import KeyService
 from arriero.balancer.access.session_service import SessionService
 from arriero.balancer.api.conversations import Conversations
 from arriero.balancer.api.transport.bodies import Bodies
+from arriero.balancer.api.transport.doors import Doors
 from arriero.balancer.api.transport.fault_reports import FaultReports
 from arriero.balancer.api.transport.hosts import AllowedHosts
 from arriero.balancer.cluster.cluster_view import ClusterView
@@ -68,6 +69,7 @@ def management_app(
         hosts=AllowedHosts(),
         inference_hosts=AllowedHosts(),
         reports=FaultReports(),
+        doors=Doors(metrics, lambda _who, _what: None),
         certificates=None,
         access=access,
         keys=KeyService(access, persistence.store) if keys is None else keys,

@@ -1,0 +1,105 @@
+"""Who was refused at a door, how often, and whether that is worth a line or an entry.
+
+A line in the log is at most one a second for each caller, door and kind. An entry in the diary is
+for a caller that goes on: `GOES_ON` times within a minute, and an agent at once, since it dials
+seldom. It is at most one an hour for each caller and door, and `MAX_ENTRIES` an hour.
+
+Invariant: at most `MAX_CALLERS` are counted. Others count together at each door, as `OTHERS`.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Door = Literal["inference", "management", "log_in", "agents", "tls"]
+
+GOES_ON = 10
+MINUTE, HOUR = 60.0, 3600.0
+MAX_CALLERS = 1024
+MAX_ENTRIES = 64
+OTHERS = "many addresses"
+
+
+@dataclass(slots=True)
+class _Caller:
+    """Since when it is counted, how often it was refused, and when it last had an entry."""
+
+    since: float
+    num: int = 0
+    noted_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Whether to log it, and how many refusals an entry of the diary is to tell of, if any."""
+
+    is_logged: bool
+    num_noted: int = 0
+
+
+class Refusals:
+    """`now` is in seconds, from a clock that never goes back."""
+
+    def __init__(self) -> None:
+        self._callers: dict[tuple[Door, str], _Caller] = {}  # those that are counted longest first
+        self._logged: dict[tuple[str, str, str], float] = {}  # oldest first
+        self._noted: list[float] = []
+        self._forgot_at = -1.0
+
+    def __len__(self) -> int:
+        return len(self._callers)
+
+    def refused(self, door: Door, kind: str, who: str, now: float) -> Outcome:
+        """The caller `who`, an address, was refused."""
+        self._forget(now)
+        if (door, who) not in self._callers and len(self._callers) >= MAX_CALLERS:
+            who = OTHERS
+        caller = self._callers.setdefault((door, who), _Caller(now))
+        if now - caller.since >= MINUTE:
+            caller.since, caller.num = now, 0
+        caller.num += 1
+        is_worth_it = caller.num >= (1 if door == "agents" else GOES_ON)
+        return Outcome(
+            self._is_logged((door, kind, who), now),
+            caller.num if is_worth_it and self._is_noted(caller, now) else 0,
+        )
+
+    def _forget(self, now: float) -> None:
+        """Those that have stopped, if there is no more room; with an entry, after an hour."""
+        if len(self._callers) < MAX_CALLERS or now - self._forgot_at < 1.0:
+            return
+        self._forgot_at = now
+        over = [
+            caller
+            for caller, each in self._callers.items()
+            if now - each.since >= (MINUTE if each.noted_at is None else HOUR)
+        ]
+        for caller in over:
+            del self._callers[caller]
+
+    def _is_logged(self, what: tuple[str, str, str], now: float) -> bool:
+        while self._logged and now - self._logged[oldest := next(iter(self._logged))] >= 1.0:
+            del self._logged[oldest]
+        if what in self._logged or len(self._logged) >= MAX_CALLERS:
+            return False
+        self._logged[what] = now
+        return True
+
+    def _is_noted(self, caller: _Caller, now: float) -> bool:
+        if caller.noted_at is not None and now - caller.noted_at < HOUR:
+            return False
+        self._noted = [at for at in self._noted if now - at < HOUR]
+        if len(self._noted) >= MAX_ENTRIES:
+            return False
+        self._noted.append(now)
+        caller.noted_at = now
+        return True
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        if (
+            len(self._callers) > MAX_CALLERS + len(get_args(Door))
+            or len(self._logged) > MAX_CALLERS
+        ):
+            raise RuntimeError("too many callers are counted")
+        if len(self._noted) > MAX_ENTRIES:
+            raise RuntimeError("too many entries of an hour are known")

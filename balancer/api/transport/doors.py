@@ -1,0 +1,79 @@
+"""What is refused at the doors: counted, logged, and noted in the diary if it goes on.
+
+Doors are the ports, the log-in of the dashboard, the agents' socket, and TLS. Nobody's key is
+logged: an error's message names a key's name at most.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from aiohttp import web
+
+from ....shared.errors import RequestError
+from ....shared.log import context
+from ...access.refusals import Door, Refusals
+
+logger = logging.getLogger(__name__)
+
+NAMES: dict[Door, str] = {
+    "inference": "inference port",
+    "management": "management port",
+    "log_in": "log-in of the dashboard",
+    "agents": "agents' socket",
+    "tls": "TLS handshake",
+}
+
+LOG_IN_PATH = "/api/v1/session"
+AGENTS_PATH = "/api/v1/agent-socket"
+
+
+class RefusalRecorder(Protocol):
+    """Counts refusals; both arguments are of bounded sets."""
+
+    def turned_away(self, door: str, kind: str) -> None: ...
+
+
+Note = Callable[[str, str], None]
+"""Writes an entry of the diary: of whom, and what happened."""
+
+
+class Doors:
+    """One for each balancer; both ports share it."""
+
+    def __init__(
+        self, recorder: RefusalRecorder, note: Note, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._recorder = recorder
+        self._note = note
+        self._clock = clock
+        self._refusals = Refusals()
+
+    def refused(self, door: Door, kind: str, who: str | None, why: str) -> None:
+        """Who came from the address `who` was refused at this door; `why` is for people."""
+        self._recorder.turned_away(door, kind)
+        who = who or "an unknown address"
+        outcome = self._refusals.refused(door, kind, who, self._clock())
+        if outcome.is_logged:
+            about = context(door=door, kind=kind, peer=who)
+            logger.warning("refused at the %s: %s", NAMES[door], why, extra=about)
+        if outcome.num_noted:
+            times = "once" if outcome.num_noted == 1 else f"{outcome.num_noted} times in a minute"
+            self._note(who, f"refused {times} at the {NAMES[door]}, the last time: {why}")
+
+
+PORT_DOORS = web.AppKey("PORT_DOORS", tuple[Doors, Door])
+"""App key of its `Doors`, and of which of them the port itself is."""
+
+
+def report_at_door(request: web.Request, error: RequestError) -> None:
+    """Report an error that refuses who sent `request`; others have no `kind`."""
+    if error.kind is None or PORT_DOORS not in request.app:
+        return
+    doors, door = request.app[PORT_DOORS]
+    if door == "management" and request.path == AGENTS_PATH:
+        door = "agents"
+    elif door == "management" and request.path == LOG_IN_PATH:
+        door = "log_in"
+    doors.refused(door, error.kind, request.remote, error.message)
