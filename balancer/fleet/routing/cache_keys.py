@@ -3,14 +3,16 @@
 Prefixes say which agent holds a prompt. A key says more: that requests belong together, such as
 those of one program, whatever they begin with, and that a prompt is stored on an agent's disk.
 
-Invariant: at most `max_keys` are remembered, those that were used last.
+Invariant: at most `max_keys` are remembered. Of more, the least recently used one of the caller
+with most is forgotten.
 """
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from hashlib import blake2b
 
+from ..caller import ANONYMOUS, Account
 from ..decisions import LinkId
+from ..shares import FairEviction
 
 MAX_CACHE_KEYS = 2**14
 """Keys of callers: some 4 MB."""
@@ -43,8 +45,8 @@ class CacheKeys:
     """Shares are parts of prompts, from 0 to 1."""
 
     def __init__(self, max_keys: int = MAX_CACHE_KEYS) -> None:
-        self._max_keys = max_keys
-        self._last: OrderedDict[int, _Last] = OrderedDict()
+        self._last: dict[int, _Last] = {}
+        self.pool: FairEviction[Account, int] = FairEviction(max_keys, max_keys)
 
     def __len__(self) -> int:
         return len(self._last)
@@ -54,15 +56,16 @@ class CacheKeys:
         last = self._last.get(key)
         return None if last is None else (last.link, max(last.share, LEAST_SHARE))
 
-    def started(self, key: int, link: LinkId) -> bool:
-        """An agent was given a request; whether it had the one before as well."""
+    def started(self, key: int, link: LinkId, account: Account = ANONYMOUS.account) -> bool:
+        """An agent was given a request of a caller; whether it had the one before as well."""
         last = self._last.get(key)
         if last is None:
             self._last[key] = _Last(link)
-            if len(self._last) > self._max_keys:
-                self._last.popitem(last=False)
+            self.pool.add(key, account, 1)
+            if (gone := self.pool.evict()) is not None:
+                del self._last[gone]
             return False
-        self._last.move_to_end(key)
+        self.pool.use(key)
         is_same, last.link = last.link == link, link
         return is_same
 

@@ -14,6 +14,7 @@ from math import floor, log
 from ....shared.inference import RequestId
 from ....shared.inference.prefix_chain import TOKEN_BYTES, PrefixChain
 from ....shared.inference.prefix_peers import Peer
+from ..caller import ANONYMOUS, Account
 from ..decisions import LinkId
 from ..view import RoutingView
 from .beliefs import Beliefs, Home
@@ -320,10 +321,11 @@ class Router:
         chain: PrefixChain,
         *,
         cache_key: int | None = None,
+        account: Account = ANONYMOUS.account,
         waited_for: LinkId | None = None,
         fetching: Fetching | None = None,
     ) -> None:
-        """An agent was given a request, which may have waited for one agent alone before.
+        """An agent was given a request of `account`, which may have waited for one agent alone.
 
         It may be `fetching` a part of the prompt.
         """
@@ -338,7 +340,7 @@ class Router:
         fetched = 0.0 if fetching is None else fetching.num_tokens
         self.counts.fetching += fetching is not None
         uncached = max(size - max(expected_hits, fetched), 0.0)
-        was_there = cache_key is not None and self._cache_keys.started(cache_key, link)
+        was_there = cache_key is not None and self._cache_keys.started(cache_key, link, account)
         self._started[id] = _Started(
             link,
             model,

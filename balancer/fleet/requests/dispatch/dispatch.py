@@ -410,6 +410,7 @@ class Dispatch:
             agent.link,
             request.routing.chain,
             cache_key=request.routing.cache_key,
+            account=request.routing.caller.account,
             waited_for=waited_for,
             fetching=fetching,
         )

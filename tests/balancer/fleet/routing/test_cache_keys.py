@@ -1,5 +1,6 @@
 """Which agent had the last request under a key."""
 
+from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.fleet.decisions import LinkId
 from arriero.balancer.fleet.routing.cache_keys import (
     FIRST_SHARE,
@@ -39,6 +40,15 @@ def test_keys_are_bounded_and_those_not_used_for_longest_go() -> None:
     assert len(keys) == 2
     keys.found(2, 1.0)  # it is gone
     assert keys.held(2) is None
+
+
+def test_one_caller_with_many_keys_makes_its_own_be_forgotten() -> None:
+    keys = CacheKeys(max_keys=4)
+    keys.started(0, A, Caller("ben").account)
+    for key in range(1, 20):
+        keys.started(key, A, Caller("ana").account)
+    assert [key for key in range(20) if keys.held(key)] == [0, 17, 18, 19]
+    keys.pool.check_integrity()
 
 
 def test_names_that_run_together_are_told_apart() -> None:
