@@ -6,7 +6,7 @@ numbers, or 32 MB of text if one of its letters is an emoji. So the values are m
 holds them.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import fields, is_dataclass
 from functools import cache
 from sys import getsizeof
@@ -61,6 +61,11 @@ def footprint(request: object) -> int:
         size += sum([getsizeof(each) for each in values if type(each) in _SIMPLE])
         waiting += [each for each in values if type(each) not in _SIMPLE]
     return size
+
+
+def footprints(values: Iterable[object]) -> int:
+    """About how many bytes several values take together, without a request's own records."""
+    return sum(footprint(each) - OVERHEAD for each in values)
 
 
 _NUMBERS: set[type] = {int, float, bool, type(None)}

@@ -209,7 +209,7 @@ class _Messages:
         previous = await self._conversations.find(id, Thread, owner=owner)
         if previous is None:
             raise unknown_thread(id)
-        num_bytes = previous.num_bytes + requested.num_bytes
+        num_bytes = previous.body_bytes + requested.num_bytes
         check_copies(num_bytes, field="thread.previous_message_id")
         return _Asked(requested, requested.conversation(previous.conversation), num_bytes)
 

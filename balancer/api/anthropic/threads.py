@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 from pydantic_core import to_json
 
 from ....shared.errors import ThreadNotFound
+from ...fleet.footprint import footprints
 from .conversation.blocks import AssistantMessage, as_blocks
 from .conversation.compaction import from_summary
 from .events import Block
@@ -20,10 +21,18 @@ _answer = TypeAdapter(AssistantMessage)
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """A conversation up to an answer, and about how much memory it takes."""
+    """A conversation up to an answer."""
 
     conversation: Conversation
-    num_bytes: int
+    body_bytes: int
+    """Bytes of the bodies and answers that made it."""
+    memory: int = 0
+    """About how many bytes of memory it takes."""
+
+    @property
+    def num_bytes(self) -> int:
+        """The bytes it counts for."""
+        return max(self.body_bytes, self.memory)
 
 
 def stored_thread(conversation: Conversation, answer: list[Block], num_bytes: int) -> Thread:
@@ -37,7 +46,8 @@ def stored_thread(conversation: Conversation, answer: list[Block], num_bytes: in
         said = AssistantMessage(role="assistant", content=as_blocks(begun) + as_blocks(said))
         messages = messages[:-1]
     whole = from_summary((*messages, said))
-    return Thread(replace(conversation, messages=whole), num_bytes + len(content))
+    memory = footprints((conversation.system, *conversation.tools, *whole))
+    return Thread(replace(conversation, messages=whole), num_bytes + len(content), memory)
 
 
 def unknown_thread(id: str) -> ThreadNotFound:

@@ -11,6 +11,7 @@ from pydantic_core import to_json
 
 from .....shared.errors import InvalidRequest
 from .....shared.inference import MAX_MESSAGES
+from ....fleet.footprint import footprints
 from ..responses.items import Item
 from ..responses.stored import Stored
 
@@ -19,18 +20,23 @@ PREFIX = "conv_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptConversation:
-    """`created_at` in Unix seconds; `items_bytes` is about the memory of its items."""
+    """`created_at` in Unix seconds; `items_bytes` is the size of its items as JSON.
+
+    `items_memory` is about how many bytes of memory they take.
+    """
 
     created_at: int
     metadata: Mapping[str, str] = field(default_factory=dict)
     items: tuple[Item, ...] = ()
     items_bytes: int = 0
+    items_memory: int = 0
     version: int = 0
 
     @property
     def num_bytes(self) -> int:
         """The bytes it counts for."""
-        return self.items_bytes + len(to_json(dict(self.metadata)))
+        held = max(self.items_bytes, self.items_memory)
+        return held + len(to_json(dict(self.metadata)))
 
     def labelled(self, metadata: Mapping[str, str]) -> "KeptConversation":
         """With other metadata."""
@@ -44,8 +50,13 @@ class KeptConversation:
                 f"the conversation would have {len(whole)} items; {MAX_MESSAGES} are allowed",
                 field="items",
             )
-        num_bytes = self.items_bytes + size_of(items)
-        return replace(self, items=whole, items_bytes=num_bytes, version=self.version + 1)
+        return replace(
+            self,
+            items=whole,
+            items_bytes=self.items_bytes + size_of(items),
+            items_memory=self.items_memory + footprints(items),
+            version=self.version + 1,
+        )
 
     def without_item(self, id: str) -> "KeptConversation | None":
         """Without the item of this id; `None` if there is none."""
@@ -53,14 +64,25 @@ class KeptConversation:
         if len(rest) == len(self.items):
             return None
         gone = tuple(item for item in self.items if item.id == id)
-        num_bytes = max(0, self.items_bytes - size_of(gone))
-        return replace(self, items=rest, items_bytes=num_bytes, version=self.version + 1)
+        return replace(
+            self,
+            items=rest,
+            items_bytes=max(0, self.items_bytes - size_of(gone)),
+            items_memory=max(0, self.items_memory - footprints(gone)),
+            version=self.version + 1,
+        )
 
     def as_stored(self) -> Stored:
         """What a response continues that belongs to it."""
-        return Stored(response=b"", input=(), history=self.items, history_bytes=self.items_bytes)
+        return Stored(
+            response=b"",
+            input=(),
+            history=self.items,
+            history_bytes=self.items_bytes,
+            history_memory=self.items_memory,
+        )
 
 
 def size_of(items: Iterable[Item]) -> int:
-    """The bytes that items count for."""
+    """Bytes of items as JSON."""
     return len(to_json(list(items)))

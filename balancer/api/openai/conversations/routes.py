@@ -21,7 +21,7 @@ from ...transport.http import Handler
 from ..responses.items import Item, with_ids
 from ..responses.listing import Page, input_list, listed, parse_page
 from .book import ConversationBook
-from .kept import KeptConversation, size_of
+from .kept import KeptConversation
 from .requests import parse_items, parse_labels, parse_new
 
 
@@ -79,12 +79,8 @@ class _Handlers:
     async def create(self, request: web.Request) -> Conversation:
         asked = await obeyed(request, parse_new)
         items = _identified(asked.items)
-        conversation = KeptConversation(
-            created_at=int(time.time()),
-            metadata=asked.metadata,
-            items=items,
-            items_bytes=size_of(items),
-        )
+        empty = KeptConversation(created_at=int(time.time()), metadata=asked.metadata)
+        conversation = replace(empty.with_items(items), version=empty.version)
         id = self._book.add(conversation, caller_of(request).owner)
         return _shown(id, conversation)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pydantic_core import to_json
 
+from ....fleet.footprint import footprints
 from .answer_types import Response
 from .items import Item, items_of
 
@@ -19,11 +20,14 @@ class Stored:
     input: tuple[Item, ...]
     history: tuple[Item, ...]
     history_bytes: int
+    """Bytes of these items as JSON."""
+    history_memory: int = 0
+    """About how many bytes of memory they take."""
 
     @property
     def num_bytes(self) -> int:
         """The bytes it counts for."""
-        return len(self.response) + self.history_bytes
+        return len(self.response) + max(self.history_bytes, self.history_memory)
 
 
 def stored(response: Response, input: tuple[Item, ...], previous: Stored | None) -> Stored:
@@ -35,4 +39,5 @@ def stored(response: Response, input: tuple[Item, ...], previous: Stored | None)
         history=own if previous is None else (*previous.history, *own),
         # Counts all that the client sent, even if it is never returned: it takes memory, too.
         history_bytes=len(to_json(own)) + (0 if previous is None else previous.history_bytes),
+        history_memory=footprints(own) + (0 if previous is None else previous.history_memory),
     )

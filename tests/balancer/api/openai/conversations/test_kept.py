@@ -3,7 +3,7 @@
 import pytest
 
 from arriero.balancer.api.openai.conversations.kept import KeptConversation, size_of
-from arriero.balancer.api.openai.responses.items import Message
+from arriero.balancer.api.openai.responses.items import Message, OutputText
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.inference import MAX_MESSAGES
 
@@ -32,6 +32,17 @@ def test_it_counts_its_items() -> None:
     assert one.items_bytes == size_of(one.items)
     rest = one.without_item("a")
     assert rest is not None and rest.items_bytes == 0
+
+
+def test_it_counts_the_memory_that_its_items_take() -> None:
+    """Empty objects are 24 times as large as their JSON, and a text with an emoji four times."""
+    part = OutputText(text="", annotations=tuple({} for _ in range(10_000)))
+    odd = (Message(role="assistant", content=(part,)), said("b", "😀" + "x" * 100_000))
+    one = EMPTY.with_items(odd)
+    assert one.num_bytes > 10_000 * 64 + 4 * 100_000 > 3 * one.items_bytes
+    assert one.as_stored().num_bytes >= one.num_bytes - 10
+    rest = one.without_item("b")
+    assert rest is not None and rest.num_bytes < one.num_bytes - 400_000
 
 
 def test_no_item_to_take_away() -> None:
