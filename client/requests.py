@@ -35,6 +35,7 @@ class GenerateOptions(TypedDict, total=False):
     mirostat: int
     mirostat_tau: float
     mirostat_eta: float
+    samplers: Sequence[str]
     logit_bias: dict[str, float]
     allowed_token_ids: Sequence[int]
     bad_words: Sequence[str]

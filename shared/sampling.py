@@ -80,6 +80,21 @@ BadWord = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 BadWords = Annotated[ListOf[BadWord], Field(max_length=MAX_BAD_WORDS)]
 
 
+SamplerName = Literal[
+    "penalties",
+    "dry",
+    "top_n_sigma",
+    "top_k",
+    "typ_p",
+    "top_p",
+    "min_p",
+    "xtc",
+    "temperature",
+]
+"""Samplers by llama-server's names, in the order in which they apply."""
+
+SAMPLER_ORDER: tuple[SamplerName, ...] = get_args(SamplerName)
+
 SamplerAbility = Literal[
     "logit_bias",
     "token_limits",
@@ -264,6 +279,14 @@ class SamplingChoices:
         Annotated[float, Field(ge=0, le=10)] | None,
         Sampler("how fast Mirostat learns", "llama_samplers", step=0.01),
     ] = None
+    samplers: Annotated[
+        Annotated[ListOf[SamplerName], Field(max_length=len(SAMPLER_ORDER))],
+        Sampler(
+            "names of samplers: these apply, in this order, and no others; without it all of them "
+            "do, in llama.cpp's order: " + ", ".join(f"`{name}`" for name in SAMPLER_ORDER),
+            "llama_samplers",
+        ),
+    ] = ()
     logit_bias: Annotated[
         LogitBias | None,
         Sampler(

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 from arriero.shared.sampling import SAMPLERS, SamplingChoices
 
 _CHOICES = TypeAdapter(SamplingChoices)
-_TRIED = (0.25, 3, 2, True, (66,), ("!",), {"65": 5.0})
+_TRIED = (0.25, 3, 2, True, (66,), ("!",), {"65": 5.0}, ("temperature", "top_p"))
 
 
 def _is_taken(name: str, value: Any) -> bool:

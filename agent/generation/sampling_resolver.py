@@ -6,7 +6,7 @@ from typing import Any
 
 from ...shared.errors import InvalidRequest
 from ...shared.inference import GenerateRequest
-from ...shared.sampling import SAMPLERS, SamplingChoices, chosen
+from ...shared.sampling import SAMPLER_ORDER, SAMPLERS, SamplerName, SamplingChoices, chosen
 from ..engine.loaded_model import Vocab
 from ..engine.sampling.dry import BreakerFinder
 from ..engine.sampling.sampling import Dry, Sampling
@@ -14,7 +14,7 @@ from ..engine.sampling.sampling import Dry, Sampling
 DEFAULT_BREAKERS = ("\n", ":", '"', "*")
 """llama.cpp's."""
 
-_MADE_ANEW = {"logit_bias", "bad_words"}
+_MADE_ANEW = {"logit_bias", "bad_words", "samplers"}
 _AS_THEY_ARE = SAMPLERS.keys() & {each.name for each in fields(Sampling)} - _MADE_ANEW
 _OF_DRY = {name.removeprefix("dry_"): name for name in SAMPLERS if name.startswith("dry_")}
 """Fields of a request that the engine has under the same name, or under DRY's."""
@@ -29,8 +29,10 @@ class SamplingResolver:
 
     def sampling(self, request: GenerateRequest, seed: int) -> Sampling:
         """`seed` is for a request without one. Raises `InvalidRequest` that names the field."""
+        given = _given({name: name for name in _AS_THEY_ARE}, request) | _off(request)
         return Sampling(
-            **_given({name: name for name in _AS_THEY_ARE}, request),
+            **given,
+            samplers=_order(request, given),
             seed=seed if request.seed is None else request.seed,
             dry=self._dry(request),
             logit_bias=self._logit_bias(request),
@@ -41,7 +43,8 @@ class SamplingResolver:
         )
 
     def _dry(self, request: GenerateRequest) -> Dry | None:
-        if not request.dry_multiplier:
+        is_off = bool(request.samplers) and "dry" not in request.samplers
+        if is_off or not request.dry_multiplier:
             return None
         asked = _given(_OF_DRY, request)
         breakers = asked.pop("sequence_breakers", DEFAULT_BREAKERS)
@@ -87,6 +90,42 @@ def _given(names: Mapping[str, str], request: GenerateRequest) -> dict[str, Any]
     """What the request gives a value of the fields in `names`, by the engine's names for them."""
     asked = {name: getattr(request, field) for name, field in names.items()}
     return {name: value for name, value in asked.items() if value is not None}
+
+
+_OFF: Mapping[SamplerName, Mapping[str, float]] = {
+    "penalties": {"repeat_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0},
+    "top_n_sigma": {"top_n_sigma": 0.0},
+    "top_k": {"top_k": 0},
+    "typ_p": {"typical_p": 1.0},
+    "top_p": {"top_p": 1.0},
+    "min_p": {"min_p": 0.0},
+    "xtc": {"xtc_probability": 0.0},
+    "temperature": {"temperature": 1.0},
+}
+"""Values with which each sampler does nothing; without `dry_multiplier`, DRY is off."""
+
+
+def _off(request: GenerateRequest) -> dict[str, float]:
+    """What turns off the samplers that a request with `samplers` does not name."""
+    unnamed = _OFF.keys() - request.samplers if request.samplers else ()
+    return {field: value for name in unnamed for field, value in _OFF[name].items()}
+
+
+def _order(request: GenerateRequest, given: Mapping[str, Any]) -> tuple[SamplerName, ...]:
+    """The samplers that are on, in the request's order, if that is not llama.cpp's."""
+    on = [name for name in dict.fromkeys(request.samplers) if _is_on(name, request, given)]
+    return () if on == sorted(on, key=SAMPLER_ORDER.index) else tuple(on)
+
+
+def _is_on(name: SamplerName, request: GenerateRequest, given: Mapping[str, Any]) -> bool:
+    if name == "dry":
+        return bool(request.dry_multiplier)
+    return any(
+        given.get(field, getattr(_DEFAULTS, field)) != value for field, value in _OFF[name].items()
+    )
+
+
+_DEFAULTS = Sampling(seed=0)
 
 
 class SamplingDefaults:

@@ -48,7 +48,7 @@ def test_what_is_chosen_is_what_is_not_left_open() -> None:
 def test_what_is_left_out_is_left_to_its_default() -> None:
     values = sampling_fields(SamplingChoices())
     assert (values.pop("stop"), values.pop("stop_token_ids")) == ((), ())
-    assert values.pop("bad_words") == ()
+    assert (values.pop("bad_words"), values.pop("samplers")) == ((), ())
     assert (values.pop("ignore_eos"), values.pop("include_stop_str_in_output")) == (False, False)
     assert values.pop("min_tokens") == 0
     assert set(values.values()) == {None}
@@ -88,6 +88,7 @@ RANGES: list[tuple[str, tuple[Any, ...], tuple[Any, ...]]] = [
     ("mirostat_eta", (0, 0.1), (-1, 11)),
     ("logit_bias", ({}, {"7": -100}), ({"x": 1}, {"7": 101})),
     ("allowed_token_ids", ([0], [7, 3]), ([], [-1], ["1"], [1] * 65_537)),
+    ("samplers", ([], ["top_p", "top_k"]), (["infill"], ["top_k"] * 10, "top_k")),
     ("bad_words", ([], ["a"]), ([""], ["x"] * 257, "x", ["x" * 257])),
     ("stop", ([], ["a"], "a", ["x"] * 64), (["x"] * 65, [1])),
 ]

@@ -135,7 +135,7 @@ class Pool:
         self._settle()
         ids = self._few_ids()
         if ids is not None:
-            self._keep_ids(ids[_most_typical(self._row[ids], mass)])
+            self._keep_ids(ids[most_typical(self._row[ids], mass)])
             return
         likely = self._weights()
         self._prefix = Heaviest(self._nearness(likely), likely, mass * likely.total)
@@ -493,7 +493,7 @@ def _deviation_of_some(row: Row, out: Row) -> np.float32:
     return np.float32(row[row > -np.inf].std(dtype=np.float64))
 
 
-def _most_typical(logits: Row, mass: float) -> Ids:
+def most_typical(logits: Row, mass: float) -> Ids:
     """Places of the most typical of few logits, the nearest to the expected surprise first."""
     depths = logits.max() - logits
     weights = np.exp(-depths)

@@ -1,10 +1,10 @@
 """Choosing a sequence's next token from its row of logits.
 
 What llama.cpp's own chain does, in the order of its `common_sampler`: biases, penalties, DRY,
-top-n-sigma, top-k, typical, top-p, min-p, XTC, temperature, and the draw by seed; or biases,
-temperature and mirostat. The draws are llama.cpp's too, so the same seed gives the same tokens
-there. As in llama-server the penalties' history begins with the prompt, so a token that the prompt
-repeats is penalised in the answer.
+top-n-sigma, top-k, typical, top-p, min-p, XTC, temperature, and the draw by seed; or these in an
+order that the request gives (`ordered`); or biases, temperature and mirostat. The draws are
+llama.cpp's too, so the same seed gives the same tokens there. As in llama-server the penalties'
+history begins with the prompt, so a token that the prompt repeats is penalised in the answer.
 """
 
 from collections import deque
@@ -22,11 +22,13 @@ from .filters import Pool
 from .log_probs import LogProbs, RawRow
 from .mirostat import Mirostat
 from .mt19937 import Mt19937
+from .ordered import left_in_order
 from .penalties import Penalties
 from .sampling import Sampling
 from .selection import FEW, Ids, Row, tops_of, without_nan
-from .weights import Scratch
+from .weights import Scratch, wide_sums
 
+_LEAST_DRAW = 5e-324
 _LEAST_TEMPERATURE = np.finfo(np.float32).tiny
 """What logits can be divided by; from far above it on only the best is ever drawn."""
 
@@ -60,7 +62,12 @@ class Sampler:
         self._num_chosen = len(sequence.said)
         self._forced = deque(sequence.forced)
         self._early = _ends(sequence.sampling, vocab)
-        self._histories = _histories(sequence)
+        histories = _histories(sequence)
+        in_order = sequence.sampling.samplers
+        self._histories = tuple(histories.values())
+        self._before = tuple(each for name, each in histories.items() if name not in in_order)
+        """What changes a row before all else; the other histories are in an order of their own."""
+        self._in_order = {name: each for name, each in histories.items() if name in in_order}
         self._temperature = max(np.float32(sequence.sampling.temperature), _LEAST_TEMPERATURE)
         self._rng = Mt19937(sequence.sampling.seed)
         self._rng.skip(sequence.sampling.num_draws(len(sequence.said)))
@@ -110,7 +117,9 @@ class Sampler:
         """Whether `_change` has something to do, or a token is forced whatever filters do."""
         is_early = self._num_chosen < self._sampling.min_tokens
         has_mask = self._allowed is not None or self._grammar is not None
-        return bool(self._biased.size or has_mask or is_early or self._histories or self._forced)
+        is_ordered = bool(self._sampling.samplers)
+        has_history = is_ordered or bool(self._histories)
+        return bool(self._biased.size or has_mask or is_early or has_history or self._forced)
 
     @property
     def _num_ranked(self) -> int:
@@ -126,7 +135,7 @@ class Sampler:
             self._allowed.restrict(row)
         if self._num_chosen < self._sampling.min_tokens:
             row[self._early] = -np.inf
-        for history in self._histories:
+        for history in self._before:
             history.apply(row)
         if self._grammar is not None:
             self._grammar.restrict(row)
@@ -146,6 +155,8 @@ class Sampler:
     def _pick(self, row: Row, raw: RawRow | None) -> int:
         sampling = self._sampling
         is_greedy = sampling.temperature <= 0
+        if sampling.samplers and self._mirostat is None:
+            return self._pick_in_order(row)
         if is_greedy and not sampling.may_pass_over_the_best:
             return self._best(row)
         tops = tops_of(row) if raw is None else raw.tops
@@ -163,6 +174,20 @@ class Sampler:
             pool = Pool(row, tops, self._scratch, raw.likely, raw.ranked)
         self._filter(pool)
         return pool.best() if is_greedy else pool.draw(self._temperature, self._rng.draw())
+
+    def _pick_in_order(self, row: Row) -> int:
+        if isnan(row.max()):
+            row = without_nan(row)
+        if not isfinite(row.max()):
+            return self._best(row)
+        ids, logits = left_in_order(row, self._sampling, self._in_order, self._draw_for_xtc)
+        if self._sampling.temperature <= 0:
+            return int(ids[logits.argmax()])
+        sums = wide_sums(np.exp(logits - logits.max()))
+        return int(ids[sums.searchsorted(max(self._rng.draw() * sums[-1], _LEAST_DRAW))])
+
+    def _draw_for_xtc(self) -> float:
+        return 1.0 if self._xtc_chance is None else self._xtc_chance.draw_single()
 
     def _best(self, row: Row) -> int:
         best = int(row.argmax())  # NaN counts as the highest
@@ -210,17 +235,18 @@ class _History(Protocol):
         """`token` was chosen."""
 
 
-def _histories(sequence: NewSequence) -> tuple[_History, ...]:
+def _histories(sequence: NewSequence) -> dict[str, _History]:
+    """By the names that their samplers have."""
     sampling = sequence.sampling
-    histories: list[_History] = []
+    histories: dict[str, _History] = {}
     tokens = sequence.prompt.tokens + sequence.said
     if sampling.mirostat == 0 and sampling.has_penalties:
-        histories.append(Penalties(sampling, tokens))
+        histories["penalties"] = Penalties(sampling, tokens)
     if sampling.mirostat == 0 and sampling.dry is not None:
-        histories.append(DryPenalty(sampling.dry, tokens))
+        histories["dry"] = DryPenalty(sampling.dry, tokens)
     if sampling.bad_words:
-        histories.append(BadWords(sampling.bad_words, sequence.said))
-    return tuple(histories)
+        histories["bad_words"] = BadWords(sampling.bad_words, sequence.said)
+    return histories
 
 
 def _biases(sampling: Sampling, vocab: Vocab) -> dict[int, float]:

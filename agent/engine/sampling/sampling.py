@@ -36,6 +36,9 @@ class Sampling:
     Penalties look at the last `repeat_last_n` tokens, the prompt's included, as llama-server's
     do. A `mirostat` of 1 or 2 takes the place of all filters and penalties.
 
+    `samplers` are those that are on, in the order in which they apply, if that is another than
+    llama.cpp's and may change the result.
+
     Only `allowed_tokens` are ever chosen, where they are given, and none that would complete one of
     the `bad_words` in the answer, each of which is a run of tokens.
 
@@ -60,6 +63,7 @@ class Sampling:
     mirostat: int = 0
     mirostat_tau: float = 5.0
     mirostat_eta: float = 0.1
+    samplers: tuple[str, ...] = ()
     logit_bias: tuple[tuple[int, float], ...] = ()
     ignore_eos: bool = False
     min_tokens: int = 0

@@ -38,7 +38,6 @@ SERVERS: Mapping[str, Rule] = {
 """Fields of vLLM and llama-server that are ignored."""
 
 _ONE_BY_ONE = "tokens are chosen one by one"
-_ORDER = '["penalties","dry","top_n_sigma","top_k","typ_p","top_p","min_p","xtc","temperature"]'
 _IN_PLACE = "reasoning is told apart from content"
 
 SERVERS_REFUSED: Mapping[str, Rule] = {
@@ -48,7 +47,6 @@ SERVERS_REFUSED: Mapping[str, Rule] = {
     "lora": Refused('`model: "base:adapter"` chooses an adapter'),
     "n_probs": Refused("`logprobs` asks for them", nothing("0")),
     "no_stop_trim": Refused("`include_stop_str_in_output` says so", nothing("false")),
-    "samplers": Refused("samplers run in llama.cpp's order", nothing(_ORDER)),
     "stop_regex": Refused("`stop` takes texts"),
     "structural_tag": Refused("`tools` and grammars say what an answer is made of"),
     "structured_outputs.structural_tag": Refused(

@@ -1,7 +1,7 @@
 """Fields of vLLM and llama-server beyond OpenAI's, as far as the balancer supports them."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -18,8 +18,14 @@ from .....shared.inference import (
     text_grammar,
 )
 from .....shared.inference.request import TruncatePromptTokens
-from .....shared.sampling import RepeatPenalty, SamplingChoices, sampling_fields
+from .....shared.sampling import (
+    SAMPLER_ORDER,
+    RepeatPenalty,
+    SamplingChoices,
+    sampling_fields,
+)
 from .....shared.strict import STRICT, ListOf
+from .....shared.validation import echo
 from ...common.field_names import FieldNames
 from .formats import ANY_OBJECT
 
@@ -145,14 +151,15 @@ NEVER = -100.0
 
 
 def plain_extras(body: dict[str, Any]) -> dict[str, Any]:
-    """`body` without constraints that are empty texts, and with pairs of biases as a map.
+    """`body` in the words of our types.
 
-    Raises `InvalidRequest`.
+    Constraints that are empty texts are left out, pairs of biases are a map, and `samplers` have
+    their names here. Raises `InvalidRequest`.
     """
     given = {name: value for name, value in body.items() if value != "" or name not in _TEXTS}
     if isinstance(biases := given.get("logit_bias"), list):
         given["logit_bias"] = dict(_bias(place, each) for place, each in enumerate(biases))
-    return given
+    return with_samplers(given)
 
 
 def _bias(place: int, pair: object) -> tuple[str, object]:
@@ -163,6 +170,84 @@ def _bias(place: int, pair: object) -> tuple[str, object]:
     raise InvalidRequest(
         f"`{field}` must be a token id and its bias, such as [15043, -1.5]", field=field
     )
+
+
+MAX_SAMPLERS = 64
+"""Longest list of `samplers`, with those that are left out."""
+
+_LETTERS: Mapping[str, str] = {
+    "e": "penalties",
+    "d": "dry",
+    "s": "top_n_sigma",
+    "k": "top_k",
+    "y": "typ_p",
+    "p": "top_p",
+    "m": "min_p",
+    "x": "xtc",
+    "t": "temperature",
+    "i": "infill",
+    "a": "adaptive_p",
+}
+"""llama-server's names of samplers in one letter."""
+
+_OTHER_NAMES: Mapping[str, str] = {
+    "typical_p": "typ_p",
+    "typical": "typ_p",
+    "typ": "typ_p",
+    "temp": "temperature",
+    "nucleus": "top_p",
+}
+
+_LACKING: Mapping[str, tuple[str, Callable[[float], bool]]] = {
+    "adaptive_p": ("adaptive_target", lambda target: target < 0),
+    "tfs_z": ("tfs_z", lambda z: z >= 1),
+    "top_a": ("top_a", lambda a: a <= 0),
+}
+"""Samplers that are not here: the field that says what they do, and when they do nothing."""
+
+
+def with_samplers(body: dict[str, Any], *, leaves_out: Sequence[str] = ()) -> dict[str, Any]:
+    """`body` with the names of `samplers` that there are here.
+
+    A sampler that is not here is left out if its value leaves it idle, and so are those that
+    `leaves_out` names. llama-server's own order of all samplers says nothing. Raises
+    `InvalidRequest` for any other sampler that is not here.
+    """
+    given = body.get("samplers")
+    if isinstance(given, str):
+        given = [_LETTERS.get(letter, letter) for letter in given]
+    if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
+        return body
+    if len(given) > MAX_SAMPLERS:
+        raise InvalidRequest(f"`samplers` has more than {MAX_SAMPLERS} entries", field="samplers")
+    plain = {name: value for name, value in body.items() if name not in _IDLE_FIELDS}
+    names = []
+    for place, name in enumerate(given):
+        name = name.replace("-", "_")
+        name = _OTHER_NAMES.get(name, name)
+        if name in SAMPLER_ORDER:
+            names.append(name)
+        elif name not in leaves_out and name != "mirostat":
+            _check_idle(name, f"samplers[{place}]", body)
+    plain["samplers"] = [] if names == [*SAMPLER_ORDER] else [*dict.fromkeys(names)]
+    return plain
+
+
+_IDLE_FIELDS = ("adaptive_target", "adaptive_decay")
+"""Fields of samplers that are not here, and that were checked."""
+
+
+def _check_idle(name: str, place: str, body: Mapping[str, Any]) -> None:
+    field, is_idle = _LACKING.get(name, ("", None))
+    value = body.get(field)
+    if is_idle is None:
+        raise InvalidRequest(
+            f"`{place}`: there is no sampler {echo(name)} here; there are "
+            f"{', '.join(SAMPLER_ORDER)}",
+            field=place,
+        )
+    if isinstance(value, int | float) and not is_idle(value):
+        raise InvalidRequest(f"`{field}`: there is no sampler `{name}` here", field=field)
 
 
 def neutral_seed(seed: int | None, choice: int = 0) -> int | None:

@@ -21,13 +21,14 @@ from arriero.agent.engine.grammar.constraint import GrammarState, Mask
 from arriero.agent.engine.llama.vocab import LlamaVocab
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.dry import BreakerFinder, DryPenalty
+from arriero.agent.engine.sampling.ordered import left_in_order
 from arriero.agent.engine.sampling.sampler import Sampler
 from arriero.agent.engine.sampling.sampling import Dry, Sampling
 from arriero.agent.engine.sampling.selection import Row
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 from arriero.agent.generation.sampling_resolver import SamplingResolver
 from arriero.shared.inference import GenerateRequest
-from arriero.shared.sampling import SamplingChoices
+from arriero.shared.sampling import SAMPLER_ORDER, SamplingChoices
 from bench.plain_sampling import PlainSampler
 from tests.agent.engine.fake_engine import FakeVocab
 from tests.sampling_values import NUMBERS
@@ -213,32 +214,8 @@ class Chain:
             self._add(llama_cpp.llama_sampler_init_temp(sampling.temperature))
             self._add(_mirostat(sampling, size))
             return
-        penalties = llama_cpp.llama_sampler_init_penalties(
-            size,
-            sampling.repeat_last_n,
-            sampling.repeat_penalty,
-            sampling.frequency_penalty,
-            sampling.presence_penalty,
-        )
-        self._add(penalties)
-        for token in sequence.prompt.tokens[-sampling.repeat_last_n :]:
-            llama_cpp.llama_sampler_accept(penalties, token)
-        if sampling.dry is not None:
-            dry = _dry(sampling.dry)
-            self._add(dry)
-            for token in sequence.prompt.tokens:
-                llama_cpp.llama_sampler_accept(dry, token)
-        self._add(llama_cpp.llama_sampler_init_top_n_sigma(sampling.top_n_sigma))
-        self._add(llama_cpp.llama_sampler_init_top_k(sampling.top_k))
-        self._add(llama_cpp.llama_sampler_init_typical(sampling.typical_p, 1))
-        self._add(llama_cpp.llama_sampler_init_top_p(sampling.top_p, 1))
-        self._add(llama_cpp.llama_sampler_init_min_p(sampling.min_p, 1))
-        self._add(
-            llama_cpp.llama_sampler_init_xtc(
-                sampling.xtc_probability, sampling.xtc_threshold, 1, sampling.seed
-            )
-        )
-        self._add(llama_cpp.llama_sampler_init_temp(sampling.temperature))
+        for name in sampling.samplers or SAMPLER_ORDER:
+            self._add_named(name, sequence, size)
         self._add(llama_cpp.llama_sampler_init_dist(sampling.seed))
 
     def choose(self, row: Row) -> tuple[int, dict[int, float]]:
@@ -255,6 +232,43 @@ class Chain:
 
     def free(self) -> None:
         llama_cpp.llama_sampler_free(self._chain)
+
+    def _add_named(self, name: str, sequence: NewSequence, size: int) -> None:
+        sampling, tokens = sequence.sampling, sequence.prompt.tokens
+        match name:
+            case "penalties":
+                penalties = llama_cpp.llama_sampler_init_penalties(
+                    size,
+                    sampling.repeat_last_n,
+                    sampling.repeat_penalty,
+                    sampling.frequency_penalty,
+                    sampling.presence_penalty,
+                )
+                self._add(penalties)
+                for token in tokens[-sampling.repeat_last_n :]:
+                    llama_cpp.llama_sampler_accept(penalties, token)
+            case "dry":
+                if sampling.dry is not None:
+                    dry = _dry(sampling.dry)
+                    self._add(dry)
+                    for token in tokens:
+                        llama_cpp.llama_sampler_accept(dry, token)
+            case "top_n_sigma":
+                self._add(llama_cpp.llama_sampler_init_top_n_sigma(sampling.top_n_sigma))
+            case "top_k":
+                self._add(llama_cpp.llama_sampler_init_top_k(sampling.top_k))
+            case "typ_p":
+                self._add(llama_cpp.llama_sampler_init_typical(sampling.typical_p, 1))
+            case "top_p":
+                self._add(llama_cpp.llama_sampler_init_top_p(sampling.top_p, 1))
+            case "min_p":
+                self._add(llama_cpp.llama_sampler_init_min_p(sampling.min_p, 1))
+            case "xtc":
+                chance, threshold = sampling.xtc_probability, sampling.xtc_threshold
+                xtc = llama_cpp.llama_sampler_init_xtc(chance, threshold, 1, sampling.seed)
+                self._add(xtc)
+            case "temperature":
+                self._add(llama_cpp.llama_sampler_init_temp(sampling.temperature))
 
     def _add(self, sampler: Any) -> None:
         llama_cpp.llama_sampler_chain_add(self._chain, sampler)
@@ -654,3 +668,111 @@ def test_whatever_is_accepted_gives_a_token(data: st.DataObject, choices: dict[s
         assert token in (allowed or range(size))
     told = sampler.take_log_probs()
     assert all(np.isfinite(each.log_prob) and len(each.top) == 3 for each in told)
+
+
+# ---- samplers in an order of the request's own
+
+ORDERS: dict[str, dict[str, Any]] = {
+    "temperature first": {
+        "samplers": ("temperature", "top_k", "top_p", "min_p"),
+        "temperature": 2.0,
+        "min_p": 0.2,
+    },
+    "penalties last": {
+        "samplers": ("top_k", "top_p", "temperature", "penalties"),
+        "repeat_penalty": 1.5,
+        "min_p": 0.0,
+    },
+    "dry after min-p": {
+        "samplers": ("min_p", "dry", "top_p", "temperature"),
+        "dry": Dry(multiplier=4.0, allowed_length=1),
+        "top_k": 0,
+    },
+    "min-p, top-p, typical": {
+        "samplers": ("min_p", "top_p", "typ_p", "temperature"),
+        "min_p": 0.01,
+        "top_p": 0.8,
+        "typical_p": 0.7,
+        "top_k": 0,
+    },
+    "sigma last": {
+        "samplers": ("temperature", "top_k", "top_n_sigma"),
+        "top_n_sigma": 1.0,
+        "top_p": 1.0,
+        "min_p": 0.0,
+    },
+    "xtc first": {
+        "samplers": ("xtc", "top_k", "temperature"),
+        "xtc_probability": 1.0,
+        "xtc_threshold": 0.02,
+        "top_p": 1.0,
+        "min_p": 0.0,
+    },
+}
+
+
+@pytest.mark.parametrize("size", [33, 5000])
+@pytest.mark.parametrize("name", ORDERS)
+def test_in_another_order_tokens_are_as_likely_as_with_llama_cpp(name: str, size: int) -> None:
+    prompt = (*range(10, 30), *range(10, 20), *range(10, 13))
+    sequence = new(prompt, **{"temperature": 0.8, **ORDERS[name]})
+    row = row_of(size, scale=3)
+    chain, sampler = Chain(sequence, size), Sampler(sequence, BareVocab(size))
+    _, wanted = chain.choose(row)
+    chain.free()
+    wanted = {token: share for token, share in wanted.items() if share > 0}
+    ruled_out = row.copy()
+    ruled_out[7] = -np.inf
+    ids, logits = left_in_order(
+        ruled_out, sequence.sampling, sampler._in_order, sampler._draw_for_xtc
+    )
+    shares = np.exp(logits - logits.max())
+    found = dict(zip(ids.tolist(), (shares / shares.sum()).tolist(), strict=True))
+    assert found.keys() == wanted.keys()
+    assert found == pytest.approx(wanted, rel=1e-4, abs=1e-6)
+    assert sampler.choose(row.copy()) in wanted
+
+
+def test_in_another_order_the_best_of_what_is_left_is_taken_without_temperature() -> None:
+    ordered = {"samplers": ("temperature", "penalties"), "repeat_penalty": 10.0}
+    assert choose(ROW, (BEST,), **ordered) == BEST
+    assert choose(ROW, (BEST,), repeat_penalty=10.0) != BEST
+    nothing = np.full(ROW.size, -np.inf, np.float32)
+    assert choose(nothing, **ordered) == choose(nothing)
+    assert choose(np.where(ROW[3] == ROW, np.nan, ROW), **ordered) == BEST
+
+
+RESOLVED: list[tuple[tuple[str, ...], dict[str, Any], tuple[str, ...]]] = [
+    (("top_k", "top_p", "temperature"), {}, ()),
+    (("temperature", "top_p"), {}, ("temperature", "top_p")),
+    (("temperature", "top_p"), {"temperature": 1.0}, ()),
+    (("top_p", "top_k"), {"top_k": 0}, ()),
+    (("dry", "penalties"), {"repeat_penalty": 1.1}, ()),
+    (
+        ("dry", "penalties"),
+        {"repeat_penalty": 1.1, "dry_multiplier": 1.0},
+        ("dry", "penalties"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("names", "choices", "order"), RESOLVED)
+def test_an_order_counts_if_it_can_change_the_result(
+    names: tuple[Any, ...], choices: dict[str, Any], order: tuple[str, ...]
+) -> None:
+    request = GenerateRequest(prompt="x", samplers=names, **choices)
+    assert SamplingResolver(FakeVocab()).sampling(request, 1).samplers == order
+
+
+def test_samplers_that_are_not_named_are_off() -> None:
+    request = GenerateRequest(
+        prompt="x",
+        samplers=("top_k",),
+        temperature=0.1,
+        repeat_penalty=1.5,
+        dry_multiplier=1.0,
+        top_p=0.5,
+    )
+    found = SamplingResolver(FakeVocab()).sampling(request, 1)
+    off = Sampling(seed=1, temperature=1.0, top_p=1.0, min_p=0.0)
+    assert found == off

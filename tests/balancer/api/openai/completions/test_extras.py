@@ -128,7 +128,10 @@ def test_no_model_to_name(parse: Any) -> None:
         ({"logits_processors": ["x"]}, "logits_processors"),
         ({"structural_tag": "{}"}, "structural_tag"),
         ({"structured_outputs": {"structural_tag": "{}"}}, "structured_outputs.structural_tag"),
-        ({"samplers": ["top_k"]}, "samplers"),
+        ({"samplers": ["top_k", "infill"]}, "samplers[1]"),
+        ({"samplers": ["nonesuch"]}, "samplers[0]"),
+        ({"samplers": ["adaptive_p"], "adaptive_target": 0.5}, "adaptive_target"),
+        ({"samplers": ["top_k"] * 65}, "samplers"),
         ({"top_k": -2}, "top_k"),
         ({"allowed_token_ids": []}, "allowed_token_ids"),
         ({"regex": "a", "ebnf": EBNF}, "regex"),
@@ -216,3 +219,23 @@ def test_a_grammar_that_is_a_text_has_no_parts(body: dict[str, Any], field: str)
     requested = parse_completion(json.dumps({"prompt": "x"} | body).encode())
     error = InvalidRequest("`grammar.grammar`: no", field="grammar.grammar")
     assert requested.field_names.renamed(error).field == field
+
+
+ALL = ["penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature"]
+
+
+@pytest.mark.parametrize("parse", [chat, completion])
+@pytest.mark.parametrize(
+    ("body", "order"),
+    [
+        ({"samplers": []}, ()),
+        ({"samplers": ALL}, ()),
+        ({"samplers": "edskypmxt"}, ()),
+        ({"samplers": [*ALL, "adaptive_p"], "adaptive_target": -0.01, "adaptive_decay": 0.9}, ()),
+        ({"samplers": ["top-k", "tfs_z", "typical_p", "mirostat"]}, ("top_k", "typ_p")),
+        ({"samplers": ["temp", "top_k", "temperature"]}, ("temperature", "top_k")),
+        ({"samplers": "tk"}, ("temperature", "top_k")),
+    ],
+)
+def test_samplers_in_any_order(parse: Any, body: dict[str, Any], order: tuple[str, ...]) -> None:
+    assert parse(**body).samplers == order
