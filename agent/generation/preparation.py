@@ -1,10 +1,10 @@
 """Prepares requests on a few threads, so that neither the event loop nor the engine waits.
 
 There is a lane for each class of length, so a text waits for none that is far longer: short ones
-never for long ones, long ones never for very long ones. Requests of the class `batch` have a lane
-of their own, so no other request waits for the many that come at once. So have requests with a
-constraint, which may take seconds to compile. Called on the event loop's thread only, and replies
-there.
+never for long ones, long ones never for very long ones. Three kinds have lanes of their own, so no
+other request waits for them: the class `batch`, of which many come at once; requests with a
+constraint, which may take seconds to compile; and those with pictures, which take as long to read.
+Called on the event loop's thread only, and replies there.
 """
 
 import asyncio
@@ -54,6 +54,7 @@ class Preparation:
         )
         self._batch = ThreadPoolExecutor(1, "prepare-batch")
         self._constrained = ThreadPoolExecutor(NUM_CONSTRAINED, "prepare-constrained")
+        self._media = ThreadPoolExecutor(NUM_THREADS, "prepare-media")
         self._preparations: dict[SequenceId, tuple[Future[Outcome], Ended]] = {}
 
     def prepare(
@@ -87,7 +88,12 @@ class Preparation:
         for _, ended in self._preparations.values():
             ended.set_result(None)
         self._preparations.clear()
-        pools = [self._batch, self._constrained, *(lane.threads for lane in self._lanes)]
+        pools = [
+            self._batch,
+            self._constrained,
+            self._media,
+            *(lane.threads for lane in self._lanes),
+        ]
         for threads in pools:
             threads.shutdown(wait=False, cancel_futures=True)
         for threads in pools:
@@ -96,6 +102,8 @@ class Preparation:
     def _threads(self, request: GenerateRequest, resume: Resume | None) -> ThreadPoolExecutor:
         if is_background(request.priority):
             return self._batch
+        if request.has_media:
+            return self._media
         length = text_length(request) + (resume.work if resume else 0)
         if length <= LONG_TEXT and (request.grammar is not None or request.tools):
             return self._constrained

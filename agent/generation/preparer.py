@@ -10,7 +10,12 @@ from datetime import datetime
 from itertools import chain, takewhile
 from typing import Any
 
-from ...shared.errors import InvalidRequest, NotSupported, PromptTooLong, RequestError
+from ...shared.errors import (
+    InvalidRequest,
+    NotSupported,
+    PromptTooLong,
+    RequestError,
+)
 from ...shared.inference import ChatMessage, GenerateRequest, Notice, PromptInput
 from ...shared.inference.prefix_chain import chain_of
 from ...shared.sampling import SamplingChoices
@@ -28,6 +33,7 @@ from ..engine.prompt import Prompt, Span
 from ..engine.prompt_store.prompt_store import Ignored, PromptStore, ignored
 from ..engine.prompt_store.stored_prompt import StoredPrompt
 from ..engine.sequence import ContextShift, NewSequence
+from ..engine.withdrawal import check_wanted
 from ..sequence_id import SequenceId
 from .answers.prepared import Echo, Parsing, Prepared
 from .answers.resumption import Resume, Resumed, resumed
@@ -292,6 +298,7 @@ class Preparer:
         pictures.check_shown(rendered.text)
         for index, piece in enumerate(pictures.split(rendered.pieces)):
             if isinstance(piece, Picture):
+                check_wanted()
                 yield from piece.read(self._media)
             else:
                 yield self._tokenized(piece, is_first=index == 0)

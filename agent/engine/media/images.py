@@ -26,6 +26,11 @@ _BOUNDS = (
     f"at most {MOST_PIXELS // 1_000_000} million are read, and {MOST_SIDE} on a side: send a "
     "smaller one"
 )
+MOST_SCANS = 64
+"""Scans of a progressive JPEG, whose encoders write about 10. A scan may have 60 bytes of the file,
+and takes as long as any other."""
+MOST_SEGMENTS = 10_000
+"""Segments of a JPEG that say something about the picture; joining them takes quadratic time."""
 MOST_RATIO = 200
 """The largest ratio of the sides: models that scale pictures refuse longer strips."""
 
@@ -60,6 +65,7 @@ class Picture:
 
 def decode(data: bytes) -> Picture:
     """The picture in `data`. Raises `UnreadableMediaError`."""
+    _check_jpeg(data)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of large pictures, which are refused below
@@ -80,6 +86,18 @@ def decode(data: bytes) -> Picture:
         raise UnreadableMediaError(f"the picture has too many pixels; {_BOUNDS}") from error
     except (OSError, ValueError, SyntaxError, EOFError) as error:
         raise UnreadableMediaError(f"the picture cannot be decoded: {error}") from error
+
+
+def _check_jpeg(data: bytes) -> None:
+    """Refuse a JPEG that takes far longer to read than its size says; others pass."""
+    if not data.startswith(b"\xff\xd8"):
+        return
+    num_segments = sum(data.count(bytes((0xFF, kind))) for kind in range(0xE0, 0xF0))
+    if data.count(b"\xff\xda") > MOST_SCANS or num_segments > MOST_SEGMENTS:
+        raise UnreadableMediaError(
+            f"the JPEG file has more than {MOST_SCANS} scans or {MOST_SEGMENTS} segments; save it "
+            "again, or send a PNG"
+        )
 
 
 def _orientation(image: Image.Image) -> object:

@@ -9,6 +9,7 @@ import pytest
 from arriero.agent.engine.media.audio import MOST_SECONDS
 from arriero.agent.engine.media.reader import UnreadableMediaError
 from arriero.agent.engine.prompt import Media, Prompt, Span
+from arriero.agent.engine.withdrawal import Withdrawn, while_wanted
 from arriero.agent.generation.preparer import Preparer
 from arriero.shared.errors import InvalidRequest, NotSupported, PromptTooLong, RequestError
 from arriero.shared.inference import (
@@ -217,3 +218,9 @@ def test_pictures_count_for_the_context() -> None:
 
 def test_answers_with_and_without_a_projector_do_not_go_on_with_each_other() -> None:
     assert make().traits != make(sees=False).traits
+
+
+def test_no_more_pictures_are_decoded_once_nobody_waits() -> None:
+    request = GenerateRequest(messages=(says(image(b"cat")),))
+    with while_wanted(lambda: False), pytest.raises(Withdrawn):
+        make().prepare(ONE, request)

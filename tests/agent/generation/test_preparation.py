@@ -2,6 +2,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,14 @@ from arriero.agent.generation.preparer import Preparer
 from arriero.agent.generation.text_length import LONG_TEXT, VERY_LONG_TEXT
 from arriero.shared.continuation import Continuation
 from arriero.shared.errors import EngineFailed, InternalError, PromptTooLong
-from arriero.shared.inference import GenerateRequest, RequestId
+from arriero.shared.inference import (
+    ChatMessage,
+    GenerateRequest,
+    ImagePart,
+    ImageUrl,
+    RegexGrammar,
+    RequestId,
+)
 from arriero.shared.messages import Piece
 from tests.agent.fakes import BOS, byte_model, soon
 from tests.agent.generation.outputs import ONE
@@ -138,6 +146,40 @@ async def test_nobody_waits_for_a_batch() -> None:
     slow.may_go_on.set()
     for _ in range(NUM_THREADS + 2):
         assert isinstance(await soon(replied.get()), Prepared)
+
+
+PICTURE = ImagePart(type="image_url", image_url=ImageUrl(url="data:image/png;base64,AA=="))
+LENGTHY: list[dict[str, Any]] = [
+    {"grammar": RegexGrammar(type="regex", pattern="a")},
+    {"tools": ({"name": "f"},)},
+    {"prompt": None, "messages": (ChatMessage(role="user", content=(PICTURE,)),)},
+]
+
+
+@pytest.mark.parametrize("fields", LENGTHY, ids=["grammar", "tools", "picture"])
+async def test_nobody_waits_for_constraints_and_pictures(fields: dict[str, Any]) -> None:
+    class SlowWithThem(SlowPreparer):
+        def prepare(
+            self,
+            id: SequenceId,
+            request: GenerateRequest,
+            scope: str | None = None,
+            ended: Ended | None = None,
+        ) -> Prepared:
+            if request.prompt != "x":
+                super().prepare(id, request, scope, ended)
+            return Preparer.prepare(self, id, GenerateRequest(prompt="x"), scope, ended)
+
+    slow = SlowWithThem()
+    preparation = Preparation(slow)
+    replied: asyncio.Queue[Outcome] = asyncio.Queue()
+    for number in range(9):
+        request = GenerateRequest(**{"prompt": str(number), **fields})
+        preparation.prepare(SequenceId(number), request, replied.put_nowait)
+    assert isinstance(await outcome(preparation, "x", SequenceId(99)), Prepared)
+    slow.may_go_on.set()
+    for _ in range(9):
+        await soon(replied.get())
 
 
 async def test_abandoning_what_is_done_is_nothing() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import ExifTags, Image
 
-from arriero.agent.engine.media.images import MOST_PIXELS, decode
+from arriero.agent.engine.media.images import MOST_PIXELS, MOST_SCANS, MOST_SEGMENTS, decode
 from arriero.agent.engine.media.reader import UnreadableMediaError
 
 
@@ -125,3 +125,26 @@ def test_broken_files_are_refused_or_read(noise: bytes, kind: str, place: int) -
         decode(data[:place] + noise + data[place + len(noise) :])
     except UnreadableMediaError as error:
         assert str(error)
+
+
+def scans(number: int) -> bytes:
+    """A progressive JPEG whose last scan comes again, so that there are so many."""
+    data = picture("JPEG", (40, 40), progressive=True)
+    last = data.rindex(b"\xff\xda")
+    more = number - data.count(b"\xff\xda")
+    return data[:-2] + data[last:-2] * more + data[-2:]
+
+
+def segments(number: int) -> bytes:
+    data = picture("JPEG")
+    exif = b"\xff\xe1\x00\x09Exif\0\0x"
+    return data[:2] + exif * (number - 1) + data[2:]
+
+
+@pytest.mark.parametrize(
+    ("make", "most"), [(scans, MOST_SCANS), (segments, MOST_SEGMENTS)], ids=["scans", "segments"]
+)
+def test_a_small_file_that_takes_long_is_refused(make: Callable[[int], bytes], most: int) -> None:
+    decode(make(most))
+    with pytest.raises(UnreadableMediaError, match="save it again"):
+        decode(make(most + 1))
