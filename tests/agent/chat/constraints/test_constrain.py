@@ -1,9 +1,11 @@
 """From a request to a compiled grammar, or to what is wrong with it and where."""
 
 import json
+from functools import cache
 from typing import Any
 
 import jsonschema
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +14,8 @@ from arriero.agent.chat.constraints.answer_grammar import AnswerFormat
 from arriero.agent.chat.constraints.constrain import constrain
 from arriero.agent.chat.families.families import family_named
 from arriero.agent.engine.grammar.constraint import Constraint
+from arriero.agent.engine.grammar.grammars import Grammars
+from arriero.agent.engine.llama.vocab import grammar_tokens
 from arriero.shared.errors import InvalidRequest, NotSupported
 from arriero.shared.inference import (
     ChatMessage,
@@ -21,8 +25,9 @@ from arriero.shared.inference import (
     JsonSchemaGrammar,
     RegexGrammar,
 )
+from tests.agent.chat.hostile import CONSTRAINTS as HOSTILE
 from tests.agent.chat.schemas import SCHEMAS
-from tests.agent.saying import demo_grammars, say
+from tests.agent.saying import at_once, demo_grammars, demo_vocab, say
 
 FORMAT = AnswerFormat(family=family_named("qwen"), template="", is_thinking=False, may_think=False)
 
@@ -135,3 +140,31 @@ def test_what_calls_are_not_held_to_is_told(template: str) -> None:
     assert held.notice.message.startswith(
         "`tools[0].parameters.properties.a`: `not` is not enforced, and 1 more are not"
     )
+
+
+# ---- whatever nests, refers and repeats as nobody means it is served, or refused
+
+
+@cache
+def impatient() -> Grammars:
+    return Grammars(grammar_tokens(demo_vocab()), seconds=0.3)
+
+
+@given(choices=HOSTILE, seed=st.integers(0, 2**31))
+def test_each_is_served_or_refused(choices: dict[str, Any], seed: int) -> None:
+    messages = (ChatMessage(role="user", content="hi"),)
+    request = GenerateRequest(messages=messages, **choices)
+    try:
+        held = constrain(request, FORMAT, impatient())
+    except InvalidRequest as error:
+        assert error.field
+        return
+    assert held is not None
+    state, rng = held.constraint.begin(at_once), np.random.default_rng(seed)
+    for _ in range(12):
+        row = rng.normal(size=demo_vocab().size).astype(np.float32)
+        state.restrict(row)
+        token = int(row.argmax())
+        if token in demo_vocab().end_tokens:
+            break
+        state.accept(token)

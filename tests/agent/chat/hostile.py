@@ -1,34 +1,19 @@
-"""Constraints that nest, refer and repeat as nobody means it: each is served, or refused.
-
-What is tried is drawn anew by `make search`.
-"""
+"""Constraints that nest, refer and repeat as nobody means it. `make search` draws them anew."""
 
 import json
-from functools import cache
 from typing import Any
 
-import numpy as np
-from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.agent.chat.constraints.constrain import constrain
-from arriero.agent.engine.grammar.grammars import Grammars
-from arriero.agent.engine.llama.vocab import grammar_tokens
-from arriero.shared.errors import InvalidRequest
 from arriero.shared.inference import (
-    ChatMessage,
     GbnfGrammar,
-    GenerateRequest,
     JsonSchemaGrammar,
     LarkGrammar,
     RegexGrammar,
 )
-from tests.agent.chat.constraints.test_constrain import FORMAT
-from tests.agent.saying import at_once, demo_vocab
 
 Draw = st.DrawFn
 
-NUM_TOKENS = 12
 MOST = 40_000
 """Characters of a constraint; clients may send half as many again."""
 
@@ -138,7 +123,7 @@ def schemas(draw: Draw) -> dict[str, Any]:
     return {**whole, "$defs": {**links, f"d{length // 2}": end}}
 
 
-CONSTRAINTS = st.one_of(
+CONSTRAINTS: st.SearchStrategy[dict[str, Any]] = st.one_of(
     REGEXES.map(lambda text: {"grammar": RegexGrammar(type="regex", pattern=text or "a")}),
     larks().map(lambda text: {"grammar": LarkGrammar(type="lark", grammar=text)}),
     gbnfs().map(lambda text: {"grammar": GbnfGrammar(type="gbnf", grammar=text)}),
@@ -147,28 +132,3 @@ CONSTRAINTS = st.one_of(
         lambda schema: {"tools": ({"name": "f", "parameters": schema},), "tool_choice": "required"}
     ),
 )
-
-
-@cache
-def impatient() -> Grammars:
-    return Grammars(grammar_tokens(demo_vocab()), seconds=0.3)
-
-
-@given(choices=CONSTRAINTS, seed=st.integers(0, 2**31))
-def test_each_is_served_or_refused(choices: dict[str, Any], seed: int) -> None:
-    messages = (ChatMessage(role="user", content="hi"),)
-    request = GenerateRequest(messages=messages, **choices)
-    try:
-        held = constrain(request, FORMAT, impatient())
-    except InvalidRequest as error:
-        assert error.field
-        return
-    assert held is not None
-    state, rng = held.constraint.begin(at_once), np.random.default_rng(seed)
-    for _ in range(NUM_TOKENS):
-        row = rng.normal(size=demo_vocab().size).astype(np.float32)
-        state.restrict(row)
-        token = int(row.argmax())
-        if token in demo_vocab().end_tokens:
-            break
-        state.accept(token)
