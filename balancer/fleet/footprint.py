@@ -12,6 +12,8 @@ from functools import cache
 from sys import getsizeof
 from typing import cast
 
+from pydantic_core import to_json
+
 OVERHEAD = 8 * 1024
 """Bytes of a request that brought next to nothing: its records, its stream, its task."""
 
@@ -63,9 +65,18 @@ def footprint(request: object) -> int:
     return size
 
 
+MOST_A_BYTE = 32
+"""Bytes of memory for each byte of JSON, at most: `{}` takes 24 times as much."""
+
+
 def footprints(values: Iterable[object]) -> int:
     """About how many bytes several values take together, without a request's own records."""
-    return sum(footprint(each) - OVERHEAD for each in values)
+    return sum(map(_of_value, values))
+
+
+def _of_value(value: object) -> int:
+    size = footprint(value) - OVERHEAD
+    return size if size < UNSEEN else min(size, MOST_A_BYTE * len(to_json(value)))
 
 
 _NUMBERS: set[type] = {int, float, bool, type(None)}

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from arriero.balancer.api.native.requests import parse_generate
-from arriero.balancer.fleet.footprint import MAX_LOOKS, OVERHEAD, UNSEEN, footprint
+from arriero.balancer.fleet.footprint import MAX_LOOKS, OVERHEAD, UNSEEN, footprint, footprints
 from arriero.balancer.fleet.queries.query import QueryRequest
 from arriero.shared.inference import GenerateRequest
 from arriero.shared.queries import Embed
@@ -63,3 +63,10 @@ def test_what_has_too_many_values_to_look_at_counts_as_much_as_any_can_take() ->
 def test_queries_are_measured_too() -> None:
     query = QueryRequest(kind="embed", parts=tuple(Embed(inputs=("x" * 1000,)) for _ in range(10)))
     assert 10_000 < footprint(query) < 14_000 + OVERHEAD
+
+
+def test_a_value_with_too_many_parts_counts_by_its_json() -> None:
+    many = [{"a": [{"b": number}]} for number in range(2 * MAX_LOOKS)]
+    assert footprint(many) > UNSEEN
+    assert len(json.dumps(many)) < footprints([many]) < UNSEEN
+    assert footprints(["a" * 1000] * 3) < 3 * 1100

@@ -3,13 +3,13 @@
 Each entry holds its whole conversation, so it does not depend on earlier entries.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic_core import to_json
 
 from ....fleet.footprint import footprints
 from .answer_types import Response
-from .items import Item, items_of
+from .items import Item, Message, OutputText, items_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,22 @@ class Stored:
         return len(self.response) + max(self.history_bytes, self.history_memory)
 
 
+def _without_logprobs(item: Item) -> Item:
+    """An answer's item as a later request needs it: `response` has the log-probabilities."""
+    if not isinstance(item, Message) or isinstance(item.content, str):
+        return item
+    return replace(
+        item,
+        content=tuple(
+            replace(part, logprobs=()) if isinstance(part, OutputText) else part
+            for part in item.content
+        ),
+    )
+
+
 def stored(response: Response, input: tuple[Item, ...], previous: Stored | None) -> Stored:
     """The entry of an answer that continued `previous`."""
-    own = (*input, *items_of(response["output"]))
+    own = (*input, *map(_without_logprobs, items_of(response["output"])))
     return Stored(
         response=to_json(response),
         input=input,
