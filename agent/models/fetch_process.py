@@ -6,6 +6,7 @@ It may be killed at any moment: what has arrived stays, and the next one goes on
 import errno
 import math
 import os
+import signal
 import sys
 import threading
 import time
@@ -62,6 +63,7 @@ _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 def main() -> None:
     """Do what the first line of standard input says; end when standard input does."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it is for the agent
     orders, reports = sys.stdin.buffer, sys.stdout.buffer
     # What libraries print must not get between the reports.
     sys.stdout = sys.stderr

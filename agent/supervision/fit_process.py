@@ -7,6 +7,7 @@ writes one, and it ends when its standard input does.
 
 import logging
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -47,6 +48,7 @@ _answer: TypeAdapter[FitRead] = TypeAdapter(FitRead)
 
 def main() -> None:
     """Answer the first line of standard input; end when standard input does."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it is for the agent
     orders, answers = sys.stdin.buffer, os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no answer
     os.nice(NICENESS)

@@ -276,7 +276,8 @@ def _check(matcher: LLMatcher) -> None:
 
 def main() -> None:
     """Fork workers until standard input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever asks ends it
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # whoever asks ends it
     orders = socket.socket(fileno=os.dup(sys.stdin.fileno()))
     os.close(sys.stdin.fileno())  # workers must not hold it open
     with Connection(os.dup(orders.fileno())) as connection:

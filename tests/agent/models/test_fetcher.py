@@ -155,6 +155,20 @@ async def test_a_process_killed_in_a_download_leaves_what_can_be_resumed(
     assert (server.starts("/m.gguf")[-1] or 0) >= size
 
 
+async def test_a_hang_up_that_all_processes_get_ends_no_download(
+    tmp_path: Path, server: FileServer
+) -> None:
+    held = Held(server)
+    fetcher = Fetcher(tmp_path, command=tell_pid(tmp_path / "pid"))
+    fetching = asyncio.ensure_future(fetcher.fetch(held.url, on_progress=no_progress))
+    await held.reached()
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGHUP)
+    held.go_on()
+    fetched = await fetching
+    fetched.lease.release()
+    assert fetched.path.read_bytes() == DATA
+
+
 def half_there(part: Path) -> int:
     """Its size, once it has a good part of the file."""
     while not part.exists() or part.stat().st_size < HALF // 2:
