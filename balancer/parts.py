@@ -184,6 +184,8 @@ async def assemble(
     jobs = await open_batch_jobs(
         settings, persistence, runtime, access, conversations, bodies, until_the_end
     )
+    if jobs is not None:
+        access.listen(lambda _holder, _error: jobs.key_ended())
     return Parts(
         metrics=metrics,
         persistence=persistence,

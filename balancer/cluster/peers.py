@@ -39,6 +39,9 @@ logger = logging.getLogger(__name__)
 BEAT_INTERVAL = 1.0
 """Seconds between two beats; a balancer that does not lead asks for it with each."""
 
+READ_PAUSE = 0.01
+"""Seconds between two readings of what has changed, however often somebody says that it has."""
+
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 """Seconds before the next session is tried, doubled each time, less a random part."""
 
@@ -256,7 +259,9 @@ class Peers:
         while self._session is session and not self._is_leaving:
             if self._beat_at <= self._now():
                 await self._beat(session)
-            await self._read_anew(session)
+            if self._unread:
+                await self._read_anew(session)
+                await asyncio.sleep(READ_PAUSE)
             await self._ring(self._beat_at - self._now())
         if self._session is session:
             await session.leave(self._run)

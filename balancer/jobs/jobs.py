@@ -50,6 +50,11 @@ class Jobs:
         """Run batches, until cancelled."""
         await self._runner.run()
 
+    def key_ended(self) -> None:
+        """Look at once whose batches are to end with it."""
+        for run in self._runner.runs.values():
+            run.wake()
+
     async def counts(self, batch: Batch) -> tuple[int, int]:
         """Lines that have an output, and an error, as of now."""
         num_completed, num_failed = await self.batches.counts(batch)

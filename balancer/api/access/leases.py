@@ -55,7 +55,7 @@ async def while_good(access: Access, request: web.Request, handler: Handler) -> 
 
     A request whose body is not complete ends at once, with 401. Any other has `GRACE` to end by
     itself, as streams do, and as the answer does to whoever revokes the own key. What came without
-    a key, since there was none, is only refused if it begins something after the first key came.
+    a key, since there was none, goes on if its body is complete when the first key is made.
     """
     end = _End(request)
     with access.watch(request.get(identity_key), end.begin):
@@ -86,10 +86,13 @@ class _End:
 
     def begin(self, error: Unauthorized) -> None:
         """Its key has ended, or the first key was made."""
+        is_complete = self._request.content.is_eof()
+        if is_complete and identity_key not in self._request:
+            return  # it was open before the first key was made, and goes on
         self._request[ended_key] = error
-        if not self._request.content.is_eof():
+        if not is_complete:
             self._cut()
-        elif identity_key in self._request:
+        else:
             self._timer = asyncio.get_running_loop().call_later(GRACE, self._cut)
 
     def _cut(self) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from arriero.balancer.fleet.caller import Caller
+from arriero.balancer.jobs import batch_run
 from arriero.balancer.jobs import runner as runner_module
 from arriero.balancer.jobs.lines import Answered, Line
 from arriero.balancer.store.job_records import Chunk, SavedBatch
@@ -23,7 +24,7 @@ from tests.balancer.jobs.builders import (
     request_line,
 )
 from tests.balancer.stores import MemoryStore
-from tests.waiting import HANGS
+from tests.waiting import HANGS, until
 
 pytestmark = pytest.mark.usefixtures("closes_stores")
 
@@ -318,6 +319,22 @@ async def test_a_key_that_is_gone_ends_its_batches(tmp_path: Path) -> None:
         batch = await ended(jobs, (await created(jobs, INPUT, caller=ann)).id, "ann")
     assert (batch.status, batch.faults[0].code) == ("cancelled", "unauthorized")
     assert batch.num_completed < 10
+
+
+async def test_a_batch_that_waits_ends_at_once_with_its_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_run, "RECHECK", 3600.0)
+    house = House(tmp_path)
+    house.callers["ann"] = Caller(name="ann", owner="ann")
+    house.fleet.slots = {"m": 0}
+    async with house.running() as jobs:
+        id = (await created(jobs, INPUT, caller=Caller(name="ann", owner="ann"))).id
+        await until(lambda: id in jobs._runner.runs and jobs._runner.num_loaded)
+        house.callers["ann"] = None
+        jobs.key_ended()
+        batch = await ended(jobs, id, "ann")
+    assert (batch.status, batch.faults[0].code) == ("cancelled", "unauthorized")
 
 
 async def test_two_balancers_share_a_batch(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from arriero.balancer.access.access import Access
 from arriero.balancer.access.refusals import GOES_ON, Door
 from arriero.balancer.api.app import inference_app
+from arriero.balancer.api.transport.connections import Connections
 from arriero.balancer.api.transport.doors import PORT_DOORS, Doors
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
@@ -142,6 +143,16 @@ async def test_wrong_log_ins_that_go_on_are_in_the_diary_once(
     )
     assert WRONG not in caplog.text
     assert len([each for each in caplog.messages if each.startswith("refused at the ")]) == 2
+
+
+def test_a_tls_handshake_that_fails_is_one_of_them(
+    doors: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    connections = Connections(doors=doors)
+    for reason in ("CERTIFICATE_VERIFY_FAILED", "the client does not speak TLS"):
+        connections.handshake_failed("10.0.0.1", reason)
+    assert doors.counted == [("tls", "certificate"), ("tls", "handshake")]
+    assert "a TLS handshake failed: CERTIFICATE_VERIFY_FAILED" in caplog.text
 
 
 async def test_what_is_no_matter_of_the_door_is_not_counted(

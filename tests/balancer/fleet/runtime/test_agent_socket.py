@@ -5,6 +5,7 @@ import base64
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from socket import SHUT_RDWR
 from typing import Any
 
@@ -29,6 +30,7 @@ from arriero.balancer.fleet.runtime.agent_socket import (
 )
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.fleet.view import FleetView
+from arriero.shared.errors import Unauthorized
 from arriero.shared.framing.frames import MAX_MESSAGE_BYTES as MAX_REPLY_BYTES
 from arriero.shared.framing.frames import PIECE_BYTES
 from arriero.shared.inference import MAX_TOKEN_IDS, Done, Failed, RequestId, Token
@@ -324,13 +326,41 @@ async def test_an_agent_without_a_certificate_is_refused_where_one_is_needed(
     runtime: FleetRuntime,
 ) -> None:
     app = web.Application(middlewares=middlewares())
-    app.router.add_get(PATH, agent_handler(runtime, needs_certificate=True))
+    refused: list[Unauthorized] = []
+    report = partial(note, refused)
+    app.router.add_get(PATH, agent_handler(runtime, needs_certificate=True, report=report))
     async with TestClient(TestServer(app)) as client:
         response = await client.get(PATH)
+        assert [each.kind for each in refused] == ["certificate"]
         assert response.status == 401
         error = (await response.json())["error"]
         assert error["code"] == "unauthorized"
         assert "have to show a certificate" in error["message"]
+
+
+def note(refused: list[Unauthorized], _request: web.Request, error: Unauthorized) -> None:
+    refused.append(error)
+
+
+async def test_operators_are_told_of_an_agent_that_is_not_let_in(runtime: FleetRuntime) -> None:
+    app = web.Application(middlewares=middlewares())
+    refused: list[Unauthorized] = []
+    app.router.add_get(PATH, agent_handler(runtime, report=partial(note, refused)))
+    async with TestClient(TestServer(app)) as client:
+        owner = await join(client)
+        assert refused == []
+        thief = await client.ws_connect(PATH)
+        await say(thief, hello("a1"))
+        assert isinstance(await hear(thief), Reject)
+        assert [each.kind for each in refused] == ["rejected"]
+        assert "is another process than this one" in refused[0].message
+        runtime.goodbye()
+        late = await client.ws_connect(PATH)
+        await say(late, hello("a2"))
+        await hear(late)
+        assert len(refused) == 1, "a balancer that goes lets nobody in"
+        for each in (owner, thief, late):
+            await each.close()
 
 
 async def test_an_agent_hears_which_balancer_answers(client: Client) -> None:
