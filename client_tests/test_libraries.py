@@ -36,6 +36,8 @@ def check(told: dict[str, Any]) -> None:
         assert told["streamed"] == told["answer"]
     if "fact" in told:
         assert {*told["fact"]} == {"subject", "is_true"}
+    if "turns" in told:
+        assert told["turns"] == ["stop", "stop", "tool-calls", "stop"]
     for call in told.get("calls", ()):
         assert call["name"] == "look"
         assert {*call["arguments"]} <= {"place"}
@@ -60,6 +62,8 @@ async def test_in_node(desk: Desk, client: str) -> None:
     run = await desk.run(client, node, str(script), desk.arriero.url)
     check(run.json_lines[-1])
     assert {each.status for each in desk.arriero.exchanges} == {200}
+    refers = any(b"item_reference" in each.body for each in desk.arriero.exchanges)
+    assert refers == (client == "ai-sdk")
 
 
 # ---- Cohere's SDK, which ranks

@@ -90,7 +90,10 @@ async def cancelled(fleet: Fleet, id: str) -> str:
         return status
 
 
-async def said(fleet: Fleet, **more: str) -> str:
+QUESTION = {"role": "user", "content": "And then?"}
+
+
+async def said(fleet: Fleet, **more: Any) -> str:
     """The id of a response that is not in the background."""
     body = {"input": "And then?", "max_output_tokens": 4} | more
     async with fleet.http.post(f"{fleet.inference}/v1/responses", json=body) as response:
@@ -177,7 +180,10 @@ async def test_what_one_balancer_is_told_both_do_and_the_second_leads_when_the_f
     id = await begin_in_background(first, second)
     assert await cancelled(second, id) == "cancelled"
     id = await said(second, previous_response_id=id)
-    await said(second, previous_response_id=await said(first, previous_response_id=id))
+    id = await said(first, previous_response_id=id)
+    await said(second, previous_response_id=id)
+    answer = f"msg_{id.removeprefix('resp_')}_0"
+    await said(second, input=[{"type": "item_reference", "id": answer}, QUESTION])
 
     left = await begin_in_background(first, second)
     async with asyncio.TaskGroup() as tasks, bystander(second) as stream:

@@ -3,7 +3,7 @@
 import { createAnthropic } from "@ai-sdk/anthropic";
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
-import { generateText, Output, streamText, tool } from "ai";
+import { generateText, Output, stepCountIs, streamText, tool } from "ai";
 import { z } from "zod";
 
 const [url] = process.argv.slice(2);
@@ -42,4 +42,18 @@ for (const model of [compatible, openai.chat("arriero-demo"), openai.responses("
 if (calls.length !== 4) {
   throw new Error(`one call of each: ${JSON.stringify(calls)}`);
 }
-console.log(JSON.stringify({ answer: text, streamed, fact: typed.output, calls }));
+// The default provider refers to items of earlier answers, which the server stored.
+const responses = openai("arriero-demo");
+const user = { role: "user", content: prompt };
+const { prompt: _, ...later } = { ...common, model: responses };
+const first = await generateText({ ...later, messages: [user] });
+const second = await generateText({ ...later, messages: [user, ...first.response.messages, user] });
+const looped = await generateText({
+  ...later,
+  messages: [user],
+  tools: { look: tool({ inputSchema: look.inputSchema, execute: async () => "nothing" }) },
+  prepareStep: ({ stepNumber }) => ({ toolChoice: stepNumber === 0 ? "required" : "none" }),
+  stopWhen: stepCountIs(2),
+});
+const turns = [first, second, ...looped.steps].map((turn) => turn.finishReason);
+console.log(JSON.stringify({ answer: text, streamed, fact: typed.output, calls, turns }));
