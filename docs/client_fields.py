@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from arriero.balancer.api.anthropic.requests import MESSAGES_FIELDS
 from arriero.balancer.api.fields.field_table import FieldTable, Ignored, Refused, Rule
 from arriero.balancer.api.llama_server.requests import COMPLETION_FIELDS as LLAMA_FIELDS
+from arriero.balancer.api.llama_server.requests import INFILL_FIELDS
 from arriero.balancer.api.ollama.embeddings import EMBED_FIELDS as OLLAMA_EMBED_FIELDS
 from arriero.balancer.api.ollama.requests import CHAT_FIELDS as OLLAMA_CHAT_FIELDS
 from arriero.balancer.api.ollama.requests import GENERATE_FIELDS as OLLAMA_GENERATE_FIELDS
@@ -29,6 +30,7 @@ TABLES: Mapping[str, FieldTable] = {
     "/api/generate": OLLAMA_GENERATE_FIELDS,
     "/api/embed": OLLAMA_EMBED_FIELDS,
     "/completion": LLAMA_FIELDS,
+    "/infill": INFILL_FIELDS,
 }
 
 ABOUT = """\

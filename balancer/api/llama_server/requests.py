@@ -1,4 +1,4 @@
-"""Converts the body of llama-server's `/completion` to a neutral request.
+"""Converts the bodies of llama-server's `/completion` and `/infill` to neutral requests.
 
 The types here define the supported fields; the rules beside them list those that are ignored and
 reported, or refused by name. `null` is the same as an absent field.
@@ -6,13 +6,14 @@ reported, or refused by name. `null` is the same as an absent field.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 from pydantic import Field, TypeAdapter
 from pydantic_core import to_json
 
 from ....shared.inference import GenerateRequest, PromptInput, TopLogprobs
-from ....shared.strict import STRICT
+from ....shared.strict import STRICT, ListOf
 from ....shared.validation import parse_json
 from ..common.field_names import FieldNames
 from ..common.readable import check_readable
@@ -43,11 +44,24 @@ _RULES: Mapping[str, Rule] = {
 }
 
 
+_INFILL_RULES: Mapping[str, Rule] = {
+    **_RULES,
+    "input_extra[].time": Ignored("models are not told when a text was seen"),
+    "n_indent": Ignored("lines are not judged by their indentation", nothing("0")),
+    "t_max_predict_ms": Ignored("`n_predict` bounds an answer", nothing("0")),
+    "t_max_prompt_ms": Ignored("prompts are read to their ends", nothing("0")),
+}
+
+MAX_EXTRAS = 256
+"""Most texts of other files."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Body(Guided):
+class _Options(Guided):
+    """What both calls take."""
+
     __pydantic_config__ = STRICT
 
-    prompt: PromptInput
     model: str | None = None
     n_predict: Annotated[int, Field(ge=-2, lt=2**31)] = -1
     stream: bool = False
@@ -57,14 +71,15 @@ class _Body(Guided):
     repeat_last_n: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
     dry_penalty_last_n: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
 
-    def request(self) -> GenerateRequest:
+    def request_for(self, prompt: PromptInput, suffix: str | None = None) -> GenerateRequest:
         """The neutral request. Raises `InvalidRequest`."""
         fields = self.neutral()
         for name in ("repeat_last_n", "dry_penalty_last_n"):
             fields[name] = ALL_TOKENS if fields[name] == -1 else fields[name]
         return GenerateRequest(
             **fields,
-            prompt=self.prompt,
+            prompt=prompt,
+            suffix=suffix,
             model=self.model,
             stream=self.stream,
             max_tokens=self.n_predict if self.n_predict > 0 else None,
@@ -76,8 +91,47 @@ class _Body(Guided):
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Body(_Options):
+    __pydantic_config__ = STRICT
+
+    prompt: PromptInput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Extra:
+    """A text of another file, which the model is shown before."""
+
+    __pydantic_config__ = STRICT
+
+    text: str
+    filename: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _InfillBody(_Options):
+    """`prompt` is the beginning of the line that is written, after `input_prefix`."""
+
+    __pydantic_config__ = STRICT
+
+    input_prefix: str
+    input_suffix: str
+    prompt: str = ""
+    input_extra: Annotated[ListOf[_Extra], Field(max_length=MAX_EXTRAS)] = ()
+
+    @property
+    def before(self) -> str:
+        """All that stands before the gap."""
+        extras = (
+            f"--- {each.filename or 'snippet'} ---\n{each.text}\n\n" for each in self.input_extra
+        )
+        return f"{''.join(extras)}{self.input_prefix}{self.prompt}"
+
+
 _body = TypeAdapter(_Body)
+_infill = TypeAdapter(_InfillBody)
 COMPLETION_FIELDS = FieldTable(_body, _RULES)
+INFILL_FIELDS = FieldTable(_infill, _INFILL_RULES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +149,27 @@ def parse_completion(body: bytes, notes: FieldNotes | None = None) -> Requested:
     """The body of `/completion`. Raises `InvalidRequest` and `RequestTooLarge`."""
     given = COMPLETION_FIELDS.given(body, notes, prepare=plain_extras)
     parsed = parse_json(_body, to_json(given))
-    request = parsed.request()
+    return _requested(parsed, parsed.request_for(parsed.prompt), {})
+
+
+def parse_infill(body: bytes, notes: FieldNotes | None = None) -> Requested:
+    """The body of `/infill`. Raises as `parse_completion` does.
+
+    Programs that complete code name the sampler `infill`, which ends an answer sooner; it is left
+    out here.
+    """
+    prepare = partial(plain_extras, leaves_out=("infill",))
+    given = INFILL_FIELDS.given(body, notes, prepare=prepare)
+    parsed = parse_json(_infill, to_json(given))
+    request = parsed.request_for(parsed.before, parsed.input_suffix)
+    return _requested(parsed, request, {"prompt": "input_prefix", "suffix": "input_suffix"})
+
+
+def _requested(parsed: _Options, request: GenerateRequest, renamed: Mapping[str, str]) -> Requested:
     check_readable(request)
-    own = FieldNames({"max_tokens": "n_predict", "logprobs": "n_probs"})
-    names = parsed.names([*parsed.grammars()], own, also={"max_tokens": "n_predict"})
+    also = {"max_tokens": "n_predict", **renamed}
+    own = FieldNames({"logprobs": "n_probs", **also})
+    names = parsed.names([*parsed.grammars()], own, also=also)
     return Requested(
         request, names, has_tokens=parsed.return_tokens, tells_progress=parsed.return_progress
     )

@@ -1,4 +1,4 @@
-"""llama-server's `/completion` and `/props` over HTTP."""
+"""llama-server's `/completion`, `/infill` and `/props` over HTTP."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -21,9 +21,9 @@ from ..endpoint import Endpoint, Generation, Opened, Query, handler, respond
 from ..route import LLAMA_SERVER, Route
 from ..transport.callers import caller_of
 from .answers import CompletionAnswer
-from .requests import Requested, parse_completion
+from .requests import Requested, parse_completion, parse_infill
 
-PATHS = ("/completion", "/props")
+PATHS = ("/completion", "/infill", "/props")
 
 
 class DefaultSettings(TypedDict):
@@ -57,6 +57,7 @@ class Props(TypedDict):
 def routes(runtime: FleetRuntime) -> list[Route]:
     """The routes, at the root as llama-server has them."""
     completion = handler(runtime, Endpoint(parse_completion, _answer))
+    infill = handler(runtime, Endpoint(parse_infill, _answer))
 
     async def props(request: web.Request) -> web.StreamResponse:
         caller = caller_of(request)
@@ -67,6 +68,7 @@ def routes(runtime: FleetRuntime) -> list[Route]:
 
     return [
         Route("POST", "/completion", Needs.CALL, completion, LLAMA_SERVER),
+        Route("POST", "/infill", Needs.CALL, infill, LLAMA_SERVER),
         Route("GET", "/props", Needs.CALL, props, LLAMA_SERVER, acts=True),
     ]
 

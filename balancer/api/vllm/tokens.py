@@ -1,9 +1,10 @@
-"""Converts vLLM's calls about tokens to queries, and results to answers.
+"""Converts vLLM's calls about tokens to queries, and results to answers; llama-server's as well.
 
 | call | fields | answer |
 | --- | --- | --- |
 | POST `/tokenize` | `prompt`, `add_special_tokens` | `tokens`, `count`, `max_model_len` |
-| POST `/detokenize` | `tokens` | `prompt` |
+| POST `/tokenize` | `content`, `add_special`, `parse_special` (llama-server) | `tokens` |
+| POST `/detokenize` | `tokens` | `prompt`, and the same as `content` (llama-server) |
 | GET `/tokenizer_info` | | `bos_token`, `eos_token`, `chat_template` |
 
 As in vLLM, the text of a control token becomes that token. Each call takes a `model`.
@@ -16,6 +17,7 @@ from pydantic import TypeAdapter
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
+from ....shared.errors import InvalidRequest
 from ....shared.inference import Count
 from ....shared.queries import (
     DescribeTokenizer,
@@ -40,6 +42,7 @@ from ..fields.field_table import FieldTable, Refused, Rule, nothing
 _RULES: Mapping[str, Rule] = {
     "messages": Refused("only a `prompt` is turned into tokens"),
     "return_token_strs": Refused("tokens are told by their ids alone", nothing("false")),
+    "with_pieces": Refused("tokens are told by their ids alone", nothing("false")),
 }
 
 
@@ -47,9 +50,24 @@ _RULES: Mapping[str, Rule] = {
 class _TokenizeBody:
     __pydantic_config__ = STRICT
 
-    prompt: PlainText
+    prompt: PlainText | None = None
+    content: PlainText | None = None
     model: str | None = None
     add_special_tokens: bool = True
+    add_special: bool = False
+    parse_special: bool = True
+
+    def query(self) -> Tokenize:
+        """As vLLM has it for a `prompt`, and as llama-server has it for a `content`."""
+        if self.prompt is not None:
+            return Tokenize(
+                text=self.prompt, add_special=self.add_special_tokens, parse_special=True
+            )
+        if self.content is None:
+            raise InvalidRequest("`prompt` is missing", field="prompt")
+        return Tokenize(
+            text=self.content, add_special=self.add_special, parse_special=self.parse_special
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +88,13 @@ class VllmTokens(TypedDict):
 
 
 class VllmText(TypedDict):
-    """The text of tokens, with replacement characters where they are no valid UTF-8."""
+    """The text of tokens, with replacement characters where they are no valid UTF-8.
+
+    llama-server has it as `content`.
+    """
 
     prompt: str
+    content: str
 
 
 class VllmTokenizer(TypedDict):
@@ -105,8 +127,7 @@ class TokenCall:
 def parse_tokenize(body: bytes, notes: FieldNotes | None = None) -> TokenCall:
     """The body of `/tokenize`. Raises `InvalidRequest`, as `parse_detokenize` does."""
     parsed = parse_json(_tokenize, to_json(_TOKENIZE_FIELDS.given(body, notes)))
-    query = Tokenize(text=parsed.prompt, add_special=parsed.add_special_tokens, parse_special=True)
-    return TokenCall(query, parsed.model)
+    return TokenCall(parsed.query(), parsed.model)
 
 
 def parse_detokenize(body: bytes, notes: FieldNotes | None = None) -> TokenCall:
@@ -129,7 +150,8 @@ def tokens_answer(model: ModelView, results: Sequence[Result]) -> VllmTokens:
 
 def text_answer(_model: ModelView, results: Sequence[Result]) -> VllmText:
     """The answer of `/detokenize`."""
-    return {"prompt": only(results, Detokenized).text}
+    text = only(results, Detokenized).text
+    return {"prompt": text, "content": text}
 
 
 def tokenizer_answer(model: ModelView, results: Sequence[Result]) -> VllmTokenizer:

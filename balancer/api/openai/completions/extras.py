@@ -150,16 +150,16 @@ NEVER = -100.0
 """The bias of a token that must not be chosen."""
 
 
-def plain_extras(body: dict[str, Any]) -> dict[str, Any]:
+def plain_extras(body: dict[str, Any], *, leaves_out: Sequence[str] = ()) -> dict[str, Any]:
     """`body` in the words of our types.
 
     Constraints that are empty texts are left out, pairs of biases are a map, and `samplers` have
-    their names here. Raises `InvalidRequest`.
+    their names here; those in `leaves_out` are left out. Raises `InvalidRequest`.
     """
     given = {name: value for name, value in body.items() if value != "" or name not in _TEXTS}
     if isinstance(biases := given.get("logit_bias"), list):
         given["logit_bias"] = dict(_bias(place, each) for place, each in enumerate(biases))
-    return with_samplers(given)
+    return _with_samplers(given, leaves_out)
 
 
 def _bias(place: int, pair: object) -> tuple[str, object]:
@@ -206,7 +206,7 @@ _LACKING: Mapping[str, tuple[str, Callable[[float], bool]]] = {
 """Samplers that are not here: the field that says what they do, and when they do nothing."""
 
 
-def with_samplers(body: dict[str, Any], *, leaves_out: Sequence[str] = ()) -> dict[str, Any]:
+def _with_samplers(body: dict[str, Any], leaves_out: Sequence[str]) -> dict[str, Any]:
     """`body` with the names of `samplers` that there are here.
 
     A sampler that is not here is left out if its value leaves it idle, and so are those that

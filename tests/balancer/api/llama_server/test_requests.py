@@ -1,4 +1,4 @@
-"""Bodies of llama-server's `/completion`."""
+"""Bodies of llama-server's `/completion` and `/infill`."""
 
 import json
 from typing import Any
@@ -6,7 +6,12 @@ from typing import Any
 import pytest
 
 from arriero.balancer.api.fields.field_notes import FieldNotes
-from arriero.balancer.api.llama_server.requests import ALL_TOKENS, Requested, parse_completion
+from arriero.balancer.api.llama_server.requests import (
+    ALL_TOKENS,
+    Requested,
+    parse_completion,
+    parse_infill,
+)
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.inference import GbnfGrammar, GenerateRequest, JsonSchemaGrammar
 
@@ -86,3 +91,41 @@ def test_what_is_wrong_is_named(body: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         parsed(**body)
     assert caught.value.field is not None and caught.value.field.startswith(field)
+
+
+# ---- infill
+
+
+def infill(**body: Any) -> GenerateRequest:
+    gap = {"input_prefix": "def f():\n", "input_suffix": "\n"}
+    return parse_infill(json.dumps(gap | body).encode()).request
+
+
+def test_the_gap_is_between_prefix_and_suffix() -> None:
+    request = infill(prompt="    return ", n_predict=8, stop=["\n"])
+    assert (request.prompt, request.suffix) == ("def f():\n    return ", "\n")
+    assert (request.max_tokens, request.stop) == (8, ("\n",))
+    assert infill(input_suffix="").suffix == ""
+
+
+def test_texts_of_other_files_come_before() -> None:
+    extra = [{"text": "x = 1", "filename": "a.py", "time": 3}, {"text": "y"}]
+    request = infill(input_extra=extra)
+    assert request.prompt == "--- a.py ---\nx = 1\n\n--- snippet ---\ny\n\ndef f():\n"
+
+
+def test_what_editors_send_is_taken() -> None:
+    request = infill(
+        samplers=["top_k", "top_p", "infill"],
+        top_k=40,
+        top_p=0.99,
+        t_max_prompt_ms=500,
+        t_max_predict_ms=1000,
+        n_indent=4,
+        cache_prompt=True,
+        response_fields=["content"],
+    )
+    assert request.samplers == ("top_k", "top_p")
+    with pytest.raises(InvalidRequest) as caught:
+        parse_infill(b'{"input_prefix": "a"}')
+    assert caught.value.field == "input_suffix"

@@ -42,7 +42,7 @@ async def test_what_a_remote_tokenizer_asks(runtime: FakeFleetRuntime, client: T
     tokens = (await (await client.post("/tokenize", json=sent)).json())["tokens"]
     assert tokens == [5, 6]
     response = await client.post("/detokenize", json={"tokens": tokens})
-    assert await response.json() == {"prompt": "ab"}
+    assert await response.json() == {"prompt": "ab", "content": "ab"}
 
 
 @pytest.mark.parametrize(("query", "status"), [("", 400), ("?model=none", 404), ("?model=m", 200)])

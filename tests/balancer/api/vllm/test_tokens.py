@@ -49,6 +49,22 @@ def test_control_tokens_are_read_in_a_prompt(given: dict[str, Any], adds: bool) 
     assert call == TokenCall(Tokenize(text="</s>", add_special=adds, parse_special=True), "m")
 
 
+@pytest.mark.parametrize(
+    ("given", "adds", "parses"),
+    [
+        ({}, False, True),
+        ({"add_special": True, "parse_special": False, "with_pieces": False}, True, False),
+    ],
+)
+def test_a_content_is_read_as_llama_server_does(
+    given: dict[str, Any], adds: bool, parses: bool
+) -> None:
+    call = tokenize(content="a", **given)
+    assert call.query == Tokenize(text="a", add_special=adds, parse_special=parses)
+    with pytest.raises(InvalidRequest, match="`prompt` is missing"):
+        tokenize()
+
+
 def test_the_query_is_for_the_model_that_was_found() -> None:
     request = detokenize(tokens=[1, 2]).query_request(CHAT)
     assert (request.kind, request.model) == ("text", "chat")
@@ -63,7 +79,7 @@ def test_answers() -> None:
         "tokens": (3, 4),
         "token_strs": None,
     }
-    assert text_answer(CHAT, [Detokenized(text="x")]) == {"prompt": "x"}
+    assert text_answer(CHAT, [Detokenized(text="x")]) == {"prompt": "x", "content": "x"}
     assert tokenizer_answer(CHAT, [TokenizerDescription(eos_text="</s>")]) == {
         "model": "chat",
         "bos_token": None,
