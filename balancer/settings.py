@@ -194,7 +194,8 @@ class BalancerSettings(DaemonSettings):
         description="most memory for answers kept for /v1/responses and threads of "
         "/v1/messages, and most bytes of them in a store that balancers share; 0 keeps none. As "
         "much again for requests with an Idempotency-Key or in the "
-        "background, and in the store (--state) for these",
+        "background, and in the store (--state) for these. Keys share it fairly: raise it where "
+        "responses in the background are refused",
     )
     responses_max_age: Timeout = Field(
         default=DEFAULT_AGE, description="how long an unused answer or thread is kept"

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from ....shared.errors import Conflict, NotFound, Overloaded, ShuttingDown
+from ....shared.errors import Conflict, NotFound, Overloaded, RequestTooLarge, ShuttingDown
 from ....shared.inference import (
     Done,
     Event,
@@ -34,7 +34,7 @@ from ....shared.inference import (
     Waiting,
 )
 from ..caller import ANONYMOUS, Account, Caller
-from ..footprint import footprint
+from ..footprint import footprints
 from ..requests.eligibility import Engine
 from ..retained_record import Asked, RetainedKey, RetainedRecord
 from ..shares import FairEviction, Refusal
@@ -272,7 +272,7 @@ class RetainedRequests:
 
         One that finds no room is not retained: it ends with its last reader. With `keeps_failure`
         it has to be, so it is refused. Raises `Conflict` if something else was asked for under the
-        name, `Overloaded`, and as `FleetRuntime.open`.
+        name, `Overloaded`, `RequestTooLarge`, and as `FleetRuntime.open`.
         """
         key = RetainedKey(caller.owner, name)
         if (retained := self._find(key)) is not None:
@@ -296,11 +296,16 @@ class RetainedRequests:
         self, record: RetainedRecord, asked: Asked, *, tell_waiting: float | None, together: int
     ) -> RetainedRequest:
         # What an API without a note holds of it is counted with the requests that run.
-        num_asked = max(len(asked.note), footprint(asked.request)) if asked.note else 0
+        num_asked = max(len(asked.note), footprints([asked.request])) if asked.note else 0
         retained = self._new(record, asked.caller, num_asked=num_asked)
         refusal = self._refusal(retained.holder, num_asked)
         if refusal is None:
             self._add(retained, self.running)
+        elif record.keeps_failure and 2 * num_asked > self._max_bytes:
+            raise RequestTooLarge(
+                f"what is asked takes {num_asked} bytes of memory; answers that are kept may take "
+                f"{self._max_bytes} (--responses-limit), and one caller half of that"
+            )
         elif record.keeps_failure:
             raise _no_room(refusal, self._max_bytes)
         else:

@@ -17,7 +17,7 @@ from arriero.balancer.fleet.runtime.retained_requests import (
     RetainedRequests,
 )
 from arriero.balancer.fleet.runtime.stream import Stream
-from arriero.shared.errors import AgentLost, Conflict, Overloaded, QueueFull
+from arriero.shared.errors import AgentLost, Conflict, Overloaded, QueueFull, RequestTooLarge
 from arriero.shared.inference import (
     Event,
     Failed,
@@ -230,6 +230,13 @@ async def test_what_was_asked_counts_until_it_has_ended(runtime: FakeFleetRuntim
     retained.check_integrity()
     assert retained.num_bytes == 40_000 + EVENT_BYTES + 10
     assert retained.open("f", BODY, REQUEST, caller=ALICE, keeps_failure=True, note=bytes(10_000))
+
+
+async def test_what_can_never_fit_is_too_large(runtime: FakeFleetRuntime) -> None:
+    retained = RetainedRequests(runtime, max_bytes=100_000)
+    with pytest.raises(RequestTooLarge, match="--responses-limit"):
+        retained.open("a", BODY, REQUEST, caller=ALICE, keeps_failure=True, note=bytes(50_001))
+    assert not runtime.streams and not len(retained)
 
 
 async def test_answers_that_grow_beyond_all_bounds_end(runtime: FakeFleetRuntime) -> None:
