@@ -11,7 +11,7 @@ A message to a worker and its answer begin with a letter, which says what they a
 
 | to a worker | answer |
 | --- | --- |
-| `COMPILE`, the grammar | `COMPILED`, its warnings as JSON, and then `MASK` of the first token |
+| `COMPILE`, the grammar | `COMPILED`, a `Compiled`, and then `MASK` of the first token |
 | `VALIDATE`, the grammar | `COMPILED`, nothing |
 | `FOLLOW`, a `Course` | `MASK`, as `LLMatcher.compute_bitmask` has it |
 
@@ -28,6 +28,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from array import array
 from collections.abc import Sequence
 from contextlib import suppress
@@ -57,11 +58,16 @@ Hostile grammars take far longer within them, so a worker's computing is bounded
 MAX_STACK = 64 * 2**20
 """Bytes of a worker's stack: four times what the deepest constraint takes."""
 
-MAX_MEMORY = 512 * 2**20
+MAX_MEMORY = 2 * MAX_STACK + 192 * 2**20
 """Bytes that a worker may reserve, two stacks included."""
 
 TOKEN_SECONDS = 0.15
 """Seconds of computing for one token's mask: running streams wait as long."""
+
+SECONDS_EACH = 0.015
+"""Seconds of computing for a token's mask on average, since running streams wait for each."""
+MAX_DEBT = 0.5
+"""Seconds by which a sequence may be above the average."""
 
 UNHURRIED = 0.05
 """Seconds after which the engine's threads go first, and the rest of a grammar is compiled with"""
@@ -124,6 +130,24 @@ class Course:
         return cls(id, base, numbers[num_dropped:], num_before, numbers[:num_dropped])
 
 
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What the compiler did not make part of a grammar, and the bytes that its worker takes."""
+
+    warnings: Sequence[str]
+    num_bytes: int
+
+    def encode(self) -> bytes:
+        """The message."""
+        return COMPILED + json.dumps([self.num_bytes, *self.warnings]).encode()
+
+    @classmethod
+    def decode(cls, message: bytes) -> Self:
+        """What `encode` made, without its letter."""
+        num_bytes, *warnings = json.loads(message)
+        return cls(warnings, num_bytes)
+
+
 class _Refused(Exception):
     """What is wrong with a grammar or a token."""
 
@@ -153,6 +177,8 @@ class _Worker:
         self._seconds = seconds
         self._messages: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._matchers: dict[int, LLMatcher] = {}
+        self._debts: dict[int, float] = {}
+        """Seconds by which each sequence is above the average, if it is."""
 
     def run(self) -> NoReturn:
         """Works on threads of its own, so that the end of the socket is seen at once."""
@@ -205,12 +231,14 @@ class _Worker:
             self._connection.send_bytes(each)
 
     def _compiled(self, grammar: str) -> list[bytes]:
+        before = _resident()
         matcher = LLMatcher(self._tokenizer, grammar, log_level=0, limits=LIMITS)
         _check(matcher)
         mask = _mask(matcher)
         self._try(matcher.deep_copy(), mask)
         self._matchers[0] = matcher
-        return [COMPILED + json.dumps(matcher.get_grammar_warnings()).encode(), MASK + mask]
+        compiled = Compiled(matcher.get_grammar_warnings(), max(0, _resident() - before))
+        return [compiled.encode(), MASK + mask]
 
     def _try(self, matcher: LLMatcher, mask: bytes) -> None:
         """Some grammars compile and are too much work from the second token on."""
@@ -224,6 +252,8 @@ class _Worker:
     def _mask_after(self, course: Course) -> bytes:
         for id in course.dropped:
             self._matchers.pop(id, None)
+            self._debts.pop(id, None)
+        start = time.thread_time()
         matcher = self._matchers.get(course.id)
         if matcher is None:
             matcher = self._matchers[course.id] = self._matchers[course.base].deep_copy()
@@ -234,7 +264,13 @@ class _Worker:
             number = course.num_before + num_taken + 1
             raise _Refused(f"the grammar does not allow token {number} of the answer")
         _check(matcher)
-        return _mask(matcher)
+        mask = _mask(matcher)
+        spent = time.thread_time() - start - SECONDS_EACH * len(course.tokens)
+        debt = max(0.0, self._debts.get(course.id, 0.0) + spent)
+        self._debts[course.id] = debt
+        if debt > MAX_DEBT:
+            raise _Refused(f"its tokens take more than {SECONDS_EACH:g} s of computing each")
+        return mask
 
 
 def _yield(thread: threading.Thread) -> None:
@@ -302,6 +338,14 @@ def main() -> None:
             tokens.worker = worker
             worker.run()
         os.close(files[0])
+
+
+def _resident() -> int:
+    """The bytes of memory that this process takes."""
+    if sys.platform != "linux":
+        return 0
+    _, resident, *_ = Path("/proc/self/statm").read_text().split()
+    return int(resident) * resource.getpagesize()
 
 
 def _bound() -> None:

@@ -4,7 +4,6 @@ llguidance runs in workers of a process of its own (`grammar_process`), so no gr
 stall the engine. What a grammar may cost is bounded there; its size, and how many are cached, here.
 """
 
-import json
 import os
 import re
 import socket
@@ -31,6 +30,7 @@ from .grammar_process import (
     TOKEN_SECONDS,
     TOKENIZE,
     VALIDATE,
+    Compiled,
     Course,
     Vocabulary,
 )
@@ -40,6 +40,9 @@ COMMAND = (sys.executable, "-P", "-m", "arriero.agent.engine.grammar.grammar_pro
 
 MAX_CACHED = 32
 """Compiled grammars that are cached, a worker for each; the least recently used is evicted."""
+
+MAX_CACHED_BYTES = 256 * 2**20
+"""Bytes of memory of the workers that are cached."""
 
 MAX_TEXT = 512 * 1024
 """Characters of a grammar, all its parts included."""
@@ -103,13 +106,13 @@ class _Worker:
             del self._dropped[: len(dropped)]
             return self._ask(Course(id, base, tokens, num_before, dropped).encode(), MASK)
 
-    def compile(self, grammar: str) -> tuple[list[str], bytes]:
-        """Its warnings, and the bits of the first token. Raises `ConstraintError`."""
+    def compile(self, grammar: str) -> tuple[Compiled, bytes]:
+        """What came of it, and the bits of the first token. Raises `ConstraintError`."""
         with self._lock:
-            warnings = self._ask(COMPILE + grammar.encode(errors="replace"), COMPILED)
+            compiled = self._ask(COMPILE + grammar.encode(errors="replace"), COMPILED)
             first = self._received(MASK)
             self._bound = f"a token of it takes more than {TOKEN_SECONDS:g} s of computing"
-            return json.loads(warnings), first
+            return Compiled.decode(compiled), first
 
     def complaint(self, grammar: str) -> str | None:
         """What is wrong with `grammar` itself; `None` if nothing is, or if it costs too much."""
@@ -217,12 +220,19 @@ class Grammars:
     """Safe from any thread. `seconds`: most seconds of computing for one grammar."""
 
     def __init__(
-        self, tokens: GrammarTokens, *, max_cached: int = MAX_CACHED, seconds: float = SECONDS
+        self,
+        tokens: GrammarTokens,
+        *,
+        max_cached: int = MAX_CACHED,
+        max_bytes: int = MAX_CACHED_BYTES,
+        seconds: float = SECONDS,
     ) -> None:
         self._tokens = tokens
         self._vocabulary = Vocabulary(tokens.pieces, tokens.ends, seconds)
         self._max_cached = max_cached
+        self._max_bytes = max_bytes
         self._cached: OrderedDict[str, Constraint] = OrderedDict()
+        self._bytes: dict[str, int] = {}
         self._lock = threading.Lock()
         self._numbers = Numbers(tokens.pieces)
         self._process = _Process(self._vocabulary)
@@ -244,21 +254,27 @@ class Grammars:
                 self._cached.move_to_end(grammar)
                 return cached
         with self._working(ended) as worker:
-            warnings, first = worker.compile(grammar)
+            compiled, first = worker.compile(grammar)
             pieces, ends = self._tokens.pieces, self._tokens.ends
             constraint = Constraint(
                 worker,
                 first,
                 len(pieces),
                 ends,
-                warnings=warnings,
+                warnings=compiled.warnings,
                 numbers=self._numbers if _SCHEMA.search(grammar) else None,
             )
         with self._lock:
             self._cached[grammar] = constraint
-            if len(self._cached) > self._max_cached:
-                self._cached.popitem(last=False)
+            self._bytes[grammar] = compiled.num_bytes
+            while self._is_full:
+                oldest, _ = self._cached.popitem(last=False)
+                del self._bytes[oldest]
         return constraint
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._cached) > self._max_cached or sum(self._bytes.values()) > self._max_bytes
 
     @contextmanager
     def judging(self, ended: Ended | None = None) -> Iterator[Callable[[str], str | None]]:

@@ -62,6 +62,13 @@ def test_the_one_unused_for_longest_goes(grammars: Grammars) -> None:
     assert grammars.compile(regex("b")) is not second
 
 
+def test_what_takes_too_much_memory_is_not_cached() -> None:
+    grammars = Grammars(grammar_tokens(demo_vocab()), max_bytes=1)
+    served = grammars.compile(regex("a+"))
+    assert len(grammars) == 0
+    assert fits(served, "aaa")
+
+
 @pytest.mark.parametrize(
     ("grammar", "finding"),
     [
@@ -121,6 +128,17 @@ def test_a_token_that_costs_too_much_ends_its_sequence_alone(grammars: Grammars)
         state.restrict(np.zeros(demo_vocab().size, np.float32))
     assert state.failure is not None
     assert fits(served, "aaa")
+
+
+def test_a_sequence_whose_tokens_cost_much_one_after_the_other_ends(grammars: Grammars) -> None:
+    """Each of them is within the bounds of one."""
+    costly = grammars.compile(lark(f"start: P {'x? ' * 900}\nP: /q{{9,999}}/\nx: /[ab]/"))
+    state = costly.begin(at_once)
+    (token,) = demo_vocab().tokenize("q", add_special=False, parse_special=False)
+    while state.failure is None:
+        state.accept(token)
+        state.restrict(np.zeros(demo_vocab().size, np.float32))
+    assert "of computing" in (state.failure or "")
 
 
 def test_nothing_is_compiled_for_a_request_that_has_ended() -> None:
