@@ -9,7 +9,8 @@ each_file := --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 unexport PYTHONDONTWRITEBYTECODE
 
 help:
-	@echo "make demo    a balancer and two agents on the demo model; asks a question (ONCE=1: then stops)"
+	@echo "make demo    a balancer and two agents on the demo model; asks a question (ONCE=1: then stops);"
+	@echo "             MODEL=smollm2 or gemma3-270m: a real model, which is fetched once"
 	@echo "make test    everything: format, lint, types, tests, the real daemons"
 	@echo "make test-clients  programs of others (docs/clients.md) against the real daemons; installs them"
 	@echo "make test-suites   suites of others against the real daemons; installs them"
@@ -30,7 +31,7 @@ install:
 
 demo:
 	@scripts/install run
-	@$(python) -m demo.run $(if $(ONCE),--once)
+	@$(python) -m demo.run $(if $(ONCE),--once) $(if $(MODEL),--model $(MODEL))
 
 style: install
 	$(python) -m ruff format --check

@@ -1,5 +1,6 @@
-"""`make demo`: a balancer and two agents on the demo model, a question and its streamed answer.
+"""`make demo`: a balancer and two agents on a model, a question and its streamed answer.
 
+The model is a toy that comes with the repository, or a real one (`--model`) that is fetched once.
 Stays up until Ctrl-C or SIGTERM, then drains and leaves no process behind. With `--once` it stops
 after the answer; the exit code is 0 if the answer came.
 """
@@ -14,20 +15,60 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import aiohttp
 
+from demo.packaged import NotFetched, path_of
 from demo.word_wrap import WordWrap
 
 MODEL = Path(__file__).parent / "arriero-demo.gguf"
 BIN = Path(sys.executable).parent
-QUESTION = "What does the balancer do?"
 NUM_AGENTS = 2
 PREFERRED_PORTS = {"inference": 8061, "management": 8060}
 START_DEADLINE = 60.0
 EXIT_DEADLINE = 40.0
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A model to show: what it is asked, as a question or as the beginning of a text."""
+
+    asked: str
+    context_size: int
+    note: str
+    is_chat: bool = True
+
+    @property
+    def body(self) -> dict[str, object]:
+        """The request for `/api/v1/generate`."""
+        if self.is_chat:
+            return {"messages": [{"role": "user", "content": self.asked}], "temperature": 0}
+        return {"prompt": self.asked, "temperature": 0, "max_tokens": 48}
+
+
+TOY = "demo"
+CHOICES = {
+    TOY: Choice(
+        asked="What does the balancer do?",
+        context_size=2048,
+        note="The model is a toy that knows Arriero alone. One that answers anything: "
+        "make demo MODEL=smollm2 (93 MB, fetched once)",
+    ),
+    "smollm2": Choice(
+        asked="What is a llama? Answer in two sentences.",
+        context_size=4096,
+        note="The model is SmolLM2 135M: quick, and often wrong.",
+    ),
+    "gemma3-270m": Choice(
+        asked="A llama is an animal that",
+        context_size=4096,
+        note="The model is Gemma 3 270M. It goes on with a text; it has no chat template.",
+        is_chat=False,
+    ),
+}
 
 
 class DemoError(Exception):
@@ -89,13 +130,17 @@ class Child:
 class Demo:
     """The daemons of the demo, ended in the order they were started: the balancer drains first."""
 
-    def __init__(self, logs: Path) -> None:
+    def __init__(self, logs: Path, model: str = TOY) -> None:
+        """`model` is one of `CHOICES`."""
         self.logs = logs
+        self.model = model
+        self.choice = CHOICES[model]
         self.children: list[Child] = []
         self.inference = ""
         self.management = ""
 
     async def start(self) -> None:
+        model = MODEL if self.model == TOY else await asyncio.to_thread(path_of, self.model)
         balancer = await self._spawn(
             "balancer",
             "balancer",
@@ -111,8 +156,8 @@ class Demo:
                 "agent",
                 *("--balancer", f"ws://{addresses['management']}"),
                 *("--name", f"demo-{number}"),
-                *("--model", str(MODEL)),
-                *("--context-size", "2048"),
+                *("--model", str(model)),
+                *("--context-size", str(self.choice.context_size)),
                 *("--threads", "1"),
             )
             for number in range(1, NUM_AGENTS + 1)
@@ -152,9 +197,8 @@ def preferred_address(which: str) -> str:
     return f"127.0.0.1:{port}"
 
 
-async def ask(inference: str, question: str) -> None:
+async def ask(inference: str, body: Mapping[str, object]) -> None:
     """Streams the answer to the terminal. Raises `DemoError`."""
-    body = {"messages": [{"role": "user", "content": question}], "temperature": 0}
     wrap = WordWrap(line_width())
     async with (
         aiohttp.ClientSession() as session,
@@ -212,21 +256,21 @@ def other_ports(urls: Mapping[str, str]) -> str:
 
 
 async def run(demo: Demo, *, once: bool) -> None:
-    print(f"Starting a balancer and {NUM_AGENTS} agents on the demo model ...", flush=True)
+    print(f"Starting a balancer and {NUM_AGENTS} agents on the {demo.model} model ...", flush=True)
     await demo.start()
     show_addresses(demo)
-    print(f"> {QUESTION}\n", flush=True)
-    await ask(demo.inference, QUESTION)
+    print(f"{demo.choice.note}\n\n> {demo.choice.asked}\n", flush=True)
+    await ask(demo.inference, demo.choice.body)
     if not once:
         print("\nUp until Ctrl-C.", flush=True)
         await demo.until_one_dies()
 
 
-async def main(*, once: bool) -> int:
+async def main(*, once: bool, model: str = TOY) -> int:
     loop = asyncio.get_running_loop()
     with tempfile.TemporaryDirectory(prefix="arriero-demo-") as logs:
         async with AsyncExitStack() as stack:
-            demo = Demo(Path(logs))
+            demo = Demo(Path(logs), model)
             stack.push_async_callback(demo.stop)
             work = asyncio.create_task(run(demo, once=once))
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -235,7 +279,7 @@ async def main(*, once: bool) -> int:
                 await work
             except asyncio.CancelledError:
                 print("\nDraining ...", flush=True)
-            except DemoError as error:
+            except (DemoError, NotFetched) as error:
                 print(f"demo: {error}", file=sys.stderr)
                 return 1
     return 0
@@ -244,4 +288,8 @@ async def main(*, once: bool) -> int:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, prog="make demo")
     parser.add_argument("--once", action="store_true", help="stop after the answer")
-    sys.exit(asyncio.run(main(once=parser.parse_args().once)))
+    parser.add_argument(
+        "--model", choices=CHOICES, default=TOY, help="a real model is fetched once"
+    )
+    given = parser.parse_args()
+    sys.exit(asyncio.run(main(once=given.once, model=given.model)))

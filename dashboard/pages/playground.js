@@ -12,6 +12,8 @@ import { asCurl, asPython, PICTURE } from "../playground/snippets.js";
 import { Tray } from "../playground/tray.js";
 import { needsKey } from "../session.js";
 
+const TOY = "arriero-demo"; // the model of `make demo`
+
 const SUGGESTIONS = [
   "What is a slot?",
   "How does continuous batching work?",
@@ -57,6 +59,7 @@ export class PlaygroundPage {
   draw(fleet) {
     const models = fleet.agents.flatMap((agent) => agent.models);
     const generating = models.filter((model) => model.tasks.includes("generate"));
+    show(byId("toy-note"), generating.some((model) => model.name === TOY));
     offerModels([...new Set(generating.map((model) => model.name))].sort());
     this.#tray.offer(generating.some((model) => model.tasks.includes("vision")));
   }
