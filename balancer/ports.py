@@ -55,6 +55,7 @@ async def open_ports(
         app[PORT_DOORS] = (parts.doors, name)
         connections = connections_of(settings, tls.get(name), parts.doors)
         parts.metrics.collect_connections(name, partial(getattr, connections, "num_open"))
+        parts.metrics.collect_pool(f"{name}_connections", connections.shares)
         parts.metrics.collect_floods(name, partial(getattr, connections, "num_flooded"))
         is_shared = parts.pipes is not None
         port = serve(app, address, f"--{name}-addr", connections, is_shared=is_shared)

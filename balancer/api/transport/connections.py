@@ -8,8 +8,9 @@ answer. Here a connection is closed when
 - it was idle for `IDLE_TIME`;
 - a write makes no progress for `write_timeout`; the client's request is cancelled.
 
-Beyond `max_connections` a client is answered 503 and disconnected. Malformed HTTP is answered 400
-and logged on one line, without a traceback.
+Beyond `max_connections` a client is answered 503 and disconnected, unless another address has more
+connections than its own: then the oldest of these that waits for a request is closed for it.
+Malformed HTTP is answered 400 and logged on one line, without a traceback.
 
 What arrives is parsed in parts, one in a turn of the event loop; nothing more is read from the
 socket meanwhile. Bodies are never inflated. A request whose body has not come whole when it is
@@ -34,6 +35,8 @@ from pydantic_core import to_json
 
 from ....shared.errors import InvalidRequest, Overloaded, RequestError, public_body
 from ....shared.log import context
+from ...fleet.caller import Caller
+from ...fleet.shares import Shares
 from ...tls.tls_protocol import TlsProtocol, TlsTransport
 from .doors import Doors
 from .http import error_response
@@ -151,6 +154,9 @@ class Connections:
         self._clock = clock
         self.handshakes = set[TlsProtocol]()
         self._max_connections = max_connections
+        self.shares: Shares[str] = Shares(max_connections)
+        """Connections that are served, by address; of IPv6 by network."""
+        self._served: dict[str, dict[_Connection, None]] = {}
         self._failures = OncePer(FAILURE_INTERVAL, max_keys=1)
         self._floods = OncePer(FAILURE_INTERVAL, max_keys=1)
 
@@ -172,6 +178,34 @@ class Connections:
             self._doors.refused("tls", kind, peer, f"a TLS handshake failed: {reason}")
         elif self._failures.allows("any", self._clock()):
             logger.info("a TLS handshake failed: %s", reason, extra=context(peer=peer))
+
+    def serves(self, connection: "_Connection", address: str) -> None:
+        """It is served from now on, and counts in the share of its address."""
+        self._served.setdefault(address, {})[connection] = None
+        self.shares.take(address, 1)
+
+    def served(self, connection: "_Connection", address: str) -> None:
+        """It is closed."""
+        of_it = self._served[address]
+        del of_it[connection]
+        if not of_it:
+            del self._served[address]
+        self.shares.give_back(address, 1)
+
+    def makes_room(self, address: str) -> bool:
+        """Close a connection of the address with most for one of another that has fewer.
+
+        It must wait for a request. Returns whether there was one; what was refused is counted.
+        """
+        largest = self.shares.largest()
+        if largest is not None and self.shares.held(largest) > self.shares.held(address) + 1:
+            idle = next((each for each in self._served[largest] if each.is_idle), None)
+            if idle is not None:
+                self.shares.num_refused["evicted"] += 1
+                idle.force_close()
+                return True
+        self.shares.num_refused["full"] += 1
+        return False
 
     @property
     def are_too_many(self) -> bool:
@@ -226,8 +260,10 @@ class _Server(web.Server):
 
     def _protocol(self) -> asyncio.Protocol:
         limits = self._limits
-        if limits.tls is None or limits.are_far_too_many:
+        if limits.tls is None:
             return self._above_tls()
+        if limits.are_far_too_many:
+            return _Refusal(limits)
         handshake = TlsProtocol(
             limits.tls(),
             lambda: self._shaken(handshake),
@@ -241,7 +277,7 @@ class _Server(web.Server):
 
     def _above_tls(self) -> asyncio.Protocol:
         if self._limits.are_too_many:
-            return _Refusal(self._limits)
+            return _Newcomer(self, self._limits)
         return _Connection(self, self._limits)
 
     def _shaken(self, handshake: TlsProtocol) -> asyncio.Protocol:
@@ -345,7 +381,7 @@ def end_of_bytes(data: bytes, start: int) -> int:
 class _Connection(web.RequestHandler):
     __slots__ = (
         *("_frames", "_header_timer", "_is_cut", "_limits", "_newest", "_patient"),
-        *("_rest", "_start", "_turn", "count", "on_fault"),
+        *("_address", "_rest", "_start", "_turn", "count", "on_fault"),
     )
 
     def __init__(self, server: web.Server, limits: Connections) -> None:
@@ -358,6 +394,8 @@ class _Connection(web.RequestHandler):
             lingering_time=LINGER,
         )
         self._limits = limits
+        self._address: str | None = None
+        """The address in whose share it counts, while it is open."""
         self._header_timer: asyncio.TimerHandle | None = None
         self._patient: PatientTransport | None = None
         self._rest = b""
@@ -388,6 +426,8 @@ class _Connection(web.RequestHandler):
         else:
             self._patient = self._patience_with(cast("asyncio.Transport", transport))
             super().connection_made(cast("asyncio.Transport", self._patient))
+        self._address = address_of(transport)
+        self._limits.serves(self, self._address)
         self._await_header()
 
     def _patience_with(self, tcp: asyncio.Transport) -> PatientTransport:
@@ -410,6 +450,9 @@ class _Connection(web.RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._limits.num_open -= 1
+        if self._address is not None:
+            self._limits.served(self, self._address)
+            self._address = None
         self._stop_waiting()
         self._cut()
         if self._patient is not None:
@@ -532,6 +575,12 @@ class _Connection(web.RequestHandler):
     # ---- time for a header
 
     @property
+    def is_idle(self) -> bool:
+        """Whether it waits for a request, or for the rest of its header."""
+        is_open = self._patient is not None and not self._patient.is_closing()
+        return is_open and (self._header_timer is not None or self._is_between_requests)
+
+    @property
     def _is_between_requests(self) -> bool:
         """Whether the next bytes are a request's header."""
         return self._waiter is not None and not self._waiter.done()
@@ -561,6 +610,42 @@ class _Connection(web.RequestHandler):
     def _peer(self) -> str:
         name = None if self._patient is None else self._patient.get_extra_info("peername")
         return str(name[0]) if name else "unknown"
+
+
+def address_of(transport: asyncio.BaseTransport) -> str:
+    """The peer's address; of IPv6 its network, which one host has whole."""
+    name = transport.get_extra_info("peername")
+    address = str(name[0]) if isinstance(name, tuple) and name else None
+    return Caller(address=address).account.address or "unknown"
+
+
+class _Newcomer(asyncio.Protocol):
+    """A connection over the limit: served if another one is closed for it, refused otherwise."""
+
+    def __init__(self, server: web.Server, limits: Connections) -> None:
+        self._server = server
+        self._limits = limits
+        self._inner: asyncio.Protocol = _Refusal(limits)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if self._limits.makes_room(address_of(transport)):
+            self._inner = cast("asyncio.Protocol", _Connection(self._server, self._limits))
+        self._inner.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._inner.connection_lost(exc)
 
 
 class _Refusal(asyncio.Protocol):

@@ -378,6 +378,31 @@ async def test_one_connection_too_many_is_answered() -> None:
         writer.close()
 
 
+async def test_one_address_that_has_most_makes_room_for_another() -> None:
+    """Its longest idle connection is closed; one with a request, and others', are not."""
+    async with serving(max_connections=3) as served:
+        busy_reader, busy = await served.connect(local_addr=("127.0.0.2", 0))
+        busy.write(ASK)
+        await until(lambda: served.num_asked == 1)
+        idle = [await served.connect(local_addr=("127.0.0.2", 0)) for _ in range(2)]
+        reader, writer = await served.connect()
+        assert await is_closed(idle[0][0])
+        writer.write(ASK)
+        await until(lambda: served.num_asked == 2)
+        again, refused = await served.connect(local_addr=("127.0.0.2", 0))
+        refused.write(ASK)
+        assert (await again.read()).startswith(b"HTTP/1.1 503 ")
+        assert served.connections.shares.num_refused["evicted"] == 1
+        assert served.connections.shares.num_refused["full"] == 1
+        served.may_answer.set()
+        for each in (busy_reader, reader):
+            assert (await each.readline()).startswith(b"HTTP/1.1 200")
+        for each in (busy, writer, refused, *(writer for _, writer in idle)):
+            each.close()
+        await until(lambda: served.connections.num_open == 0)
+    assert served.connections.shares.total == 0
+
+
 async def test_far_too_many_are_closed_and_silent_ones_too() -> None:
     async with serving(max_connections=1, header_timeout=HEADER) as served:
         opened = [await served.connect() for _ in range(4)]
