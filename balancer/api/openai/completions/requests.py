@@ -322,7 +322,7 @@ def _check_completion(parsed: _CompletionBody) -> None:
 
 
 def _plain_messages(value: object) -> object:
-    """Messages as clients copy them from answers, without members that have no effect."""
+    """Messages as clients copy them from answers, without members that are empty."""
     if not isinstance(value, list):
         return value
     return [_plain_message(message) for message in value]
@@ -331,7 +331,11 @@ def _plain_messages(value: object) -> object:
 def _plain_message(message: object) -> object:
     if not isinstance(message, dict):
         return message
-    return {name: value for name, value in message.items() if value is not None}
+    return {
+        name: value
+        for name, value in message.items()
+        if value is not None and (name == "content" or value not in ([], {}))
+    }
 
 
 def _requested(parsed: _Body, prompts: list[dict[str, Any]]) -> Requested:

@@ -370,6 +370,13 @@ def test_an_answer_can_be_sent_back_as_it_came() -> None:
     )
 
 
+@pytest.mark.parametrize("empty", [[], {}, None])
+def test_no_calls_are_absent(empty: object) -> None:
+    answer = {"role": "assistant", "content": "Hello", "tool_calls": empty, "name": None}
+    (request,) = chat(messages=[*MESSAGES, answer]).requests
+    assert request.messages == (*HI, ChatMessage(role="assistant", content="Hello"))
+
+
 def test_reasoning_comes_back_under_other_servers_names() -> None:
     answer = {"role": "assistant", "content": "Hello"}
     (request,) = chat(messages=[*MESSAGES, {**answer, "reasoning": "hm"}]).requests
