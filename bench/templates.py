@@ -72,19 +72,25 @@ class Finding:
 def _compared(path: Path) -> Finding:
     source = path.read_text()
     reference = _Reference(source)
-    theirs = {name: reference.render(each) for name, each in CONVERSATIONS.items()}
-    ours = {name: _ours(source, each) for name, each in CONVERSATIONS.items()}
+    template = ChatTemplate(
+        source, bos_text=BOS, eos_text=EOS, clock=datetime.now, timer=thread_time
+    )
+    compared = {
+        name: each
+        for name, each in CONVERSATIONS.items()
+        if not (template.ignores_tools and _has_tools(each))
+    }
+    theirs = {name: reference.render(each) for name, each in compared.items()}
+    ours = {name: _ours(template, each) for name, each in compared.items()}
     return Finding(
         name=path.stem,
         family=family_of(source).name,
         form=str(reference.form),
         num_refused=sum(text is RAISED for text in theirs.values()),
-        num_only_ours=sum(
-            theirs[name] is RAISED and ours[name] is not RAISED for name in CONVERSATIONS
-        ),
+        num_only_ours=sum(theirs[name] is RAISED and ours[name] is not RAISED for name in compared),
         differences={
             name: (theirs[name], ours[name])
-            for name in CONVERSATIONS
+            for name in compared
             if theirs[name] not in (RAISED, ours[name])
         },
     )
@@ -93,14 +99,18 @@ def _compared(path: Path) -> Finding:
 # ---- ours
 
 
-def _ours(source: str, conversation: Conversation) -> str | None:
-    template = ChatTemplate(
-        source, bos_text=BOS, eos_text=EOS, clock=datetime.now, timer=thread_time
+def _has_tools(conversation: Conversation) -> bool:
+    """Whether it has tools or calls. We show them even if the template does not."""
+    return bool(conversation.tools) or any(
+        "tool_calls" in each or each["role"] == "tool" for each in conversation.messages
     )
+
+
+def _ours(template: ChatTemplate, conversation: Conversation) -> str | None:
     try:
         return template.render(
             _MESSAGES.validate_json(json.dumps([_sent(each) for each in conversation.messages])),
-            tools=None if template.ignores_tools else conversation.tools,
+            tools=conversation.tools,
             thinking=conversation.thinking,
             options=conversation.options,
             add_generation_prompt=conversation.add_generation_prompt,

@@ -6,6 +6,9 @@ from enum import IntEnum
 from .call_syntax import JSON_CALLS, CallSyntax
 from .notations import Notation, json_of_known
 
+_JSON = (("", JSON_CALLS),)
+"""Syntaxes of a family whose own notation cannot be written."""
+
 
 @dataclass(frozen=True, slots=True)
 class Calls:
@@ -119,15 +122,17 @@ class Family:
 
     def forced(self, template: str) -> "Family":
         """How forced calls of a model with that template are read: as `JSON_CALLS` if need be."""
-        return self if self.syntax(template) is not None else self._with_json()
+        if self.syntax(template) is not None:
+            return self
+        return replace(self, calls=None, bare=(json_of_known,), syntaxes=_JSON)
 
     def told(self, template: str) -> "Family":
         """How calls are written and read if an instruction tells the model how to write them.
 
-        That is as `JSON_CALLS` if the model's own notation is not known, or is not JSON.
+        That is as `JSON_CALLS` if the model's own notation is not known, or is not JSON. What the
+        model writes in its own notation is read all the same.
         """
         syntax = self.syntax(template)
-        return self if syntax is not None and syntax.arguments == "json" else self._with_json()
-
-    def _with_json(self) -> "Family":
-        return replace(self, calls=None, bare=(json_of_known,), syntaxes=(("", JSON_CALLS),))
+        if syntax is not None and syntax.arguments == "json":
+            return self
+        return replace(self, bare=(*self.bare, json_of_known), syntaxes=_JSON)
