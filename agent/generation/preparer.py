@@ -5,7 +5,7 @@ the event loop, never on the decode thread. A `Preparer` changes nothing after i
 """
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain, takewhile
 from typing import Any
@@ -16,7 +16,13 @@ from ...shared.errors import (
     PromptTooLong,
     RequestError,
 )
-from ...shared.inference import ChatMessage, GenerateRequest, Notice, PromptInput
+from ...shared.inference import (
+    ChatMessage,
+    GenerateRequest,
+    JsonSchemaGrammar,
+    Notice,
+    PromptInput,
+)
 from ...shared.inference.prefix_chain import chain_of
 from ...shared.sampling import SamplingChoices
 from ..adapter_table import AdapterTable
@@ -167,6 +173,7 @@ class Preparer:
             notices=(*pictures.notices, *rendered.notices, *self._notices(request, loaded, held)),
             parsing=self._parsing(request, text),
             echo=_echo(request),
+            schema=_checked_schema(request),
         )
 
     def resume(self, prepared: Prepared, resume: Resume) -> Resumed:
@@ -473,6 +480,14 @@ def _num_common(one: Sequence[object], other: Sequence[object]) -> int:
         else:
             most = length - 1
     return least
+
+
+def _checked_schema(request: GenerateRequest) -> Mapping[str, Any] | None:
+    """The schema that the content may miss, since not all of it can be enforced."""
+    match request.grammar:
+        case JsonSchemaGrammar(schema=schema, strict=False):
+            return schema
+    return None
 
 
 def _echo(request: GenerateRequest) -> Echo | None:

@@ -15,12 +15,17 @@ GrammarText = Annotated[str, StringConstraints(min_length=1, max_length=MAX_GRAM
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonSchemaGrammar:
-    """JSON that matches `schema`, with properties in the schema's order."""
+    """JSON that matches `schema`, with properties in the schema's order.
+
+    If it is not `strict`, keywords that cannot be enforced are not refused: the answer is checked
+    at its end, and a notice says what does not fit.
+    """
 
     __pydantic_config__ = STRICT
 
     type: Literal["json_schema"]
     schema: dict[str, Any]
+    strict: Annotated[bool, Field(exclude_if=lambda is_strict: is_strict)] = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

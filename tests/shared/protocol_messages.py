@@ -254,7 +254,7 @@ CHAT = GenerateRequest(
     tools=({"type": "function"},),
     tool_choice=NamedTool(name="sum"),
     parallel_tool_calls=False,
-    grammar=JsonSchemaGrammar(type="json_schema", schema={"type": "object"}),
+    grammar=JsonSchemaGrammar(type="json_schema", schema={"type": "object"}, strict=False),
     priority=-2,
     deadline_ms=500,
     prompt_logprobs=True,

@@ -237,8 +237,8 @@ class _Writer:
 
     def _as_wanted(self, grammar: Grammar) -> str:
         match grammar:
-            case JsonSchemaGrammar(schema=schema):
-                return self._json(Schema("grammar.schema", schema))
+            case JsonSchemaGrammar(schema=schema, strict=strict):
+                return self._json(Schema("grammar.schema", schema, is_lenient=not strict))
             case RegexGrammar(pattern=pattern):
                 return self._lark.regex(pattern)
             case GbnfGrammar(grammar=gbnf):
@@ -254,6 +254,8 @@ class _Writer:
 
     def _json(self, schema: Schema) -> str:
         self.schemas.append(schema)
+        if schema.is_lenient:
+            self.lenient.append(schema)
         return self._lark.json(schema.schema, is_lenient=schema.is_lenient)
 
     @property

@@ -140,5 +140,5 @@ def notice_of(found: Sequence[Unenforced]) -> Notice | None:
     return Notice(
         "schema_not_enforced",
         f"`{first.place}`: `{first.keyword}` is not enforced{more}; "
-        "`strict` functions are refused instead",
+        "with `strict` it is refused instead",
     )

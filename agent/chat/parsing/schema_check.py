@@ -161,6 +161,15 @@ class SchemaCheck:
         for key in required:
             if isinstance(key, str) and key not in value:
                 return Mismatch(_joined(place, key), "is missing")
+        for key, others in _mapping(schema.get("dependentRequired")).items():
+            if key in value and (
+                missing := next((n for n in _list(others) if n not in value), None)
+            ):
+                return Mismatch(_joined(place, str(missing)), "is missing")
+        if "propertyNames" in schema:
+            for key in value:
+                if found := self._check(key, schema["propertyNames"], _joined(place, key), depth):
+                    return Mismatch(found.place, f"has a name that {found.finding}")
         known = _mapping(schema.get("properties"))
         others = True if "patternProperties" in schema else schema.get("additionalProperties", True)
         for key, member in value.items():
@@ -180,6 +189,27 @@ class SchemaCheck:
             each = first[position] if position < len(first) else rest
             if found := self._check(item, each, f"{place}[{position}]", depth):
                 return found
+        if schema.get("uniqueItems") is True:
+            seen: set[str] = set()
+            for position, item in enumerate(value):
+                text = self._canonical(item)
+                if text in seen:
+                    return Mismatch(f"{place}[{position}]", "is there twice")
+                seen.add(text)
+        if "contains" in schema:
+            return self._contained(value, schema, place, depth)
+        return None
+
+    def _contained(
+        self, value: list[Any], schema: Mapping[str, Any], place: str, depth: int
+    ) -> Mismatch | None:
+        part = schema["contains"]
+        count = [self._check(item, part, place, depth) for item in value].count(None)
+        least, most = schema.get("minContains", 1), schema.get("maxContains")
+        if _is_a(least, "integer") and isinstance(least, int) and count < least:
+            return Mismatch(place, "has too few items of one kind")
+        if isinstance(most, int) and count > most and self._is_sure(part):
+            return Mismatch(place, "has too many items of one kind")
         return None
 
     def _combined(
@@ -197,7 +227,34 @@ class SchemaCheck:
             founds = [self._check(value, each, place, depth) for each in choices]
             if choices and all(founds):
                 return founds[0] if len(founds) == 1 else Mismatch(place, _NONE_FITS)
+            if key == "oneOf" and founds.count(None) > 1 and self._is_sure(choices):
+                return Mismatch(place, "matches more than one of the schemas")
+        return self._chosen(value, schema, place, depth)
+
+    def _chosen(
+        self, value: object, schema: Mapping[str, Any], place: str, depth: int
+    ) -> Mismatch | None:
+        """The mismatch with `not`, or with `then` or `else`."""
+        barred = schema.get("not", False)
+        if self._is_sure(barred) and self._check(value, barred, place, depth) is None:
+            return Mismatch(place, "matches a schema that it must not match")
+        if "if" in schema and self._is_sure(schema["if"]):
+            is_so = self._check(value, schema["if"], place, depth) is None
+            return self._check(value, schema.get("then" if is_so else "else"), place, depth)
         return None
+
+    def _is_sure(self, schema: object, depth: int = 0) -> bool:
+        """Whether all keywords are looked at, so that what passes is valid."""
+        self._spend(_CHECK)
+        if depth > MAX_DEPTH:
+            raise _OutOfWorkError
+        if isinstance(schema, list):
+            return all(self._is_sure(each, depth + 1) for each in schema)
+        if not isinstance(schema, Mapping):
+            return True
+        return _UNCHECKED.isdisjoint(schema) and all(
+            self._is_sure(each, depth + 1) for each in schema.values()
+        )
 
     def _target(self, reference: object) -> object:
         """The schema that a reference points to; `True` (anything) if it points nowhere."""
@@ -253,6 +310,14 @@ class SchemaCheck:
             compiled = self._patterns[pattern] = Pattern(pattern)
         return compiled.matches(value)
 
+
+_UNCHECKED = frozenset(
+    (
+        *("format", "multipleOf", "patternProperties", "additionalItems", "dependencies"),
+        *("dependentSchemas", "unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$ref"),
+    )
+)
+"""Keywords that constrain a value and are not looked at, or may lead to some."""
 
 _NONE_FITS = "matches none of the allowed schemas"
 _MOST_TYPES = 8

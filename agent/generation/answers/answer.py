@@ -7,9 +7,11 @@ come that call's arguments and nothing else. Every call that started is `Called`
 is cancelled.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from typing import Any
 
 from ....shared.errors import RequestError, shortened, to_wire
 from ....shared.inference import (
@@ -39,6 +41,7 @@ from ....shared.messages import (
 from ...chat.output.attribution import Attribution, ReasoningCount, with_bytes
 from ...chat.output.detokenizer import Detokenizer
 from ...chat.output.transcript import Gain, Transcript
+from ...chat.parsing.schema_check import find_mismatch
 from ...chat.parsing.segmenter import Segmenter
 from ...chat.parsing.segments import CallBegan, CallEnded, Segment, TextSegment
 from ...chat.parsing.tools import Tools
@@ -119,6 +122,7 @@ class Answer:
         self._explains_end = prepared.echo is not None
         self._piece = piece
         self._turn = Turn(id, prepared.parsing, self._attribution)
+        self._content = None if prepared.schema is None else Content(id, prepared.schema)
         self._has_begun = False
         self.is_over = False
 
@@ -136,7 +140,7 @@ class Answer:
         items = self._turn.take(gain)
         if self._transcript.is_stopped:
             items += [*self._turn.flush(), self._ended("stop", None)]
-        return self._new(items)
+        return self._new(self._checked(items))
 
     @property
     def is_past_delivered(self) -> bool:
@@ -163,8 +167,11 @@ class Answer:
         """The new items of one step."""
         if output.num_read is not None:
             return self._progress(output.num_read, output.stats)
-        items = self._taken(output)
+        items = self._checked(self._taken(output))
         return items if self._delivered is None else self._new(items)
+
+    def _checked(self, items: list[Item]) -> list[Item]:
+        return items if self._content is None else self._content.checked(items)
 
     def _new(self, items: list[Item]) -> list[Item]:
         """Those of `items` that were not delivered."""
@@ -307,6 +314,39 @@ def rates(stats: SequenceStats | None, *, has_end_token: bool) -> Rates:
             stats.completion_tokens - 1 + num_unseen, stats.decode_seconds
         ),
     )
+
+
+class Content:
+    """The content of an answer, which is checked against a schema at its end."""
+
+    def __init__(self, id: RequestId, schema: Mapping[str, Any]) -> None:
+        self._id = id
+        self._schema = schema
+        self._texts: list[str] = []
+
+    def checked(self, items: list[Item]) -> list[Item]:
+        """`items`, with a notice before the end if the content does not fit the schema."""
+        self._texts += [
+            item.text for item in items if isinstance(item, Piece) and item.kind == "content"
+        ]
+        last = items[-1] if items else None
+        if not isinstance(last, Ended) or last.finish_reason != "stop":
+            return items
+        finding = _mismatch("".join(self._texts), self._schema)
+        if finding is None:
+            return items
+        message = shortened(f"the answer does not fit the schema: {finding}", MAX_WORDS)
+        notice = Noticed(id=self._id, code="schema_mismatch", message=message)
+        return [*items[:-1], notice, last]
+
+
+def _mismatch(text: str, schema: Mapping[str, Any]) -> str | None:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return "it is not valid JSON"
+    found = find_mismatch(value, schema)
+    return None if found is None else f"`{found.place or 'the value'}` {found.finding}"
 
 
 # ---- content, reasoning and calls

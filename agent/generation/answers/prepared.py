@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from ....shared.inference import Notice
 from ...chat.families.family import Family
@@ -36,8 +37,8 @@ class Prepared:
     """The `sequence` is for the engine; all else is for the answer.
 
     Without a `parsing` the answer is plain text. `notices` are for the client. An `echo` comes
-    before the answer. `num_more`: the client was sent so many
-    more tokens of an answer that another model began than it has here.
+    before the answer. With a `schema` the content is checked against it at the end. `num_more`: the
+    client was sent so many more tokens of an answer that another model began than it has here.
     """
 
     sequence: NewSequence
@@ -45,4 +46,5 @@ class Prepared:
     notices: tuple[Notice, ...] = ()
     parsing: Parsing | None = None
     echo: Echo | None = None
+    schema: Mapping[str, Any] | None = None
     num_more: int = 0

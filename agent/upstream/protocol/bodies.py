@@ -183,8 +183,8 @@ def _shared(request: GenerateRequest, dialect: Dialect) -> Iterator[tuple[str, A
 
 def _grammar(request: GenerateRequest, dialect: Dialect) -> Iterator[tuple[str, Any]]:
     match request.grammar:
-        case JsonSchemaGrammar(schema=schema):
-            named = {"name": "answer", "schema": schema, "strict": True}
+        case JsonSchemaGrammar(schema=schema, strict=strict):
+            named = {"name": "answer", "schema": schema, "strict": strict}
             yield "response_format", {"type": "json_schema", "json_schema": named}
         case RegexGrammar(pattern=pattern):
             yield _given(dialect.regex or "regex", "regex", pattern)

@@ -52,7 +52,7 @@ class JsonObjectFormat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _NamedSchema:
-    """A JSON schema. It is always enforced or refused, so `strict` has no effect."""
+    """A JSON schema. If `strict` is false, what cannot be enforced is checked, not refused."""
 
     __pydantic_config__ = STRICT
 
@@ -73,8 +73,10 @@ class JsonSchemaFormat:
 
     def grammar(self) -> JsonSchemaGrammar:
         """The neutral words for it."""
-        schema = ANY_OBJECT if self.json_schema.schema is None else self.json_schema.schema
-        return JsonSchemaGrammar(type="json_schema", schema=schema)
+        named = self.json_schema
+        schema = ANY_OBJECT if named.schema is None else named.schema
+        strict = named.strict is not False
+        return JsonSchemaGrammar(type="json_schema", schema=schema, strict=strict)
 
 
 ResponseFormat = Annotated[

@@ -73,7 +73,7 @@ class _ReasoningOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SchemaFormat:
-    """A JSON schema. It is always enforced, so `strict` has no effect."""
+    """A JSON schema. If `strict` is false, what cannot be enforced is checked, not refused."""
 
     __pydantic_config__ = STRICT
 
@@ -84,7 +84,8 @@ class _SchemaFormat:
     strict: bool | None = None
 
     def grammar(self) -> JsonSchemaGrammar:
-        return JsonSchemaGrammar(type="json_schema", schema=self.schema)
+        strict = self.strict is not False
+        return JsonSchemaGrammar(type="json_schema", schema=self.schema, strict=strict)
 
 
 _Format = Annotated[TextFormat | JsonObjectFormat | _SchemaFormat, Field(discriminator="type")]

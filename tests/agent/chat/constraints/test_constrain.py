@@ -168,3 +168,23 @@ def test_each_is_served_or_refused(choices: dict[str, Any], seed: int) -> None:
         if token in demo_vocab().end_tokens:
             break
         state.accept(token)
+
+
+KEYWORDS: list[dict[str, Any]] = [
+    {"type": "array", "uniqueItems": True},
+    {"type": "object", "propertyNames": {"pattern": "^a"}},
+    {"type": "string", "not": {"const": "a"}},
+    {"if": {"type": "string"}, "then": {"minLength": 1}},
+    {"oneOf": [{"type": "string"}, {"type": "string", "minLength": 2}]},
+]
+
+
+@pytest.mark.parametrize("schema", KEYWORDS)
+def test_what_cannot_be_enforced_is_refused_only_if_it_is_strict(schema: dict[str, Any]) -> None:
+    assert refusal(schema_grammar(schema)).field == "grammar.schema"
+    lenient = JsonSchemaGrammar(type="json_schema", schema=schema, strict=False)
+    held = constrain(GenerateRequest(prompt="x", grammar=lenient), None, demo_grammars())
+    assert held is not None
+    if "oneOf" not in schema:
+        assert held.notice is not None
+        assert held.notice.message.startswith("`grammar.schema`: ")

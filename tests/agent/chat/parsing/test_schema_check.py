@@ -122,7 +122,10 @@ def test_what_is_wrong_and_where(more: dict[str, Any], found: Mismatch | None) -
         {"type": 3, "enum": 3, "minimum": "x", "pattern": "(", "required": 3, "anyOf": 3},
         {"$ref": "http://example.com/schema"},
         {"$ref": "#/nowhere"},
-        {"not": {}},
+        {"not": {"format": "date"}},
+        {"not": {"$ref": "#"}},
+        {"oneOf": [{}, {"format": "date"}]},
+        {"if": {"format": "date"}, "then": False},
     ],
 )
 def test_what_is_not_understood_is_no_reason_to_complain(schema: Any) -> None:
@@ -246,3 +249,47 @@ SCHEMAS = st.recursive(
 def test_as_jsonschema_has_it(value: Any, schema: Any) -> None:
     is_valid = jsonschema.Draft202012Validator(schema).is_valid(value)
     assert (find_mismatch(json.loads(json.dumps(value)), schema) is None) == is_valid
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "mismatch"),
+    [
+        ({"not": {}}, 1, Mismatch("", "matches a schema that it must not match")),
+        ({"not": {"type": "string"}}, 1, None),
+        (
+            {"properties": {"a": {"not": {"const": 2}}}},
+            {"a": 2},
+            Mismatch("a", "matches a schema that it must not match"),
+        ),
+        ({"uniqueItems": True}, [1, 2, 1.0], Mismatch("[2]", "is there twice")),
+        ({"uniqueItems": True}, [1, True, "1"], None),
+        ({"uniqueItems": False}, [1, 1], None),
+        (
+            {"propertyNames": {"pattern": "^[a-z]+$"}},
+            {"a": 1, "B": 2},
+            Mismatch("B", "has a name that does not match the schema's pattern"),
+        ),
+        ({"if": {"type": "string"}, "then": {"minLength": 2}}, "a", Mismatch("", "is too short")),
+        ({"if": {"type": "string"}, "then": {"minLength": 2}}, 1, None),
+        ({"if": {"type": "string"}, "else": {"minimum": 2}}, 1, Mismatch("", "is too small")),
+        (
+            {"oneOf": [{"type": "integer"}, {"minimum": 0}]},
+            1,
+            Mismatch("", "matches more than one of the schemas"),
+        ),
+        ({"oneOf": [{"type": "integer"}, {"minimum": 0}]}, 1.5, None),
+        ({"dependentRequired": {"a": ["b"]}}, {"a": 1}, Mismatch("b", "is missing")),
+        ({"dependentRequired": {"a": ["b"]}}, {"b": 1}, None),
+        ({"contains": {"const": 1}}, [2], Mismatch("", "has too few items of one kind")),
+        ({"contains": {"const": 1}, "minContains": 0}, [2], None),
+        (
+            {"contains": {"const": 1}, "maxContains": 1},
+            [1, 1],
+            Mismatch("", "has too many items of one kind"),
+        ),
+    ],
+)
+def test_what_no_grammar_enforces_is_checked(
+    schema: Any, value: Any, mismatch: Mismatch | None
+) -> None:
+    assert find_mismatch(value, schema) == mismatch

@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -501,3 +502,33 @@ def test_text_that_was_given_is_told_as_it_was() -> None:
     assert echo.push([token_found(1, -1.0), token_found(2, -2.0)]) == EchoPart(
         "", (token_told(1, -1.0), token_told(2, -2.0))
     )
+
+
+# ---- content that its grammar does not hold to all of its schema
+
+
+@pytest.mark.parametrize(
+    ("pieces", "finding"),
+    [
+        ([b"[1,", b" 2]"], None),
+        ([b"[1,", b" 1]"], "`[1]` is there twice"),
+        ([b"[1,", b" "], "it is not valid JSON"),
+    ],
+)
+def test_content_is_checked_at_its_end(pieces: list[bytes], finding: str | None) -> None:
+    prepared = replace(make_prepared(), schema={"uniqueItems": True})
+    answer = Answer(R, prepared, pieces.__getitem__)
+    answer.take(output(0))
+    *_, last, end = answer.take(output(1, end=SequenceEnd("stop", stats(2))))
+    assert isinstance(end, Ended)
+    message = f"the answer does not fit the schema: {finding}"
+    notice = Noticed(id=R, code="schema_mismatch", message=message)
+    assert (last == notice) == (finding is not None)
+
+
+def test_content_that_is_cut_off_is_not_checked() -> None:
+    prepared = replace(make_prepared(), schema={"uniqueItems": True})
+    items = Answer(R, prepared, [b"[1,"].__getitem__).take(
+        output(0, end=SequenceEnd("length", stats(1)))
+    )
+    assert not any(isinstance(item, Noticed) for item in items)

@@ -749,3 +749,14 @@ def test_what_is_no_number_and_no_list_stays_wrong() -> None:
     assert refusal(chat, dry_sequence_breakers="no list [").field == "dry_sequence_breakers"
     assert refusal(chat, logit_bias=[["a", 1]]).field == "logit_bias[0]"
     assert refusal(chat, stop=["a"] * 65).field == "stop"
+
+
+@pytest.mark.parametrize(
+    ("strict", "is_held"), [({}, True), ({"strict": True}, True), ({"strict": False}, False)]
+)
+def test_a_schema_may_be_held_to_as_far_as_possible(strict: dict[str, Any], is_held: bool) -> None:
+    named = {"name": "n", "schema": {"not": {}}, **strict}
+    (request,) = chat(response_format={"type": "json_schema", "json_schema": named}).requests
+    assert request.grammar == JsonSchemaGrammar(
+        type="json_schema", schema={"not": {}}, strict=is_held
+    )
