@@ -3,7 +3,7 @@
 import asyncio
 import signal
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -257,13 +257,17 @@ async def test_what_is_half_sent_ends_with_its_session(keyed: Keyed) -> None:
     )
     await half.begun()
     await beside.begun()
-    events = await keyed.fleet.http.get(f"{keyed.fleet.management}/api/v1/events", headers=leaving)
-    async with events, keyed.fleet.http.delete(url, headers=leaving) as answer:
+    follows = leaving | {"Accept": "text/event-stream"}
+    streams = [
+        await keyed.fleet.http.get(f"{keyed.fleet.management}/api/v1/{path}", headers=follows)
+        for path in ("events", "diary")
+    ]
+    async with keyed.fleet.http.delete(url, headers=leaving) as answer:
         assert answer.status == 200
         assert await half.status() == 401
-        with suppress(aiohttp.ClientError):
-            async with asyncio.timeout(DEADLINE):
-                await events.read()  # to its end
+        async with asyncio.timeout(DEADLINE):
+            for stream in streams:
+                await stream.read()  # to its end, which is in good order
     assert await beside.status(goes_on=True) == 200
 
 

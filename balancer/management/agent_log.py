@@ -16,7 +16,6 @@ from ...shared.errors import (
     NotFound,
     RateLimited,
     RequestError,
-    Unauthorized,
 )
 from ...shared.inference import AgentId
 from ...shared.reports.log_lines import LogLine
@@ -97,14 +96,8 @@ async def _follow(
     after = log_position(request.query, request.headers.get("Last-Event-ID", ""))
     lines = await runtime.read_log(agent, after)
     response = web.StreamResponse(headers=_HEADERS)
-    reader = asyncio.current_task()
 
-    def end(_error: Unauthorized) -> None:
-        if reader is not None:
-            reader.cancel()
-
-    with leases.lease(leases.holder(request), end):
-        await response.prepare(request)
+    async def write(lines: Sequence[LogLine], after: int) -> None:
         while True:
             body = log_json(lines, after)
             after = body["after"]
@@ -113,7 +106,11 @@ async def _follow(
             try:
                 lines = await runtime.read_log(agent, after, wait=ALIVE_INTERVAL)
             except RequestError:
-                return response  # the reader dials again, and hears why
+                return  # the reader dials again, and hears why
+
+    await response.prepare(request)
+    await leases.while_here(request, write(lines, after))
+    return response
 
 
 def log_json(lines: Sequence[LogLine], after: int) -> AgentLog:

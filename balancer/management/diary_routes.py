@@ -9,7 +9,7 @@ from aiohttp import hdrs, web
 from pydantic_core import from_json, to_json
 from typing_extensions import TypedDict
 
-from ...shared.errors import Conflict, InvalidRequest, NotFound, StoreUnavailable, Unauthorized
+from ...shared.errors import Conflict, InvalidRequest, NotFound, StoreUnavailable
 from ...shared.models.assignments import Device
 from ...shared.quantities import parse_duration
 from ..api.access.leases import Leases
@@ -212,23 +212,24 @@ async def _follow(
         found = await _following(diary, query.after)
     after = query.after or 0
     response = web.StreamResponse(headers=_HEADERS)
-    reader = asyncio.current_task()
+    await response.prepare(request)
+    await leases.while_here(request, _write(diary, response, found, after))
+    return response
 
-    def end(_error: Unauthorized) -> None:
-        if reader is not None:
-            reader.cancel()
 
-    with leases.lease(leases.holder(request), end):
-        await response.prepare(request)
-        while True:
-            for entry in found:
-                after = max(after, entry.number)
-                body = to_json(entry)
-                await response.write(b"id: %d\nevent: entry\ndata: %s\n\n" % (entry.number, body))
-            bell = diary.bell()  # taken first: what comes while the store is read rings it
-            found = await _following(diary, after)
-            if not found:
-                await _rung(bell, response)
+async def _write(
+    diary: Diary, response: web.StreamResponse, found: list[DiaryEntry], after: int
+) -> None:
+    """Write these entries, and then all that follow."""
+    while True:
+        for entry in found:
+            after = max(after, entry.number)
+            body = to_json(entry)
+            await response.write(b"id: %d\nevent: entry\ndata: %s\n\n" % (entry.number, body))
+        bell = diary.bell()  # taken first: what comes while the store is read rings it
+        found = await _following(diary, after)
+        if not found:
+            await _rung(bell, response)
 
 
 async def _rung(bell: asyncio.Event, response: web.StreamResponse) -> None:

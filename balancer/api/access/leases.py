@@ -1,7 +1,7 @@
 """Whose key a request came with, and what is open for as long as that key is good."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 
 from aiohttp import web
@@ -48,6 +48,22 @@ class Leases:
     ) -> AbstractContextManager[None]:
         """Inside, `on_end` is called if `holder` may no longer be here."""
         return self._access.lease(holder, on_end)
+
+    async def while_here(self, request: web.Request, serve: Awaitable[None]) -> None:
+        """Wait for `serve`, which is cancelled if the holder of `request` may no longer be here."""
+        task = asyncio.current_task()
+        is_over = False
+
+        def end(_error: Unauthorized) -> None:
+            nonlocal is_over
+            is_over = task is not None and task.cancel()
+
+        with self.lease(self.holder(request), end):
+            try:
+                await serve
+            except asyncio.CancelledError:
+                if not is_over or task is None or task.uncancel():
+                    raise
 
 
 async def while_good(access: Access, request: web.Request, handler: Handler) -> web.StreamResponse:
