@@ -47,31 +47,20 @@ def demo_processes() -> list[str]:
     return found
 
 
-async def test_once_answers_and_leaves_nothing_behind(start_demo: StartDemo) -> None:
-    demo = await start_demo("--once")
-    assert await demo.exit_code() == 0
-    text = "\n".join(demo.stdout)
-    question = next(line for line in demo.stdout if line.startswith("> ")).removeprefix("> ")
+async def test_two_demos_at_once_each_end_in_order(start_demo: StartDemo) -> None:
+    """One stays up until Ctrl-C, the other answers once, on other ports."""
+    lasting = await start_demo()
+    await lasting.until_line(lasting.stdout, "Up until Ctrl-C")
+    its_own = set(demo_processes())
+    assert len(its_own) == 2
+    once = await start_demo("--once")
+    assert await once.exit_code() == 0
+    question = next(line for line in once.stdout if line.startswith("> ")).removeprefix("> ")
     answer = next(
         case.answer for case in plain_cases() if case.body["messages"][0]["content"] == question
     )
-    assert answer in text
+    assert answer in "\n".join(once.stdout)
+    assert set(demo_processes()) == its_own
+    lasting.signal(signal.SIGINT)
+    assert await lasting.exit_code() == 0
     assert not demo_processes()
-
-
-async def test_ctrl_c_drains_and_leaves_nothing_behind(start_demo: StartDemo) -> None:
-    demo = await start_demo()
-    await demo.until_line(demo.stdout, "Up until Ctrl-C")
-    assert len(demo_processes()) == 2
-    demo.signal(signal.SIGINT)
-    assert await demo.exit_code() == 0
-    assert not demo_processes()
-
-
-async def test_two_demos_at_once_take_different_ports(start_demo: StartDemo) -> None:
-    first = await start_demo()
-    await first.until_line(first.stdout, "Up until Ctrl-C")
-    second = await start_demo("--once")
-    assert await second.exit_code() == 0
-    first.signal(signal.SIGTERM)
-    assert await first.exit_code() == 0
