@@ -18,7 +18,8 @@ LAYERS = (
     "client",
     "cli",
     # ---- an agent
-    "agent/sequence_id agent/cgroups agent/cpu_cores agent/host_facts agent/engine/model_error",
+    "agent/sequence_id agent/outgoing_proxy agent/cgroups agent/cpu_cores agent/host_facts "
+    "agent/engine/model_error",
     "agent/engine/load_options agent/engine/llama/cells/layout",
     "agent/engine/llama/cells/recurrent_rows",
     "agent/generation/port agent/engine/statistics agent/upstream/protocol",

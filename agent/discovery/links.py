@@ -2,7 +2,8 @@
 
 Names are looked up again when a connection is lost, and now and then. Two addresses may turn out to
 be one balancer's: the second connection is given up, and tried again later. An address may have
-several balancers behind it, the workers of one: then there is a connection for each.
+several balancers behind it, the workers of one: then there is a connection for each. A name behind
+a proxy has one connection, since the proxy looks the name up.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from ...shared.tls.contexts import ClientFiles
 from ..link.balancer_socket import BalancerSocket
 from ..link.connection import Connection
 from ..link.dialling import AgentKey, DialFailed, dial
+from ..outgoing_proxy import proxy_for
 from .addresses import (
     Addresses,
     Connect,
@@ -99,7 +101,8 @@ class Links:
         self._num_running = 0
         self._ended = asyncio.Event()
         for url in urls:
-            if _is_address(host := urlsplit(url).hostname or ""):
+            host = urlsplit(url).hostname or ""
+            if _is_address(host) or proxy_for(url) is not None:
                 self._open(url, None, None)
             else:
                 self._lookups.append(group.create_task(self._look_up(url, host)))

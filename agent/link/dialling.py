@@ -12,12 +12,19 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from websockets.asyncio.client import connect
-from websockets.exceptions import InvalidMessage, InvalidStatus
+from websockets.exceptions import (
+    InvalidMessage,
+    InvalidProxy,
+    InvalidProxyStatus,
+    InvalidStatus,
+    ProxyError,
+)
 
 from ...shared.framing.frames import MAX_FRAME_BYTES, PIECE_BYTES
 from ...shared.framing.unsent import limit_unsent
 from ...shared.tls.contexts import NOTHING_GIVEN, ClientFiles, client_context
 from ...shared.tls.key_pair import TlsFileError
+from ..outgoing_proxy import proxy_for
 from .balancer_socket import CLOSE_GRACE, BalancerSocket
 
 LONGEST_REASON = 300
@@ -81,7 +88,7 @@ async def dial(
     address: str | None = None,
     close_grace: float = CLOSE_GRACE,
 ) -> BalancerSocket:
-    """Dial `url`, at this `address` of its name if given.
+    """Dial `url`, at this `address` of its name if given. A proxy looks the name up by itself.
 
     Raises `OSError` or `WebSocketException` when no balancer answers.
     """
@@ -97,7 +104,10 @@ async def _dial(
     close_grace: float,
     address: str | None,
 ) -> BalancerSocket:
-    at: dict[str, Any] = {} if address is None else {"host": address, "port": _port_of(url)}
+    proxy = proxy_for(url)
+    at: dict[str, Any] = {}
+    if address is not None and proxy is None:
+        at = {"host": address, "port": _port_of(url)}
     socket = await connect(
         url,
         ssl=context,
@@ -106,7 +116,7 @@ async def _dial(
         max_size=MAX_FRAME_BYTES,
         ping_interval=None,  # the session has its own heartbeats
         close_timeout=close_grace,
-        proxy=None,
+        proxy=proxy,
         write_limit=PIECE_BYTES,
         **at,
     )
@@ -144,6 +154,8 @@ def dialling_explained(files: ClientFiles = NOTHING_GIVEN) -> Iterator[None]:
     except ssl.SSLError as error:
         hint = "; if it has no TLS, write ws://" if error.reason in _NO_TLS else ""
         raise DialFailed(f"TLS failed: {error.reason or error}{hint}") from error
+    except (ProxyError, InvalidProxy, ImportError) as error:
+        raise DialFailed(f"the proxy of HTTPS_PROXY or HTTP_PROXY: {_of_proxy(error)}") from error
     except InvalidStatus as error:
         code, answer = _answer(error)
         kind = KeyRefused if code in ("unauthorized", "forbidden") else DialFailed
@@ -157,6 +169,15 @@ def dialling_explained(files: ClientFiles = NOTHING_GIVEN) -> Iterator[None]:
         raise DialFailed(
             f"it closed the connection; its --agent-ca has to know who signed {files.pair.cert}"
         ) from error
+
+
+def _of_proxy(error: Exception) -> str:
+    """Never the proxy's address, in which a password may stand."""
+    if isinstance(error, InvalidProxyStatus):
+        return f"it answers with status {error.response.status_code}"
+    if isinstance(error, ProxyError):
+        return "it does not answer as a proxy does"
+    return "its address must begin with http:// or https://"
 
 
 def _answer(refusal: InvalidStatus) -> tuple[str, str]:

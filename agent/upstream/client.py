@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import aiohttp
 
+from ..outgoing_proxy import proxy_for
 from .protocol.address import ApiAddress
 from .protocol.failures import UpstreamFault, UpstreamLost, UpstreamRefusal
 
@@ -43,6 +44,7 @@ class Client:
         self.address = address
         self._key_file = key_file
         self._headers: dict[str, str] = {}
+        self._proxy = proxy_for(address.root)
         self._session: aiohttp.ClientSession
 
     async def __aenter__(self) -> Self:
@@ -104,7 +106,12 @@ class Client:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         try:
             async with self._session.request(
-                method, url, json=body, headers=self._headers, allow_redirects=False
+                method,
+                url,
+                json=body,
+                headers=self._headers,
+                allow_redirects=False,
+                proxy=self._proxy,
             ) as response:
                 if response.status != 200:
                     words = await _read(response, MAX_ERROR)

@@ -1,0 +1,36 @@
+"""The proxy through which this host reaches an address, by the environment's variables.
+
+`HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, in capitals or not, mean what they mean to curl. An
+address of this host is always reached directly.
+"""
+
+from collections.abc import Mapping
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "http": ("http",),
+    "https": ("https",),
+    "ws": ("ws", "http"),
+    "wss": ("wss", "https"),
+}
+"""By the scheme of an address: what of the environment names its proxy, such as `https_proxy`."""
+
+
+def proxy_for(url: str) -> str | None:
+    """The address of the proxy for `url`, if there is one. It may have a password in it."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if _is_here(host) or proxy_bypass(host if parts.port is None else f"{host}:{parts.port}"):
+        return None
+    known = getproxies()
+    found = (known.get(name) for name in (*_NAMES.get(parts.scheme, ()), "all"))
+    return next(filter(None, found), None)
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.rstrip(".").lower() == "localhost"
