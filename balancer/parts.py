@@ -43,11 +43,12 @@ from .cluster.worker import HubPeerStore, Pipes
 from .diary.diary import Diary
 from .durable.conversation_service import ConversationService
 from .durable.request_service import RequestService
-from .fleet.caller import Caller
+from .fleet.caller import Account, Caller
 from .fleet.core.fleet import Fleet
 from .fleet.limits import Limits
 from .fleet.runtime.fleet_runtime import FleetRuntime
 from .fleet.runtime.retained_requests import MAX_RETAINED, RetainedRequests
+from .fleet.shares import Shares
 from .history.recorder import Recorders
 from .jobs.batch import BatchCaller
 from .jobs.blobs import BlobsAway
@@ -154,7 +155,7 @@ async def assemble(
     runtime = runtime_of(settings, persistence, metrics, until_the_end)
     access = await _watched_access(settings, persistence, runtime, until_the_end)
     conversations, conversation_service = open_conversations(settings, persistence)
-    bodies = bodies_of(settings, metrics, access, until_the_end)
+    bodies = bodies_of(settings, metrics, access, runtime.memory, until_the_end)
     retained, request_service = retained_requests(settings, persistence, runtime, access)
     desired_state = DesiredStateService(
         runtime, persistence.writer.persist, is_lasting=persistence.store.is_lasting
@@ -227,12 +228,12 @@ def runtime_of(
         ticket_secret=secrets.token_bytes(32),
         identity_secret=secrets.token_bytes(32),
     )
-    metrics.collect_pool("requests", fleet.admission.memory)
     tracer = open_tracer("arriero-balancer", version("arriero"))
     until_the_end.push_async_callback(asyncio.to_thread, tracer.close)
     metrics.collect_spans(tracer.numbers)
     recorders = Recorders(metrics, persistence.history.recorder, TraceRecorder(tracer))
     runtime = FleetRuntime(fleet, recorder=recorders, tracer=tracer)
+    metrics.collect_pool("requests", runtime.memory)
     metrics.collect_pool("answers", runtime.answers)
     return runtime
 
@@ -260,7 +261,11 @@ def limits_of(settings: BalancerSettings) -> Limits:
 
 
 def bodies_of(
-    settings: BalancerSettings, metrics: Metrics, access: Access, until_the_end: AsyncExitStack
+    settings: BalancerSettings,
+    metrics: Metrics,
+    access: Access,
+    memory: Shares[Account],
+    until_the_end: AsyncExitStack,
 ) -> Bodies:
     """What reads requests' bodies, and follows the links in them where that is allowed."""
     fetcher = Fetcher()
@@ -270,6 +275,7 @@ def bodies_of(
         max_held_bytes=settings.request_memory // 2,
         filler=filler,
         has_keys=lambda: not access.is_open,
+        memory=memory,
     )
     metrics.collect_pool("bodies", bodies.shares)
     return until_the_end.enter_context(bodies)

@@ -26,6 +26,7 @@ from aiohttp.web_protocol import RequestPayloadError
 from ....shared.errors import InvalidRequest, Overloaded, RequestTooLarge
 from ....shared.json_size import JsonCounter
 from ...fleet.caller import STRANGERS, Account, Caller
+from ...fleet.footprint import OF_NUMBER, OF_OBJECT
 from ...fleet.shares import Holding, Shares
 from .callers import caller_of, check_authority
 from .fault_reports import refusals_reported
@@ -90,10 +91,12 @@ class Bodies:
         max_held_bytes: int = MAX_HELD_BYTES,
         filler: Filler | None = None,
         has_keys: Callable[[], bool] = lambda: False,
+        memory: Shares[Account] | None = None,
     ) -> None:
         """`silence` and `whole` are the longest pause and the longest time of a body in seconds.
 
-        `has_keys` says whether callers need keys.
+        `has_keys` says whether callers need keys. `memory` is what requests take once they are
+        parsed: a body that has no room there is refused before.
         """
         self.shares: Shares[Account] = Shares(
             max_held_bytes, caps={STRANGERS: max_held_bytes // STRANGERS_PART}
@@ -102,6 +105,8 @@ class Bodies:
         self._silence = silence
         self._whole = whole
         self._has_keys = has_keys
+        self._memory = memory
+        self._turn = asyncio.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="parser")
 
     def __enter__(self) -> Self:
@@ -123,6 +128,7 @@ class Bodies:
         _check_content_type(request)
         with self.held(caller_of(request)) as held:
             held.check_length(request.content_length or 0)
+            self._check_memory(request, request.content_length or 0)
             body = await self._read(request, held)
             if IDEMPOTENCY_KEY in request.headers:
                 digest = await self.off_loop(len(body), lambda: sha256(body).digest())
@@ -137,10 +143,26 @@ class Bodies:
         return await self._filler.fill(body, held.add, self.off_loop)
 
     async def off_loop(self, num_bytes: int, parse: Callable[[], T]) -> T:
-        """The result of `parse`, which runs on the parser's thread if `num_bytes` is large."""
+        """The result of `parse`, which runs on the parser's thread if `num_bytes` is large.
+
+        One after the other: the next body is parsed once the event loop has taken this result.
+        Otherwise results pile up, which take several times what their bodies do.
+        """
         if num_bytes < LARGE_BYTES:
             return parse()
-        return await asyncio.get_running_loop().run_in_executor(self._thread, parse)
+        async with self._turn:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, parse)
+
+    def _check_memory(self, request: web.Request, num_bytes: int) -> None:
+        """Raises `Overloaded` if what is parsed of a large body would have no room."""
+        if self._memory is None or num_bytes < LARGE_BYTES:
+            return
+        if self._memory.refuses(caller_of(request).account, num_bytes):
+            raise Overloaded(
+                "the requests that wait or run take too much memory, those of all callers or of "
+                "this one; try again when one has ended",
+                retry_after=RETRY_AFTER,
+            )
 
     async def _read(self, request: web.Request, held: "Held") -> bytes:
         content = request.content
@@ -154,6 +176,7 @@ class Bodies:
             raise InvalidRequest(self._too_slow()) from error
         except (RequestPayloadError, HttpProcessingError) as error:
             raise InvalidRequest("the body ended early or is malformed") from error
+        self._check_memory(request, body.parsed_bytes)
         return bytes(body.data)
 
     async def _await_pieces(self, content: StreamReader, body: "_Body") -> None:
@@ -202,6 +225,13 @@ class _Body:
         self.data = bytearray()
         self._held = held
         self._counter = JsonCounter()
+
+    @property
+    def parsed_bytes(self) -> int:
+        """About how many bytes its values take, and hardly more than they do."""
+        counter = self._counter
+        num_plain = counter.num_values - counter.num_strings - counter.num_containers
+        return len(self.data) + OF_NUMBER * max(0, num_plain) + OF_OBJECT * counter.num_containers
 
     def add(self, piece: bytes) -> None:
         """More of it."""

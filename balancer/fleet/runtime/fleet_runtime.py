@@ -362,6 +362,8 @@ class FleetRuntime:
         watch_interval: float = WATCH_INTERVAL,
     ) -> None:
         self.views = FleetViews(fleet, clock)
+        self.memory = fleet.admission.memory
+        """What requests and queries take that wait or run."""
         self.answers: Shares[Account] = Shares(fleet.limits.request_memory // ANSWERS_PART)
         """What answers take that wait for their readers, or that these keep."""
         self._fleet = fleet

@@ -19,7 +19,8 @@ from arriero.balancer.api.transport.bodies import (
     parsed,
 )
 from arriero.balancer.api.transport.http import middlewares
-from arriero.balancer.fleet.caller import Caller
+from arriero.balancer.fleet.caller import Account, Caller
+from arriero.balancer.fleet.shares import Shares
 from arriero.shared.errors import InvalidRequest, Overloaded
 from arriero.shared.json_size import MAX_VALUES
 from tests.waiting import given_time, until
@@ -170,6 +171,21 @@ def test_strangers_have_a_small_share_together_until_they_show_a_key() -> None:
         first.add(70)
         second.add(6)
     assert bodies.num_bytes == 0
+
+
+async def test_a_body_whose_request_has_no_room_is_refused_before_it_is_parsed() -> None:
+    """By its length before it is read; by its values before it is parsed."""
+    memory: Shares[Account] = Shares(9 * LARGE_BYTES)
+    account = Account("anonymous", "127.0.0.1")
+    async with serving(Bodies(memory=memory)) as client:
+        memory.take(account, 3 * LARGE_BYTES)
+        text, numbers = b"x" * LARGE_BYTES, b"1," * (LARGE_BYTES // 2)
+        assert (await client.post("/size", data=text, headers=JSON)).status == 200
+        response = await client.post("/size", data=numbers, headers=JSON)
+        assert (response.status, await error_of(response)) == (503, "overloaded")
+        response = await client.post("/size", data=text + text, headers=JSON)
+        assert (response.status, await error_of(response)) == (503, "overloaded")
+        assert sum(memory.num_refused.values()) == 2
 
 
 async def test_a_stranger_sends_short_bodies() -> None:
