@@ -517,6 +517,7 @@ def collect_numbers(parts: Parts) -> None:
         hosts=lambda: parts.diary.num_hosts,
         desired=lambda: [each.status for each in parts.runtime.views.statuses().values()],
     )
+    metrics.collect_pool("event_readers", parts.hub.shares)
     parts.diary.issues = parts.issues
     conversation_service = parts.conversation_service
     metrics.collect_responses(

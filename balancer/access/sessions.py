@@ -5,6 +5,7 @@ get after `lifetime`. A session opens nothing by itself: whether its key still d
 each request.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -54,12 +55,13 @@ class Sessions:
         return Session(id, holder.name, holder.digest, now + self._lifetime)
 
     def put(self, session: Session, now: float) -> list[Session]:
-        """Log somebody in. Where there are too many sessions, the oldest one is over."""
+        """Log somebody in. Of too many sessions the oldest of the key with most is over."""
         over = self.due(now)
         own = [each for each in self._by_id.values() if each.digest == session.digest]
         surplus = own[: max(0, len(own) + 1 - self._max_per_holder)]
         if not surplus and len(self._by_id) >= self._max_sessions:
-            surplus = [next(iter(self._by_id.values()))]
+            [(fullest, _)] = Counter(each.digest for each in self._by_id.values()).most_common(1)
+            surplus = [next(each for each in self._by_id.values() if each.digest == fullest)]
         for each in surplus:
             del self._by_id[each.id]
         self._by_id[session.id] = session

@@ -24,6 +24,7 @@ from ..api.access.leases import Leases
 from ..cluster.cluster_view import ClusterView
 from ..cluster.others import NO_OTHERS
 from ..fleet.runtime.fleet_runtime import FleetRuntime
+from ..fleet.shares import Shares
 from ..fleet.view import FleetDelta
 from .answer_types import Snapshot
 from .event_history import MAX_DELTAS, EventHistory
@@ -33,6 +34,11 @@ from .serializers import dumps, snapshot_json, throughput_json
 from .throughput import Meter, Throughput
 
 MAX_SUBSCRIBERS = 64
+"""Readers at once, which keys share fairly."""
+
+EVERYBODY = ""
+"""Whose readers they are where there are no keys."""
+
 THROUGHPUT_INTERVAL = 1.0
 KEEP_ALIVE_INTERVAL = 15.0
 RENDER_SHARE = 0.005
@@ -129,7 +135,8 @@ class EventHub:
         self._clock = clock
         self._epoch = time.time() - clock()
         self._interval = interval
-        self._max_subscribers = max_subscribers
+        self.shares: Shares[str] = Shares(max_subscribers, everybody=EVERYBODY)
+        """Readers, by key. Without keys they are everybody's."""
         self._readers: set[Reader] = set()
         self._feed = FleetFeed()
         self._revision = -1
@@ -147,11 +154,18 @@ class EventHub:
         return EventNumbers(self.num_subscribers, self.history.num_bytes, behind)
 
     @contextmanager
-    def subscribe(self, last_event_id: str = "") -> Iterator[Reader]:
+    def subscribe(self, last_event_id: str = "", owner: str = EVERYBODY) -> Iterator[Reader]:
         """A reader that goes on after an event. Raises `RateLimited` or `ShuttingDown`."""
-        self._check_open()
-        self._advance()
-        reader = Reader(self, self.history.position_of(last_event_id))
+        self._check_open(owner)
+        try:
+            self._advance()
+            with self._reading(Reader(self, self.history.position_of(last_event_id))) as reader:
+                yield reader
+        finally:
+            self.shares.give_back(owner, 1)
+
+    @contextmanager
+    def _reading(self, reader: Reader) -> Iterator[Reader]:
         self._readers.add(reader)
         self._watched.set()
         self._unwatched.clear()
@@ -193,13 +207,15 @@ class EventHub:
         self.is_closed = True
         self._notify()
 
-    def _check_open(self) -> None:
+    def _check_open(self, owner: str) -> None:
+        """Count a reader."""
         if self.is_closed:
             raise ShuttingDown("the balancer is shutting down")
-        if self.num_subscribers >= self._max_subscribers:
+        if not self.shares.claim(owner, 1):
             raise RateLimited(
-                f"{self.num_subscribers} readers are watching already, which is the limit; "
-                "close one of them"
+                f"{self.num_subscribers} readers are watching already, "
+                f"{self.shares.held(owner)} of this key, of {self.shares.bound} that all keys "
+                "share; close one of them"
             )
 
     async def _publish_fleet(self) -> None:
@@ -291,7 +307,8 @@ async def stream_events(hub: EventHub, request: web.Request, leases: Leases) -> 
     last_event_id = request.headers.get("Last-Event-ID") or request.query.get("last_event_id", "")
     holder = leases.holder(request)
     await hub.ask_others_first()
-    with hub.subscribe(last_event_id) as reader, leases.lease(holder, reader.end):
+    owner = EVERYBODY if holder is None else holder.owner
+    with hub.subscribe(last_event_id, owner) as reader, leases.lease(holder, reader.end):
         response = web.StreamResponse(headers=_HEADERS)
         await response.prepare(request)
         await _write(response, [*await reader.take(), _RETRY])

@@ -55,6 +55,15 @@ def test_where_there_are_too_many_the_oldest_ends(sessions: Sessions) -> None:
     assert over == [[], [], [], [], ["t0"], ["t1"]]
 
 
+def test_of_too_many_the_oldest_of_whoever_has_most_ends(sessions: Sessions) -> None:
+    opened(sessions, "bob's", BOB, 100)
+    for number in range(2):
+        opened(sessions, f"ada's {number}", ADA, 101)
+    cy = Identity(name="cy", role="viewer", digest="d-cy")
+    assert opened(sessions, "cy's", cy, 102) == []
+    assert opened(sessions, "cy's second", cy, 103) == ["ada's 0"]
+
+
 def test_what_has_expired_takes_no_room(sessions: Sessions) -> None:
     opened(sessions, "old", ADA, 0)
     assert opened(sessions, "new", BOB, LIFETIME) == ["old"]

@@ -289,6 +289,16 @@ async def test_readers_are_bounded(runtime: FleetRuntime) -> None:
         assert hub.num_subscribers == 1
 
 
+async def test_a_key_leaves_readers_to_others(runtime: FleetRuntime) -> None:
+    hub = EventHub(runtime, max_subscribers=4)
+    with hub.subscribe("", "ana"), hub.subscribe("", "ana"):
+        with pytest.raises(RateLimited, match="2 of this key, of 4"), hub.subscribe("", "ana"):
+            pass
+        with hub.subscribe("", "ben"):
+            assert hub.num_subscribers == 3
+    assert hub.shares.total == 0
+
+
 async def test_closing_ends_every_stream_and_lets_nobody_in(hub: EventHub) -> None:
     with hub.subscribe() as first, hub.subscribe() as second:
         hub.close()
