@@ -8,7 +8,8 @@ refuse that, and some silently leave them out. Trial renders find such places. T
 - a later one goes into a neighbouring user turn, marked as instructions: the previous one, else the
   next one, else a new one. After a tool result it is appended to the result if no user turn may
   follow. This depends only on its neighbours, so the next request of the conversation begins with
-  the same text.
+  the same text;
+- instructions without any turn are followed by a user's beginning.
 
 Instructions that the template shows stay where they are.
 """
@@ -19,6 +20,7 @@ from itertools import chain, groupby, islice, pairwise, product, takewhile, tee,
 from typing import Literal, NamedTuple
 
 from ....shared.inference import ChatMessage, Role
+from .turns import BEGINNING
 
 Shows = Callable[[Sequence[ChatMessage]], bool]
 """Whether the template shows the contents of all these messages."""
@@ -52,12 +54,15 @@ class Instructions:
     hides_first: frozenset[Role] = frozenset()
     hidden_pairs: frozenset[tuple[Role, Role]] = frozenset()
     hidden_places: frozenset[_Place] = frozenset()
+    hidden_alone: frozenset[Role] = frozenset()
 
     def placed(self, messages: Iterable[ChatMessage]) -> list[ChatMessage]:
         """`messages` with instructions moved to where the template shows them."""
         known = [self._known(message) for message in messages]
         lead = self._merged(list(takewhile(_instructs, known)))
         rest = known[len(list(takewhile(_instructs, known))) :]
+        if lead and not rest and lead[0].role in self.hidden_alone:
+            rest = [BEGINNING]
         if lead and rest and rest[0].role == "user" and lead[0].role in self.hides_first:
             rest[0] = _with_text(rest[0], f"{_marked(lead)}\n\n{rest[0].text}")
             lead = []
@@ -138,6 +143,7 @@ def instructions_shown(shows: Shows, *, names_developers: bool) -> Instructions:
                 _hidden_places(shows, roles, "system") if "system" in first else (),
             )
         ),
+        hidden_alone=frozenset(role for role in roles if not shows([_said(role, 1)])),
     )
 
 

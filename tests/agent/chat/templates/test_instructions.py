@@ -35,6 +35,11 @@ def never(messages: Sequence[ChatMessage]) -> bool:
     return not {"s", "d"} & set(letters(messages))
 
 
+def with_turns(messages: Sequence[ChatMessage]) -> bool:
+    """A system's message together with the first turn, as Gemma 3's template shows it."""
+    return only_first(messages) and letters(messages) != "s"
+
+
 def anywhere(_messages: Sequence[ChatMessage]) -> bool:
     return True
 
@@ -75,9 +80,15 @@ class TestAtTheBeginning:
         said: list[Said] = [("system", "one"), ("developer", "two"), USER, ANSWER]
         assert placed(never, *said) == [("user", f"{marked('one', 'two')}\n\nu"), ANSWER]
 
-    @pytest.mark.parametrize("said", [[("system", "one")], [("system", "one"), ANSWER]])
-    def test_without_a_users_turn_they_are_left_to_the_template(self, said: list[Said]) -> None:
+    def test_without_a_users_turn_they_are_left_to_the_template(self) -> None:
+        said: list[Said] = [("system", "one"), ANSWER]
         assert placed(never, *said) == said
+
+    def test_alone_they_get_a_users_turn_where_they_would_not_be_shown(self) -> None:
+        begun = ("user", "Begin.")
+        assert placed(never, ("system", "one")) == [("user", f"{marked('one')}\n\nBegin.")]
+        assert placed(with_turns, ("system", "one")) == [("system", "one"), begun]
+        assert placed(only_first, ("system", "one")) == [("system", "one")]
 
     def test_developers_stay_if_the_template_names_and_shows_them(self) -> None:
         said: list[Said] = [("developer", "one"), USER]
