@@ -24,6 +24,9 @@ DEEP = {
 SLOW = {"allOf": [{"type": "string", "pattern": f"a{n}b"} for n in range(40)]}
 """Each pattern doubles the work."""
 
+ENDLESS = {"type": "object", "patternProperties": {f"^p{n:06}$": {} for n in range(3000)}}
+"""Each pattern is compared with each other one, which takes minutes and hardly any memory."""
+
 DEEP_LARK = "start: r0\n" + "\n".join(f"r{n}: r{n + 1}" for n in range(4000)) + '\nr4000: "b"'
 NEGATED_LARK = "start: T0\n" + "\n".join(f"T{n}: ~T{n + 1}" for n in range(4000)) + "\nT4000: /b/"
 SLOW_LARK = "start: T\nT: " + " & ".join(rf"/(.|\n)*a{n}/" for n in range(40))
@@ -52,6 +55,7 @@ NAMED = {"type": "function", "function": {"name": "f"}}
 HOSTILE: dict[str, tuple[str, Json]] = {
     "json_schema": native("json_schema", schema=DEEP),
     "slow json_schema": native("json_schema", schema=SLOW),
+    "endless json_schema": native("json_schema", schema=ENDLESS),
     "regex": native("regex", pattern=LONG_REGEX),
     "slow regex": native("regex", pattern=SLOW_REGEX),
     "lark": native("lark", grammar=DEEP_LARK),
@@ -149,19 +153,19 @@ def is_refusal(status: int, text: str) -> bool:
 async def test_one_that_takes_long_ends_with_its_client(patient: Fleet) -> None:
     """As many at once as an agent compiles; others get their first tokens meanwhile."""
     fleet = patient
-    _, body = HOSTILE["slow lark"]
+    _, body = HOSTILE["endless json_schema"]
 
     async def attack(seen: Bystander) -> None:
         slow = [
             asyncio.create_task(ask(fleet, f"{fleet.inference}{NATIVE}", body)) for _ in range(6)
         ]
-        await until(lambda: is_compiling(fleet.agents[0], 4))
+        await until(lambda: has_workers(fleet.agents[0], 4))
         answer = await ask(fleet, f"{fleet.inference}{NATIVE}", PROMPT | {"max_tokens": 1})
         assert '"event":"done"' in answer
         assert not any(one.done() for one in slow), "they are still compiled"
         for one in slow:
             one.cancel()
-        await until(lambda: is_compiling(fleet.agents[0], 0))
+        await until(lambda: has_workers(fleet.agents[0], 0))
 
     await unnoticed(fleet, attack)
 
@@ -171,10 +175,10 @@ async def ask(fleet: Fleet, url: str, body: Json) -> str:
         return await response.text()
 
 
-async def is_compiling(agent: Daemon, num_workers: int) -> bool:
-    """Whether so many grammars are compiled, in a process each."""
+async def has_workers(agent: Daemon, number: int) -> bool:
+    """Whether so many grammars are compiled, in a process each. One more waits for the next one."""
     (process,) = children(agent.engine_pids[-1])
-    return len(list(children(process))) == num_workers
+    return len(list(children(process))) == number + 1
 
 
 def children(pid: int) -> Iterator[int]:

@@ -349,7 +349,11 @@ def _resident() -> int:
 
 
 def _bound() -> None:
-    """Bound the memory of this process. If the host is out of memory, this process goes first."""
+    """Bound the memory of this process. If the host is out of memory, this process goes first.
+
+    What libraries print when they fail has clients' words in it, which are no lines of a log.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":
         size, *_ = Path("/proc/self/statm").read_text().split()
