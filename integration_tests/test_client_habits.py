@@ -142,3 +142,62 @@ async def test_an_answer_ends_before_a_stop_token(shared_fleet: Fleet) -> None:
         assert whole.startswith(choice["text"])
         assert len(choice["text"]) < len(whole)
         assert choice["finish_reason"] == "stop"
+
+
+async def test_values_are_obeyed_as_programs_write_them(shared_fleet: Fleet) -> None:
+    asked = {"prompt": "A slot is", "seed": -1, "temperature": 5, "stop": "", "top_k": 0.0}
+    many = {**asked, "max_completion_tokens": 12.0, "logit_bias": [], "grammar": ""}
+    answers = [await posted(shared_fleet, "/v1/completions", many) for _ in range(2)]
+    assert [each["usage"]["completion_tokens"] for each in answers] == [12, 12]
+    one, other = (each["choices"][0]["text"] for each in answers)
+    assert one != other, "any seed is another one each time"
+    same = [
+        await posted(shared_fleet, "/v1/completions", {**many, "seed": 7, "top_p": top_p})
+        for top_p in (0, 1e-6)
+    ]
+    assert same[0]["choices"] == same[1]["choices"]
+
+
+async def test_samplers_apply_in_the_order_that_is_given(shared_fleet: Fleet) -> None:
+    """A temperature that flattens all, before a filter that then leaves nearly all, or after it."""
+    asked = {"prompt": "A slot is", "seed": 7, "max_tokens": 12, "temperature": 10, "min_p": 0.5}
+    orders = (["min_p", "temperature"], ["temperature", "min_p"])
+    one, other = [
+        await posted(shared_fleet, "/completion", {**asked, "n_predict": 12, "samplers": order})
+        for order in orders
+    ]
+    assert one["content"] != other["content"]
+    idle = [*orders[0], "adaptive_p"]
+    body = {**asked, "n_predict": 12, "samplers": idle, "adaptive_target": -0.01}
+    assert (await posted(shared_fleet, "/completion", body))["content"] == one["content"]
+
+
+async def test_a_schema_that_is_not_strict_is_checked_at_the_end(shared_fleet: Fleet) -> None:
+    schema = {"type": "array", "items": {"enum": [1]}, "minItems": 2, "maxItems": 2}
+    grammar = {"type": "json_schema", "schema": {**schema, "uniqueItems": True}}
+    asked = {"prompt": "x", "stream": False}
+    error = await posted(shared_fleet, "/api/v1/generate", {**asked, "grammar": grammar}, 400)
+    assert error["error"]["field"] == "grammar.schema"
+    body = {**asked, "grammar": {**grammar, "strict": False}}
+    answer = await posted(shared_fleet, "/api/v1/generate", body)
+    codes = [each["code"] for each in answer["warnings"]]
+    assert codes == ["schema_not_enforced", "schema_mismatch"]
+
+
+async def test_calls_of_llama_servers_tokenizer_and_of_editors(shared_fleet: Fleet) -> None:
+    tokens = (await posted(shared_fleet, "/tokenize", {"content": "What is a slot?"}))["tokens"]
+    text = await posted(shared_fleet, "/detokenize", {"tokens": tokens})
+    assert text["content"] == "What is a slot?"
+    gap = {"input_prefix": "a", "input_suffix": "b", "samplers": ["top_k", "infill"]}
+    error = (await posted(shared_fleet, "/infill", gap, 400))["error"]
+    assert error["message"].startswith("`input_suffix`: this model has no tokens for filling in")
+
+
+async def test_a_character_that_is_cut_leaves_no_other(shared_fleet: Fleet) -> None:
+    rare = "\U00020bb7"
+    tokens = (await posted(shared_fleet, "/tokenize", {"content": rare}))["tokens"]
+    assert len(tokens) > 1, "it is cut"
+    grammar = {"type": "regex", "pattern": rare}
+    body = {"prompt": "x", "stream": False, "max_tokens": 1, "grammar": grammar}
+    answer = await posted(shared_fleet, "/api/v1/generate", body)
+    assert (answer["text"], answer["finish_reason"]) == ("", "length")

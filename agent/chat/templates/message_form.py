@@ -111,9 +111,12 @@ class MessageForm:
 
 
 def as_object(arguments: object) -> dict[str, Any]:
-    """The arguments of a call as an object. What is no object stands in one, as it is."""
+    """The arguments of a call as an object. What is no object stands in one, as it is.
+
+    An empty list is an object without members, as PHP writes it.
+    """
     value = _parsed(arguments) if isinstance(arguments, str) else arguments
-    if value is None or value == "":
+    if value is None or value in ("", []):
         return {}
     return value if isinstance(value, dict) else {"arguments": value}
 

@@ -91,7 +91,7 @@ class FieldTable:
         """The members of the JSON object `body` that are obeyed, without the others, at any depth.
 
         Some programs write numbers as `4.0`, and PHP writes `[]` for an object without members:
-        they count as 4, and as an absent field.
+        they count as 4, and as such an object, or as an absent field if it has to have members.
         Ignored fields are added to `notes`. `prepare` may expand short forms to those of the
         types. Raises `InvalidRequest` for a refused field.
         """
@@ -125,14 +125,15 @@ class _Pass:
         return value
 
     def _object(self, value: dict[str, Any], shape: Shape, place: Place) -> dict[str, Any]:
-        kept = {}
+        kept: dict[str, Any] = {}
         members = shape.members or {}
         for name, each in value.items():
             member = members.get(name)
             if member is None:
                 self._leave_out(name, each, shape, place)
             elif each == [] and member.is_object:
-                pass
+                if member.members is None:
+                    kept[name] = {}
             elif isinstance(each, dict | list | str) and not self._is_left_out(
                 each, member, (place, name)
             ):

@@ -356,3 +356,10 @@ def test_any_body_is_taken_or_refused(body: dict[str, Any]) -> None:
         parse_messages(json.dumps(body).encode()).request()
     except InvalidRequest:
         return
+
+
+def test_no_list_stands_for_the_members_of_a_schema() -> None:
+    """PHP writes an object without members as a list."""
+    schema = {"type": "object", "properties": []}
+    (tool,) = parse(tools=[{"name": "f", "input_schema": schema}]).tools or ()
+    assert tool["function"]["parameters"] == {"type": "object", "properties": {}}

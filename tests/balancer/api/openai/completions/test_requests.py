@@ -741,7 +741,7 @@ def test_no_list_stands_for_an_object() -> None:
     first, second = request.tools or ()
     assert first["function"]["parameters"] == {"type": "object", "properties": {}}
     assert second["function"]["parameters"] == {}
-    assert request.grammar == JsonSchemaGrammar(type="json_schema", schema={"type": "object"})
+    assert request.grammar == JsonSchemaGrammar(type="json_schema", schema={})
 
 
 def test_what_is_no_number_and_no_list_stays_wrong() -> None:
