@@ -392,7 +392,7 @@ class Fleet:
         agent = self.state.registry.get(link)
         if agent is None:
             return decisions
-        left = self._membership.lost(agent, now, hung_up=hung_up)
+        left = self._membership.lost(agent, now, hung_up=hung_up, has_crashed=not hung_up)
         return [*decisions, *left, *self._end_stranded(now)]
 
     # ---- what agents generate: each item of a step to its request, each reply to its query

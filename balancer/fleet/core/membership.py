@@ -113,9 +113,18 @@ class Membership:
         return [log, *self.dismiss(agent, f"{CODE}: {reason}", now)]
 
     def lost(
-        self, agent: Agent, now: float, loss: MoveReason = "lost", *, hung_up: bool = False
+        self,
+        agent: Agent,
+        now: float,
+        loss: MoveReason = "lost",
+        *,
+        hung_up: bool = False,
+        has_crashed: bool = False,
     ) -> list[Decision]:
-        """Its link is gone: its requests move or end. One that `hung_up` lives."""
+        """Its link is gone: its requests move or end. One that `hung_up` lives.
+
+        `has_crashed`: the link broke, so its process may have ended.
+        """
         state = self._state
         state.changes.advance()
         state.registry.left(agent.link, _departure(agent, loss, hung_up=hung_up), now)
@@ -127,7 +136,9 @@ class Membership:
         self._steering.left(agent)
         self._steering.look_soon(now)
         state.models.agent_left(agent.link, now)
-        decisions += state.requests.agent_left(agent, loss, now, hung_up=hung_up)
+        decisions += state.requests.agent_left(
+            agent, loss, now, hung_up=hung_up, has_crashed=has_crashed
+        )
         return [*decisions, *state.dispatcher.agent_left(agent, now)]
 
     def say_goodbye(self, now: float) -> list[Decision]:

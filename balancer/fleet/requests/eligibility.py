@@ -59,7 +59,14 @@ class Warm(NamedTuple):
     link: LinkId
 
 
-QueueKey = str | Engine | Able | ByText | Warm | None
+class Alone(NamedTuple):
+    """Agents that have no other request, of those that `key` means; `model` is that of `key`."""
+
+    model: str | None
+    key: str | Engine | Able | ByText | None
+
+
+QueueKey = str | Engine | Able | ByText | Warm | Alone | None
 """The key of a queue: what its requests wait for, a model by name or some of its agents, or any.
 
 Or any of those that can do what it needs.
@@ -68,7 +75,12 @@ Or any of those that can do what it needs.
 
 def model_of(key: QueueKey) -> str | None:
     """The name of the model that requests under this key wait for; `None` is any."""
-    return key.model if isinstance(key, Engine | Able | ByText | Warm) else key
+    return key.model if isinstance(key, Engine | Able | ByText | Warm | Alone) else key
+
+
+def agents_of(key: QueueKey) -> QueueKey:
+    """The key of the agents that can serve requests under `key`, be they alone there or not."""
+    return key.key if isinstance(key, Alone) else key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +137,8 @@ class RoutingRequest:
     `priority_class`, `caller` and `charge` say when it has its turn: `charge` is about how many
     tokens it takes (`token_estimate.py`). Of one caller's requests, those with the same
     `cache_key` belong together. `num_tokens` of the prompt are known only where it was given as
-    token ids. `able`: what it needs is not for every agent, or its answer goes on by text.
+    token ids. `able`: what it needs is not for every agent, or its answer goes on by text. One that
+    `is_isolated` may have ended its agent: it goes to one that has no other request.
     """
 
     model: str | None = None
@@ -138,11 +151,13 @@ class RoutingRequest:
     chain: PrefixChain = NO_CHAIN
     most_answer: int | None = None
     charge: int = LEAST
+    is_isolated: bool = False
 
     @property
     def queue_key(self) -> QueueKey:
         """The key of the queue it waits in."""
-        return self.engine or self.able or self.model
+        key = self.engine or self.able or self.model
+        return Alone(model_of(key), key) if self.is_isolated else key
 
 
 def routing_of(request: GenerateRequest, caller: Caller) -> RoutingRequest:

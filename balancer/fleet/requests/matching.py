@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Iterator
 from ....shared.inference import RequestId
 from ..decisions import LinkId
 from ..priority_queue import Groups
-from .eligibility import QueueKey, Warm, model_of
+from .eligibility import QueueKey, Warm, agents_of, model_of
 
 
 class Queues:
@@ -59,7 +59,7 @@ class Queues:
         """Requests of queues that are not in `served`; an agent that is waited for serves."""
         groups = self._groups
         queues = (key for key in groups if not isinstance(key, Warm))
-        return [id for key in queues if key not in served for id in groups.keys(key)]
+        return [id for key in queues if agents_of(key) not in served for id in groups.keys(key)]
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""

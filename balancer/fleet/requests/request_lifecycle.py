@@ -58,6 +58,18 @@ from .eligibility import ByText, Engine, by_text_of
 MAX_AGENTS_LOST = 3
 """Agents that may be lost with a request before it is taken for the cause, and ends."""
 
+MAX_LOST_EARLY = 2
+"""Agents that may disconnect before they send anything of an answer: the same."""
+
+SUSPECT_SECONDS = 2.0
+"""A request is isolated if its agent disconnects so soon and has sent nothing of its answer.
+
+An engine that dies within a second of getting it is noticed to be gone a little later.
+"""
+
+MAX_ISOLATED = 10.0
+"""Seconds that such a request waits for an agent without requests, as a restarted engine is."""
+
 MAX_LOST_ALONE = 2
 """Agents in a row that may be lost with a request while they had no other."""
 
@@ -67,7 +79,8 @@ class Moves:
     """How often one request left an agent for another, and why it did the last time.
 
     `num_preempted` of them were for the sake of others. `num_lost_alone` agents in a row were lost
-    with this request alone.
+    with this request alone, `num_lost_early` of all before they sent anything of its answer. It
+    may wait for an agent without others until `isolated_until`.
     """
 
     num: int = 0
@@ -75,10 +88,16 @@ class Moves:
     num_preempted: int = 0
     num_lost: int = 0
     num_lost_alone: int = 0
+    num_lost_early: int = 0
+    isolated_until: float = inf
 
-    def agent_lost(self, *, is_alone: bool) -> None:
-        """Its agent is gone; `is_alone` if that agent had no other request."""
+    def agent_lost(self, *, is_alone: bool, is_early: bool = False) -> None:
+        """Its agent is gone; `is_alone` if that agent had no other request.
+
+        `is_early` if that agent disconnected before it sent anything of the answer.
+        """
         self.num_lost += 1
+        self.num_lost_early += is_early
         self.num_lost_alone = self.num_lost_alone + 1 if is_alone else 0
 
     def moved(self, reason: MoveReason) -> None:
@@ -94,6 +113,11 @@ class Moves:
             return AgentLost(
                 f"{MAX_LOST_ALONE} agents in a row were lost while they ran nothing but this "
                 "request, the likely cause"
+            )
+        if self.num_lost_early >= MAX_LOST_EARLY:
+            return AgentLost(
+                f"{MAX_LOST_EARLY} agents were lost before they began to answer this request, the "
+                "likely cause"
             )
         if self.num_lost >= MAX_AGENTS_LOST:
             return AgentLost(
@@ -334,6 +358,7 @@ class RequestLifecycle(Lifecycle):
         elif fingerprint != self.fingerprint:
             self.fingerprint = BY_TEXT
         self._leave_queue(agent, now)
+        self.moves.isolated_until = inf
         self.assigned_at = self.progress_at = now
         self._slot_at = now if self._slot_at is None else self._slot_at
         self.link = link
@@ -457,7 +482,7 @@ class RequestLifecycle(Lifecycle):
             return RequestTimeout(f"not finished within {limits.request_timeout:g} s")
         match self.state:
             case "queued":
-                return self._waited_too_long(lack)
+                return self._waited_too_long(lack, now)
             case "assigned":
                 return FirstTokenTimeout(f"no progress within {limits.first_token_timeout:g} s")
             case "streaming":
@@ -470,13 +495,19 @@ class RequestLifecycle(Lifecycle):
         limits = self._limits
         match self.state:
             case "queued":
-                return inf if self.moves.num_preempted else self._queue_deadline
+                until = inf if self.moves.num_preempted else self._queue_deadline
+                return min(until, self.moves.isolated_until)
             case "assigned":
                 return self.first_token_by()
             case "streaming":
                 return max(self._last_token_at, self.progress_at) + limits.token_timeout
 
-    def _waited_too_long(self, lack: NotServed | None) -> RequestError:
+    def _waited_too_long(self, lack: NotServed | None, now: float) -> RequestError:
+        if now >= self.moves.isolated_until:
+            return AgentLost(
+                f"the agent {self.agent} was lost just after it got this request, which may be the "
+                "cause, and no agent without other requests could try it"
+            )
         if self.has_streamed:
             return self.moves.stuck(self.agent or "", self._limits.buffered_request_timeout)
         return self._queue_timeout("no slot was free", lack)

@@ -39,7 +39,7 @@ from .delivered import Claim, Reported, consistent
 from .dispatch.dispatch import AssignSlot, Dispatch
 from .eligibility import ByText, Needs, Offer, QueueKey, RoutingRequest, model_of, routing_of
 from .preemption import Foreground, Preemption, least_run
-from .request_lifecycle import RequestLifecycle
+from .request_lifecycle import MAX_ISOLATED, SUSPECT_SECONDS, RequestLifecycle
 from .waiting_room import WaitingRoom
 
 _AGENTS_FAULT = (FirstTokenTimeout.code, TokenTimeout.code)
@@ -416,12 +416,19 @@ class Requests:
         router.evicted(agent.link, None if evicted.everything else evicted.keys)
 
     def agent_left(
-        self, agent: Agent, reason: MoveReason, now: float, *, hung_up: bool = False
+        self,
+        agent: Agent,
+        reason: MoveReason,
+        now: float,
+        *,
+        hung_up: bool = False,
+        has_crashed: bool = False,
     ) -> list[Decision]:
         """Its requests go elsewhere, before all who wait; those that cannot end.
 
         They are no suspects if it `hung_up` in good order, as agents do when the balancer was
-        silent: after a pause of the balancer all of them have.
+        silent: after a pause of the balancer all of them have. If it `has_crashed`, each request
+        that it got just before may be the cause.
         """
         decisions: list[Decision] = []
         ended = []
@@ -432,7 +439,10 @@ class Requests:
                 ended.append(id)
                 continue
             if not hung_up:
-                lifecycle.moves.agent_lost(is_alone=len(running) == 1)
+                is_early = has_crashed and not lifecycle.is_streaming
+                lifecycle.moves.agent_lost(is_alone=len(running) == 1, is_early=is_early)
+                if is_early and now - lifecycle.assigned_at <= SUSPECT_SECONDS:
+                    self._isolate(lifecycle, agent.link, now)
             if (error := loss_of(lifecycle)) is None:
                 decisions.append(self._leave(lifecycle, reason, now))
             else:
@@ -442,14 +452,21 @@ class Requests:
         left = self._start(self.dispatch.agent_left(agent.link, ended), now)
         return [*decisions, *left, *self._unbind(now), *self._weigh(agent, now)]
 
+    def _isolate(self, lifecycle: RequestLifecycle, leaves: LinkId, now: float) -> None:
+        """It may have ended its agent: it goes to one without others, or waits for its return."""
+        self.dispatch.isolate(lifecycle.id)
+        if self.dispatch.serves(self.dispatch.queue_key_of(lifecycle.id), besides=leaves):
+            lifecycle.moves.isolated_until = now + MAX_ISOLATED
+
     # ---- what agents have shown
 
     def answered(self, agent: Agent, now: float, num: int = 1) -> list[Decision]:
         """`num` answers of the agent have begun: it may have more requests at once."""
+        began = self._start(self.dispatch.began(agent.link), now)
         if agent.is_retired or not agent.breaker.answered(agent.slots, num):
-            return []
+            return began
         self._registry.touch(agent.link)
-        return [*self._start(self._allow(agent), now), *self._weigh(agent, now)]
+        return [*began, *self._start(self._allow(agent), now), *self._weigh(agent, now)]
 
     def disappointed(self, agent: Agent, now: float) -> list[Decision]:
         """The agent left a request unanswered, or answered it wrongly: it may have fewer."""

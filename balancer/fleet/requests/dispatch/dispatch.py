@@ -13,6 +13,7 @@ Invariants:
   nothing until it is below again.
 - No request waits while an agent that could serve it has a free slot, but for those that are held
   for one agent, which has computed much of their prompt; each is held once, and only for a while.
+  One that is isolated waits for an agent without others, which gets none before its answer begins.
 - Of one caller's requests of one class for the same model, none is assigned before one that
   arrived earlier. One of which a part was answered asks for the engine that answered it: the model
   and its fingerprint. One that is held may see later ones start elsewhere.
@@ -74,6 +75,8 @@ class Dispatch:
         self._holds = Holds()
         self._ranks = Ranks(self.router, self._slots, self._holds)
         self._num_arrived = 0
+        self._isolated: set[RequestId] = set()
+        """Requests that run alone on their agent, or wait for that."""
         self.now = 0.0
 
     # ---- what is seen
@@ -213,6 +216,7 @@ class Dispatch:
         `charge` is what it counts among its caller's, where that is known by now.
         """
         request = self._requests.pop(id)
+        self._isolated.discard(id)
         self._holds.forget(id)
         self._load_shedding.leaves(id)
         self._waiting.ended(id, request.routing.charge if charge is None else charge)
@@ -258,6 +262,28 @@ class Dispatch:
         request = self._requests[id]
         request.routing = replace(request.routing, engine=engine)
 
+    def isolate(self, id: RequestId) -> None:
+        """From now on only an agent without others may have the request, which runs on one.
+
+        Others that were isolated there before do not count.
+        """
+        self._running(id)
+        self._isolated.add(id)
+        request = self._requests[id]
+        request.routing = replace(request.routing, is_isolated=True)
+
+    def began(self, link: LinkId) -> list[AssignSlot]:
+        """An answer has begun on this agent: the request that was isolated there no longer is."""
+        agent = self._slots[link]
+        if agent.isolated is None or agent.isolated not in agent.running:
+            return []
+        request = self._requests[agent.isolated]
+        request.routing = replace(request.routing, is_isolated=False)
+        self._isolated.discard(agent.isolated)
+        agent.tried = agent.tried & agent.running | {agent.isolated}
+        agent.isolated = None
+        return self._fill(agent)
+
     def goes_on_by_text(self, id: RequestId, by_text: ByText) -> None:
         """From now on only these may have the request; if it waits, then call `retry`."""
         request = self._requests[id]
@@ -277,7 +303,8 @@ class Dispatch:
         """Requests for a model of `names` wait for its new name there; which requests these are."""
         waiting = [id for name in names for id in self._waiting.of(name)]
         held = [id for agent in self._slots for id in self._holds.held_for(agent.link)]
-        waiting += [id for id in held if self.queue_key_of(id) in names]
+        isolated = [id for id in self._isolated if self._requests[id].link is None]
+        waiting += [id for id in (*held, *isolated) if model_of(self.queue_key_of(id)) in names]
         ids = self._in_order(waiting)
         for id in ids:
             self._release(id)
@@ -362,13 +389,14 @@ class Dispatch:
         self._slots.remove(link)
         self._ranks.remove(link)
         for id in ended:
+            self._isolated.discard(id)
             self._holds.forget(id)
             self._waiting.ended(id, self._requests.pop(id).routing.charge)
         for id in back:
             if self._requests[id].link is not None:
                 self._waits_again(id)
         self.router.agent_left(link)
-        return self._place(back)
+        return self._place(sorted(back, key=lambda id: id in self._isolated))
 
     # ---- a slot for a request
 
@@ -387,6 +415,9 @@ class Dispatch:
         return assigned
 
     def _choose(self, routing: RoutingRequest, id: RequestId) -> Choice | None:
+        if routing.is_isolated:
+            link = self._ranks.first(routing.queue_key)
+            return None if link is None else Choice(link)
         may_wait = not self._holds.was_held(id) and self.num_waiting <= self._max_buffered
         return self.router.choose(
             routing.chain,
@@ -415,6 +446,7 @@ class Dispatch:
             fetching=fetching,
         )
         self._slots.take(agent, id)
+        agent.isolated = id if request.routing.is_isolated else None
         self._ranks.update(agent)
         return AssignSlot(id, agent.link, fetching)
 
@@ -438,6 +470,11 @@ class Dispatch:
         return assigned
 
     def _next_for(self, agent: AgentSlots) -> RequestId | None:
+        if self._isolated and agent.is_apart:
+            keys = {self.queue_key_of(id) for id in self._isolated if id in self._waiting}
+            served = [key for key in keys if agent.serves(key)]
+            if (id := self._waiting.first(served, self.now)) is not None:
+                return id
         return self._waiting.first(self._keys_of(agent), self.now)
 
     def _keys_of(self, agent: AgentSlots) -> tuple[QueueKey, ...]:

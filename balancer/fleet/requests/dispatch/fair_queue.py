@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from .....shared.inference import PRIORITY_CLASSES, PriorityClass, RequestId
 from ...caller import Account, Flow
 from ...tally import Tally
-from ..eligibility import Able, ByText, Engine, QueueKey, RoutingRequest, Warm, model_of
+from ..eligibility import Able, Alone, ByText, Engine, QueueKey, RoutingRequest, Warm, model_of
 from ..matching import Queues
 from .fair_order import FairOrder, share_of
 
@@ -384,7 +384,7 @@ class FairQueue:
         if key is None:
             few, many = sorted((served, self._num_in_queue), key=len)
             return {None, *(each for each in few if each in many)}
-        if isinstance(key, Engine | Able | ByText | Warm):
+        if isinstance(key, Engine | Able | ByText | Warm | Alone):
             return {None, key.model, key}
         return {None, key, *self._engines.get(key, ())}
 

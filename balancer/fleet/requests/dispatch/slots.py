@@ -15,14 +15,17 @@ from ...decisions import LinkId
 from ...routing.choice import Load
 from ...routing.router import Router
 from ...tally import Tally
-from ..eligibility import NOTHING, Offer, QueueKey
+from ..eligibility import NOTHING, Alone, Offer, QueueKey, agents_of
 from ..matching import Free
 from .holds import Holds
 
 
 @dataclass(slots=True)
 class AgentSlots:
-    """`keys` are those of its offer. `turn` is greatest for the agent that got a request last."""
+    """`keys` are those of its offer. `turn` is greatest for the agent that got a request last.
+
+    As long as it runs the request `isolated`, it gets no other. `tried` were isolated there before.
+    """
 
     link: LinkId
     offer: Offer = NOTHING
@@ -30,17 +33,25 @@ class AgentSlots:
     is_full: bool = False
     turn: int = 0
     running: set[RequestId] = field(default_factory=set)
+    isolated: RequestId | None = None
+    tried: set[RequestId] = field(default_factory=set)
 
     @property
     def has_free_slot(self) -> bool:
         """Whether it would start one more."""
         offer = self.offer
         most = min(offer.slots, offer.allowed)
-        return offer.is_able and not self.is_full and len(self.running) < most
+        is_open = not self.is_full and self.isolated not in self.running
+        return offer.is_able and is_open and len(self.running) < most
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether it runs nothing but what was isolated there."""
+        return self.running <= self.tried
 
     def serves(self, key: QueueKey) -> bool:
         """Whether it takes requests of this queue, now or when a slot is free."""
-        return self.offer.is_able and key in self.keys
+        return self.offer.is_able and agents_of(key) in self.keys
 
 
 class FleetSlots:
@@ -74,7 +85,7 @@ class FleetSlots:
 
     def num_for(self, key: QueueKey) -> int:
         """The slots of agents that take requests of this queue; 0 if none does."""
-        return self._totals[key]
+        return self._totals[agents_of(key)]
 
     def add(self, link: LinkId) -> None:
         """An agent is here; it offers nothing yet."""
@@ -114,6 +125,10 @@ class FleetSlots:
                 raise RuntimeError(f"the slots for {key} are miscounted")
 
 
+def _order(agent: AgentSlots) -> tuple[int, int]:
+    return len(agent.running), agent.turn
+
+
 MENDED_TOGETHER = 8
 """Outdated ranks that are mended at most with each request that leaves an agent."""
 
@@ -141,7 +156,11 @@ class Ranks:
 
     def first(self, key: QueueKey) -> LinkId | None:
         """The agent with a free slot that gets the next request of this queue."""
-        return self._free.first(key)
+        if not isinstance(key, Alone):
+            return self._free.first(key)
+        apart = [each for each in self._slots if each.is_apart and each.has_free_slot]
+        found = min((each for each in apart if each.serves(key)), key=_order, default=None)
+        return None if found is None else found.link
 
     def update(self, agent: AgentSlots) -> None:
         """The agent's slots, or what is known of its speed, have changed."""

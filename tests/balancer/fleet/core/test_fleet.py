@@ -24,6 +24,7 @@ from arriero.balancer.fleet.decisions import (
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.recorder import Origin
 from arriero.balancer.fleet.requests.eligibility import Engine
+from arriero.balancer.fleet.requests.request_lifecycle import SUSPECT_SECONDS
 from arriero.balancer.fleet.requests.requests import LEAST_PATIENCE
 from arriero.balancer.fleet.view import Cordon, SharedCordon
 from arriero.shared.continuation import Continuation
@@ -993,6 +994,7 @@ def test_an_engine_of_the_same_kind_is_waited_for_while_it_is_here() -> None:
     scene.join(B, forwarding("b"))
     scene.say(A, piece("r", "He"), piece("r", "llo"))
     assert sent(scene.leave(A)) == []
+    scene.now += 2 * SUSPECT_SECONDS
     assert started_after(scene.leave(third), B, HELLO), "it has left as well"
 
 

@@ -5,10 +5,21 @@ import pytest
 from arriero.balancer.fleet.decisions import Disconnect, Finish, LinkId, Moved, Send
 from arriero.balancer.fleet.recorder import Origin
 from arriero.balancer.fleet.registry import BUSY_PAUSE, RETURNED
-from arriero.balancer.fleet.requests.request_lifecycle import MAX_AGENTS_LOST
+from arriero.balancer.fleet.requests.request_lifecycle import (
+    MAX_AGENTS_LOST,
+    MAX_ISOLATED,
+    SUSPECT_SECONDS,
+)
 from arriero.shared.framing.heartbeat import SECOND_LOOK
 from arriero.shared.inference import AgentId, RequestId
-from arriero.shared.messages import OLDEST_PROTOCOL, PROTOCOL_VERSION, Heartbeat, Reject, Welcome
+from arriero.shared.messages import (
+    OLDEST_PROTOCOL,
+    PROTOCOL_VERSION,
+    Heartbeat,
+    Reject,
+    Start,
+    Welcome,
+)
 from arriero.shared.reports.statistics import DeviceMemory, Statistics
 from tests.balancer.fleet.builders import (
     busy,
@@ -64,23 +75,72 @@ def test_a_lost_agents_requests_go_on_in_their_order_unless_they_streamed() -> N
     scene = with_agent(slots=3)
     scene.open("1", "2", "3", "4")
     scene.say(A, piece("2"))
+    scene.now += 2 * SUSPECT_SECONDS
     decisions = scene.leave(A)
     assert failure(decisions, "2").code == "agent_lost"
     assert sent(scene.join(B, hello("b", slots=3)))[1:] == [start("1"), start("3"), start("4")]
 
 
-def test_a_request_that_takes_agents_down_does_not_take_them_all() -> None:
-    scene = Scene()
-    scene.open("r")
-    for i in range(1, MAX_AGENTS_LOST):
-        scene.open(f"bystander-{i}")
-        assert start("r") in sent(scene.join(LinkId(i), hello(f"a{i}")))
-        assert codes(scene.leave(LinkId(i))) == {}
-        scene.close(f"bystander-{i}")
-    scene.join(LinkId(9), hello("last"))
-    decisions = scene.leave(LinkId(9))
-    assert failure(decisions, "r").code == "agent_lost"
-    assert [each.ending.is_suspect for each in decisions if isinstance(each, Finish)] == [True]
+def test_a_request_that_takes_agents_down_ends_with_the_second() -> None:
+    scene = with_agent(slots=2)
+    scene.open("r", "bystander")
+    scene.now += 2 * SUSPECT_SECONDS
+    assert codes(scene.leave(A)) == {}
+    scene.join(B, hello("b", slots=2))
+    scene.say(B, piece("bystander"))
+    decisions = scene.leave(B)
+    assert failure(decisions, "r").message.startswith("2 agents were lost before they began")
+    suspects = [each.ending for each in decisions if isinstance(each, Finish)]
+    assert {each.request_id: each.is_suspect for each in suspects} == {
+        "r": True,
+        "bystander": False,
+    }
+
+
+C = LinkId(3)
+
+
+def with_suspect() -> Scene:
+    """A was lost just after it got `r`; its stream `a` goes on on B, beside the stream `b`."""
+    scene = with_agent(slots=8, fingerprint="f")
+    scene.join(B, hello("b", slots=3, fingerprint="f"))
+    scene.open("a", "b")
+    scene.say(A, piece("a"))
+    scene.say(B, piece("b"))
+    scene.now += 2 * SUSPECT_SECONDS
+    assert [each.link for each in scene.open("r") if isinstance(each, Send)] == [A]
+    assert [each.id for each in sent(scene.leave(A)) if isinstance(each, Start)] == ["a"]
+    return scene
+
+
+def test_what_an_agent_got_just_before_it_was_lost_runs_alone() -> None:
+    scene = with_suspect()
+    assert sent(scene.join(C, hello("c", slots=2, fingerprint="f")))[1:] == [start("r")]
+    scene.open("1", "2")
+    assert seen(scene.fleet).totals().queue_depth == 1
+    assert sent(scene.say(C, piece("r"))) == [start("2")]
+
+
+def test_it_ends_with_the_second_agent() -> None:
+    scene = with_suspect()
+    scene.join(C, hello("c", slots=2, fingerprint="f"))
+    assert codes(scene.leave(C)) == {"r": "agent_lost"}
+
+
+def test_it_ends_if_no_agent_is_without_requests() -> None:
+    scene = with_suspect()
+    assert codes(scene.after(MAX_ISOLATED / 2)) == {}
+    error = failure(scene.after(MAX_ISOLATED / 2), "r")
+    assert (error.code, error.message.endswith("could try it")) == ("agent_lost", True)
+
+
+def test_it_waits_for_the_only_agent_to_come_back() -> None:
+    scene = with_agent(slots=2)
+    scene.open("r", "s")
+    assert codes(scene.leave(A)) == {}
+    assert codes(scene.after(2 * MAX_ISOLATED)) == {}
+    assert sent(scene.join(B, hello("a1", slots=2)))[1:] == [start("r")]
+    assert sent(scene.say(B, piece("r"))) == [start("s")]
 
 
 def test_a_request_that_takes_agents_down_alone_is_found_earlier() -> None:

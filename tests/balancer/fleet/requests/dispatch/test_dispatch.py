@@ -243,6 +243,60 @@ def test_what_goes_on_by_text_waits_for_no_engine_any_more() -> None:
 LONG = chain_of(GenerateRequest(prompt="A conversation that was long. " * 400))
 
 
+def isolated(*, slots: int = 2) -> Dispatch:
+    """A request that may have ended its agent, while another runs on the one that is left."""
+    dispatch = Dispatch(10)
+    join(dispatch, A, slots=slots)
+    arrive(dispatch, "suspect")
+    dispatch.isolate(RequestId("suspect"))
+    join(dispatch, B, slots=slots)
+    assert arrive(dispatch, "other") == [assign("other", B)]
+    assert dispatch.agent_left(A, []) == []
+    return dispatch
+
+
+def test_what_is_isolated_waits_for_an_agent_without_requests() -> None:
+    dispatch = isolated()
+    assert dispatch.stranded() == []
+    assert dispatch.num_slots_for(dispatch.queue_key_of(RequestId("suspect"))) == 2
+    assert arrive(dispatch, "later") == [assign("later", B)]
+    assert dispatch.ended(RequestId("later")) == []
+    assert dispatch.ended(RequestId("other")) == [assign("suspect", B)]
+    dispatch.check_integrity()
+
+
+def test_beside_what_is_isolated_nothing_starts_before_its_answer_has_begun() -> None:
+    dispatch = isolated()
+    assert join(dispatch, C, slots=2) == [assign("suspect", C)]
+    assert arrive(dispatch, "1") == [assign("1", B)]
+    assert arrive(dispatch, "2") == []
+    assert dispatch.began(B) == []
+    assert dispatch.began(C) == [assign("2", C)]
+    assert dispatch.began(C) == []
+    dispatch.check_integrity()
+
+
+def test_when_what_is_isolated_ends_its_agent_is_as_before() -> None:
+    dispatch = isolated(slots=1)
+    arrive(dispatch, "1")
+    assert join(dispatch, C, slots=1) == [assign("suspect", C)]
+    assert dispatch.ended(RequestId("suspect")) == [assign("1", C)]
+    assert dispatch.ended(RequestId("1")) == []
+    assert arrive(dispatch, "2") == [assign("2", C)]
+    dispatch.check_integrity()
+
+
+def test_what_is_isolated_follows_a_model_to_its_new_name() -> None:
+    dispatch = Dispatch(10)
+    join(dispatch, A, model="m")
+    arrive(dispatch, "suspect", "m")
+    dispatch.isolate(RequestId("suspect"))
+    dispatch.agent_left(A, [])
+    assert dispatch.renamed({"m": "n"}) == ([RequestId("suspect")], [])
+    assert join(dispatch, B, model="n") == [assign("suspect", B)]
+    dispatch.check_integrity()
+
+
 def arrive_with_prefix(dispatch: Dispatch, id: str) -> list[AssignSlot] | Refuse:
     return dispatch.enqueue(RequestId(id), RoutingRequest(model="m", chain=LONG))
 
