@@ -139,7 +139,7 @@ class Membership:
         decisions += state.requests.agent_left(
             agent, loss, now, hung_up=hung_up, has_crashed=has_crashed
         )
-        return [*decisions, *state.dispatcher.agent_left(agent, now)]
+        return [*decisions, *state.dispatcher.agent_left(agent, now, hung_up=hung_up)]
 
     def say_goodbye(self, now: float) -> list[Decision]:
         """Let every agent go."""

@@ -38,7 +38,7 @@ from .query_queue import Hand, Part, QueryQueue
 PARTS_PER_AGENT: dict[Lane, int] = {"text": 16, "vision": 2, "audio": 2, "embed": 2, "rank": 2}
 """Parts that an agent has at once: enough that it never waits for the next."""
 
-MAX_AGENTS_LOST = 3
+MAX_AGENTS_LOST = 2
 """Agents that may be lost with a query's parts before it is taken for the cause, and ends."""
 
 
@@ -184,15 +184,20 @@ class QueryDispatcher:
             decisions += self._hand_out(hands, now)
         return decisions
 
-    def agent_left(self, agent: Agent, now: float) -> list[Decision]:
-        """An agent is lost: its parts go to other agents."""
+    def agent_left(self, agent: Agent, now: float, *, hung_up: bool = False) -> list[Decision]:
+        """An agent is lost: its parts go to other agents.
+
+        Their queries are no suspects if it `hung_up` in good order.
+        """
         decisions: list[Decision] = []
         for queue in self._queues.values():
-            lost, hands = queue.agent_left(agent.link)
-            decisions += self._hand_out(hands, now)
-            for id in dict.fromkeys(part.query for part in lost):
-                self._look_for_agent(self._queries[id], now)
+            lost = queue.agent_left(agent.link)
+            for id in () if hung_up else lost:
                 decisions += self._lost_agent(self._queries[id], now)
+            left = [id for id in lost if id in self._queries]
+            decisions += self._hand_out(queue.spread(left), now)
+            for id in left:
+                self._look_for_agent(self._queries[id], now)
         return decisions
 
     # ---- time

@@ -154,19 +154,22 @@ class QueryQueue:
         self._assign_model(self._agents.setdefault(link, _Agent(link)), model)
         return self._fill_all([link])
 
-    def agent_left(self, link: LinkId) -> tuple[list[Part], list[Hand]]:
-        """An agent is gone: the parts it had, and the agents that get them now."""
+    def agent_left(self, link: LinkId) -> list[RequestId]:
+        """An agent is gone: the queries it had parts of, to be `spread` unless they end."""
         agent = self._agents.pop(link, None)
         if agent is None:
-            return [], []
+            return []
         self._assign_model(agent, None)
         lost = sorted(agent.parts)
         self.num_asked -= len(lost)
         for part in reversed(lost):
             del self._queries[part.query].holders[part.number]
             self._return(part)
-        ids = dict.fromkeys(part.query for part in lost)
-        return lost, [hand for id in ids for hand in self._spread(id, self._queries[id])]
+        return list(dict.fromkeys(part.query for part in lost))
+
+    def spread(self, ids: Iterable[RequestId]) -> list[Hand]:
+        """The agents that get parts of these queries which wait."""
+        return [hand for id in ids for hand in self._spread(id, self._queries[id])]
 
     # ---- inside
 

@@ -176,6 +176,15 @@ def test_a_query_that_agents_die_of_ends(scene: Scene) -> None:
     assert codes(decisions) == {Q: "agent_lost"}
 
 
+def test_a_query_that_ended_two_agents_is_given_to_no_third(scene: Scene) -> None:
+    for link in (A, B, LinkId(3)):
+        scene.join(link)
+    scene.ask(Q, embed("a"))
+    assert asks(scene.leave(A)) == [(B, "q.0")]
+    decisions = scene.leave(B)
+    assert (codes(decisions), asks(decisions)) == ({Q: "agent_lost"}, [])
+
+
 def test_an_agent_that_is_going_hands_its_part_on(scene: Scene) -> None:
     scene.join(A)
     scene.ask(Q, embed("a"))

@@ -57,11 +57,10 @@ def test_only_agents_with_the_model_get_parts() -> None:
 def test_what_a_lost_agent_had_goes_elsewhere() -> None:
     dispatcher = queue(A, B)
     dispatcher.enqueue(Q, None, 6)
-    lost, hands = dispatcher.agent_left(A)
-    assert lost == [Part(Q, 0), Part(Q, 2)]
-    assert hands == []
+    assert dispatcher.agent_left(A) == [Q]
+    assert dispatcher.spread([Q]) == []
     assert dispatcher.done(Part(Q, 1)) == [hand(Q, 0, B)], "what was lost comes first"
-    assert dispatcher.agent_left(A) == ([], [])
+    assert dispatcher.agent_left(A) == []
     dispatcher.check_integrity()
 
 

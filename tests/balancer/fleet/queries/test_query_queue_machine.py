@@ -86,12 +86,12 @@ class Machine(RuleBasedStateMachine):
     def agent_leaves(self, link: LinkId) -> None:
         self.models.pop(link, None)
         had = {part for part, holder in self.lifecycle.items() if holder == link}
-        lost, hands = self.queue.agent_left(link)
-        assert set(lost) == had
+        ids = self.queue.agent_left(link)
+        assert set(ids) == {part.query for part in had}
         for part in had:
             del self.lifecycle[part]
         self.pending |= had
-        self.take(hands)
+        self.take(self.queue.spread(ids))
 
     @invariant()
     def nothing_is_lost_and_nobody_waits_in_vain(self) -> None:
