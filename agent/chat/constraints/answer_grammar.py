@@ -30,6 +30,9 @@ from .gbnf import GbnfError, lark_of
 from .lark import MAX_SCHEMAS, Lark, TooMuchWorkError
 from .schema import Schema, Unenforced
 
+MOST_TOLD = 16
+"""Most calls of one answer of a model that is told of tools: it rarely ends a row of them."""
+
 _SPACE = r'("\n" | "\n\n")?'
 
 
@@ -53,7 +56,7 @@ class AnswerFormat:
 
     `is_thinking`: the prompt ends within reasoning. `may_think`: it may begin with reasoning.
     `control` are the control tokens among the family's markers. `is_told`: an instruction tells the
-    model of the tools, since its template does not. Such a model rarely ends a row of calls.
+    model of the tools, since its template does not.
     """
 
     family: Family
@@ -108,8 +111,8 @@ def _written(
         may_be_text = not is_forced and request.grammar is None
         # A named function is called once: that is what was asked for.
         is_one = isinstance(request.tool_choice, NamedTool)
-        are_many = writer.may_be_many(request) and not is_one
-        ways.append(writer.calls(functions, syntax, are_many=are_many, may_be_text=may_be_text))
+        most = 1 if is_one else writer.most_calls(request)
+        ways.append(writer.calls(functions, syntax, most=most, may_be_text=may_be_text))
     if request.grammar is not None and not is_forced:
         ways.append(writer.content(request.grammar))
     return AnswerGrammar(
@@ -186,11 +189,12 @@ class _Writer:
         self.lenient: list[Schema] = []
         self.unenforced: list[Unenforced] = []
 
-    def may_be_many(self, request: GenerateRequest) -> bool:
-        """Whether the answer may have more than one call."""
-        if request.parallel_tool_calls is None:
-            return self._format is None or not self._format.is_told
-        return request.parallel_tool_calls
+    def most_calls(self, request: GenerateRequest) -> int | None:
+        """How many calls the answer may have; `None` if any number of them."""
+        are_many = request.parallel_tool_calls
+        if self._format is not None and self._format.is_told:
+            return MOST_TOLD if are_many else 1
+        return 1 if are_many is False else None
 
     def finish(self, ways: Sequence[str]) -> str:
         return self._lark.grammar(f"{self._reasoning()} ({' | '.join(ways)})")
@@ -203,7 +207,7 @@ class _Writer:
         functions: Sequence[Function],
         syntax: CallSyntax,
         *,
-        are_many: bool,
+        most: int | None,
         may_be_text: bool,
     ) -> str:
         """Calls, or one call; with `may_be_text` also text alone, or text followed by calls."""
@@ -211,12 +215,12 @@ class _Writer:
         self.schemas += grammar.schemas
         self.lenient += grammar.lenient
         self.unenforced += grammar.unenforced
-        calls = grammar.calls(are_many=are_many)
+        calls = grammar.calls(most=most)
         if not may_be_text:
             return f"{_SPACE} {calls}"
         if syntax.opening is None:
             return f"{calls} | {self._text(like=() if self._has_channels else (syntax.text,))}"
-        rest = grammar.calls(are_many=are_many, without_opening=True)
+        rest = grammar.calls(most=most, without_opening=True)
         return f"{self._text(end=syntax.opening)} {rest} | {self._text()}"
 
     def _text(self, *, like: Sequence[str] = (), end: str = "") -> str:

@@ -34,15 +34,16 @@ class CallGrammar:
             for function in functions
         ]
 
-    def calls(self, *, are_many: bool, without_opening: bool = False) -> str:
-        """One call, or any number of calls; `without_opening` if the opening marker was matched."""
+    def calls(self, *, most: int | None, without_opening: bool = False) -> str:
+        """At least one call, and at `most` so many; `without_opening` if the marker was matched."""
         lark, syntax = self._lark, self._syntax
         first = syntax.before + syntax.begin
         if without_opening:
             first = first.removeprefix(syntax.opening or "")
         more = ""
-        if are_many and syntax.between is not None:
-            more = f"({lark.spelled(syntax.between)} {self._call(syntax.begin)})*"
+        if most != 1 and syntax.between is not None:
+            times = "*" if most is None else f"{{0,{most - 1}}}"
+            more = f"({lark.spelled(syntax.between)} {self._call(syntax.begin)}){times}"
         return f"{self._call(first)} {more} {lark.spelled(syntax.after)}"
 
     def _call(self, begin: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from arriero.agent.chat.constraints.answer_grammar import (
+    MOST_TOLD,
     AnswerFormat,
     AnswerGrammar,
     answer_grammar,
@@ -200,7 +201,11 @@ class TestCalls:
         told = replace(answer_format(), is_told=True)
         forced: dict[str, Any] = {"tools": TOOLS, "tool_choice": "required"}
         check(constraint(told, **forced), good=[NOW], bad=[f"{NOW}\n{NOW}"])
-        check(constraint(told, **forced, parallel_tool_calls=True), good=[f"{NOW}\n{NOW}"], bad=[])
+        check(
+            constraint(told, **forced, parallel_tool_calls=True),
+            good=[NOW, "\n".join([NOW] * MOST_TOLD)],
+            bad=["\n".join([NOW] * (MOST_TOLD + 1))],
+        )
 
     def test_one_or_none(self) -> None:
         check(
