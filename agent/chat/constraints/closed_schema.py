@@ -175,7 +175,7 @@ class _Closing:
     def _inner(self, schema: Mapping[str, Any], *, is_part: bool) -> Json:
         """A copy with its members' schemas closed; as a part it is not closed itself."""
         made = {key: each for key, each in schema.items() if not _only_annotates(key, schema)}
-        for key in ("properties", "patternProperties"):
+        for key in ("properties", "patternProperties", *_DEFINITIONS):
             if isinstance(named := schema.get(key), Mapping):
                 made[key] = {name: self._value(each) for name, each in named.items()}
         for key in ("additionalProperties", "items", "additionalItems"):

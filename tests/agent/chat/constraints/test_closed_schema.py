@@ -148,6 +148,19 @@ TEXTS = {"type": "array", "items": {"type": "string"}}
             {"allOf": [{"$ref": "#/properties/a"}], "properties": {"a": {"format": "byte"}}},
             {"a": "b"},
         ),
+        (
+            {"properties": {"a": {"$defs": {"b": {"format": "c"}}, "items": {"format": "c"}}}},
+            {"a": ["x"]},
+        ),
+        (
+            {
+                "properties": {
+                    "a": {"$ref": "#/properties/b/$defs/c"},
+                    "b": {"$defs": {"c": {"type": "string", "format": "path"}}},
+                }
+            },
+            {"a": "x"},
+        ),
         ({**TEXTS, "uniqueItems": False, "minContains": 1}, ["a", "a"]),
         ({**TEXTS, "contains": {}, "unevaluatedItems": True}, ["a"]),
         ({**POINT, "propertyNames": {}, "dependentRequired": {}, "not": False}, {"x": 1}),
