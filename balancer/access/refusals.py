@@ -1,4 +1,4 @@
-"""Who was refused at a door, how often, and whether that is worth a line or an entry.
+"""Counts refusals of each caller, and says which are worth a line in the log or a diary entry.
 
 A line in the log is at most one a second for each caller, door and kind. An entry in the diary is
 for a caller that goes on: `GOES_ON` times within a minute, and an agent at once, since it dials
@@ -64,7 +64,7 @@ class Refusals:
         )
 
     def _forget(self, now: float) -> None:
-        """Those that have stopped, if there is no more room; with an entry, after an hour."""
+        """If there is no more room, forget callers that have stopped; with an entry, after an hour."""
         if len(self._callers) < MAX_CALLERS or now - self._forgot_at < 1.0:
             return
         self._forgot_at = now

@@ -37,7 +37,7 @@ _TOKEN_LENGTH = 43
 
 
 def csrf_of(token: str) -> str:
-    """What calls that change something show beside the token: known to who read it from us."""
+    """The text that calls by cookie show in a header, if they change something."""
     return digest_of(f"csrf {token}")
 
 

@@ -1,4 +1,4 @@
-"""Who is logged in to the dashboard: sessions, whose ids are the digests of their secret tokens.
+"""Sessions of people who are logged in to the dashboard; an id is the digest of a secret token.
 
 Invariants: at most `max_sessions` sessions, `max_per_holder` of one key; each is as old as it can
 get after `lifetime`. A session opens nothing by itself: whether its key still does is asked for

@@ -1,4 +1,4 @@
-"""What balancers over one store tell one another.
+"""Notifications and letters between balancers over one store.
 
 `Changed` names what to read from the store. It holds nothing secret and gives nobody a right, since
 whoever may connect to a PostgreSQL may hear it and send it. All others are letters: they ask for

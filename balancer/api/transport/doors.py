@@ -1,4 +1,4 @@
-"""What is refused at the doors: counted, logged, and noted in the diary if it goes on.
+"""Reports refusals at the doors: counts and logs them, and notes in the diary those that go on.
 
 Doors are the ports, the log-in of the dashboard, the agents' socket, and TLS. Nobody's key is
 logged: an error's message names a key's name at most.
@@ -68,7 +68,7 @@ PORT_DOORS = web.AppKey("PORT_DOORS", tuple[Doors, Door])
 
 
 def report_at_door(request: web.Request, error: RequestError) -> None:
-    """Report an error that refuses who sent `request`; others have no `kind`."""
+    """Report an error that refuses the sender of `request`; other errors have no `kind`."""
     if error.kind is None or PORT_DOORS not in request.app:
         return
     doors, door = request.app[PORT_DOORS]

@@ -1,21 +1,25 @@
 """Who gets through to a handler, and what those hear who do not."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 
 import pytest
-from aiohttp import WSMsgType, web
+from aiohttp import ClientError, WSMsgType, web
 from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.access.access import Access
 from arriero.balancer.access.identity import CallerLimits
+from arriero.balancer.api.access import leases
 from arriero.balancer.api.access.guard import guard
 from arriero.balancer.api.access.permissions import Needs
 from arriero.balancer.api.app import inference_app
-from arriero.balancer.api.transport.callers import caller_of
+from arriero.balancer.api.transport.callers import caller_of, known_caller
 from arriero.balancer.api.transport.http import middlewares
+from arriero.shared.errors import Unauthorized
 from tests.balancer.access.builders import record, secret
 from tests.balancer.api.fake_runtime import FakeFleetRuntime, echo
+from tests.waiting import HANGS
 
 KEY = secret(1)
 BEARER = {"Authorization": f"Bearer {KEY}"}
@@ -126,6 +130,84 @@ async def test_without_any_key_everything_is_as_before() -> None:
     async with TestClient(TestServer(inference_app(FakeFleetRuntime()))) as client:
         assert (await client.get("/v1/models", headers={"x-api-key": "sk-any"})).status == 200
         assert (await client.get("/v1/models", params={"key": KEY})).status == 401
+
+
+# ---- a key that ends while its request is handled
+
+
+class Handlers:
+    """Handlers that do not end by themselves, and one that ends with what the test does."""
+
+    def __init__(self, access: Access) -> None:
+        self.access = access
+        self.begun = asyncio.Event()
+
+    def app(self) -> web.Application:
+        paths = ("/waits", "/streams", "/revokes")
+        table = {("POST", path): Needs.CALL for path in paths}
+        app = web.Application(middlewares=[*middlewares(), guard(self.access, table)])
+        for path in paths:
+            app.router.add_post(path, getattr(self, path.removeprefix("/")))
+        return app
+
+    async def waits(self, _request: web.Request) -> web.Response:
+        self.begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def streams(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"begun")
+        return await self.waits(request)
+
+    async def revokes(self, request: web.Request) -> web.Response:
+        await request.read()
+        self.access.put(record("ci", 1, revoked_at=1.0))
+        caller = known_caller(request)
+        with pytest.raises(Unauthorized, match="'ci' was revoked"):
+            caller_of(request)
+        return web.json_response({"name": caller.name})
+
+
+@pytest.fixture
+async def handlers(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Handlers, TestClient]]:
+    monkeypatch.setattr(leases, "GRACE", 0.0)
+    handlers = Handlers(Access([record("ci", 1), record("other", 2)]))
+    app = handlers.app()
+    async with TestClient(TestServer(app, handler_cancellation=True)) as client:
+        yield handlers, client
+
+
+async def test_an_answer_that_has_not_begun_is_401(handlers: tuple[Handlers, TestClient]) -> None:
+    ours, client = handlers
+    asking = asyncio.create_task(client.post("/waits", headers=BEARER))
+    beside = asyncio.create_task(client.post("/waits", headers={"x-api-key": secret(2)}))
+    await ours.begun.wait()
+    ours.access.put(record("ci", 1, revoked_at=1.0))
+    answer = await asking
+    assert (answer.status, (await answer.json())["error"]["code"]) == (401, "unauthorized")
+    assert not beside.done()
+    beside.cancel()
+
+
+async def test_an_answer_that_has_begun_and_does_not_end_is_cut(
+    handlers: tuple[Handlers, TestClient],
+) -> None:
+    ours, client = handlers
+    answer = await client.post("/streams", headers=BEARER)
+    await ours.begun.wait()
+    ours.access.put(record("ci", 1, revoked_at=1.0))
+    with pytest.raises(ClientError):
+        async with asyncio.timeout(HANGS):
+            await answer.read()
+
+
+async def test_who_revokes_the_own_key_is_answered(handlers: tuple[Handlers, TestClient]) -> None:
+    _, client = handlers
+    answer = await client.post("/revokes", headers=BEARER, json={})
+    assert (answer.status, await answer.json()) == (200, {"name": "ci"})
+    assert (await client.post("/revokes", headers=BEARER)).status == 401
 
 
 # ---- what belongs to whom

@@ -1,4 +1,4 @@
-"""What operators see of those that are refused, at each door and for each reason."""
+"""Operators see refusals at each door, by their reason."""
 
 import logging
 from collections.abc import AsyncIterator
