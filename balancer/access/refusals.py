@@ -64,7 +64,7 @@ class Refusals:
         )
 
     def _forget(self, now: float) -> None:
-        """If there is no more room, forget callers that have stopped; with an entry, after an hour."""
+        """Forget callers that have stopped, if there is no more room."""
         if len(self._callers) < MAX_CALLERS or now - self._forgot_at < 1.0:
             return
         self._forgot_at = now
