@@ -14,6 +14,10 @@ from typing import cast
 
 from pydantic_core import to_json
 
+from ...shared.errors import Overloaded, RequestError, RequestTooLarge
+from .caller import Account
+from .shares import Shares
+
 OVERHEAD = 8 * 1024
 """Bytes of a request that brought next to nothing: its records, its stream, its task."""
 
@@ -28,6 +32,9 @@ OF_POINTER = 8
 MAX_LOOKS = 2**14
 """Lists and objects that are looked into, in about 10 ms; a request with more of them counts as
 `UNSEEN` more. Long conversations with calls and pictures have some thousands."""
+
+RETRY_AFTER = 1.0
+"""Seconds after which a caller whose share is full may try again."""
 
 UNSEEN = 128 * 2**20
 """Bytes that the most values of a body can take, and a long text with emojis beside them."""
@@ -87,3 +94,20 @@ _SIMPLE: set[type] = _NUMBERS | {str, bytes}
 def _fields(kind: Hashable) -> tuple[str, ...]:
     """The fields of a dataclass; none of another type."""
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
+
+
+def memory_refusal(
+    shares: Shares[Account], account: Account, num_bytes: int
+) -> RequestError | None:
+    """Why a request that takes so much may not wait or run; `None` if it may. It is counted."""
+    if num_bytes > shares.share:
+        return RequestTooLarge(
+            f"the request takes about {num_bytes} bytes of memory; at most {shares.share} may"
+        )
+    if shares.refuses(account, num_bytes):
+        return Overloaded(
+            "the requests that wait or run take too much memory, those of all callers or of this "
+            "one; try again when one has ended",
+            retry_after=RETRY_AFTER,
+        )
+    return None

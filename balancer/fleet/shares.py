@@ -141,6 +141,11 @@ class Shares(Generic[K]):
         would_have = self.held(holder) + amount
         return "share" if would_have > min(left, self._caps.get(holder, left)) else None
 
+    @property
+    def share(self) -> int:
+        """What a holder alone may have."""
+        return self.bound // 2
+
     def may_take(self, holder: K, amount: int) -> bool:
         """Whether the holder may have `amount` more."""
         return self.refusal(holder, amount) is None
@@ -201,6 +206,10 @@ class Holding(Generic[K]):
         is_granted = self._shares.claim(self._holder, amount)
         self.amount += amount * is_granted
         return is_granted
+
+    def may_ever(self, amount: int) -> bool:
+        """Whether it may hold `amount` more if its holder holds nothing else."""
+        return self.amount + amount <= self._shares.share
 
     def give_back(self, amount: int | None = None) -> None:
         """Hold `amount` less, or nothing more. Raises `ValueError` if it does not hold that."""

@@ -133,7 +133,7 @@ async def test_answers_that_are_kept_until_they_are_whole(shared: Shared) -> Non
 
     await beside(shared, "answers", lambda: shared.ask(shared.greedy, body), 3)
     status, answer = await shared.ask(shared.greedy, body)
-    assert (status, b"overloaded" in answer) == (503, True)
+    assert (status, b"request_too_large" in answer) == (413, True), "it would not fit alone"
 
 
 async def test_what_one_caller_may_never_have_is_too_large(shared: Shared) -> None:

@@ -26,7 +26,7 @@ from aiohttp.web_protocol import RequestPayloadError
 from ....shared.errors import InvalidRequest, Overloaded, RequestTooLarge
 from ....shared.json_size import JsonCounter
 from ...fleet.caller import STRANGERS, Account, Caller
-from ...fleet.footprint import OF_NUMBER, OF_OBJECT
+from ...fleet.footprint import OF_NUMBER, OF_OBJECT, RETRY_AFTER, memory_refusal
 from ...fleet.shares import Holding, Shares
 from .callers import caller_of, check_authority
 from .fault_reports import refusals_reported
@@ -54,9 +54,6 @@ STRANGERS_PART = 16
 
 MAX_STRANGERS_BODY = 4096
 """Longest body of a caller who has not shown a key yet: it has no more to say than a key."""
-
-RETRY_AFTER = 1.0
-"""Seconds after which a caller whose share is full may try again."""
 
 LARGE_BYTES = 128 * 1024
 """From this size on, parsing takes longer than the handover to a thread."""
@@ -154,15 +151,12 @@ class Bodies:
             return await asyncio.get_running_loop().run_in_executor(self._thread, parse)
 
     def _check_memory(self, request: web.Request, num_bytes: int) -> None:
-        """Raises `Overloaded` if what is parsed of a large body would have no room."""
+        """Raises `Overloaded` or `RequestTooLarge` if what is parsed would have no room."""
         if self._memory is None or num_bytes < LARGE_BYTES:
             return
-        if self._memory.refuses(caller_of(request).account, num_bytes):
-            raise Overloaded(
-                "the requests that wait or run take too much memory, those of all callers or of "
-                "this one; try again when one has ended",
-                retry_after=RETRY_AFTER,
-            )
+        error = memory_refusal(self._memory, caller_of(request).account, num_bytes)
+        if error is not None:
+            raise error
 
     async def _read(self, request: web.Request, held: "Held") -> bytes:
         content = request.content

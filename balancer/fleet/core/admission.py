@@ -13,10 +13,8 @@ from ....shared.errors import (
     InvalidRequest,
     ModelNotFound,
     NotSupported,
-    Overloaded,
     RateLimited,
     RequestError,
-    RequestTooLarge,
     ShuttingDown,
 )
 from ....shared.inference import (
@@ -30,7 +28,7 @@ from ....shared.inference.abilities import Ability, field_of
 from ....shared.inference.adapters import AdapterChoice, adapted_name
 from ...access.identity import CallerLimits
 from ..caller import Account, Caller
-from ..footprint import footprint
+from ..footprint import footprint, memory_refusal
 from ..queries.query import QueryRequest
 from ..shares import Shares
 from ..token_estimate import Reservation, reservation_of, reservation_of_queries
@@ -160,13 +158,9 @@ class Admission:
         """With what it takes of the memory, or why there is none for it."""
         if newcomer.error is not None:
             return newcomer
-        num_bytes, most = footprint(newcomer.request), self.memory.bound // 2
-        if num_bytes > most:
-            words = f"the request takes about {num_bytes} bytes of memory; at most {most} may"
-            return replace(newcomer, error=RequestTooLarge(words))
-        if self.memory.refuses(caller.account, num_bytes):
-            return replace(newcomer, error=_out_of_memory())
-        return replace(newcomer, num_bytes=num_bytes)
+        num_bytes = footprint(newcomer.request)
+        error = memory_refusal(self.memory, caller.account, num_bytes)
+        return replace(newcomer, error=error, num_bytes=num_bytes)
 
     def _named(
         self, request: AnyRequest, limits: CallerLimits
@@ -290,14 +284,6 @@ class Admission:
 
     def _is_live(self, id: RequestId) -> bool:
         return id in self._state.requests or id in self._state.dispatcher
-
-
-def _out_of_memory() -> Overloaded:
-    return Overloaded(
-        "the requests that wait or run take too much memory, those of all callers or of this one; "
-        "try again when one has ended",
-        retry_after=SOON,
-    )
 
 
 def _going_down() -> ShuttingDown:

@@ -9,7 +9,7 @@ few events as it has changes of kind; nothing is put after the end.
 
 What waits for the reader takes memory, and so does what the reader keeps: a whole answer that is
 written at its end. Both count in the caller's share of all answers. If the caller has its share,
-the answer ends with `overloaded`.
+the answer ends with `overloaded`; if it is larger than any share, with `request_too_large`.
 """
 
 import asyncio
@@ -21,9 +21,10 @@ from sys import getsizeof
 from types import TracebackType
 from typing import Protocol, Self
 
-from ....shared.errors import Overloaded
+from ....shared.errors import Overloaded, RequestError, RequestTooLarge
 from ....shared.inference import Done, Event, Failed, Reading, RequestId, Token, Waiting
 from ..caller import Account
+from ..footprint import RETRY_AFTER
 from ..shares import Holding
 
 MAX_PENDING = 32
@@ -37,8 +38,6 @@ PACKED_LOG_PROB = 96
 
 LISTED_LOG_PROB = 640
 """Bytes of one that the reader keeps as an object of JSON, and then writes several times."""
-
-RETRY_AFTER = 1.0
 
 Take = Callable[[Event], bool]
 """Takes one event, at once; says whether there is room for another."""
@@ -124,7 +123,6 @@ class Stream:
         if self._is_cut:
             return
         if self._kept_log_prob and not self._counts(event, self._kept_log_prob):
-            self._cut()
             return
         if self._take is None or not isinstance(event, Token):
             self._keep(event)
@@ -140,16 +138,23 @@ class Stream:
         self._wake()
 
     def _counts(self, event: Event, log_prob: int) -> bool:
-        """Count what `event` takes; whether there is room for it."""
+        """Count what `event` takes; whether there is room for it. If not, the answer ends here."""
         if self._held is None or self._is_closed or not isinstance(event, Token):
             return True
         num = sum(1 + len(each.top) for each in event.log_probs)
-        return self._held.claim(getsizeof(event.text) + log_prob * num)
+        size = getsizeof(event.text) + log_prob * num
+        if self._held.claim(size):
+            return True
+        if self._held.may_ever(size):
+            self._cut(Overloaded(_NO_ROOM, retry_after=RETRY_AFTER))
+        else:  # trying again would end in the same way
+            self._cut(RequestTooLarge(_TOO_LARGE))
+        return False
 
-    def _cut(self) -> None:
-        """There is no room for what came: the answer ends here, and nothing more is taken."""
+    def _cut(self, error: RequestError) -> None:
+        """Nothing more is taken."""
         self._pending.clear()
-        self._keep(Failed(Overloaded(_TOO_LARGE, retry_after=RETRY_AFTER)))
+        self._keep(Failed(error))
         self._is_cut = True
         # Not at once: the runtime is in the middle of delivering.
         asyncio.get_running_loop().call_soon(self._on_close, self.id)
@@ -158,7 +163,6 @@ class Stream:
         if self._has_ended:
             raise RuntimeError(f"{event} came after the end of request {self.id}")
         if not self._kept_log_prob and not self._counts(event, WAITING_LOG_PROB):
-            self._cut()
             return
         # The task takes this one, and what comes until then, in order.
         self._take = None
@@ -276,9 +280,13 @@ def merged(events: Iterable[Event]) -> Iterable[Event]:
     return chain.from_iterable(_run(list(each)) for _, each in kinds)
 
 
-_TOO_LARGE = (
+_NO_ROOM = (
     "the answers that wait to be read, or to be complete, take too much memory, of all callers or "
     "of this one; stream them, or ask for fewer `top_logprobs`"
+)
+_TOO_LARGE = (
+    "the answer takes more memory than a caller may have until it is complete or read; stream it, "
+    "or ask for fewer `top_logprobs`"
 )
 
 

@@ -179,13 +179,17 @@ async def test_a_body_whose_request_has_no_room_is_refused_before_it_is_parsed()
     account = Account("anonymous", "127.0.0.1")
     async with serving(Bodies(memory=memory)) as client:
         memory.take(account, 3 * LARGE_BYTES)
-        text, numbers = b"x" * LARGE_BYTES, b"1," * (LARGE_BYTES // 2)
+        text = b"x" * LARGE_BYTES
+        numbers = b"1," * (LARGE_BYTES // 16) + text
         assert (await client.post("/size", data=text, headers=JSON)).status == 200
         response = await client.post("/size", data=numbers, headers=JSON)
         assert (response.status, await error_of(response)) == (503, "overloaded")
         response = await client.post("/size", data=text + text, headers=JSON)
         assert (response.status, await error_of(response)) == (503, "overloaded")
         assert sum(memory.num_refused.values()) == 2
+        memory.give_back(account, 3 * LARGE_BYTES)
+        response = await client.post("/size", data=b"1," * LARGE_BYTES, headers=JSON)
+        assert (response.status, await error_of(response)) == (413, "request_too_large")
 
 
 async def test_a_stranger_sends_short_bodies() -> None:

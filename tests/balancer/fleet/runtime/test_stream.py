@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from arriero.balancer.fleet.caller import Account
 from arriero.balancer.fleet.runtime.stream import MAX_PENDING, WAITING_LOG_PROB, Stream
 from arriero.balancer.fleet.shares import Holding, Shares
-from arriero.shared.errors import Cancelled, Overloaded
+from arriero.shared.errors import Cancelled, Overloaded, RequestError, RequestTooLarge
 from arriero.shared.inference import (
     Event,
     Failed,
@@ -423,16 +423,20 @@ class TestMemory:
         assert shares.total == 0
 
     @pytest.mark.parametrize("kept", [0, WAITING_LOG_PROB])
-    async def test_an_answer_that_takes_too_much_ends_and_its_request_too(self, kept: int) -> None:
+    @pytest.mark.parametrize(("others", "kind"), [(1, Overloaded), (0, RequestTooLarge)])
+    async def test_an_answer_that_takes_too_much_ends_and_its_request_too(
+        self, kept: int, others: int, kind: type[RequestError]
+    ) -> None:
         one, closed, shares = self.counted(8 * self.SIZE, kept=kept)
+        shares.take(Account("alice", None), others * 3 * self.SIZE)
         with one:
             for _ in range(9):
                 one.put(Token("x", log_probs=self.LIKELY))
             one.put(END)
-            [end] = await read(one)
+            [*_, end] = await read(one)
             assert isinstance(end, Failed)
-            assert isinstance(end.error, Overloaded)
+            assert isinstance(end.error, kind)
         await asyncio.sleep(0)
         assert closed.ids == ["r"]
-        assert shares.total == 0
+        assert shares.total == others * 3 * self.SIZE
         assert shares.num_refused["share"] == 1
