@@ -525,6 +525,10 @@ def collect_numbers(parts: Parts) -> None:
         lambda: conversations.memory.num_bytes,
         lambda: 0 if conversation_service is None else conversation_service.num_waiting,
     )
+    if conversation_service is not None:
+        unwritten = conversation_service.backlog.pool
+        metrics.collect_pool("conversations_unwritten", unwritten.counts)
+        metrics.collect_pool("conversations_unwritten_bytes", unwritten.sizes)
     metrics.collect_pool("conversation_bytes", conversations.memory.pool.sizes)
     metrics.collect_pool("conversations", conversations.memory.pool.counts)
     service = parts.request_service
@@ -533,6 +537,9 @@ def collect_numbers(parts: Parts) -> None:
         lambda: parts.retained.num_bytes,
         lambda: 0 if service is None else len(service.journal),
     )
+    if service is not None:
+        metrics.collect_pool("kept_requests_unwritten", service.journal.begun_counts)
+        metrics.collect_pool("kept_requests_unwritten_bytes", service.journal.begun_bytes)
     metrics.collect_pool("kept_requests_running_bytes", parts.retained.running.sizes)
     metrics.collect_pool("kept_requests_running", parts.retained.running.counts)
     metrics.collect_pool("kept_requests_ended_bytes", parts.retained.idle.sizes)

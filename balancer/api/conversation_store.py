@@ -15,13 +15,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol, TypeVar
 
-from ..fleet.shares import FairEviction
+from ..fleet.shares import EVERYBODY, FairEviction
 
 MAX_ENTRIES = 10_000
 """Most entries that are stored, however small they are."""
-
-EVERYBODY = ""
-"""The owner of all entries where there are no keys."""
 
 DEFAULT_BYTES = 64 * 2**20
 DEFAULT_AGE = 3600.0

@@ -92,10 +92,10 @@ class ConversationService:
         self._adapters = dict(kinds.values())
         self._forget_here = forget_here
         self._ask: Ask = no_others
-        self._backlog = ConversationBacklog(bounds.num_bytes)
+        self.backlog = ConversationBacklog(bounds.num_bytes)
         self._health = StoreHealth("the store of conversations")
         self._writer: WriteBehind[str, Unwritten] = WriteBehind(
-            self._backlog,
+            self.backlog,
             self._write,
             health=self._health,
             loss="a conversation could not be written, and goes on here alone",
@@ -109,7 +109,7 @@ class ConversationService:
     @property
     def num_waiting(self) -> int:
         """Conversations that are not written yet."""
-        return len(self._backlog)
+        return len(self.backlog)
 
     def status(self) -> StoreStatus:
         """How the store takes conversations."""
@@ -120,7 +120,7 @@ class ConversationService:
     def put(self, id: str, entry: Any, num_bytes: int, owner: str | None) -> None:
         """Have it written, soon."""
         name, _ = self._kinds[type(entry)]
-        num = self._backlog.add(UnwrittenConversation(id, name, owner or "", entry, num_bytes))
+        num = self.backlog.add(UnwrittenConversation(id, name, owner or "", entry, num_bytes))
         if num:
             self._health.failed(num)
             logger.warning("conversations that are not written, and go on here alone: %d", num)
@@ -128,7 +128,7 @@ class ConversationService:
 
     def use(self, id: str) -> None:
         """It was used here."""
-        self._backlog.use(id)
+        self.backlog.use(id)
         self._writer.stir()
 
     async def find(self, id: str, kind: type[E], owner: str | None) -> E | None:
@@ -196,7 +196,7 @@ class ConversationService:
         await self._writer.flush(within)
 
     async def _write(self, ids: Sequence[str]) -> Unwritten:
-        what = self._backlog.unwritten(ids)
+        what = self.backlog.unwritten(ids)
         rows = await asyncio.to_thread(self._rows, what.waiting)
         await self._store.save_conversations(rows, what.used)
         return what
@@ -238,21 +238,21 @@ class ConversationService:
     async def _dropped(self, about: About) -> bool:
         """It is not written any more, as far as it was its owner's; whether it was to be."""
         id = about["id"]
-        waiting = self._backlog.get(id)
+        waiting = self.backlog.get(id)
         if waiting is None or (waiting.kind, waiting.owner) != (about["kind"], about["owner"]):
             return False
         if id in self._writer.under_way:
             await self._saved(id)
-        self._backlog.drop(id)
+        self.backlog.drop(id)
         return True
 
     async def _saved(self, id: str) -> bool:
         """Wait until it is written, if it is to be; whether it was and is."""
-        if id not in self._backlog:
+        if id not in self.backlog:
             return False
         try:
             async with asyncio.timeout(PATIENCE):
-                while id in self._backlog:
+                while id in self.backlog:
                     if id in await self._writer.written():
                         return False
         except TimeoutError:

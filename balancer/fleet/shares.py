@@ -28,6 +28,9 @@ I = TypeVar("I", bound=Hashable)  # noqa: E741
 Refusal = Literal["share", "full", "evicted"]
 """Why a pool did not hold something: its holder has its share, the pool is full, or it went."""
 
+EVERYBODY = ""
+"""The holder of what belongs to no key, where there are no keys."""
+
 REFUSALS: tuple[Refusal, ...] = get_args(Refusal)
 
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 from ...shared.errors import InvalidRequest, NotFound, Overloaded
 from ..fleet.caller import Caller
-from ..fleet.shares import Shares
+from ..fleet.shares import EVERYBODY, Shares
 from ..store.job_records import SavedBatch, SavedFile
 from ..store.jobs import BatchConflict, JobStore
 from .batch import Batch, BatchCaller, NewBatch, from_document, to_document
-from .files import EVERYBODY, Files
+from .files import Files
 
 MAX_OPEN = 1000
 """Batches that have not ended."""

@@ -21,7 +21,7 @@ from dataclasses import replace
 
 from ...shared.errors import NotFound, Overloaded, RequestTooLarge
 from ..fleet.caller import Account, Caller
-from ..fleet.shares import Amounts, Shares
+from ..fleet.shares import EVERYBODY, Amounts, Shares
 from ..store.job_records import FileTotals, Order, SavedFile
 from ..store.jobs import JobStore
 from .blobs import Blobs, BlobWriter, on_thread
@@ -35,9 +35,6 @@ PIECE = 2**20
 """Bytes that are read or written in one go, on a thread."""
 
 EXPIRED_AT_ONCE = 100
-
-EVERYBODY = ""
-"""The owner of all files where there are no keys."""
 
 RECOUNT_AFTER = 1.0
 """Seconds for which the numbers of files, which other balancers may add to, are not read again."""

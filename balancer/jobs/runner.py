@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Protocol
 
 from ..fleet.caller import Caller
-from ..fleet.shares import Shares
+from ..fleet.shares import EVERYBODY, Shares
 from ..store.jobs import JobStore
 from ..store.port import StoreAway
 from .batch import BatchCaller, Fault, from_document
 from .batch_run import BatchRun
 from .batches import MAX_ENDED, Batches
 from .blobs import Blobs, BlobsAway
-from .files import EVERYBODY, Files, delete_orphans
+from .files import Files, delete_orphans
 from .results import Spool
 from .schedule import Capacity, Schedule, Views
 from .tools import LEASE, RECHECK, Ended, HandleLine, Tools

@@ -24,7 +24,7 @@ from ..api.access.leases import Leases
 from ..cluster.cluster_view import ClusterView
 from ..cluster.others import NO_OTHERS
 from ..fleet.runtime.fleet_runtime import FleetRuntime
-from ..fleet.shares import Shares
+from ..fleet.shares import EVERYBODY, Shares
 from ..fleet.view import FleetDelta
 from .answer_types import Snapshot
 from .event_history import MAX_DELTAS, EventHistory
@@ -35,9 +35,6 @@ from .throughput import Meter, Throughput
 
 MAX_SUBSCRIBERS = 64
 """Readers at once, which keys share fairly."""
-
-EVERYBODY = ""
-"""Whose readers they are where there are no keys."""
 
 THROUGHPUT_INTERVAL = 1.0
 KEEP_ALIVE_INTERVAL = 15.0
