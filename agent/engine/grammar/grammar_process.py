@@ -276,7 +276,7 @@ class _Worker:
 def _yield(thread: threading.Thread) -> None:
     """Lower the priority of `thread`, if it still runs."""
     if sys.platform == "linux" and thread.native_id:  # elsewhere it would be the whole process
-        with suppress(ProcessLookupError):
+        with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, thread.native_id, NICENESS)
 
 
@@ -331,7 +331,11 @@ def main() -> None:
         _, files, _, _ = socket.recv_fds(orders, 1, 1)
         if not files:
             return
-        if os.fork() == 0:
+        try:
+            pid = os.fork()
+        except OSError:  # the host has no room for a process: the worker's socket closes
+            pid = -1
+        if pid == 0:
             orders.close()
             _bound()
             worker = _Worker(Connection(files[0]), tokenizer, vocabulary.seconds)
@@ -358,7 +362,9 @@ def _bound() -> None:
     if sys.platform == "linux":
         size, *_ = Path("/proc/self/statm").read_text().split()
         most = int(size) * resource.getpagesize() + MAX_MEMORY
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        if hard == resource.RLIM_INFINITY or most < hard:
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
         with suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("1000")
 

@@ -186,8 +186,12 @@ class _Process:
         """The socket of a new worker. Raises `OSError` if the process is gone."""
         self._sending.join()
         self._spares.append(self._forked())
-        if len(self._spares) == 1:
-            self._spares.append(self._forked())
+        while len(self._spares) > 1:
+            spare = self._spares.pop(0)
+            if not _has_ended(spare):
+                return spare
+            spare.close()
+        self._spares.append(self._forked())
         return self._spares.pop(0)
 
     def _forked(self) -> socket.socket:
@@ -199,6 +203,16 @@ class _Process:
                 mine.close()
                 raise
         return mine
+
+
+def _has_ended(worker: socket.socket) -> bool:
+    """Whether a worker that was told nothing yet is gone, perhaps for want of memory."""
+    try:
+        return not worker.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
 
 
 def _send(vocabulary: Vocabulary, connection: Connection) -> None:

@@ -1,6 +1,7 @@
 """Compiled grammars: cached, bounded, refused with a reason."""
 
 import json
+import socket
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, cast
 
@@ -153,6 +154,13 @@ def test_nothing_is_compiled_for_a_request_that_has_ended() -> None:
     with pytest.raises(TooCostlyError):
         grammars.compile(regex("a"), ended)
     assert not len(grammars)
+
+
+def test_a_worker_that_ended_before_its_turn_is_passed_over(grammars: Grammars) -> None:
+    grammars.compile(regex("a"))
+    (spare,) = cast("Any", grammars)._process._spares
+    spare.shutdown(socket.SHUT_RDWR)
+    assert fits(grammars.compile(regex("b")), "b")
 
 
 def test_the_process_of_workers_starts_again(grammars: Grammars) -> None:
