@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median, quantiles
@@ -20,7 +21,7 @@ from rich.table import Table
 
 from arriero.agent.chat.constraints.gbnf import lark_of
 from arriero.agent.chat.constraints.lark import Lark
-from arriero.agent.engine.grammar.constraint import next_mask
+from arriero.agent.engine.grammar.constraint import ConstraintError, Mask
 from arriero.agent.engine.grammar.grammars import Grammars
 from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.llama.loading import load_engine
@@ -176,6 +177,15 @@ def _decode_step(engine: LlamaEngine, num_steps: int = 30) -> float:
     return median(seconds)
 
 
+def _at_once(work: Callable[[], Mask]) -> "Future[Mask]":
+    future: Future[Mask] = Future()
+    try:
+        future.set_result(work())
+    except ConstraintError as error:
+        future.set_exception(error)
+    return future
+
+
 def _cost(model: LoadedModel, case: Case, rounds: int, step: float) -> Cost:
     if model.grammar_tokens is None:
         raise ValueError("the model's vocabulary is not to be had for grammars")
@@ -185,21 +195,23 @@ def _cost(model: LoadedModel, case: Case, rounds: int, step: float) -> Cost:
     compiling, masks, applications, choices = [], [], [], []
     scratch = Scratch()
     logits = np.random.default_rng(1).normal(0, 3, model.vocab.size).astype(np.float32)
+    grammars = Grammars(model.grammar_tokens, max_cached=0)
+    grammars.compile(grammar)  # which waits for the process
     for _ in range(rounds):
         start = perf_counter()
-        constraint = Grammars(model.grammar_tokens).compile(grammar)
+        constraint = grammars.compile(grammar)
         compiling.append(perf_counter() - start)
-        matcher = constraint.matcher()
+        state = constraint.begin(_at_once)
         for token in tokens:
             start = perf_counter()
-            if not matcher.consume_token(token):
-                raise ValueError(f"{case.name}: {model.vocab.piece(token)!r} does not fit")
-            mask = next_mask(matcher, model.vocab.size)
+            state.accept(token)
             masks.append(perf_counter() - start)
             row = logits.copy()
             start = perf_counter()
-            mask.restrict(row)
+            state.restrict(row)
             applications.append(perf_counter() - start)
+            if state.failure is not None:
+                raise ValueError(f"{case.name}: {state.failure}")
             start = perf_counter()
             pool = Pool(row, tops_of(row), scratch)
             pool.keep_highest(_SAMPLING.top_k)
