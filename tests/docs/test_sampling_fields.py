@@ -13,7 +13,7 @@ BESIDE_THE_COMPOSER = {"temperature": "temperature", "stop": "stop-strings"}
 
 NOT_IN_THE_FORM = {
     *("dry_sequence_breakers", "logit_bias", "stop_token_ids", "allowed_token_ids", "bad_words"),
-    *("include_stop_str_in_output", "ignore_eos"),
+    *("include_stop_str_in_output", "ignore_eos", "samplers"),
 }
 """No numbers, and of use to programs rather than to who chats."""
 
