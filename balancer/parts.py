@@ -54,6 +54,8 @@ from .jobs.batch import BatchCaller
 from .jobs.blobs import BlobsAway
 from .jobs.files_place import FileLimits, FilesPlace, temporary_folder
 from .jobs.jobs import Jobs, open_jobs
+from .management import troubles
+from .management.answer_types import Trouble
 from .management.events import EventHub
 from .management.metrics.loop_delay import LoopDelay
 from .management.metrics.metrics import Metrics
@@ -119,6 +121,17 @@ class Parts:
         """What operators should do about this balancer."""
         of_certificate = () if self.certificates is None else self.certificates.issues()
         return (*store_issues(self.store_status()), *self.access.issues(), *of_certificate)
+
+    def troubles(self) -> list[Trouble]:
+        """What is wrong beside the issues of agents."""
+        views = self.runtime.views
+        waiting = views.waiting_by_model()
+        return [
+            *troubles.of_models(views.models(), views.adapters(), waiting),
+            *troubles.of_hosts(self.diary.lost_hosts),
+            *troubles.of_balancer(self.issues()),
+            *troubles.of_refusals(self.doors.going_on()),
+        ]
 
     def work(self, settings: BalancerSettings) -> list[Coroutine[None, None, None]]:
         """What runs as long as the balancer does."""
@@ -519,6 +532,7 @@ def collect_numbers(parts: Parts) -> None:
     )
     metrics.collect_pool("event_readers", parts.hub.shares)
     parts.diary.issues = parts.issues
+    parts.hub.find_troubles = parts.troubles
     conversation_service = parts.conversation_service
     metrics.collect_responses(
         lambda: len(conversations.memory),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..client.errors import ArrieroError, RequestFailed, Unreachable, Untrusted
-from .output import duration
+from .output import duration, namesakes
 
 Verdict = Literal["good", "warning", "bad"]
 
@@ -46,6 +46,8 @@ def of_fleet(
         findings.append(Finding("good", words))
     for agent in agents:
         findings += _of_agent(agent, version)
+    advice = "give each a --name of its own: the diary and the list of hosts go by names"
+    findings += [Finding("warning", words, advice) for words in namesakes(agents)]
     return findings
 
 

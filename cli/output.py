@@ -3,6 +3,8 @@
 import json
 import os
 import sys
+from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ..shared.printable import printable
@@ -57,6 +59,12 @@ def rate(value: float | None) -> str:
 def in_gib(num_bytes: int) -> str:
     """`1.5 GiB`."""
     return f"{num_bytes / 2**30:.1f} GiB"
+
+
+def namesakes(agents: Iterable[dict[str, Any]]) -> list[str]:
+    """The names that several agents have, in words."""
+    counts = Counter(agent["name"] for agent in agents)
+    return [f"{num} agents are called {name}" for name, num in counts.items() if num > 1]
 
 
 def issues(entry: dict[str, Any]) -> str:

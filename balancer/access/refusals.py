@@ -2,11 +2,13 @@
 
 A line in the log is at most one a second for each caller, door and kind. An entry in the diary is
 for a caller that goes on: `GOES_ON` times within a minute, and an agent at once, since it dials
-seldom. It is at most one an hour for each caller and door, and `MAX_ENTRIES` an hour.
+seldom. It is at most one an hour for each caller and door, and `MAX_ENTRIES` an hour. The caller
+has stopped when it was not refused for `STOPPED`.
 
 Invariant: at most `MAX_CALLERS` are counted. Others count together at each door, as `OTHERS`.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -14,6 +16,7 @@ Door = Literal["inference", "management", "log_in", "agents", "tls"]
 
 GOES_ON = 10
 MINUTE, HOUR = 60.0, 3600.0
+STOPPED = 5 * MINUTE
 MAX_CALLERS = 1024
 MAX_ENTRIES = 64
 OTHERS = "many addresses"
@@ -21,11 +24,15 @@ OTHERS = "many addresses"
 
 @dataclass(slots=True)
 class _Caller:
-    """Since when it is counted, how often it was refused, and when it last had an entry."""
+    """Since when it is counted, how often it was refused, and when it last had an entry.
+
+    It went on, and was refused last, at `went_on_at`.
+    """
 
     since: float
     num: int = 0
     noted_at: float | None = None
+    went_on_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +65,20 @@ class Refusals:
             caller.since, caller.num = now, 0
         caller.num += 1
         is_worth_it = caller.num >= (1 if door == "agents" else GOES_ON)
+        if is_worth_it or caller.went_on_at is not None:
+            caller.went_on_at = now
         return Outcome(
             self._is_logged((door, kind, who), now),
             caller.num if is_worth_it and self._is_noted(caller, now) else 0,
         )
+
+    def going_on(self, now: float) -> Mapping[Door, Sequence[str]]:
+        """The callers that go on at each door, those that were counted first before others."""
+        found: dict[Door, list[str]] = {}
+        for (door, who), caller in self._callers.items():
+            if caller.went_on_at is not None and now - caller.went_on_at < STOPPED:
+                found.setdefault(door, []).append(who)
+        return found
 
     def _forget(self, now: float) -> None:
         """Forget callers that have stopped, if there is no more room."""

@@ -119,6 +119,11 @@ class Diary:
         states = [host.state for host in self._watcher.hosts.values()]
         return {state: states.count(state) for state in ("here", "drained", "stopped", "lost")}
 
+    @property
+    def lost_hosts(self) -> list[str]:
+        """The names of the hosts whose connection was lost."""
+        return sorted(name for name, host in self._watcher.hosts.items() if host.state == "lost")
+
     async def restore(self) -> None:
         """Know the hosts that the store knows. Raises `StoreAway`."""
         self._watcher.restore(await self._store.diary.load_hosts(), self._clock())

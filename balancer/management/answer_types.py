@@ -346,6 +346,21 @@ class Clocks(TypedDict):
     requests: list[str]
 
 
+class Trouble(TypedDict):
+    """Something that is wrong, beside the issues of agents, for people to see first.
+
+    `model`: it failed, nobody serves it, or it has issues; `hosts`: they are lost; `balancer`: an
+    issue of its own; `refused`: callers go on though they are refused. `name` is the model's, the
+    issue's code or the door; null of several. `num` is how many models, hosts or callers it has.
+    """
+
+    kind: Literal["model", "hosts", "balancer", "refused"]
+    name: str | None
+    num: Count
+    message: str
+    hint: str
+
+
 class Snapshot(FleetFields):
     """The event `snapshot`: all agents, and the oldest requests.
 
@@ -353,6 +368,7 @@ class Snapshot(FleetFields):
     """
 
     clocks: Clocks
+    troubles: list[Trouble]
     agents: list[Agent]
     requests: list[Request]
 
@@ -360,10 +376,13 @@ class Snapshot(FleetFields):
 class Delta(FleetFields):
     """The event `delta`: changes since the last event. Empty members are left out.
 
+    `troubles` are there, all of them, if they are different.
+
     Entries have an `id` and the fields that changed. Their times are as of `at`. Places of requests
     that go on waiting are sent once a second.
     """
 
+    troubles: NotRequired[list[Trouble]]
     agents: NotRequired[list[Changes[Agent]]]
     agents_left: NotRequired[list[AgentId]]
     requests: NotRequired[list[Changes[Request]]]

@@ -12,7 +12,7 @@ no client reads; there are at most `max_subscribers`.
 import asyncio
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
@@ -26,7 +26,7 @@ from ..cluster.others import NO_OTHERS
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from ..fleet.shares import EVERYBODY, Shares
 from ..fleet.view import FleetDelta
-from .answer_types import Snapshot
+from .answer_types import Snapshot, Trouble
 from .event_history import MAX_DELTAS, EventHistory
 from .fleet_feed import MAX_REQUESTS_SENT, FleetFeed
 from .metrics.fleet_collector import EventNumbers
@@ -138,6 +138,9 @@ class EventHub:
         self._feed = FleetFeed()
         self._revision = -1
         self._throughput = Throughput()
+        self.find_troubles: Callable[[], Sequence[Trouble]] = tuple
+        """What is wrong beside the issues of agents; asked each second while a client reads."""
+        self._troubles: Sequence[Trouble] = ()
         self._watched = asyncio.Event()
         self._unwatched = asyncio.Event()
 
@@ -242,7 +245,8 @@ class EventHub:
             left = () if change is None else change.agents_left
             own = meter.measure(counts, left, totals.tokens_total, self._clock())
             self._throughput = self._others.throughput(own)
-            if self._feed.owes_counts:
+            before, self._troubles = self._troubles, self.find_troubles()
+            if self._feed.owes_counts or self._troubles != before:
                 self._advance()
             point = dumps(throughput_json(self._others.totals(totals), self._throughput))
             self.point = b"event: throughput\ndata: %s\n\n" % point
@@ -254,8 +258,9 @@ class EventHub:
         change = self._runtime.views.changes_since(self._revision) if self._revision >= 0 else None
         self._revision = self._runtime.views.revision
         if change is None:
+            self._troubles = self.find_troubles()
             snapshot = self._view()
-            self._feed.restart(snapshot["agents"], snapshot["requests"])
+            self._feed.restart(snapshot["agents"], snapshot["requests"], self._troubles)
             self._reported_others = self._others
             self.history.restart()
         else:
@@ -266,6 +271,7 @@ class EventHub:
                 self._now(),
                 self._runtime.views.position,
                 self._others,
+                troubles=self._troubles,
                 counts=counts,
             )
             if delta is None:
@@ -282,7 +288,9 @@ class EventHub:
 
     def _view(self) -> Snapshot:
         view = self._runtime.views.view(MAX_REQUESTS_SENT)
-        own = snapshot_json(view, self._throughput, self._now(), self._runtime.views.position)
+        own = snapshot_json(
+            view, self._throughput, self._now(), self._runtime.views.position, self._troubles
+        )
         return self._others.snapshot(own, MAX_REQUESTS_SENT)
 
     def _snapshot(self) -> bytes:

@@ -6,14 +6,14 @@ requests are sent once a second, and so are places: each request that leaves the
 of all behind it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import cast
 
 from ...shared.inference import AgentId, RequestId
 from ..cluster.others import NO_OTHERS, Others
 from ..fleet.view import AgentView, FleetDelta, FleetTotals, RequestView
-from .answer_types import Agent, Aside, Changes, Clock, Delta, Request, marked
+from .answer_types import Agent, Aside, Changes, Clock, Delta, Request, Trouble, marked
 from .serializers import PlaceOf, agent_json, fleet_json, request_json
 from .throughput import Throughput
 
@@ -60,10 +60,17 @@ class FleetFeed:
         self._agents: dict[AgentId, Agent] = {}
         self._requests: dict[RequestId, Request] = {}
         self._totals: FleetTotals | None = None
+        self._troubles: Sequence[Trouble] = ()
         self._counted_at = 0.0
 
-    def restart(self, agents: Iterable[Agent], requests: Iterable[Request]) -> None:
+    def restart(
+        self,
+        agents: Iterable[Agent],
+        requests: Iterable[Request],
+        troubles: Sequence[Trouble] = (),
+    ) -> None:
         """Start again from this: readers get a snapshot of it."""
+        self._troubles = troubles
         self._agents = {agent["id"]: agent for agent in agents}
         self._requests = {request["id"]: request for request in requests}
         self._totals = None
@@ -77,6 +84,7 @@ class FleetFeed:
         place_of: PlaceOf,
         others: Others = NO_OTHERS,
         *,
+        troubles: Sequence[Trouble] = (),
         counts: bool = False,
     ) -> Delta | None:
         """What they have to be sent, if anything; they know it from then on.
@@ -88,6 +96,9 @@ class FleetFeed:
         totals = others.totals(change.totals)
         delta = cast(Delta, {**fleet_json(totals, at)})
         num_fields = len(delta)
+        if troubles != self._troubles:
+            self._troubles = troubles
+            delta["troubles"] = list(troubles)
         if agents := self._changed_agents(change.agents, throughput, others):
             delta["agents"] = agents
         if left := [id for id in change.agents_left if self._agents.pop(id, None) is not None]:

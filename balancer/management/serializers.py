@@ -26,6 +26,7 @@ from .answer_types import (
     Snapshot,
     Statistics,
     ThroughputPoint,
+    Trouble,
     Work,
     marked,
 )
@@ -239,12 +240,17 @@ def fleet_json(totals: FleetTotals, at: float) -> FleetFields:
 
 
 def snapshot_json(
-    view: FleetView, throughput: Throughput, at: float, place_of: PlaceOf
+    view: FleetView,
+    throughput: Throughput,
+    at: float,
+    place_of: PlaceOf,
+    troubles: Sequence[Trouble] = (),
 ) -> Snapshot:
     """All that a page needs to draw."""
     return {
         **fleet_json(view, at),
         "clocks": CLOCKS,
+        "troubles": list(troubles),
         "agents": [agent_json(agent, throughput.rate_of(agent.id)) for agent in view.agents],
         "requests": [request_json(each, place_of(each.id)) for each in view.requests],
     }

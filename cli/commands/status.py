@@ -10,7 +10,7 @@ from ...shared.printable import printable
 from ..arguments import Target, make_parser
 from ..boundary import run
 from ..fleet_state import FleetState
-from ..output import console, duration, issues, print_json, rate
+from ..output import console, duration, issues, namesakes, print_json, rate
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -84,6 +84,8 @@ def view(state: FleetState) -> "Group":
         )
         if words := issues(agent):
             problems.append(Text(f"{printable(agent['name'])}: {words}", style="red"))
+    for words in namesakes(state.agents.values()):
+        problems.append(Text(f"{printable(words)}: give each a --name of its own", style="yellow"))
     if not state.agents:
         hint = Text("no agent is connected; start one, as agent --help says")
         return Group(Text(_headline(state)), Text(), hint)

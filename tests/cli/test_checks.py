@@ -48,6 +48,12 @@ def test_what_is_wrong_says_what_to_do() -> None:
     assert of_issues("the balancer", {"version": "1"}) == []
 
 
+def test_agents_of_one_name_are_told() -> None:
+    _, finding = of_fleet(SLOTS, [agent(), agent(), agent(name="rack")], "1", URL)
+    assert (finding.verdict, finding.what) == ("warning", "2 agents are called box")
+    assert "--name" in finding.advice
+
+
 @pytest.mark.parametrize(
     ("more", "advice"),
     [

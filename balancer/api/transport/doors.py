@@ -6,7 +6,7 @@ logged: an error's message names a key's name at most.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from aiohttp import web
@@ -49,10 +49,12 @@ class Doors:
         self._note = note
         self._clock = clock
         self._refusals = Refusals()
+        self._reasons: dict[Door, str] = {}
 
     def refused(self, door: Door, kind: str, who: str | None, why: str) -> None:
         """Who came from the address `who` was refused at this door; `why` is for people."""
         self._recorder.turned_away(door, kind)
+        self._reasons[door] = f"at the {NAMES[door]}: {why}"
         who = who or "an unknown address"
         outcome = self._refusals.refused(door, kind, who, self._clock())
         if outcome.is_logged:
@@ -61,6 +63,11 @@ class Doors:
         if outcome.num_noted:
             times = "once" if outcome.num_noted == 1 else f"{outcome.num_noted} times in a minute"
             self._note(who, f"refused {times} at the {NAMES[door]}, the last time: {why}")
+
+    def going_on(self) -> Mapping[Door, tuple[Sequence[str], str]]:
+        """Who goes on at each door, and where and why the last one was refused, in words."""
+        found = self._refusals.going_on(self._clock())
+        return {door: (callers, self._reasons[door]) for door, callers in found.items()}
 
 
 PORT_DOORS = web.AppKey("PORT_DOORS", tuple[Doors, Door])

@@ -129,6 +129,10 @@ class FleetViews:
         generated = self._state.changes.generated_since(revision)
         return [(id, sum(each.num_tokens for each in registry.on_host(id))) for id in generated]
 
+    def num_called(self, name: str) -> int:
+        """How many hosts have agents of this name."""
+        return len({each.host for each in self._state.registry.current() if each.name == name})
+
     # ---- models
 
     def models(self, caller: Caller = ANONYMOUS) -> tuple[ModelView, ...]:

@@ -293,16 +293,21 @@ class _AgentSocket:
                 slots=hello.slots,
                 key=None if holder is None else holder.name,
             )
-            await self._serve(socket, outbox, link, about)
+            await self._serve(socket, outbox, link, hello.name, about)
 
     async def _serve(
         self,
         socket: web.WebSocketResponse,
         outbox: Outbox,
         link: LinkId,
+        name: str,
         about: Mapping[str, object],
     ) -> None:
         logger.info("agent connected", extra=about)
+        if (num := self._runtime.views.num_called(name)) > 1:
+            logger.warning(
+                "%d agents are called %r: give each a --name of its own", num, name, extra=about
+            )
         hung_up = False
         try:
             hung_up = await self._listen(socket, outbox, link)

@@ -6,6 +6,7 @@ from arriero.balancer.access.refusals import (
     MAX_CALLERS,
     MAX_ENTRIES,
     MINUTE,
+    STOPPED,
     Outcome,
     Refusals,
 )
@@ -41,6 +42,17 @@ def test_an_agent_has_one_at_once() -> None:
     refusals = Refusals()
     assert refusals.refused("agents", "unknown_key", "a", 0.0) == Outcome(True, 1)
     assert refusals.refused("agents", "unknown_key", "a", 60.0) == Outcome(True, 0)
+
+
+def test_who_goes_on_has_stopped_after_a_while() -> None:
+    refusals = Refusals()
+    noted(refusals, "once", 1, 0.0)
+    noted(refusals, "a", GOES_ON, 0.0)
+    refusals.refused("agents", "unknown_key", "rack", 0.0)
+    assert refusals.going_on(0.0) == {"log_in": ["a"], "agents": ["rack"]}
+    refusals.refused("agents", "unknown_key", "rack", MINUTE)
+    assert refusals.going_on(STOPPED) == {"agents": ["rack"]}
+    assert refusals.going_on(STOPPED + MINUTE) == {}
 
 
 def test_many_callers_are_bounded_and_have_few_lines_and_entries() -> None:

@@ -26,6 +26,7 @@ from arriero.balancer.management.events import (
 )
 from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.balancer.management.steering.desired_state_service import DesiredStateService
+from arriero.balancer.management.troubles import of_hosts
 from arriero.shared.errors import RateLimited, ShuttingDown
 from arriero.shared.inference import GenerateRequest
 from tests.balancer.cluster.beside import beside
@@ -242,6 +243,21 @@ async def test_each_event_is_rendered_once_for_all(runtime: FleetRuntime, hub: E
             [delta] = [frame for frame in await first.take() if b"event: delta" in frame]
             [same] = [frame for frame in await second.take() if b"event: delta" in frame]
             assert same is delta
+
+
+async def test_what_is_wrong_is_told_and_told_again_if_it_differs(hub: EventHub) -> None:
+    lost: list[str] = []
+    hub.find_troubles = lambda: [*of_hosts(lost)]
+    async with running(hub):
+        with hub.subscribe() as reader:
+            follower = Follower(reader)
+            [(_, _, snapshot)] = [each for each in await follower.read() if each[0] == "snapshot"]
+            assert snapshot["troubles"] == []
+            for hosts in (["a"], ["a", "b"], []):
+                lost[:] = hosts
+                while "troubles" not in (body := (await follower.read())[0][2]):
+                    pass
+                assert body["troubles"] == [*of_hosts(hosts)]
 
 
 async def test_nothing_is_rendered_while_nobody_reads() -> None:

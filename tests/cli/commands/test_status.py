@@ -19,6 +19,13 @@ def test_once(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert "box: the disk is full → make room" in out
 
 
+def test_agents_of_one_name(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    agents = [AGENT, AGENT | {"id": "id-2"}]
+    balancer.will(writes(event("snapshot", SNAPSHOT | {"agents": agents}), RATES))
+    assert main(["--once"]) == 0
+    assert "2 agents are called box: give each a --name" in capsys.readouterr().out
+
+
 def test_without_agents(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     balancer.will(writes(event("snapshot", SNAPSHOT | {"agents": []}), RATES))
     assert main(["--once"]) == 0

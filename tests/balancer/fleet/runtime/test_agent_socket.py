@@ -119,6 +119,22 @@ async def test_a_request_runs_on_an_agent_that_dialled(
     await socket.close()
 
 
+async def test_agents_of_one_name_are_logged(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def dial(id: str, name: str) -> None:
+        socket = await client.ws_connect(PATH)
+        await say(socket, replace(hello(id), name=name))
+        assert isinstance(await hear(socket), Welcome)
+
+    await dial("a1", "box")
+    await dial("a2", "rack")
+    assert not [each for each in caplog.records if each.levelname == "WARNING"]
+    await dial("a3", "box")
+    [warning] = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert warning == "2 agents are called 'box': give each a --name of its own"
+
+
 async def test_what_is_no_agent_is_told_so(client: Client) -> None:
     response = await client.get(PATH)
     assert response.status == 400

@@ -1,0 +1,80 @@
+"""What is wrong beside the issues of agents: the lines that the dashboard shows first.
+
+Pure. Lines are bounded, however much is wrong.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from ...shared.messages import Issue
+from ..access.refusals import Door
+from ..control.model_status import ModelStatus
+from ..fleet.view import ModelView
+from .answer_types import Trouble
+
+MAX_MODELS = 8
+"""Models with a line of their own; the others share one."""
+
+MAX_NAMES = 5
+"""Names in a line."""
+
+
+def of_models(
+    models: Iterable[ModelView],
+    adapters: Mapping[str, ModelStatus],
+    waiting: Mapping[str, object],
+) -> Iterator[Trouble]:
+    """Models that nobody serves though they are desired or asked for, and those with issues.
+
+    An adapter has a line only if its model has none. `waiting`: what requests wait for, by name.
+    """
+    found = {view.info.name: words for view in models if (words := _of_model(view, waiting))}
+    for name in [name for name in found if name in adapters]:
+        if adapters[name].model.name in found:
+            del found[name]
+    for name in [*found][:MAX_MODELS]:
+        message, hint = found[name]
+        yield Trouble(kind="model", name=name, num=1, message=message, hint=hint)
+    if others := [*found][MAX_MODELS:]:
+        yield Trouble(
+            kind="model", name=None, num=len(others), message=_names("model", others), hint=""
+        )
+
+
+def _of_model(view: ModelView, waiting: Mapping[str, object]) -> tuple[str, str] | None:
+    is_served = view.status in ("loaded", "loading")
+    if not view.issues:
+        if is_served or view.info.name not in waiting:
+            return None
+        return "is not served, and requests wait for it", ""
+    how = "has failed" if view.status == "failed" else f"is {view.status}"
+    first, *others = view.issues
+    more = f" (and {len(others)} more)" if others else ""
+    return f"{how}: {first.message}{more}", first.hint
+
+
+def of_hosts(lost: Sequence[str]) -> Iterator[Trouble]:
+    """Hosts whose connection was lost."""
+    if lost:
+        hint = "start the agent again, or forget a host that is gone for good"
+        message = _names("lost host", lost)
+        yield Trouble(kind="hosts", name=None, num=len(lost), message=message, hint=hint)
+
+
+def of_balancer(issues: Iterable[Issue]) -> Iterator[Trouble]:
+    """The balancer's own: its store, its certificate, its keys."""
+    for each in issues:
+        message, hint = f"the balancer: {each.message}", each.hint
+        yield Trouble(kind="balancer", name=each.code, num=1, message=message, hint=hint)
+
+
+def of_refusals(refused: Mapping[Door, tuple[Sequence[str], str]]) -> Iterator[Trouble]:
+    """Callers that go on though they are refused, and why, by door in words."""
+    for door, (callers, why) in refused.items():
+        message = f"refused {why} ({_names('address', callers, 'addresses')})"
+        yield Trouble(kind="refused", name=door, num=len(callers), message=message, hint="")
+
+
+def _names(what: str, names: Sequence[str], several: str | None = None) -> str:
+    number = f"1 {what}" if len(names) == 1 else f"{len(names)} {several or what + 's'}"
+    others = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return f"{number}: {', '.join(names[:MAX_NAMES])}{others}"
