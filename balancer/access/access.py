@@ -72,6 +72,7 @@ class Access:
         self._fixed = fixed
         self._load = load
         self._had_keys = had_keys
+        self._was_bereft = False
         self.ring = Keyring(now=clock())
         self._know(keys)
         self._watches: dict[str, dict[_Watch, None]] = {}
@@ -227,10 +228,11 @@ class Access:
 
     def _know(self, keys: Iterable[AccessKey]) -> list[Identity]:
         """These are the keys of the store; who lost one by that, or by time."""
-        keys, was_bereft = list(keys), self._is_bereft
+        keys, was_bereft = list(keys), self._was_bereft
         self._had_keys = self._had_keys or bool(keys)
         lost = self.ring.replace(self._with_fixed(keys), self._clock())
-        if self._is_bereft and not was_bereft:
+        self._was_bereft = self._is_bereft
+        if self._was_bereft and not was_bereft:
             logger.error("%s; %s", BEREFT, BEREFT_HINT)
         return lost
 

@@ -53,6 +53,14 @@ async def load_keys(store: Store) -> list[AccessKey]:
     return [restored(each) for each in await store.load_keys()]
 
 
+Check = Callable[[], None]
+"""Raises `Unauthorized` if who asked for a change may no longer: the change before may say so."""
+
+
+def _anybody() -> None:
+    """The one who asks needs no key."""
+
+
 class KeyService:
     """Every method raises `StoreUnavailable`, and then nothing has changed."""
 
@@ -84,20 +92,22 @@ class KeyService:
         """When its holder last came in, if ever since the balancer started."""
         return self._known.ring.used_at(key)
 
-    async def create(self, spec: KeySpec) -> tuple[AccessKey, str]:
+    async def create(self, spec: KeySpec, check: Check = _anybody) -> tuple[AccessKey, str]:
         """The new key's record and the key, which is nowhere else. Raises `Conflict`."""
-        return await self._change(lambda: self._create(spec))
+        return await self._change(lambda: self._create(spec), check)
 
-    async def revoke(self, name: str, *, may_be_last: bool = False) -> AccessKey:
+    async def revoke(
+        self, name: str, check: Check = _anybody, *, may_be_last: bool = False
+    ) -> AccessKey:
         """Its record; what its holder has open ends. Raises `NotFound`.
 
         Raises `Conflict` for the last key of an admin, unless it `may_be_last`.
         """
-        return await self._change(lambda: self._revoke(name, may_be_last=may_be_last))
+        return await self._change(lambda: self._revoke(name, may_be_last=may_be_last), check)
 
-    async def rotate(self, name: str) -> tuple[AccessKey, str]:
+    async def rotate(self, name: str, check: Check = _anybody) -> tuple[AccessKey, str]:
         """Its record and another secret; the old one ends as if revoked. Raises `NotFound`."""
-        return await self._change(lambda: self._rotate(name))
+        return await self._change(lambda: self._rotate(name), check)
 
     async def follow(self) -> None:
         """Take up what others change in the store, until cancelled.
@@ -162,9 +172,9 @@ class KeyService:
         await self._store.save_key(saved(record))
         self._known.put(record)
 
-    async def _change(self, change: Change[T]) -> T:
+    async def _change(self, change: Change[T], check: Check) -> T:
         # Shielded: a client that leaves must not cut a change between the store and the keyring.
-        task = asyncio.create_task(self._changed(change))
+        task = asyncio.create_task(self._changed(change, check))
         self._changes.add(task)
         task.add_done_callback(self._done)
         return await asyncio.shield(task)
@@ -173,9 +183,10 @@ class KeyService:
         self._changes.discard(task)
         task.exception()  # so that asyncio does not complain if the client has gone
 
-    async def _changed(self, change: Change[T]) -> T:
+    async def _changed(self, change: Change[T], check: Check) -> T:
         try:
             async with self._turn, asyncio.timeout(SAVE_TIMEOUT):
+                check()
                 return await self._settled(change)
         except StoreAway as error:
             raise StoreUnavailable(f"the store is away: {error}") from error

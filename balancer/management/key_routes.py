@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from aiohttp import hdrs, web
 from pydantic import TypeAdapter
@@ -19,6 +20,7 @@ from ..api.openapi.document import Doc, ErrorClass, json_answer
 from ..api.openapi.schemas import Body
 from ..api.route import Route
 from ..api.transport.bodies import parsed
+from ..api.transport.callers import check_authority
 from ..diary.diary import Diary
 from .diary_routes import by_whom
 
@@ -102,17 +104,19 @@ def routes(
 
     async def create(request: web.Request) -> web.Response:
         spec = await parsed(request, parse_spec)
-        key, secret = await service.create(spec)
+        key, secret = await service.create(spec, partial(check_authority, request))
         diary.note("key_made", key.name, f"of the role {key.role}", by=by_whom(request))
         return _json(new_key_json(key, secret, clock()), status=201)
 
     async def revoke(request: web.Request) -> web.Response:
-        key = await service.revoke(request.match_info["name"])
+        key = await service.revoke(request.match_info["name"], partial(check_authority, request))
         diary.note("key_revoked", key.name, "what it had open has ended", by=by_whom(request))
         return _json(key_json(key, clock(), service.used_at(key)))
 
     async def rotate(request: web.Request) -> web.Response:
-        key, secret = await service.rotate(request.match_info["name"])
+        key, secret = await service.rotate(
+            request.match_info["name"], partial(check_authority, request)
+        )
         diary.note("key_rotated", key.name, "it has another secret", by=by_whom(request))
         return _json(new_key_json(key, secret, clock()))
 

@@ -115,9 +115,14 @@ async def test_a_store_that_had_keys_and_has_none_lets_nobody_in(
     assert access.issues() == ()
 
 
-def test_the_fixed_key_does_not_hide_that_the_stores_are_gone() -> None:
+def test_the_fixed_key_does_not_hide_that_the_stores_are_gone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     access = Access(fixed=record("admin-key-file", 9, "admin"), had_keys=True)
     assert [each.code for each in access.issues()] == ["keys_missing"]
+    assert len(caplog.messages) == 1, "it is said at the start"
+    access.replace([])
+    assert len(caplog.messages) == 1
     assert Access(fixed=record("admin-key-file", 9, "admin")).issues() == ()
 
 

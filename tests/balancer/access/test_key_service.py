@@ -62,6 +62,30 @@ async def test_two_keys_are_never_the_same() -> None:
     assert len(set(secrets)) == 20
 
 
+async def test_who_is_revoked_while_a_change_waits_for_its_turn_does_not_make_it() -> None:
+    store = SlowStore()
+    access, service = balancer(store)
+    await service.create(ROOT)
+    leaver, _ = await service.create(KeySpec(name="leaver", role="admin"))
+    ended: list[Unauthorized] = []
+
+    def check() -> None:
+        for error in ended:
+            raise error
+
+    with access.watch(leaver.identity, ended.append):
+        store.may_save.clear()
+        revoking = asyncio.create_task(service.revoke("leaver"))
+        await asyncio.sleep(0)
+        making = asyncio.create_task(service.create(CI, check))
+        await asyncio.sleep(0)
+        store.may_save.set()
+        await revoking
+        with pytest.raises(Unauthorized, match="'leaver' was revoked"):
+            await making
+    assert [each.name for each in service.records()] == ["leaver", "root"]
+
+
 async def test_revoking_and_rotating() -> None:
     store = SlowStore()
     access, service = balancer(store)
