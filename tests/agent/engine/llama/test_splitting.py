@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import llama_cpp.llama_cpp as llama_cpp
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arriero.agent.engine.llama.splitting import (
@@ -55,6 +55,9 @@ KINDS = {
     "letters and spaces": "a b c ",
     "contractions": "'s",
 }
+
+ORDINARY = 25
+"""Examples of a run that is no search."""
 
 STACK = 512 * 1024
 """Bytes of the smallest stack that threads have anywhere: on macOS."""
@@ -106,6 +109,12 @@ def nasty(draw: st.DrawFn) -> str:
     return text
 
 
+NUM_EXAMPLES = settings.default.max_examples
+if NUM_EXAMPLES > ORDINARY:
+    NUM_EXAMPLES *= 8  # a search is for all splitters
+
+
+@settings(max_examples=NUM_EXAMPLES)
 @given(
     splitter=st.sampled_from((*RECURSIVE, *sorted(HAND_WRITTEN))),
     text=nasty(),
