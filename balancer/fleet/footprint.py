@@ -6,9 +6,10 @@ numbers, or 32 MB of text if one of its letters is an emoji. So the values are m
 holds them.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import fields, is_dataclass
 from functools import cache
+from operator import attrgetter
 from sys import getsizeof
 from typing import cast
 
@@ -55,9 +56,10 @@ def footprint(request: object) -> int:
             entries = cast("dict[str, object]", value)
             size += getsizeof(entries) + sum(map(getsizeof, entries))
             values = list(entries.values())
-        elif names := _fields(cast("Hashable", kind)):
-            size += OF_OBJECT + OF_POINTER * len(names)
-            values = [getattr(value, name) for name in names]
+        elif (read := _reader(cast("Hashable", kind))) is not None:
+            of_fields = read(value)
+            size += OF_OBJECT + OF_POINTER * len(of_fields)
+            values = [each for each in of_fields if each is not None]
         else:
             size += getsizeof(value)
             continue
@@ -91,9 +93,14 @@ _SIMPLE: set[type] = _NUMBERS | {str, bytes}
 
 
 @cache
-def _fields(kind: Hashable) -> tuple[str, ...]:
-    """The fields of a dataclass; none of another type."""
-    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
+def _reader(kind: Hashable) -> Callable[[object], tuple[object, ...]] | None:
+    """What reads all fields of a dataclass; `None` for another type."""
+    if not is_dataclass(kind):
+        return None
+    names = [field.name for field in fields(kind)]
+    if len(names) > 1:  # otherwise it would return no tuple
+        return attrgetter(*names)
+    return lambda value: tuple(getattr(value, name) for name in names)
 
 
 def memory_refusal(
