@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.balancer.fleet.shares import Amounts, FairEviction, Holding, Shares
+from arriero.balancer.fleet.shares import EVERYBODY, Amounts, FairEviction, Holding, Shares
 
 HOLDERS = st.sampled_from("abcd")
 CHANGES = st.lists(st.tuples(HOLDERS, st.integers(-6, 9)), max_size=200)
@@ -80,6 +80,22 @@ def test_what_must_be_held_is_and_leaves_others_less() -> None:
     assert shares.may_take("b", 0) is False, "it is over its bound"
     shares.give_back("a", 120)
     assert (shares.num_holders, shares.largest()) == (0, None)
+
+
+def test_everybody_together_leaves_room_for_nobody_else() -> None:
+    shares: Shares[str] = Shares(100, everybody=EVERYBODY)
+    assert shares.claim(EVERYBODY, 90)
+    assert shares.refusal(EVERYBODY, 11) == "full"
+    assert (shares.refusal("a", 6), shares.refusal("a", 5)) == ("share", None)
+
+
+def test_what_others_add_to_is_counted_anew() -> None:
+    shares: Shares[str] = Shares(100)
+    assert shares.claim("a", 10)
+    shares.recount({"a": 30, "b": 20, "c": 0})
+    assert (shares.total, shares.held("a"), shares.num_holders) == (50, 30, 2)
+    assert shares.refusal("a", 11) == "share"
+    shares.check_integrity()
 
 
 def test_the_oldest_of_whoever_has_most_goes() -> None:
