@@ -385,3 +385,18 @@ def test_what_runs_in_the_background_is_noted_with_the_items_it_refers_to() -> N
     assert not again.references
     assert again.input == requested.input
     assert again.input[0] == item
+
+
+def test_a_negative_seed_is_any() -> None:
+    assert parse_response(b'{"input": "hi", "seed": -1}').request(()).seed is None
+
+
+def test_a_response_says_what_holds_where_its_request_says_nothing() -> None:
+    echo = parse_response(b'{"input": "hi"}').echo("demo")
+    assert (echo["temperature"], echo["top_p"]) == (0.8, 0.95)
+    assert (echo["presence_penalty"], echo["frequency_penalty"]) == (0.0, 0.0)
+    assert (echo["store"], echo["max_tool_calls"]) == (True, None)
+    assert (echo["safety_identifier"], echo["prompt_cache_key"]) == (None, None)
+    given = b'{"input": "hi", "safety_identifier": "s", "prompt_cache_key": "k", "top_p": 0}'
+    echo = parse_response(given).echo("demo")
+    assert (echo["safety_identifier"], echo["prompt_cache_key"], echo["top_p"]) == ("s", "k", 0.0)
