@@ -25,6 +25,9 @@ MAX_SPECIAL = 16
 
 _PIECE_BYTES = 64
 
+_BLANK = "\u2581"
+"""SentencePiece's space."""
+
 _LOSSLESS = (llama_cpp.LLAMA_VOCAB_TYPE_SPM, llama_cpp.LLAMA_VOCAB_TYPE_BPE)
 _CONTROLS = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNOWN
 _STRIPS = llama_cpp.LLAMA_TOKEN_ATTR_LSTRIP | llama_cpp.LLAMA_TOKEN_ATTR_RSTRIP
@@ -63,6 +66,8 @@ class LlamaVocab:
         """Token ids of `text`; see `Vocab`."""
         check_wanted()
         self.splitter.check(text)
+        if self._only_characters is not None:
+            self._check_characters(text, self._only_characters, parse_special=parse_special)
         # A lone surrogate is no character and has no UTF-8: it becomes "?".
         first, *others = self._specials[parse_special].parts(
             text.encode("utf-8", "replace"), ends_at_lines=self.splitter.ends_at_lines
@@ -75,6 +80,29 @@ class LlamaVocab:
             check_wanted()
             tokens += self._tokens(part, add_special=False, parse_special=parse_special)
         return (*tokens, *after)
+
+    @cached_property
+    def _only_characters(self) -> frozenset[str] | None:
+        """The characters that have tokens; `None` if bytes stand for all others.
+
+        llama.cpp ends the process if it lacks the token of a byte.
+        """
+        if llama_cpp.llama_vocab_type(self.handle) != llama_cpp.LLAMA_VOCAB_TYPE_SPM:
+            return None
+        texts = {llama_cpp.llama_vocab_get_text(self.handle, token) for token in range(self.size)}
+        if all(b"<0x%02X>" % byte in texts for byte in range(256)):
+            return None
+        characters = {text.decode("utf-8", "replace") for text in texts}
+        return frozenset(each for each in characters if len(each) == 1)
+
+    def _check_characters(self, text: str, known: frozenset[str], *, parse_special: bool) -> None:
+        for control in self.control_texts if parse_special else ():
+            text = text.replace(control, "")
+        unknown = next((each for each in text.replace(" ", _BLANK) if each not in known), None)
+        if unknown is not None:
+            raise InvalidRequest(
+                f"the text has the character {unknown!r}, for which this model has no token"
+            )
 
     @cached_property
     def _around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:

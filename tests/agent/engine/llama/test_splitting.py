@@ -3,6 +3,7 @@
 import ctypes
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import llama_cpp.llama_cpp as llama_cpp
 import pytest
@@ -21,7 +22,7 @@ from arriero.agent.engine.llama.splitting import (
 from arriero.agent.engine.llama.vocab import LlamaVocab, grammar_tokens
 from arriero.agent.engine.withdrawal import Withdrawn, while_wanted
 from arriero.shared.errors import InvalidRequest
-from tests.agent.engine.llama.vocabularies import CONTROLS, vocabulary
+from tests.agent.engine.llama.vocabularies import CONTROLS, vocabulary, without_bytes
 
 _NAMES = """
 afmoe bailingmoe bloom deepseek-coder deepseek-llm deepseek-v3 default exaone-moe falcon gpt-4o
@@ -196,6 +197,15 @@ def test_stretches_that_take_too_much_time_are_refused(splitter: str, kind: str)
     Splitter(splitter).check((kind * 9_000 + "x") + (kind * 30 + "x") * 10_000)
     with pytest.raises(InvalidRequest, match="square of their length"):
         Splitter(splitter).check((kind * 5_000 + "x") * 5)
+
+
+def test_a_character_without_a_token_is_refused(tmp_path: Path) -> None:
+    """llama.cpp ends the process for it."""
+    vocab = without_bytes(tmp_path)
+    assert len(vocab.tokenize("ab cd<s>", add_special=False, parse_special=True)) >= 6
+    for text in ("é", "abx", "a\n", "<s>"):
+        with pytest.raises(InvalidRequest, match="for which this model has no token"):
+            vocab.tokenize(text, add_special=False, parse_special=False)
 
 
 # ---- the cuts

@@ -26,16 +26,48 @@ def _letters() -> list[str]:
 @cache
 def vocabulary(splitter: str, user_defined: Iterable[str] = ("\n\n", "<think>")) -> LlamaVocab:
     """Loaded once, and as long as the tests run."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "vocabulary.gguf"
+        _write(path, splitter, user_defined)
+        return _loaded(path, splitter)
+
+
+def without_bytes(folder: Path) -> LlamaVocab:
+    """SentencePiece's vocabulary of the letters from `a` to `e`, which lacks tokens of bytes."""
+    path = folder / "letters.gguf"
+    writer = _writer(path)
+    writer.add_tokenizer_model("llama")
+    tokens = ["<unk>", "<s>", "</s>", *"abcde", "\u2581"]
+    writer.add_token_list(tokens)
+    writer.add_token_scores([0.0] * len(tokens))
+    writer.add_token_types([TokenType.UNKNOWN, *[TokenType.CONTROL] * 2, *[TokenType.NORMAL] * 6])
+    _finish(writer)
+    return _loaded(path, "")
+
+
+def _loaded(path: Path, splitter: str) -> LlamaVocab:
     route_log()
     llama_cpp.llama_backend_init()
     params = llama_cpp.llama_model_default_params()
     params.vocab_only = True
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "vocabulary.gguf"
-        _write(path, splitter, user_defined)
-        model = llama_cpp.llama_model_load_from_file(bytes(path), params)
+    model = llama_cpp.llama_model_load_from_file(bytes(path), params)
     assert model, splitter
     return LlamaVocab(llama_cpp.llama_model_get_vocab(model), splitter)
+
+
+def _writer(path: Path) -> GGUFWriter:
+    writer = GGUFWriter(path, "llama")
+    for add in (writer.add_context_length, writer.add_embedding_length, writer.add_block_count):
+        add(8)
+    writer.add_feed_forward_length(8)
+    writer.add_head_count(1)
+    return writer
+
+
+def _finish(writer: GGUFWriter) -> None:
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
 
 
 def _write(path: Path, splitter: str, user_defined: Iterable[str]) -> None:
@@ -47,11 +79,7 @@ def _write(path: Path, splitter: str, user_defined: Iterable[str]) -> None:
         **dict.fromkeys(CONTROLS, TokenType.CONTROL),
         **dict.fromkeys(user_defined, TokenType.USER_DEFINED),
     }
-    writer = GGUFWriter(path, "llama")
-    for add in (writer.add_context_length, writer.add_embedding_length, writer.add_block_count):
-        add(8)
-    writer.add_feed_forward_length(8)
-    writer.add_head_count(1)
+    writer = _writer(path)
     writer.add_tokenizer_model(kind)
     writer.add_tokenizer_pre(splitter)
     writer.add_token_list([*tokens])
@@ -61,6 +89,4 @@ def _write(path: Path, splitter: str, user_defined: Iterable[str]) -> None:
     writer.add_eos_token_id([*tokens].index("<|im_end|>"))
     writer.add_add_bos_token(True)
     writer.add_add_eos_token(True)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.close()
+    _finish(writer)
