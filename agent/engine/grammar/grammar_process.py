@@ -105,6 +105,9 @@ class Vocabulary:
         return cls(tokens, ends, seconds)
 
 
+_NUMBER = array("Q").itemsize
+
+
 @dataclass(frozen=True, slots=True)
 class Course:
     """Goes on with the sequence `id` by `tokens`. A new sequence begins where `base` is.
@@ -208,7 +211,8 @@ class _Worker:
     def _follow(self) -> None:
         while True:
             message = self._messages.get()
-            signal.setitimer(signal.ITIMER_PROF, TOKEN_SECONDS)
+            most = SECONDS_EACH * len(message) / _NUMBER  # of the tokens after which it goes on
+            signal.setitimer(signal.ITIMER_PROF, max(TOKEN_SECONDS, most))
             self._answer(message)
             signal.setitimer(signal.ITIMER_PROF, 0)
 

@@ -99,3 +99,10 @@ def test_what_is_wrong_with_a_grammar(worker: Connection) -> None:
         found = answer(worker, kind + LLMatcher.grammar_from_regex("(a").encode())
         assert found[:1] == ERROR
         assert b"unclosed group" in found
+
+
+def test_many_tokens_may_take_longer_than_one(worker: Connection) -> None:
+    """As when an answer goes on that another agent began."""
+    answer(worker, COMPILE + LLMatcher.grammar_from_regex("[a-z]*").encode())
+    worker.recv_bytes()
+    assert answer(worker, Course(1, 0, b"abc" * 100_000).encode())[:1] == MASK
