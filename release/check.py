@@ -5,6 +5,7 @@ Nothing is uploaded. Each step says what it found; the first that fails ends the
 """
 
 import argparse
+import os
 import re
 import shutil
 import subprocess
@@ -22,6 +23,9 @@ from release.trial import TrialFailed
 from release.vulkan_sdk import NoSdkError
 
 ROOT = Path(__file__).parent.parent
+WHEELS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "arriero" / "wheels"
+"""Where `scripts/install` keeps the engines that it built."""
+
 BUILDERS = ("docker", "podman", "buildah")
 
 
@@ -58,6 +62,7 @@ def _check(folder: Path, *, is_rehearsal: bool, with_engine: bool) -> None:
     _check_changelog(text, version)
     files = _build(source, version)
     _install(folder, files, version)
+    _try_lowest(folder)
     _check_documents(text)
     _check_containers(source)
     _check_upgrade()
@@ -123,6 +128,35 @@ def _install(folder: Path, files: Sequence[Path], version: str) -> None:
     for program in ("balancer", "agent"):
         _output(str(python.with_name(program)), "--help")
     say(f"installed alone: {said}")
+
+
+TOOLS = ("pytest", "pytest-asyncio", "pytest-timeout", "hypothesis", "jsonschema", "trustme")
+"""What the tests below need themselves, in the pinned versions."""
+
+SMALL_TESTS = ("tests/shared", "tests/agent/link", "tests/balancer/access", "tests/balancer/tls")
+
+
+def lowest(constraints: str) -> list[str]:
+    """What to install for the lowest versions that `pyproject.toml` allows: see `uv pip install`.
+
+    `constraints` pin the tools of the tests.
+    """
+    pins = dict(line.lower().split("==") for line in constraints.splitlines() if "==" in line)
+    return ["--resolution", "lowest-direct", *(f"{tool}=={pins[tool]}" for tool in TOOLS)]
+
+
+def _try_lowest(folder: Path) -> None:
+    """The lowest allowed version of every dependency passes small tests, and runs the demo."""
+    python = folder / "lowest" / "bin" / "python"
+    venv.create(folder / "lowest")
+    wheels_here = {each.parent for each in WHEELS.glob("*/*.whl")}
+    found = [word for each in sorted(wheels_here) for word in ("--find-links", str(each))]
+    wanted = lowest((ROOT / "constraints.txt").read_text())
+    installing = ("-m", "uv", "pip", "install", "--quiet", "--python", str(python), *found)
+    _run(sys.executable, *installing, "-e", f"{ROOT}[agent]", *wanted)
+    _run(str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *SMALL_TESTS)
+    _run(str(python), "-m", "demo.run", "--once")
+    say("the lowest versions of all dependencies pass small tests and run the demo")
 
 
 def _check_documents(text: str) -> None:

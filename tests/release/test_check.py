@@ -1,4 +1,4 @@
-"""What the check of a release says of container files."""
+"""What the check of a release says of container files, and which versions it tries."""
 
 import shutil
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from release.check import ROOT, CheckFailed, lint
+from release.check import ROOT, TOOLS, CheckFailed, lint, lowest
 
 FILES = sorted((ROOT / "deploy" / "container").glob("Containerfile*"))
 
@@ -22,3 +22,9 @@ def test_a_complaint_of_the_linter_ends_the_check(tmp_path: Path) -> None:
 def test_without_a_linter_nothing_is_linted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     assert not lint(FILES)
+
+
+def test_the_tools_of_the_tests_are_pinned_where_the_rest_is_as_old_as_may_be() -> None:
+    first, second, *pins = lowest((ROOT / "constraints.txt").read_text())
+    assert (first, second) == ("--resolution", "lowest-direct")
+    assert [each.partition("==")[0] for each in pins] == list(TOOLS)

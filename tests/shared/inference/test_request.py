@@ -59,6 +59,7 @@ def test_everything_at_once() -> None:
         "dry_allowed_length": 3,
         "dry_penalty_last_n": 9,
         "dry_sequence_breakers": ["\n"],
+        "samplers": ["top_k", "temperature"],
         "mirostat": 2,
         "mirostat_tau": 3,
         "mirostat_eta": 0.5,
