@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from typing import Any
@@ -20,14 +20,15 @@ import uvloop
 from rich.table import Table
 
 from bench import peer, prompts, ways
-from bench.arguments import at_least
+from bench.arguments import at_least, shape
 from bench.figures import RequestsFailed, check, median_of, ratio, shown
 from bench.models import made
-from bench.scenarios import SCENARIOS, SLOTS, Scenario
+from bench.scenarios import CROWDS, SCENARIOS, Scenario
 from bench.sides import Load, Side, start_ours, start_theirs
 from bench.store import save, wide_console
 
 OURS, THEIRS = "arriero", "llama-server"
+ALL = SCENARIOS | CROWDS
 
 _WARM_UP_SEED = 0
 
@@ -44,7 +45,7 @@ class Outcome:
 
 async def run(scenario: Scenario, *, rounds: int, threads: int, repacks: bool = True) -> Outcome:
     """Starts both sides and takes the rounds. Raises `RequestsFailed`."""
-    load = Load(made(scenario.model), SLOTS, scenario.context_size, threads)
+    load = Load(made(scenario.model), scenario.slots, scenario.context_size, threads)
     outcome = Outcome(scenario, [], [], {})
     measure = _measure_cold if scenario.starts_cold else _measure_warm
     async for number in measure(load, outcome, rounds, repacks=repacks):
@@ -60,7 +61,7 @@ async def _measure_warm(
         ours = await start_ours(stack, load)
         theirs = await start_theirs(stack, load, repacks=repacks)
         outcome.commands.update({OURS: ours.commands, THEIRS: theirs.commands})
-        await _warm_up(ours, theirs)
+        await _warm_up(ours, theirs, load.slots)
         for number in range(1, rounds + 1):
             turns = [(ours, outcome.ours), (theirs, outcome.theirs)]
             for side, figures in turns if number % 2 else reversed(turns):
@@ -83,12 +84,12 @@ async def _measure_cold(
         yield number
 
 
-async def _warm_up(ours: Side, theirs: Side) -> None:
+async def _warm_up(ours: Side, theirs: Side, slots: int) -> None:
     """Short requests; both sides must find the same number of tokens in the same prompts."""
-    requests = prompts.uniform(_WARM_UP_SEED, SLOTS, num_words=64, num_tokens=8)
+    requests = prompts.uniform(_WARM_UP_SEED, slots, num_words=64, num_tokens=8)
     counts = []
     for side in (ours, theirs):
-        samples = await ways.continuous(side.client, requests, size=SLOTS)
+        samples = await ways.continuous(side.client, requests, size=slots)
         check(samples)
         counts.append(sorted(sample.num_prompt_tokens for sample in samples))
     if counts[0] != counts[1]:
@@ -152,7 +153,6 @@ def document(outcomes: list[Outcome], arguments: argparse.Namespace) -> dict[str
         },
         "peer_options": peer.options(),
         "threads": arguments.threads,
-        "slots": SLOTS,
         "rounds": arguments.rounds,
         "rows": [row for outcome in outcomes for row in rows(outcome)],
         "scenarios": [
@@ -160,6 +160,7 @@ def document(outcomes: list[Outcome], arguments: argparse.Namespace) -> dict[str
                 "name": outcome.scenario.name,
                 "work": outcome.scenario.work,
                 "model": outcome.scenario.model.name,
+                "slots": outcome.scenario.slots,
                 "commands": outcome.commands,
                 "arriero": outcome.ours,
                 "llama-server": outcome.theirs,
@@ -181,9 +182,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--scenario",
         action="append",
-        choices=SCENARIOS,
-        help="what to run, repeatable; all without it",
+        choices=ALL,
+        help="what to run, repeatable; without it all but those of many streams",
     )
+    parser.add_argument("--model", type=shape, help="instead of a scenario's own")
     parser.add_argument("--rounds", type=at_least(1), default=5, help="times both sides are run")
     parser.add_argument(
         "--threads", type=at_least(1), default=os.cpu_count() or 1, help="threads of each engine"
@@ -198,14 +200,15 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 async def run_all(arguments: argparse.Namespace) -> list[Outcome]:
+    chosen = [ALL[name] for name in dict.fromkeys(arguments.scenario or SCENARIOS)]
     return [
         await run(
-            SCENARIOS[name],
+            replace(scenario, model=arguments.model) if arguments.model else scenario,
             rounds=arguments.rounds,
             threads=arguments.threads,
             repacks=not arguments.no_repack,
         )
-        for name in dict.fromkeys(arguments.scenario or SCENARIOS)
+        for scenario in chosen
     ]
 
 

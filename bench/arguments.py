@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.models import SHAPES
+from bench.models import Shape, shape_named
 
 
 def at_least(least: int) -> Callable[[str], int]:
@@ -24,8 +24,18 @@ def at_least(least: int) -> Callable[[str], int]:
 
 def model_file(text: str) -> Path:
     """A GGUF file, or one of the models of `bench.models` by name."""
-    path = SHAPES[text].path if text in SHAPES else Path(text)
+    try:
+        path, hint = shape_named(text).path, f": run `python -m bench.make_model {text}` first"
+    except KeyError:
+        path, hint = Path(text), ""
     if not path.is_file():
-        hint = ": run `make bench-setup` first" if text in SHAPES else ""
         raise argparse.ArgumentTypeError(f"there is no file {path}{hint}")
     return path
+
+
+def shape(text: str) -> Shape:
+    """A model of `bench.models`, by name."""
+    try:
+        return shape_named(text)
+    except KeyError as error:
+        raise argparse.ArgumentTypeError(f"there is no model {error.args[0]}") from None

@@ -17,7 +17,7 @@ import numpy as np
 from gguf.quants import quantize
 from numpy.typing import NDArray
 
-from bench.models import SHAPES, Shape
+from bench.models import LARGE, SHAPES, Shape, shape_named
 from bench.source import llama_cpp_source
 
 _SEED = 1
@@ -58,6 +58,12 @@ def _describe(writer: gguf.GGUFWriter, shape: Shape) -> None:
     writer.add_rope_dimension_count(shape.head_size)
     writer.add_rope_freq_base(_ROPE_BASE)
     writer.add_layer_norm_rms_eps(_NORM_EPSILON)
+    if shape.window:
+        writer.add_sliding_window(shape.window)
+    if shape.experts:
+        writer.add_expert_count(shape.experts)
+        writer.add_expert_used_count(shape.experts_used)
+        writer.add_expert_feed_forward_length(shape.feed_forward)
 
 
 def _copy_tokenizer(writer: gguf.GGUFWriter, path: Path) -> None:
@@ -85,17 +91,26 @@ def _is_whole(text: bytes) -> bool:
 def _add_tensors(writer: gguf.GGUFWriter, shape: Shape, *, silent: NDArray[np.bool_]) -> None:
     """The logits of tokens that are `silent` are 0, which is never the highest."""
     draw = np.random.default_rng(_SEED)
-    for name, rows, columns in _matrices(shape):
-        weights = draw.standard_normal((rows, columns), np.float32) / np.float32(columns**0.5)
-        if name == _EMBEDDINGS:
-            weights[silent] = 0
-        writer.add_tensor(f"{name}.weight", quantize(weights, _QUANTS), raw_dtype=_QUANTS)
+    drawn: dict[str, NDArray[np.uint8]] = {}
+    for name, *size in _matrices(shape):
+        kind = name.rpartition(".")[2] if shape.layers_alike else name
+        if (quants := drawn.get(kind)) is None:
+            weights = draw.standard_normal(size, np.float32) / np.float32(size[-1] ** 0.5)
+            if name == _EMBEDDINGS:
+                weights[silent] = 0
+            quants = quantize(weights, _QUANTS)
+            if shape.layers_alike:
+                drawn[kind] = quants
+        writer.add_tensor(f"{name}.weight", quants, raw_dtype=_QUANTS)
     for name, size in _norms(shape):
         writer.add_tensor(f"{name}.weight", np.ones(size, np.float32))
 
 
-def _matrices(shape: Shape) -> Iterator[tuple[str, int, int]]:
-    """Name, outputs and inputs of every matrix; the embeddings serve as output matrix too."""
+def _matrices(shape: Shape) -> Iterator[tuple[str, *tuple[int, ...]]]:
+    """Name, outputs and inputs of every matrix; the embeddings serve as output matrix too.
+
+    Matrices of experts have the number of experts first.
+    """
     queries, keys = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
     yield _EMBEDDINGS, shape.vocabulary, shape.width
     for block in (f"blk.{layer}" for layer in range(shape.layers)):
@@ -103,9 +118,12 @@ def _matrices(shape: Shape) -> Iterator[tuple[str, int, int]]:
         yield f"{block}.attn_k", keys, shape.width
         yield f"{block}.attn_v", keys, shape.width
         yield f"{block}.attn_output", shape.width, queries
-        yield f"{block}.ffn_gate", shape.feed_forward, shape.width
-        yield f"{block}.ffn_up", shape.feed_forward, shape.width
-        yield f"{block}.ffn_down", shape.width, shape.feed_forward
+        each, experts = ("_exps", (shape.experts,)) if shape.experts else ("", ())
+        if experts:
+            yield f"{block}.ffn_gate_inp", shape.experts, shape.width
+        yield f"{block}.ffn_gate{each}", *experts, shape.feed_forward, shape.width
+        yield f"{block}.ffn_up{each}", *experts, shape.feed_forward, shape.width
+        yield f"{block}.ffn_down{each}", *experts, shape.width, shape.feed_forward
 
 
 def _norms(shape: Shape) -> Iterator[tuple[str, int]]:
@@ -113,19 +131,26 @@ def _norms(shape: Shape) -> Iterator[tuple[str, int]]:
     for block in (f"blk.{layer}" for layer in range(shape.layers)):
         yield f"{block}.attn_norm", shape.width
         yield f"{block}.ffn_norm", shape.width
-        if shape.architecture == "qwen3":
+        if shape.architecture != "llama":
             yield f"{block}.attn_q_norm", shape.head_size
             yield f"{block}.attn_k_norm", shape.head_size
+        if shape.architecture == "gemma3":
+            yield f"{block}.post_attention_norm", shape.width
+            yield f"{block}.post_ffw_norm", shape.width
 
 
 def parse(arguments: list[str]) -> list[Shape]:
-    """The shapes that are named, all without names."""
+    """The shapes that are named; without names, those for a CPU."""
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.make_model")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(SHAPES)}")
+    known = ", ".join(SHAPES | LARGE)
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"of {known}, or q8b/16: a small one"
+    )
     names = parser.parse_args(arguments).names or list(SHAPES)
-    if unknown := [name for name in names if name not in SHAPES]:
-        parser.error(f"there is no model {unknown[0]}; choose from {', '.join(SHAPES)}")
-    return [SHAPES[name] for name in names]
+    try:
+        return [shape_named(name) for name in names]
+    except KeyError as error:
+        parser.error(f"there is no model {error.args[0]}; choose from {known}")
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ minutes on 2 cores.
 import hashlib
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from importlib.metadata import version
@@ -71,11 +72,19 @@ def built() -> Path:
 def build() -> None:
     """Configures and builds; a build that was interrupted goes on where it was."""
     folder = _folder()
-    cmake = str(Path(sys.executable).parent / "cmake")
-    ninja = str(Path(sys.executable).parent / "ninja")
+    cmake, ninja = _program("cmake"), _program("ninja")
     source = ("-S", str(llama_cpp_source()), "-B", str(folder), "-G", "Ninja")
     subprocess.run([cmake, *source, f"-DCMAKE_MAKE_PROGRAM={ninja}", *options()], check=True)
     subprocess.run([cmake, "--build", str(folder), "--target", SERVER, MEDIA_CLIENT], check=True)
+
+
+def _program(name: str) -> str:
+    """That of this environment; without it, the system's."""
+    of_environment = str(Path(sys.executable).parent)
+    found = shutil.which(name, path=os.pathsep.join([of_environment, os.environ["PATH"]]))
+    if found is None:
+        raise SystemExit(f"bench: there is no {name}: run `make bench-setup`, which installs it")
+    return found
 
 
 def main() -> None:

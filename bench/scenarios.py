@@ -10,6 +10,9 @@ from bench.dialects import Request
 from bench.figures import FIRST_TOKEN, LONGEST_GAP, TOKENS_PER_SECOND, of_burst
 from bench.models import Q06, TINY, Shape
 
+SLOTS = 8
+"""Slots of both servers, and requests at once."""
+
 
 @dataclass(frozen=True, slots=True)
 class Goal:
@@ -43,16 +46,13 @@ class Scenario:
     measure: Callable[[Client, int], Awaitable[dict[str, float]]]
     goals: Mapping[str, Goal] = field(default_factory=dict)
     starts_cold: bool = False
-
-
-SLOTS = 8
-"""Slots of both servers, and requests at once."""
+    slots: int = SLOTS
 
 
 async def _burst(
-    make_requests: Callable[[int], list[Request]], client: Client, seed: int
+    make_requests: Callable[[int], list[Request]], client: Client, seed: int, size: int = SLOTS
 ) -> dict[str, float]:
-    return of_burst(await ways.continuous(client, make_requests(seed), size=SLOTS))
+    return of_burst(await ways.continuous(client, make_requests(seed), size=size))
 
 
 def _streams(seed: int) -> list[Request]:
@@ -122,3 +122,16 @@ _ALL = (
     ),
 )
 SCENARIOS = {scenario.name: scenario for scenario in _ALL}
+
+
+def _crowd(num: int) -> Scenario:
+    def requests(seed: int) -> list[Request]:
+        return prompts.uniform(seed, 2 * num, num_words=64, num_tokens=64)
+
+    work = f"{num} streams, 64-word prompts, 64 tokens each, {2 * num} requests"
+    measure = partial(_burst, requests, size=num)
+    return Scenario(f"streams-{num}", work, Q06, 512, measure, slots=num)
+
+
+CROWDS = {crowd.name: crowd for crowd in map(_crowd, (32, 128))}
+"""For GPUs: on a CPU they take hours, so they run only if they are named."""

@@ -9,16 +9,20 @@ their state takes `fleet`.
 import os
 from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import AsyncExitStack
+from importlib.util import find_spec
 
 import pytest
 import pytest_asyncio
 
 from integration_tests.corpus import LONG_CONTEXT
 from integration_tests.daemons import Fleet
-from integration_tests.dashboard import browser, dashboard
 from integration_tests.shared_fleets import SharedFleets
 
-__all__ = ["browser", "dashboard"]
+# Machines that only compute have no Playwright; pytest finds the fixtures of pages if it is there.
+if find_spec("playwright"):
+    from integration_tests.dashboard import browser, dashboard
+
+    __all__ = ["browser", "dashboard"]
 
 # Daemons start over a hundred times; what the first one compiles serves the others.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -35,7 +35,9 @@ def of_models(
         message, hint = found[name]
         yield Trouble(kind="model", name=name, num=1, message=message, hint=hint)
     if others := [*found][MAX_MODELS:]:
-        yield Trouble(kind="model", name=None, num=len(others), message=_names(others), hint="")
+        yield Trouble(
+            kind="model", name=None, num=len(others), message=_names("model", others), hint=""
+        )
 
 
 def _of_model(view: ModelView, waiting: Mapping[str, object]) -> tuple[str, str] | None:
@@ -54,22 +56,25 @@ def of_hosts(lost: Sequence[str]) -> Iterator[Trouble]:
     """Hosts whose connection was lost."""
     if lost:
         hint = "start the agent again, or forget a host that is gone for good"
-        yield Trouble(kind="hosts", name=None, num=len(lost), message=_names(lost), hint=hint)
+        message = _names("lost host", lost)
+        yield Trouble(kind="hosts", name=None, num=len(lost), message=message, hint=hint)
 
 
 def of_balancer(issues: Iterable[Issue]) -> Iterator[Trouble]:
     """The balancer's own: its store, its certificate, its keys."""
     for each in issues:
-        yield Trouble(kind="balancer", name=each.code, num=1, message=each.message, hint=each.hint)
+        message, hint = f"the balancer: {each.message}", each.hint
+        yield Trouble(kind="balancer", name=each.code, num=1, message=message, hint=hint)
 
 
 def of_refusals(refused: Mapping[Door, tuple[Sequence[str], str]]) -> Iterator[Trouble]:
     """Callers that go on though they are refused, and why, by door in words."""
     for door, (callers, why) in refused.items():
-        message = f"{_names(callers)}, {why}"
+        message = f"refused {why} ({_names('address', callers, 'addresses')})"
         yield Trouble(kind="refused", name=door, num=len(callers), message=message, hint="")
 
 
-def _names(names: Sequence[str]) -> str:
+def _names(what: str, names: Sequence[str], several: str | None = None) -> str:
+    number = f"1 {what}" if len(names) == 1 else f"{len(names)} {several or what + 's'}"
     others = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
-    return f"{', '.join(names[:MAX_NAMES])}{others}"
+    return f"{number}: {', '.join(names[:MAX_NAMES])}{others}"

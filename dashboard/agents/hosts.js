@@ -12,9 +12,7 @@ const SHADES = { lost: "bad", drained: "queued", stopped: "" };
 export class Hosts {
   #hosts = [];
 
-  /** `onLoad` is called when they are drawn. */
-  constructor(onLoad) {
-    this.onLoad = onLoad;
+  constructor() {
     this.load = paced(() => this.#load());
   }
 
@@ -32,7 +30,6 @@ export class Hosts {
       create: (host) => createRow(host, () => this.load()),
       update: updateRow,
     });
-    this.onLoad();
   }
 }
 
