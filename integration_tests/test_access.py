@@ -387,6 +387,10 @@ async def test_operators_see_who_is_refused_at_the_doors(keyed: Keyed) -> None:
 
     await until(are_noted)
     assert len(set(await entries())) == len(await entries()), "one for each door"
+    async with keyed.client(ADMIN) as client:
+        snapshot = await anext(client.management.events())
+    going_on = {each["name"] for each in snapshot.data["troubles"] if each["kind"] == "refused"}
+    assert {"agents", "log_in"} <= going_on
     balancer = keyed.fleet.balancer
     for door in ("agents' socket", "log-in of the dashboard"):
         await balancer.until_line(balancer.stderr, f"refused at the {door}")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from arriero.client import Client
 from integration_tests.corpus import generate, plain_cases
 from integration_tests.daemons import MODEL, Fleet, until
 from tests.agent.models.file_server import Served
@@ -70,6 +71,11 @@ class Host:
             return bool(model["status"] == "failed")
 
         await until(has_failed)
+        async with Client(self.fleet.inference, management=self.fleet.management) as client:
+            snapshot = await anext(client.management.events())
+        assert ("model", "demo") in [
+            (each["kind"], each["name"]) for each in snapshot.data["troubles"]
+        ]
 
     async def serves(self) -> None:
         """Waits until what is wished is loaded, without an issue, and a request is answered."""
