@@ -5,6 +5,7 @@ import { learnAddresses } from "./commands.js";
 import { byId, setAttribute, setText, show } from "./dom.js";
 import { connect } from "./live/connection.js";
 import { FleetState } from "./live/fleet-state.js";
+import { drawTroubles } from "./live/troubles.js";
 import { AgentPage } from "./pages/agent.js";
 import { BatchesPage } from "./pages/batches.js";
 import { ClosedPage, isClosed } from "./pages/closed.js";
@@ -54,7 +55,7 @@ let shown = null; // the name of the page that is shown
 let isDrawing = false;
 let isFilled = false; // the plots have what was before this page was opened
 let lostAt = null; // in seconds since 1970
-let issues = []; // of the balancer itself
+let numTroubles = 0;
 
 function onRoute(asked) {
   route = asked;
@@ -112,9 +113,7 @@ function onEvent(name, data) {
 async function onBalancer() {
   checkRole();
   const about = await learnAddresses();
-  issues = about?.issues ?? [];
   for (const note of document.querySelectorAll(".keeps-nothing")) show(note, about?.is_lasting === false);
-  drawBanner();
 }
 
 /** Whether somebody is logged in still, and whether the page is still for their role. */
@@ -141,6 +140,7 @@ function onFleet() {
   devices.know(fleet.agents, fleet.receivedAt / 1000);
   if (!isFilled) fillPlots();
   drawTotals(fleet);
+  numTroubles = drawTroubles(fleet);
   drawTitle();
   drawPage();
   drawBanner();
@@ -170,9 +170,9 @@ function onThroughput(event) {
 function drawTitle() {
   const { slots } = fleet;
   const name = TITLES[shown] ?? `${shown[0].toUpperCase()}${shown.slice(1)}`;
-  document.title = slots.total
-    ? `${slots.busy}/${slots.total} busy · ${name} · Arriero`
-    : `${name} · Arriero`;
+  const wrong = numTroubles ? `(${numTroubles}) ` : "";
+  const busy = slots.total ? `${slots.busy}/${slots.total} busy · ` : "";
+  document.title = `${wrong}${busy}${name} · Arriero`;
 }
 
 function onState(state) {
@@ -196,12 +196,10 @@ function drawBanner() {
     );
   } else if (lostAt) {
     setText(banner, "The balancer does not answer. Reconnecting.");
-  } else if (fleet?.is_draining) {
-    setText(banner, "The balancer is shutting down: running requests may finish, new ones are refused.");
   } else {
-    setText(banner, issues.map(({ message, hint }) => `The balancer: ${message}; ${hint}.`).join(" "));
+    setText(banner, "The balancer is shutting down: running requests may finish, new ones are refused.");
   }
-  show(banner, lostAt !== null || Boolean(fleet?.is_draining) || issues.length > 0);
+  show(banner, lostAt !== null || Boolean(fleet?.is_draining));
 }
 
 if (await beginSession()) {

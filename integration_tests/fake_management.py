@@ -1,14 +1,37 @@
-"""A management port of made-up agents: for pages of fleets that nobody could start for a test."""
+"""A management port of made-up agents: for pages of fleets that nobody could start for a test.
+
+All that it serves is of the types that the balancer declares. What is not fails: a test's event at
+once, and an answer with 500 and a line in the log.
+"""
 
 import asyncio
 import json
 from collections import Counter
+from functools import cache
 from typing import Any
 
 from aiohttp import web
+from pydantic import TypeAdapter
 
 from arriero.balancer.management import page
+from arriero.balancer.management.answer_types import (
+    About,
+    AgentLog,
+    Balancers,
+    Delta,
+    PastDevices,
+    Snapshot,
+    ThroughputPoint,
+)
+from arriero.balancer.management.diary_routes import Forgotten, Hosts
+from arriero.balancer.management.history.history_routes import EndedRequests, History
+from arriero.balancer.management.history.usage_routes import UsageReport
+from arriero.balancer.management.job_routes import BatchView, BatchViews
+from arriero.balancer.management.key_routes import Key, Keys, NewKey
 from arriero.balancer.management.serializers import CLOCKS
+from arriero.balancer.management.session_routes import SessionState
+from arriero.balancer.management.steering.routes import DryRun, Models, Steered, Wish
+from arriero.balancer.store.records import DiaryEntry
 
 TICK = 0.2
 """Seconds between two events of throughput."""
@@ -20,6 +43,7 @@ MODEL = {
     "name": "demo",
     "architecture": "llama",
     "parameters": 260_000,
+    "size_bytes": 1_000_000,
     "context_size": 2048,
     "tasks": ["generate"],
 }
@@ -72,6 +96,7 @@ def agent(number: int, **more: Any) -> dict[str, Any]:
         "slots": slots,
         "tasks": model["tasks"],
         "memory_needed": 1 << 30,
+        "average_sequences": None,
     }
     return {
         "id": f"agent-{number}",
@@ -86,6 +111,7 @@ def agent(number: int, **more: Any) -> dict[str, Any]:
         "download": None,
         "work": None,
         "facts": FACTS,
+        "devices": [],
         "throughput": {"tokens_total": 0, "tokens_per_second": None},
         "statistics": STATISTICS,
         "connected_seconds": 4000.0 + number,
@@ -108,6 +134,7 @@ def request(number: int, state: str, agent_id: str | None = None, **more: Any) -
         "caller": "anonymous",
         "moves": 0,
         "position": None,
+        "balancer": None,
         **more,
     }
 
@@ -164,6 +191,17 @@ def access_key(name: str, role: str, **more: Any) -> dict[str, Any]:
     }
 
 
+def device(
+    name: str, used: int, total: int, *, models: dict[str, int] | None = None, **more: Any
+) -> dict[str, Any]:
+    """A device; bytes of it are `used`, and those of `models` are theirs."""
+    memory = {"total": total, "free": total - used, "used": used, "others": None}
+    lie = [{"name": each, "bytes": size} for each, size in (models or {}).items()]
+    kind = "cpu" if name == "CPU" else "gpu"
+    figures: dict[str, Any] = {"use": None, "temperature": None, **more}
+    return {"name": name, "kind": kind, "memory": memory, "models": lie, **figures}
+
+
 def log_line(number: int, level: str, text: str) -> dict[str, Any]:
     """A line of an agent's log."""
     return {"number": number, "at": 1_700_000_000.0 + number, "level": level, "text": text}
@@ -208,6 +246,7 @@ class FakeManagement:
         self.plan: list[dict[str, Any]] = []
         self.lacking: list[dict[str, Any]] = []
         self.is_lasting = True
+        self.troubles: list[dict[str, Any]] = []
         self.problems: list[dict[str, str]] = []
         self.steered: list[tuple[str, str]] = []
         self.generated: list[dict[str, Any]] = []
@@ -282,7 +321,7 @@ class FakeManagement:
     def snapshot(self) -> dict[str, Any]:
         """The first event of every feed, after which a page asks who is logged in."""
         entries = {"agents": self.agents, "requests": self.requests}
-        return {**self.totals(), "clocks": CLOCKS, **entries}
+        return {**self.totals(), "clocks": CLOCKS, "troubles": self.troubles, **entries}
 
     def throughput(self) -> dict[str, Any]:
         """One second's throughput, the same for each agent."""
@@ -305,15 +344,15 @@ class FakeManagement:
             self._feeds.remove(response)
 
     async def _models(self, _call: web.Request) -> web.Response:
-        return web.json_response({"models": self.models})
+        return _answer(Models, {"models": self.models})
 
     async def _hosts(self, _call: web.Request) -> web.Response:
-        return web.json_response({"hosts": self.hosts})
+        return _answer(Hosts, {"hosts": self.hosts})
 
     async def _forget_host(self, call: web.Request) -> web.Response:
         name = call.match_info["name"]
         self.hosts = [each for each in self.hosts if each["name"] != name]
-        return web.json_response({"name": name})
+        return _answer(Forgotten, {"name": name})
 
     async def _diary(self, call: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -328,33 +367,34 @@ class FakeManagement:
             return response  # the page has gone
 
     async def _batches(self, _call: web.Request) -> web.Response:
-        return web.json_response({"batches": self.batches})
+        return _answer(BatchViews, {"batches": self.batches})
 
     async def _cancel_batch(self, call: web.Request) -> web.Response:
         [found] = [each for each in self.batches if each["id"] == call.match_info["id"]]
         found["status"] = "cancelling"
-        return web.json_response(found)
+        return _answer(BatchView, found)
 
     async def _ended(self, call: web.Request) -> web.Response:
         wanted = dict(call.query)
         assert wanted.pop("state") == "ended"
         assert int(wanted.pop("limit")) == 200
         found = [each for each in self.ended if wanted.items() <= each.items()]
-        return web.json_response({"requests": found, "total": len(self.ended)})
+        total = len(self.ended)
+        return _answer(EndedRequests, {"requests": found, "total": total, "next": None})
 
     async def _about(self, _call: web.Request) -> web.Response:
         about = {"version": "1.0", "inference_port": INFERENCE_PORT, "public_url": self.public_url}
-        about |= {"is_lasting": self.is_lasting}
-        return web.json_response(about)
+        return _answer(About, {**about, "is_lasting": self.is_lasting, "issues": []})
 
     async def _balancers(self, _call: web.Request) -> web.Response:
-        return web.json_response({"balancers": [{"name": "one", "leads": True}]})
+        one = {"name": "one", "url": None, "version": "1.0", "leads": True, "is_here": True}
+        return _answer(Balancers, {"balancers": [{**one, "since": None, "last_heartbeat": 1.7e9}]})
 
     async def _log(self, _call: web.Request) -> web.Response:
         if self.log is None:
             error = {"code": "not_supported", "message": "too old", "retryable": False}
             return web.json_response({"error": error}, status=501)
-        return web.json_response({"lines": self.log, "after": 0})
+        return _answer(AgentLog, {"lines": self.log, "after": 0})
 
     async def _log_events(self, call: web.Request) -> web.StreamResponse:
         if self.log is None:
@@ -376,13 +416,13 @@ class FakeManagement:
     async def _session(self, _call: web.Request) -> web.Response:
         if self.role is None:
             nobody = dict.fromkeys(("name", "role", "csrf", "expires_at", "sign_out"))
-            return web.json_response({"needs_key": self.is_login_needed, **nobody})
+            return _answer(SessionState, {"needs_key": self.is_login_needed, **nobody})
         nothing = {"expires_at": None, "sign_out": None}
         somebody = {"name": "ana", "role": self.role, "csrf": "c", **nothing}
-        return web.json_response({"needs_key": True, **somebody})
+        return _answer(SessionState, {"needs_key": True, **somebody})
 
     async def _keys(self, _call: web.Request) -> web.Response:
-        return web.json_response({"keys": self.keys})
+        return _answer(Keys, {"keys": self.keys})
 
     async def _make_key(self, call: web.Request) -> web.Response:
         spec = await call.json()
@@ -391,13 +431,13 @@ class FakeManagement:
             return web.json_response({"error": {**error, "field": "name"}}, status=409)
         self.sent.append(("POST", "", spec))
         self.keys.append(access_key(**spec))
-        return web.json_response({**self.keys[-1], "key": SECRET}, status=201)
+        return _answer(NewKey, {**self.keys[-1], "key": SECRET}, status=201)
 
     async def _revoke_key(self, call: web.Request) -> web.Response:
-        return web.json_response(self._changed(call, revoked_at=1_700_000_000.0, is_valid=False))
+        return _answer(Key, self._changed(call, revoked_at=1_700_000_000.0, is_valid=False))
 
     async def _rotate_key(self, call: web.Request) -> web.Response:
-        return web.json_response({**self._changed(call), "key": SECRET})
+        return _answer(NewKey, {**self._changed(call), "key": SECRET})
 
     def _changed(self, call: web.Request, **fields: Any) -> dict[str, Any]:
         name = call.match_info["name"]
@@ -411,10 +451,10 @@ class FakeManagement:
         if self.history is None:
             error = {"code": "internal_error", "message": "it broke", "retryable": False}
             return web.json_response({"error": error}, status=500)
-        return web.json_response(self.history)
+        return _answer(History, self.history)
 
     async def _devices(self, _call: web.Request) -> web.Response:
-        return web.json_response({"step": 5.0, "devices": self.devices})
+        return _answer(PastDevices, {"step": 5.0, "devices": self.devices})
 
     async def _usage(self, call: web.Request) -> web.Response:
         self.asked.append(dict(call.query))
@@ -425,10 +465,10 @@ class FakeManagement:
         rows = [row for row in self.usage if by == [name for name in USAGE_COLUMNS if name in row]]
         total = {name: sum(row[name] for row in rows) for name in USAGE_COUNTS}
         days = {"since": "2026-01-01", "until": "2026-01-30"}
-        return web.json_response({**days, "by": by, "usage": rows, "total": total})
+        return _answer(UsageReport, {**days, "by": by, "usage": rows, "total": total})
 
     async def _get_state(self, _call: web.Request) -> web.Response:
-        return web.json_response(self.state, headers={"ETag": f'"{self.revision}"'})
+        return _answer(Wish, self.state, headers={"ETag": f'"{self.revision}"'})
 
     async def _put_state(self, call: web.Request) -> web.Response:
         state = await call.json()
@@ -439,14 +479,15 @@ class FakeManagement:
             error = {"code": "conflict", "message": "stale", "retryable": False}
             return web.json_response({"error": error}, status=409)
         if call.query.get("dry_run") == "true":
-            return web.json_response({"agents": self.plan, "lacking": self.lacking})
+            plan = {"agents": self.plan, "lacking": self.lacking, "desired": state}
+            return _answer(DryRun, plan)
         self.state, self.revision = state, self.revision + 1
         return await self._get_state(call)
 
     async def _steer(self, call: web.Request) -> web.Response:
         found, verb = call.match_info["id"], call.match_info["verb"]
         self.steered.append((found, verb))
-        return web.json_response({"id": found, "state": "draining"})
+        return _answer(Steered, {"id": found, "state": "draining"})
 
     async def _generate(self, call: web.Request) -> web.Response:
         self.generated.append(await call.json())
@@ -454,5 +495,28 @@ class FakeManagement:
         return web.Response(text=lines, content_type="application/x-ndjson")
 
 
+EVENTS: dict[str, Any] = {
+    "snapshot": Snapshot,
+    "delta": Delta,
+    "throughput": ThroughputPoint,
+    "entry": DiaryEntry,
+    "alive": dict[str, Any],
+    "lines": AgentLog,
+}
+
+_types = cache(TypeAdapter)
+
+
+def _checked(kind: Any, body: dict[str, Any]) -> str:
+    """`body` as JSON. Raises `ValidationError` if it is not one of `kind`."""
+    text = json.dumps(body)
+    _types(kind).validate_json(text, extra="forbid")
+    return text
+
+
+def _answer(kind: Any, body: dict[str, Any], **more: Any) -> web.Response:
+    return web.json_response(text=_checked(kind, body), **more)
+
+
 async def _write(feed: web.StreamResponse, name: str, data: dict[str, Any]) -> None:
-    await feed.write(f"event: {name}\ndata: {json.dumps(data)}\n\n".encode())
+    await feed.write(f"event: {name}\ndata: {_checked(EVENTS[name], data)}\n\n".encode())

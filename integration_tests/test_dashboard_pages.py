@@ -27,6 +27,7 @@ from integration_tests.fake_management import (
     access_key,
     agent,
     batch,
+    device,
     history,
     listed,
     log_line,
@@ -162,6 +163,79 @@ async def test_an_agent_is_shown_and_drained(
     assert dashboard.complaints == []
 
 
+async def test_what_is_wrong_stands_first_on_every_page(
+    management: FakeManagement, dashboard: Dashboard
+) -> None:
+    management.agents = [agent(number) for number in range(1, 4)]
+    management.hosts, management.diary = [LOST], HAPPENED
+    strip, lines = dashboard.part("troubles"), dashboard.part("trouble")
+    await dashboard.open(management)
+    await expect(dashboard.page).to_have_title("6/12 busy · Fleet · Arriero")
+    assert (await strip.bounding_box() or {"height": 0})["height"] == 0, "it takes no room"
+    above = [(await box(dashboard.page.locator(each)))["y"] for each in PARTS_OF_FLEET]
+    assert above == sorted(above)
+
+    sick = [{"id": f"agent-{number}", "issues": [ISSUE]} for number in (1, 2)]
+    twin = {"id": "agent-3", "name": "host-002"}
+    wrong = [
+        trouble("model", "qwen", message="has failed: agent host-001: no such file"),
+        trouble("model", None, 4, message="a, b, c, d"),
+        trouble("hosts", None, message="rack-7", hint="start it again"),
+        trouble("balancer", "store_away", message="the store is away"),
+        trouble("refused", "agents", 2, message="10.0.0.7, 10.0.0.8, at the agents' socket"),
+    ]
+    told = {**management.totals(), "troubles": wrong, "agents": [*sick, twin]}
+    await management.tell("delta", told)
+    await expect(lines).to_have_text(
+        [
+            "Model qwen has failed: agent host-001: no such file",
+            "4 models: a, b, c, d",
+            "1 lost host: rack-7start it again",
+            "The balancer: the store is away",
+            "2 refused callers: 10.0.0.7, 10.0.0.8, at the agents' socket",
+            "2 agents: no room for the file (disk_full)free 3 GiB",
+            "2 agents are called host-002give each a --name of its own",
+        ]
+    )
+    await expect(dashboard.page).to_have_title(re.compile(r"^\(7\) 6/12 busy · Fleet"))
+    await management.tell("delta", management.totals())
+    await expect(lines).to_have_count(7)
+    await expect(strip).to_have_role("status")
+
+    async def follow(number: int) -> None:
+        await lines.nth(number).get_by_role("link").focus()
+        await dashboard.page.keyboard.press("Enter")
+
+    await follow(0)
+    await expect(dashboard.page.locator("#page-model")).to_be_visible()
+    await expect(dashboard.page).to_have_title(re.compile(r"^\(7\)"))
+    await follow(5)
+    await expect(dashboard.part("agents").get_by_test_id("agent")).to_have_count(2)
+    await dashboard.part("agent-search").fill("")
+    await expect(dashboard.part("agents").get_by_test_id("agent")).to_have_count(3)
+    for number, part in ((2, "#hosts-title"), (4, "#diary-title")):
+        await dashboard.page.evaluate("scrollTo(0, 0)")
+        await follow(number)
+        await expect(dashboard.page.locator(part)).to_be_in_viewport()
+
+    well = [{"id": f"agent-{number}", "issues": []} for number in (1, 2)]
+    told = {**management.totals(), "troubles": [], "agents": [*well, {**twin, "name": "host-003"}]}
+    await management.tell("delta", told)
+    await expect(lines).to_have_count(0)
+    await expect(strip).to_be_empty()
+    await expect(dashboard.page).to_have_title("6/12 busy · Fleet · Arriero")
+    assert dashboard.complaints == []
+
+
+PARTS_OF_FLEET = ("#agents-title", "#throughput-title", "#fleet-history", "#diary-title")
+
+
+def trouble(
+    kind: str, name: str | None, num: int = 1, *, message: str, hint: str = ""
+) -> dict[str, Any]:
+    return {"kind": kind, "name": name, "num": num, "message": message, "hint": hint}
+
+
 async def test_an_agent_before_another_server_is_reloaded(
     management: FakeManagement, dashboard: Dashboard
 ) -> None:
@@ -280,6 +354,8 @@ LOST = {
     "devices": [],
     "cores": 8,
     "memory": 2**34,
+    "platform": "Linux",
+    "version": "1.0",
 }
 _OF_IT = {"at": 1.7e9, "subject": "rack-7", "by": None}
 HAPPENED = [
@@ -497,6 +573,16 @@ async def test_results_of_batches_need_the_callers_key(
     await expect(first.get_by_title("$ARRIERO_KEY")).to_have_text("answers")
     await expect(first.get_by_role("link", name="answers")).to_have_count(0)
     await expect(dashboard.part("cancel").last).to_be_hidden()
+
+
+async def test_a_role_that_may_not_edit_is_told(
+    management: FakeManagement, dashboard: Dashboard
+) -> None:
+    management.role, management.models = "viewer", [listed("qwen")]
+    await dashboard.open(management, "models?edit=qwen")
+    note = dashboard.page.locator("#models-note")
+    await expect(note).to_have_text("1 model · to edit qwen, log in with a key of the role admin")
+    await expect(dashboard.part("editor")).to_be_hidden()
 
 
 async def test_keys_are_made_rotated_and_revoked(
@@ -774,6 +860,12 @@ def fill(management: FakeManagement) -> None:
     management.requests = [request(1, "streaming", "agent-1"), request(2, "queued")]
     management.state, management.models = {"models": [WISHED]}, [listed("qwen")]
     management.hosts, management.diary = [LOST], HAPPENED
+    management.troubles = [
+        trouble(
+            "model", "qwen", message="has failed: agent host-001: /models/qwen.gguf is missing"
+        ),
+        trouble("hosts", None, message="rack-7", hint="start the agent again"),
+    ]
     management.ended = [ending("request-9", "stop", "ana")]
     management.log = [log_line(n, level, level) for n, level in enumerate(LEVELS, 1)]
     management.usage = [used(1, caller="alice"), used(2, caller="bob")]
@@ -937,10 +1029,8 @@ async def test_what_lies_over_a_page_goes_with_it(
 async def test_devices_of_a_host_and_their_last_minutes(
     management: FakeManagement, dashboard: Dashboard
 ) -> None:
-    def measured(used: int, use: float | None, temperature: float | None) -> dict[str, object]:
-        memory = {"total": 64 << 30, "free": (64 << 30) - used, "used": used}
-        figures = {"use": use, "temperature": temperature}
-        return {"name": "CPU", "kind": "cpu", "memory": memory, **figures}
+    def measured(used: int, use: float | None, temperature: float | None) -> dict[str, Any]:
+        return device("CPU", used, 64 << 30, use=use, temperature=temperature)
 
     management.agents = [agent(1, devices=[measured(16 << 30, 0.25, 61.4)])]
     await dashboard.open(management, "agents/agent-1")
@@ -968,26 +1058,24 @@ async def test_devices_of_a_host_and_their_last_minutes(
 async def test_what_lies_where_is_a_bar_for_each_device(
     management: FakeManagement, dashboard: Dashboard
 ) -> None:
-    def device(name: str, used: int, **models: int) -> dict[str, Any]:
-        memory = {"total": 24 << 30, "free": (24 << 30) - (used << 30), "used": used << 30}
-        lie = [{"name": each, "bytes": size << 30} for each, size in models.items()]
-        figures = {"use": None, "temperature": None, "models": lie}
-        kind = "cpu" if name == "CPU" else "gpu"
-        return {"name": name, "kind": kind, "memory": memory, **figures}
+    def full(name: str, used: int, **models: int) -> dict[str, Any]:
+        sizes = {each: size << 30 for each, size in models.items()}
+        return device(name, used << 30, 24 << 30, models=sizes)
 
     def served(name: str) -> dict[str, object]:
         slots = {"total": 1, "busy": 0}
         more = {"state": "ready", "tasks": ["generate"], "memory_needed": None}
+        more["average_sequences"] = None
         return {"name": name, "slots": slots, **more}
 
     devices = [
-        device("CPU", 4, chat=1, titles=1),
-        device("CUDA0", 20, chat=12, titles=4),
-        device("CUDA1", 2, chat=6),
+        full("CPU", 4, chat=1, titles=1),
+        full("CUDA0", 20, chat=12, titles=4),
+        full("CUDA1", 2, chat=6),
     ]
     long = "a-long-name-of-a-model-that-has-its-quantisation-and-the-year-in-it-q4_k_m"
     models = [served(name) for name in ("chat", "titles", long)]
-    devices.append(device("CUDA2", 0, **{long: 20}))
+    devices.append(full("CUDA2", 0, **{long: 20}))
     for model, average in zip(models, (3.2, 1.0, None), strict=True):
         model["average_sequences"] = average
     engines = STATISTICS | {"average_sequences": None, "decode_tokens_per_second": 21.0}
@@ -1020,7 +1108,7 @@ async def test_what_lies_where_is_a_bar_for_each_device(
     engine = dashboard.part("engine-speed").locator("visible=true")
     await expect(engine).to_contain_text(f"21 tokens/s · chat 3.2, titles 1.0, {long} ")
     await expect(engine).to_contain_text("at once")
-    told = device("CUDA0", 8, titles=4)
+    told = full("CUDA0", 8, titles=4)
     told["memory"] |= {"others": 3 << 30}
     less = {"id": "agent-1", "devices": [told], "models": [models[1]]}
     await management.tell("delta", {**management.totals(), "agents": [less]})
@@ -1047,8 +1135,7 @@ async def test_the_plots_of_devices_have_what_was_before_the_page_was_opened(
         "temperature": warmth,
     }
     management.devices = [past]
-    memory = {"total": 64 << 30, "free": 32 << 30, "used": 32 << 30}
-    now = {"name": "CPU", "kind": "cpu", "memory": memory, "use": 0.5, "temperature": 61.0}
+    now = device("CPU", 32 << 30, 64 << 30, use=0.5, temperature=61.0)
     management.agents = [agent(1, devices=[now])]
     await dashboard.open(management, "agents/agent-1")
     lines = dashboard.part("agent-devices").locator("polyline")

@@ -351,7 +351,8 @@ class Trouble(TypedDict):
 
     `model`: it failed, nobody serves it, or it has issues; `hosts`: they are lost; `balancer`: an
     issue of its own; `refused`: callers go on though they are refused. `name` is the model's, the
-    issue's code or the door; null of several. `num` is how many models, hosts or callers it has.
+    issue's code or the door; null of several. `num` is how many models, hosts or callers there
+    are. `message` goes on after the model's name or the number.
     """
 
     kind: Literal["model", "hosts", "balancer", "refused"]

@@ -35,9 +35,7 @@ def of_models(
         message, hint = found[name]
         yield Trouble(kind="model", name=name, num=1, message=message, hint=hint)
     if others := [*found][MAX_MODELS:]:
-        yield Trouble(
-            kind="model", name=None, num=len(others), message=_names("model", others), hint=""
-        )
+        yield Trouble(kind="model", name=None, num=len(others), message=_names(others), hint="")
 
 
 def _of_model(view: ModelView, waiting: Mapping[str, object]) -> tuple[str, str] | None:
@@ -56,25 +54,22 @@ def of_hosts(lost: Sequence[str]) -> Iterator[Trouble]:
     """Hosts whose connection was lost."""
     if lost:
         hint = "start the agent again, or forget a host that is gone for good"
-        message = _names("lost host", lost)
-        yield Trouble(kind="hosts", name=None, num=len(lost), message=message, hint=hint)
+        yield Trouble(kind="hosts", name=None, num=len(lost), message=_names(lost), hint=hint)
 
 
 def of_balancer(issues: Iterable[Issue]) -> Iterator[Trouble]:
     """The balancer's own: its store, its certificate, its keys."""
     for each in issues:
-        message, hint = f"the balancer: {each.message}", each.hint
-        yield Trouble(kind="balancer", name=each.code, num=1, message=message, hint=hint)
+        yield Trouble(kind="balancer", name=each.code, num=1, message=each.message, hint=each.hint)
 
 
 def of_refusals(refused: Mapping[Door, tuple[Sequence[str], str]]) -> Iterator[Trouble]:
     """Callers that go on though they are refused, and why, by door in words."""
     for door, (callers, why) in refused.items():
-        message = f"refused {why} ({_names('address', callers, 'addresses')})"
+        message = f"{_names(callers)}, {why}"
         yield Trouble(kind="refused", name=door, num=len(callers), message=message, hint="")
 
 
-def _names(what: str, names: Sequence[str], several: str | None = None) -> str:
-    number = f"1 {what}" if len(names) == 1 else f"{len(names)} {several or what + 's'}"
+def _names(names: Sequence[str]) -> str:
     others = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
-    return f"{number}: {', '.join(names[:MAX_NAMES])}{others}"
+    return f"{', '.join(names[:MAX_NAMES])}{others}"

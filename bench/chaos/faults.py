@@ -110,7 +110,13 @@ KINDS = (
     Kind("vanish", "client", "a client closes, resets or half-closes in its answer"),
     Kind("stop-reading", "client", "a client reads nothing more of a long answer", 4.0, 6.0),
     Kind(
-        *("rogue-client", "client", "clients that flood sockets and send costly bodies", 1.0, 4.0),
+        *(
+            "rogue-client",
+            "client",
+            "clients that flood sockets and send what is costly to read, compile or hold",
+            1.0,
+            4.0,
+        ),
         pause=0.5,
     ),
     Kind(

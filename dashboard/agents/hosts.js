@@ -12,7 +12,9 @@ const SHADES = { lost: "bad", drained: "queued", stopped: "" };
 export class Hosts {
   #hosts = [];
 
-  constructor() {
+  /** `onLoad` is called when they are drawn. */
+  constructor(onLoad) {
+    this.onLoad = onLoad;
     this.load = paced(() => this.#load());
   }
 
@@ -30,6 +32,7 @@ export class Hosts {
       create: (host) => createRow(host, () => this.load()),
       update: updateRow,
     });
+    this.onLoad();
   }
 }
 

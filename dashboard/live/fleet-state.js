@@ -52,7 +52,7 @@ export class FleetState {
     requests_ended: requestsEnded = [],
     ...totals
   }) {
-    this.#totals = totals;
+    this.#totals = { ...this.#totals, ...totals }; // what is wrong is there only if it changed
     this.#agents.change(agents, agentsLeft, totals.at);
     this.#requests.change(requests, requestsEnded, totals.at);
   }

@@ -10,33 +10,51 @@ import { FleetPlots } from "../plots/pair.js";
 import { createCard, updateCard } from "../agents/card.js";
 import { Hosts } from "../agents/hosts.js";
 import { Diary } from "../live/diary.js";
+import { linkTo, rewriteAddress } from "../router.js";
 import { agentState } from "../states.js";
 import { drawWaits } from "./waits.js";
 
 const MAX_CARDS = 500;
+const PARTS = { diary: "diary-title", hosts: "hosts-gone" };
 const byName = (a, b) => a.name.localeCompare(b.name) || (a.id < b.id ? -1 : 1);
 
 export class FleetPage {
   #rates = {};
   #fleet = null;
+  #part = null; // of the page, which is to be seen once it is there
 
   constructor(history) {
     this.history = history;
     this.plots = new FleetPlots(history);
     this.past = new HistoryPanel(byId("fleet-history"), "of the fleet");
-    this.hosts = new Hosts();
+    this.hosts = new Hosts(() => this.#scroll());
     this.diary = new Diary(() => this.hosts.load());
     writeCommands();
     for (const id of ["agent-search", "agent-sort"]) {
-      byId(id).addEventListener("input", () => this.#fleet && this.draw(this.#fleet));
+      byId(id).addEventListener("input", () => {
+        rewriteAddress(linkTo("fleet", "", { agents: byId("agent-search").value }));
+        if (this.#fleet) this.draw(this.#fleet);
+      });
     }
   }
 
-  open() {
+  /** `agents` in the address are the words that are searched, `show` a part of the page. */
+  open(_argument, query) {
+    if (query.has("agents")) byId("agent-search").value = query.get("agents");
+    this.#part = PARTS[query.get("show")] ?? null;
+    if (this.#part) rewriteAddress(linkTo("fleet")); // so that the same link leads there again
+    requestAnimationFrame(() => this.#scroll());
     if (this.history.points.length) this.plots.draw();
     this.past.open();
     this.hosts.load();
     drawBalancers();
+  }
+
+  #scroll() {
+    const part = this.#part && byId(this.#part);
+    if (!part?.checkVisibility()) return; // its hosts are not loaded yet
+    part.scrollIntoView();
+    this.#part = null;
   }
 
   draw(fleet) {

@@ -7,11 +7,13 @@ import { isAdapter, workOf } from "../models/card.js";
 import { DesiredStateEditor } from "../models/editor.js";
 import { createModelRow, updateModelRow } from "../models/row.js";
 import { linkTo, rewriteAddress } from "../router.js";
+import { may } from "../session.js";
 
 export class ModelsPage {
   #fleet = null;
   #models = [];
   #rates = {};
+  #refusal = ""; // why the form that the address asks for is not there
 
   constructor() {
     this.load = paced(() => this.#load());
@@ -24,6 +26,7 @@ export class ModelsPage {
   /** With `edit` in the address the form opens for the model of that name. */
   open(_argument, query) {
     const name = query.get("edit");
+    this.#refusal = name === null || may("administer") ? "" : `to edit ${name}, log in with a key of the role admin`;
     this.load();
     if (name === null) this.editor.read();
     else this.editor.edit(name, null);
@@ -56,7 +59,8 @@ export class ModelsPage {
     const agents = new Map((this.#fleet?.agents ?? []).map((agent) => [agent.id, agent]));
     show(byId("no-models"), this.#models.length === 0);
     show(byId("models-table"), this.#models.length > 0);
-    setText(byId("models-note"), this.#models.length ? plural(this.#models.length, "model") : "");
+    const num = this.#models.length ? plural(this.#models.length, "model") : "";
+    setText(byId("models-note"), [num, this.#refusal].filter(Boolean).join(" · "));
     keyed(byId("models"), this.#models, {
       key: (model) => model.name,
       create: (model) => createModelRow(model, (name, button) => this.editor.edit(name, button)),

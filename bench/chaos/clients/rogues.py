@@ -5,6 +5,7 @@ What they do ends their own connections alone. Requests that such an agent was g
 
 import asyncio
 import gzip
+import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from urllib.parse import urlsplit
@@ -34,11 +35,46 @@ BODY = (
 )
 HEADERS = "GET /health HTTP/1.1\r\nHost: {host}\r\n" + "x: y\r\n" * 20_000
 
+
+def _constrained(**grammar: object) -> dict[str, object]:
+    return {"prompt": "A slot", "max_tokens": 8, "grammar": grammar}
+
+
+def _chain(length: int) -> dict[str, object]:
+    """A schema that refers to another one, and so on."""
+    links = {f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(length)}
+    return {"$ref": "#/$defs/d0", "$defs": links | {f"d{length}": {"type": "string"}}}
+
+
+COSTLY = (
+    _constrained(type="regex", pattern="a?" * 30_000),
+    _constrained(type="regex", pattern="(a?){1,300}" * 10),
+    _constrained(type="json_schema", schema=_chain(9_000)),
+    _constrained(type="json_schema", schema=_chain(1_000)),
+    _constrained(type="lark", grammar="start: " + "(" * 5_000 + '"a"' + ")" * 5_000),
+    _constrained(type="gbnf", grammar="root ::= " + " ".join(["[a-z]"] * 12_000)),
+    {"prompt": "a" * 300_000, "max_tokens": 1},
+    {"prompt": "<|im_start|>a" * 40_000, "max_tokens": 1},
+    {"prompt": [1] * 400_000, "max_tokens": 1},
+)
+"""Requests that are costly to compile, to tokenise or to hold."""
+
+
+def _request(body: dict[str, object]) -> tuple[str, bytes]:
+    data = json.dumps(body).encode()
+    head = (
+        "POST /api/v1/generate HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+        f"Connection: close\r\nContent-Length: {len(data)}\r\n\r\n"
+    )
+    return head, data
+
+
 SENT_BY_CLIENTS = (
     (UPGRADE, EMPTY_FRAGMENTS),
     (UPGRADE, PINGS),
     (BODY, COMPRESSED),
     (HEADERS, b"\r\n"),
+    *map(_request, COSTLY),
 )
 """For each way, the head of a request, and what follows it."""
 

@@ -30,6 +30,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/tokenize": {"prompt": "x"},
     "/detokenize": {"tokens": [1]},
     "/completion": PROMPT,
+    "/infill": {"input_prefix": "x", "input_suffix": "y"},
     "/completions": PROMPT,
     "/chat/completions": CHAT,
     "/embeddings": {"input": "x"},
