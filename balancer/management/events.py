@@ -258,7 +258,6 @@ class EventHub:
         change = self._runtime.views.changes_since(self._revision) if self._revision >= 0 else None
         self._revision = self._runtime.views.revision
         if change is None:
-            self._troubles = self.find_troubles()
             snapshot = self._view()
             self._feed.restart(snapshot["agents"], snapshot["requests"], self._troubles)
             self._reported_others = self._others
@@ -295,6 +294,7 @@ class EventHub:
 
     def _snapshot(self) -> bytes:
         """The snapshot as of the last delta, so that whatever follows is in the next one."""
+        self._troubles = self.find_troubles()
         self._advance(counts=True)
         return dumps(self._view())
 

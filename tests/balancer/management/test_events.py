@@ -258,6 +258,10 @@ async def test_what_is_wrong_is_told_and_told_again_if_it_differs(hub: EventHub)
                 while "troubles" not in (body := (await follower.read())[0][2]):
                     pass
                 assert body["troubles"] == [*of_hosts(hosts)]
+    lost[:] = ["c"]
+    with hub.subscribe() as reader:
+        [(_, _, snapshot)] = events(await reader.take())
+    assert snapshot["troubles"] == [*of_hosts(lost)], "who reads anew sees nothing old"
 
 
 async def test_nothing_is_rendered_while_nobody_reads() -> None:
