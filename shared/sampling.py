@@ -53,9 +53,9 @@ def _read_list(value: object) -> object:
 
 
 StopString = Annotated[str, StringConstraints(min_length=1, max_length=256)]
-StopStrings = Annotated[
-    ListOf[StopString], Field(max_length=MAX_STOP_STRINGS), BeforeValidator(_without_empty)
-]
+StopStrings = Annotated[ListOf[StopString], Field(max_length=MAX_STOP_STRINGS)]
+AnyStopStrings = Annotated[StopStrings, BeforeValidator(_without_empty)]
+"""As programs of other APIs send them: one text alone, and empty texts, too."""
 Temperature = Annotated[float, Field(ge=0, le=10)]
 TopP = Annotated[float, Field(ge=0, le=1)]
 TypicalP = Annotated[float, Field(gt=0, le=1)]

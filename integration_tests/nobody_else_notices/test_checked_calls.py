@@ -44,9 +44,10 @@ def lists_within_lists(depth: int) -> dict[str, Any]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def without_tools(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet]:
-    """Agents whose template shows no tools: schemas may be longer than the context."""
+    """Agents whose template shows names of tools alone: schemas may be longer than the context."""
     path = tmp_path_factory.mktemp("templates") / "without-tools.jinja"
-    path.write_text("{%- set tools = none %}" + DEMO_TEMPLATE.read_text())
+    names = "{%- for tool in tools or () %}{{ tool.function.name }} {% endfor %}"
+    path.write_text(names + "{%- set tools = none %}" + DEMO_TEMPLATE.read_text())
     async with started_fleet(context_size=LONG_CONTEXT, chat_template=path) as fleet:
         yield fleet
 

@@ -21,7 +21,7 @@ from ....shared.inference import (
     GenerateRequest,
     can_go_on,
 )
-from ....shared.sampling import StopStrings, Temperature, TopK, TopP
+from ....shared.sampling import AnyStopStrings, Temperature, TopK, TopP
 from ....shared.strict import STRICT, ListOf
 from ....shared.validation import parse_json
 from ..common.field_names import FieldNames
@@ -99,7 +99,7 @@ class _Body:
     messages: Annotated[ListOf[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
     system: str | Texts | None = None
     stream: bool = False
-    stop_sequences: StopStrings = ()
+    stop_sequences: AnyStopStrings = ()
     temperature: Temperature | None = None
     top_p: TopP | None = None
     top_k: TopK | None = None

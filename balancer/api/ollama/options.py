@@ -6,9 +6,9 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ....shared.sampling import (
+    AnyStopStrings,
     MinP,
     RepeatPenalty,
-    StopStrings,
     Temperature,
     TokenPenalty,
     TopP,
@@ -45,7 +45,7 @@ class Options:
     mirostat_tau: Annotated[float, Field(ge=0, le=100)] | None = None
     mirostat_eta: Annotated[float, Field(ge=0, le=10)] | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
-    stop: StopStrings | None = None
+    stop: AnyStopStrings | None = None
 
     def neutral(self) -> Json:
         """The neutral request's fields.

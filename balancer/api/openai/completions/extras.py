@@ -20,6 +20,7 @@ from .....shared.inference import (
 from .....shared.inference.request import TruncatePromptTokens
 from .....shared.sampling import (
     SAMPLER_ORDER,
+    AnyStopStrings,
     RepeatPenalty,
     SamplingChoices,
     sampling_fields,
@@ -68,6 +69,7 @@ class Guided(SamplingChoices):
 
     __pydantic_config__ = STRICT
 
+    stop: AnyStopStrings = ()
     top_k: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
     grammar: GrammarText | Grammar | None = None
     json_schema: JsonSchema | None = None
