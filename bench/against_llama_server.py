@@ -20,7 +20,7 @@ import uvloop
 from rich.table import Table
 
 from bench import peer, prompts, ways
-from bench.arguments import at_least, shape
+from bench.arguments import at_least, model
 from bench.figures import RequestsFailed, check, median_of, ratio, shown
 from bench.models import made
 from bench.scenarios import CROWDS, SCENARIOS, Scenario
@@ -185,7 +185,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         choices=ALL,
         help="what to run, repeatable; without it all but those of many streams",
     )
-    parser.add_argument("--model", type=shape, help="instead of a scenario's own")
+    parser.add_argument(
+        "--model", type=model, help="instead of a scenario's own; smollm2 and gemma3-270m are real"
+    )
     parser.add_argument("--rounds", type=at_least(1), default=5, help="times both sides are run")
     parser.add_argument(
         "--threads", type=at_least(1), default=os.cpu_count() or 1, help="threads of each engine"

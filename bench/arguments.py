@@ -4,7 +4,8 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.models import Shape, shape_named
+from bench.models import Real, Shape, shape_named
+from demo.packaged import MODELS
 
 
 def at_least(least: int) -> Callable[[str], int]:
@@ -33,8 +34,10 @@ def model_file(text: str) -> Path:
     return path
 
 
-def shape(text: str) -> Shape:
-    """A model of `bench.models`, by name."""
+def model(text: str) -> Shape | Real:
+    """A model of `bench.models` or `demo.packaged`, by name."""
+    if text in MODELS:
+        return Real(text)
     try:
         return shape_named(text)
     except KeyError as error:

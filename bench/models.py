@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.store import cache_folder
+from demo.packaged import NotFetched, path_of
 
 _VERSION = 2
 """The version of what `bench.make_model` makes: files of another one are not used any more."""
@@ -146,8 +147,20 @@ def _shrunk(shape: Shape, divisor: int) -> Shape:
     )
 
 
-def made(shape: Shape) -> Path:
-    """The model's file. Raises `SystemExit` when it was not made yet."""
-    if not shape.path.is_file():
-        raise SystemExit(f"bench: there is no model {shape.path}: run `make bench-setup` first")
-    return shape.path
+@dataclass(frozen=True, slots=True)
+class Real:
+    """A model of `demo.packaged`, by its name there."""
+
+    name: str
+
+
+def made(model: Shape | Real) -> Path:
+    """The model's file; a real one is fetched. Raises `SystemExit` if it is not to be had."""
+    if isinstance(model, Real):
+        try:
+            return path_of(model.name)
+        except NotFetched as error:
+            raise SystemExit(f"bench: {error}") from error
+    if not model.path.is_file():
+        raise SystemExit(f"bench: there is no model {model.path}: run `make bench-setup` first")
+    return model.path

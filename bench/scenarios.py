@@ -8,7 +8,7 @@ from bench import newcomer, prompts, stall, ways
 from bench.client import Client
 from bench.dialects import Request
 from bench.figures import FIRST_TOKEN, LONGEST_GAP, TOKENS_PER_SECOND, of_burst
-from bench.models import Q06, TINY, Shape
+from bench.models import Q06, TINY, Real, Shape
 
 SLOTS = 8
 """Slots of both servers, and requests at once."""
@@ -41,7 +41,7 @@ class Scenario:
 
     name: str
     work: str
-    model: Shape
+    model: Shape | Real
     context_size: int
     measure: Callable[[Client, int], Awaitable[dict[str, float]]]
     goals: Mapping[str, Goal] = field(default_factory=dict)

