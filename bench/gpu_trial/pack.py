@@ -19,7 +19,8 @@ _TREE = ("bench", "demo", "integration_tests", "tests", "scripts", "conftest.py"
 _SQUEEZED = 2**22
 """Bytes from which on a wheel is compressed anew."""
 
-_EXTRA = ("gguf", "hypothesis", "pytest", "pytest-asyncio", "pytest-timeout", "pytest-xdist")
+_EXTRA = ("gguf", "hypothesis", "jsonschema", "openai")
+_EXTRA += ("pytest", "pytest-asyncio", "pytest-timeout", "pytest-xdist")
 """Besides what an agent needs: for making models, and for tests."""
 
 _UNUSED = ("hf_xet",)
@@ -92,7 +93,7 @@ def is_built(name: Path) -> bool:
 
 
 def _python_wheel(source: Path, version: str, wheels: Path) -> None:
-    """llama-cpp-python without a library: `LLAMA_CPP_LIB_PATH` names the one that is built."""
+    """llama-cpp-python without libraries: a link leads to those that are built."""
     name = f"{PACKAGE.replace('-', '_')}-{version}"
     info = f"{name}.dist-info"
     texts = {f"{info}/METADATA": (source / "PKG-INFO").read_text()}

@@ -9,6 +9,19 @@ MODELS = {"q06": 30.0, "q8b": 120.0, "g12b": 180.0, "moe30b": 400.0}
 MOST_TRIES = 5
 """Calls that may end in one step before it counts as failed."""
 
+ARCHITECTURES = (
+    ("qwen3", "qwen3moe", "deepseek2"),
+    ("gemma3", "gpt-oss", "qwen35"),
+    ("granitehybrid", "lfm2", "mamba2"),
+)
+"""Those of `bench.small_models`, as many in a step as fit into a call."""
+
+_LINK = (
+    'libraries=$(dirname "$({python} -m bench.peer | head -n 1)") && '
+    'cd {venv}/lib/python3*/site-packages/llama_cpp && ln -sfn "$libraries" lib'
+)
+"""llama-cpp-python finds llama.cpp by a variable, and mtmd and ggml in a folder of its own."""
+
 _TESTS_OF_ENGINES = (
     *("test_sampling", "test_deterministic", "test_speculation", "test_prompt_cache"),
     *("test_adapters", "test_checkpoints", "test_constrained", "test_models_on_one_host"),
@@ -72,7 +85,7 @@ def steps(*, has_gpu: bool, cores: int, shrink: int = 1, rounds: int = 3) -> tup
             ),
             60,
         ),
-        Step("build", ("{python} -m bench.peer",), 30, ("environment",)),
+        Step("build", ("{python} -m bench.peer", _LINK), 30, ("environment",)),
         Step(
             "device",
             (
@@ -96,7 +109,11 @@ def steps(*, has_gpu: bool, cores: int, shrink: int = 1, rounds: int = 3) -> tup
             no_gpu,
         ),
         bench("device sampling", sampling, 60),
-        bench("devices", f"{{python}} -m bench.devices --rounds {rounds} {on_device}", 120),
+        bench(
+            "devices",
+            f"{{python}} -m bench.devices --rounds {rounds} --threads {cores} {on_device}",
+            240,
+        ),
         *(
             step
             for model, seconds in MODELS.items()
@@ -122,9 +139,18 @@ def steps(*, has_gpu: bool, cores: int, shrink: int = 1, rounds: int = 3) -> tup
                 ),
             )
         ),
-        bench("balancer", f"{{python}} -m bench.balancer --streams 32 128 --rounds {rounds}", 180),
+        bench("balancer", "{python} -m bench.balancer --streams 32 128", 180),
         bench("stalls", f"{against} --scenario stall --scenario overhead --scenario mixed", 240),
-        bench("architectures", "{python} -m bench.architectures", 300),
+        *(
+            bench(
+                f"architectures {number}",
+                " ".join(
+                    ["{python} -m bench.architectures", *map("--architecture {}".format, some)]
+                ),
+                200,
+            )
+            for number, some in enumerate(ARCHITECTURES, start=1)
+        ),
         Step(
             "tests of the engine",
             (f"{pytest} -n {workers} --dist loadfile tests/agent/engine/llama {of_engines}",),

@@ -2,7 +2,18 @@
 
 import pytest
 
-from bench.gpu_trial.plan import MOST_TRIES, State, Step, next_step, skipped, steps
+from bench.gpu_trial.plan import (
+    ARCHITECTURES,
+    MODELS,
+    MOST_TRIES,
+    State,
+    Step,
+    next_step,
+    skipped,
+    steps,
+)
+from bench.models import LARGE, Q06
+from bench.small_models import ARCHITECTURES as SMALL_MODELS
 
 CALL = 570.0
 DONE, FAILED, INTERRUPTED = State("done"), State("failed", "exit code 1"), State("interrupted")
@@ -48,3 +59,8 @@ def test_every_step_is_reached_and_fits_into_a_call(has_gpu: bool, shrink: int) 
     missing = [step for step in plan if step.name not in states]
     assert all(skipped(step, states) for step in missing)
     assert [step.name for step in missing] == ([] if has_gpu else ["device", "tests on the device"])
+
+
+def test_all_models_are_made_and_all_architectures_measured() -> None:
+    assert set(MODELS) == {Q06.name, *LARGE}
+    assert sorted(name for some in ARCHITECTURES for name in some) == sorted(SMALL_MODELS)
