@@ -28,7 +28,7 @@ def _levels(mount: Path, path: str) -> Iterator[Path]:
 
 
 def text_of(path: Path) -> str:
-    """What a file of the system says; nothing if it is not there or cannot be read."""
+    """The text of a system file; empty if the file is not there or cannot be read."""
     try:
         return path.read_text()
     except OSError:

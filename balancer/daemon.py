@@ -107,7 +107,7 @@ def _calm_garbage_collector() -> None:
 def _read_files(
     settings: BalancerSettings, access: Access, certificates: Certificates | None
 ) -> None:
-    """What cannot be used is logged, and the old one stays."""
+    """Log a file that cannot be used, and keep the old one."""
     if certificates is not None:
         certificates.check()
     if settings.admin_key_file is not None:

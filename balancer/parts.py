@@ -123,7 +123,7 @@ class Parts:
         return (*store_issues(self.store_status()), *self.access.issues(), *of_certificate)
 
     def troubles(self) -> list[Trouble]:
-        """What is wrong beside the issues of agents."""
+        """Troubles besides the issues of agents."""
         views = self.runtime.views
         waiting = views.waiting_by_model()
         return [
@@ -336,7 +336,7 @@ async def _watched_access(
 async def open_access(
     persistence: Persistence, admin_key_file: Path | None, *, without_keys: bool = False
 ) -> Access:
-    """Who may come in, by what the store has now. Raises `StartupError`.
+    """The access rules, by the store's keys as they are now. Raises `StartupError`.
 
     `without_keys`: if it has no keys now, it does not matter that it had some.
     """

@@ -29,12 +29,12 @@ class Line:
 
     @property
     def key(self) -> str | int:
-        """What its result is found by."""
+        """The key by which its result is found."""
         return self.custom_id or self.number
 
     @property
     def digest(self) -> str:
-        """What tells its request from others, as 16 hexadecimal digits."""
+        """A digest of the request, as 16 hexadecimal digits."""
         asked = json.dumps([self.url, self.body, self.problem], sort_keys=True)
         return sha256(asked.encode()).hexdigest()[:16]
 

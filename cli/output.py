@@ -68,7 +68,7 @@ def namesakes(agents: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def issues(entry: dict[str, Any]) -> str:
-    """What keeps it from its work, with what to do about it; a line for each issue."""
+    """The issues, each with what to do about it, on a line of its own."""
     return "\n".join(
         printable(each["message"] + (f" → {each['hint']}" if each.get("hint") else ""))
         for each in entry.get("issues") or ()

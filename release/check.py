@@ -131,13 +131,13 @@ def _install(folder: Path, files: Sequence[Path], version: str) -> None:
 
 
 TOOLS = ("pytest", "pytest-asyncio", "pytest-timeout", "hypothesis", "jsonschema", "trustme")
-"""What the tests below need themselves, in the pinned versions."""
+"""The tools of the tests below, in the pinned versions."""
 
 SMALL_TESTS = ("tests/shared", "tests/agent/link", "tests/balancer/access", "tests/balancer/tls")
 
 
 def lowest(constraints: str) -> list[str]:
-    """What to install for the lowest versions that `pyproject.toml` allows: see `uv pip install`.
+    """Arguments of `uv pip install` for the lowest versions that `pyproject.toml` allows.
 
     `constraints` pin the tools of the tests.
     """

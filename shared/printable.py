@@ -1,4 +1,4 @@
-"""What came from elsewhere, made safe for a terminal."""
+"""Text from elsewhere, made safe for a terminal."""
 
 import json
 import re

@@ -106,7 +106,7 @@ _OFF: Mapping[SamplerName, Mapping[str, float]] = {
 
 
 def _off(request: GenerateRequest) -> dict[str, float]:
-    """What turns off the samplers that a request with `samplers` does not name."""
+    """The values that turn off the samplers that a request with `samplers` does not name."""
     unnamed = _OFF.keys() - request.samplers if request.samplers else ()
     return {field: value for name in unnamed for field, value in _OFF[name].items()}
 

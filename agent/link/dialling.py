@@ -37,7 +37,7 @@ LONGEST = 512
 
 
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
-"""What OpenSSL says of an answer that is not TLS."""
+"""OpenSSL's reasons for an answer that is not TLS."""
 
 
 class DialFailed(OSError):

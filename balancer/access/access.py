@@ -46,7 +46,7 @@ OnEnd = Callable[[Unauthorized], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Watch:
-    """What is told when one of these ends: a key by its digest, or a session."""
+    """A callback for the end of a key, by its digest, or of a session."""
 
     names: tuple[str, ...]
     on_end: OnEnd
@@ -78,7 +78,7 @@ class Access:
         self._watches: dict[str, dict[_Watch, None]] = {}
         """By the digest of the key, or by the session; `NOBODY` stands for who needed no key."""
         self.num_leases = 0
-        """What is open for long: sockets and streams."""
+        """How many sockets and streams are open for long."""
         self._listeners: list[OnEnded] = []
         self._timer: asyncio.TimerHandle | None = None
         self._loaded_at = -RELOAD_INTERVAL
@@ -93,7 +93,7 @@ class Access:
         return self.ring.is_open and not self._had_keys
 
     def issues(self) -> tuple[Issue, ...]:
-        """What operators should do about the keys."""
+        """The issues of the keys, for operators."""
         if not self._is_bereft:
             return ()
         return (Issue(code="keys_missing", message=BEREFT, hint=BEREFT_HINT),)

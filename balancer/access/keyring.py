@@ -87,7 +87,7 @@ class Keyring:
         return self.due(now)
 
     def due(self, now: float) -> list[Identity]:
-        """Who has lost a key since the last check, or has one with another role or other limits."""
+        """Holders whose key has ended since the last check, or has another role or other limits."""
         before = self._holders
         valid = (key for key in self._by_name.values() if key.problem(now) is None)
         self._holders = {key.digest: key.identity for key in valid}

@@ -58,7 +58,7 @@ class SessionService:
         self._random_text = random_text
         self._sessions = Sessions()
         self._unforgotten: dict[str, Session] = {}
-        """Those that are over, and that the store may still have."""
+        """Sessions that are over, and that the store may still have."""
         self._turn = asyncio.Lock()
         self._reading: asyncio.Task[object] | None = None
         self._read_at = -READ_INTERVAL

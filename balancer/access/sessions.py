@@ -90,7 +90,7 @@ class Sessions:
         self._by_id = rest
 
     def due(self, now: float) -> list[Session]:
-        """Those whose time is over."""
+        """Sessions whose time is over."""
         over = [each for each in self._by_id.values() if each.expires_at <= now]
         for each in over:
             del self._by_id[each.id]

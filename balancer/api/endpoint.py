@@ -87,7 +87,7 @@ class Generation:
     kept_log_prob: int = 0
 
     def kept(self, *, is_streamed: bool) -> int:
-        """What a log-probability takes as long as the answer is kept; 0 if it is not kept."""
+        """Bytes of a log-probability for as long as the answer is kept; 0 if it is not kept."""
         return max(self.kept_log_prob, 0 if is_streamed else PACKED_LOG_PROB)
 
 

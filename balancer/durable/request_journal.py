@@ -105,7 +105,7 @@ class RequestJournal:
     # ---- what happens to requests
 
     def begun(self, retained: Retained, asked: Asked) -> None:
-        """It is new. If too many of its caller's wait to be written, it never is."""
+        """A new request. If too many of its caller's wait to be written, it is never written."""
         num_bytes = len(asked.note) + footprint(asked.request)
         holder = asked.caller.account
         is_well = self.begun_counts.may_take(holder, 1)

@@ -94,7 +94,7 @@ _SIMPLE: set[type] = _NUMBERS | {str, bytes}
 
 @cache
 def _reader(kind: Hashable) -> Callable[[object], tuple[object, ...]] | None:
-    """What reads all fields of a dataclass; `None` for another type."""
+    """A function that reads all fields of a dataclass; `None` for another type."""
     if not is_dataclass(kind):
         return None
     names = [field.name for field in fields(kind)]

@@ -113,12 +113,12 @@ class Shares(Generic[K]):
 
     @property
     def total(self) -> int:
-        """What all holders have."""
+        """The amount that all holders have."""
         return self._amounts.total
 
     @property
     def free(self) -> int:
-        """What nobody has."""
+        """The amount that nobody has."""
         return max(0, self.bound - self.total)
 
     @property
@@ -127,7 +127,7 @@ class Shares(Generic[K]):
         return len(self._amounts)
 
     def held(self, holder: K) -> int:
-        """What one holder has."""
+        """The amount that one holder has."""
         return self._amounts[holder]
 
     def largest(self) -> K | None:
@@ -146,7 +146,7 @@ class Shares(Generic[K]):
 
     @property
     def share(self) -> int:
-        """What a holder alone may have."""
+        """The most that a holder alone may have."""
         return self.bound // 2
 
     def may_take(self, holder: K, amount: int) -> bool:
@@ -195,7 +195,7 @@ class Shares(Generic[K]):
 
 
 class Holding(Generic[K]):
-    """What one thing holds in its holder's share, until `give_back` without an amount."""
+    """The amount of one thing in its holder's share, until `give_back` without an amount."""
 
     __slots__ = ("_holder", "_shares", "amount")
 
@@ -223,7 +223,7 @@ class Holding(Generic[K]):
         self.amount -= amount
 
     def move_to(self, holder: K) -> None:
-        """It is another's, who may have it or not."""
+        """Move the amount to another holder, whether that holder may have it or not."""
         self._shares.give_back(self._holder, self.amount)
         self._shares.take(holder, self.amount)
         self._holder = holder

@@ -63,7 +63,7 @@ class Files:
         self.counts: Shares[str] = Shares(MAX_FILES, everybody=EVERYBODY)
         self._coming_bytes: Amounts[str] = Amounts()
         self._coming: Amounts[str] = Amounts()
-        """What is claimed for files that are not in the store yet."""
+        """Bytes claimed for files that are not in the store yet."""
         self._counted_at = float("-inf")
 
     @property
@@ -286,7 +286,7 @@ class Upload:
 
 
 def _sum(stored: Mapping[str, int], coming: Amounts[str]) -> dict[str, int]:
-    """What each owner has in the store, and what comes of it."""
+    """The shares of owners in the store."""
     return {owner: stored.get(owner, 0) + coming[owner] for owner in {*stored, *coming}}
 
 

@@ -72,7 +72,7 @@ class Jobs:
         return Pace(rate, max(0, batch.num_lines - num_done) / rate)
 
     def pools(self) -> dict[str, Shares[Any]]:
-        """What callers share, by name."""
+        """The pools that callers share, by name."""
         return {
             "uploads": self.files.uploads,
             "files": self.files.counts,

@@ -139,7 +139,7 @@ class EventHub:
         self._revision = -1
         self._throughput = Throughput()
         self.find_troubles: Callable[[], Sequence[Trouble]] = tuple
-        """What is wrong beside the issues of agents; asked each second while a client reads."""
+        """Troubles besides the issues of agents; asked for each second while a client reads."""
         self._troubles: Sequence[Trouble] = ()
         self._watched = asyncio.Event()
         self._unwatched = asyncio.Event()

@@ -1,4 +1,4 @@
-"""What is wrong beside the issues of agents: the lines that the dashboard shows first.
+"""Troubles besides the issues of agents: the lines that the dashboard shows first.
 
 Pure. Lines are bounded, however much is wrong.
 """

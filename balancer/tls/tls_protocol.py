@@ -66,7 +66,7 @@ class TlsProtocol(asyncio.Protocol):
         self._transport: TlsTransport | None = None
         self._has_begun = False
         self._raw = b""
-        """What has arrived and is not decrypted, from `_at` on."""
+        """Bytes that have arrived and are not decrypted, from `_at` on."""
         self._at = 0
         self._idle_left: float = MAX_IDLE_RECORDS
         self._is_behind = False

@@ -235,7 +235,7 @@ class _Output:
 
     @property
     def keys(self) -> set[str | int]:
-        """Of the lines that have results."""
+        """The keys of the lines that have results."""
         return set(self._done)
 
     def __enter__(self) -> "_Output":

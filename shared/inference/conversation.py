@@ -154,7 +154,7 @@ class ChatMessage:
 
 
 def in_words(part: MediaPart) -> str:
-    """What stands in the place of a picture or sound for a model that takes none."""
+    """The text in place of a picture or sound, for a model that takes none."""
     kind = "picture" if isinstance(part, ImagePart) else "sound"
     return f"[a {kind} that this model cannot take]"
 

@@ -143,7 +143,7 @@ class GenerateRequest(SamplingChoices):
 
     @property
     def senses(self) -> tuple[Sense, ...]:
-        """What a model has to have for its `media`."""
+        """The abilities that a model needs for its `media`."""
         kinds = {type(part) for _, part in self.media}
         return tuple(sense for sense, kind in _TAKEN_BY.items() if kind in kinds)
 

@@ -85,7 +85,7 @@ class Submit(Protocol):
 
 
 class Worker(Protocol):
-    """What is needed of a grammar's worker. It knows sequences by their numbers.
+    """The interface of a grammar's worker, which knows sequences by their numbers.
 
     Once it `is_broken`, it cannot be used.
     """

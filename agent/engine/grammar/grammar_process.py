@@ -128,14 +128,14 @@ class Course:
 
     @classmethod
     def decode(cls, message: bytes) -> Self:
-        """What `encode` made, without its letter."""
+        """The object that `encode` made, without its letter."""
         id, base, num_before, num_dropped, *numbers = array("Q", message)
         return cls(id, base, numbers[num_dropped:], num_before, numbers[:num_dropped])
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What the compiler did not make part of a grammar, and the bytes that its worker takes."""
+    """The parts of a grammar that the compiler left out, and the bytes that its worker takes."""
 
     warnings: Sequence[str]
     num_bytes: int
@@ -152,7 +152,7 @@ class Compiled:
 
 
 class _Refused(Exception):
-    """What is wrong with a grammar or a token."""
+    """A grammar or a token is wrong; the message says how."""
 
 
 class _Tokens:

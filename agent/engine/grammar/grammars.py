@@ -107,7 +107,7 @@ class _Worker:
             return self._ask(Course(id, base, tokens, num_before, dropped).encode(), MASK)
 
     def compile(self, grammar: str) -> tuple[Compiled, bytes]:
-        """What came of it, and the bits of the first token. Raises `ConstraintError`."""
+        """The compiler's answer and the bits of the first token. Raises `ConstraintError`."""
         with self._lock:
             compiled = self._ask(COMPILE + grammar.encode(errors="replace"), COMPILED)
             first = self._received(MASK)
@@ -115,7 +115,7 @@ class _Worker:
             return Compiled.decode(compiled), first
 
     def complaint(self, grammar: str) -> str | None:
-        """What is wrong with `grammar` itself; `None` if nothing is, or if it costs too much."""
+        """The fault of `grammar` itself; `None` if it has none, or if it costs too much."""
         try:
             with self._lock:
                 self._ask(VALIDATE + grammar.encode(errors="replace"), COMPILED)

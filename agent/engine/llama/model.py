@@ -107,7 +107,7 @@ class Model:
 
     @property
     def quantization(self) -> str:
-        """What most weights are stored as, such as `Q4_K_M`; empty if the file does not say it."""
+        """The type of most weights, such as `Q4_K_M`; empty if the file does not say it."""
         return _FILE_TYPES.get(self._meta("general.file_type"), "")
 
     @property

@@ -64,7 +64,7 @@ _STRETCHES = (
     f"{_SOME_DIGITS}+",
     f"{_SOME_BLANKS}+",
 )
-"""What one match of a splitter may be made of: letters, signs and line ends, digits, blanks."""
+"""The characters of one match of a splitter: letters, signs and line ends, digits, blanks."""
 
 _WHOLE_WORDS = (f"[^{_BLANKS}]+", f"{_SOME_BLANKS}+")
 _STRETCHES_OF = {
@@ -74,7 +74,7 @@ _STRETCHES_OF = {
 """The same for splitters whose matches may be longer."""
 
 _OVER_LINES = ("superbpe", "hybriddna")
-"""Those with words that may have characters of several lines."""
+"""Splitters whose words may have characters of several lines."""
 
 # ---- time
 

@@ -106,7 +106,7 @@ class LlamaVocab:
 
     @cached_property
     def _around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """What `add_special` adds before a text and after it."""
+        """The tokens that `add_special` adds before a text and after it."""
         both = self._tokens(b"", add_special=True, parse_special=False)
         has_first = len(both) > 1 or llama_cpp.llama_vocab_get_add_bos(self.handle)
         return (both[:1], both[1:]) if has_first else ((), both)
@@ -236,7 +236,7 @@ def grammar_tokens(vocab: LlamaVocab) -> GrammarTokens | None:
 
 
 def _beginning(vocab: LlamaVocab, pieces: Sequence[bytes]) -> str:
-    """What a text in the middle of an answer is tokenised after.
+    """The text after which a text in the middle of an answer is tokenised.
 
     Some vocabularies write a space before the first word of a text. Raises `ValueError` if that
     cannot be avoided.

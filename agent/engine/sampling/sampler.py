@@ -66,7 +66,7 @@ class Sampler:
         in_order = sequence.sampling.samplers
         self._histories = tuple(histories.values())
         self._before = tuple(each for name, each in histories.items() if name not in in_order)
-        """What changes a row before all else; the other histories are in an order of their own."""
+        """The histories that change a row first; the others are in an order of their own."""
         self._in_order = {name: each for name, each in histories.items() if name in in_order}
         self._temperature = max(np.float32(sequence.sampling.temperature), _LEAST_TEMPERATURE)
         self._rng = Mt19937(sequence.sampling.seed)

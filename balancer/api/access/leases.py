@@ -118,6 +118,6 @@ class _End:
             self._request.transport.abort()
 
     def stop(self) -> None:
-        """It has ended."""
+        """The request has ended."""
         if self._timer is not None:
             self._timer.cancel()

@@ -29,7 +29,7 @@ _HEAD = Struct("<IdI")
 
 
 class PackedLogProbs(Sequence[TokenLogProbs]):
-    """Those of many tokens, each as one string of bytes: a seventh of what the objects take."""
+    """Log-probabilities, packed into a string of bytes for each token: a seventh of the memory."""
 
     def __init__(self) -> None:
         self._packed: list[bytes] = []

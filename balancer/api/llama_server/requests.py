@@ -58,7 +58,7 @@ MAX_EXTRAS = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Options(Guided):
-    """What both calls take."""
+    """The fields of both calls."""
 
     __pydantic_config__ = STRICT
 

@@ -52,7 +52,7 @@ and the native one under <code>/api/v1</code>.
 <p>The dashboard is on the <b>management port</b>, 8060 unless <code>--management-addr</code>
 says otherwise.</p>
 """
-"""What people see who open the port in a browser."""
+"""The page for people who open the port in a browser."""
 
 Shape = Callable[[Sequence[Result]], Mapping[str, object]]
 """Makes the body of an answer from results."""

@@ -23,7 +23,7 @@ from . import fields
 
 
 class OllamaDetails(TypedDict):
-    """What is known about a model. The quantization is empty if its file does not say it."""
+    """The details of a model. The quantization is empty if its file does not say it."""
 
     parent_model: str
     format: str

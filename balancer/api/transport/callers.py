@@ -30,13 +30,13 @@ def check_authority(request: web.Request) -> None:
 
 
 def caller_of(request: web.Request) -> Caller:
-    """Who sent `request`; for a WebSocket, who opened it. Raises as `check_authority`."""
+    """The caller of `request`, or of the WebSocket that it opened. Raises as `check_authority`."""
     check_authority(request)
     return known_caller(request)
 
 
 def known_caller(request: web.Request) -> Caller:
-    """Who sent `request`, whether its key is still good or not."""
+    """The caller of `request`, whether its key is still good or not."""
     holder = request.get(identity_key)
     known_holder, caller = request.get(_known_key, (None, None))
     if caller is None or known_holder is not holder:

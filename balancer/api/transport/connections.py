@@ -180,12 +180,12 @@ class Connections:
             logger.info("a TLS handshake failed: %s", reason, extra=context(peer=peer))
 
     def serves(self, connection: "_Connection", address: str) -> None:
-        """It is served from now on, and counts in the share of its address."""
+        """The connection is served from now on, and counts in the share of its address."""
         self._served.setdefault(address, {})[connection] = None
         self.shares.take(address, 1)
 
     def served(self, connection: "_Connection", address: str) -> None:
-        """It is closed."""
+        """The connection is closed."""
         of_it = self._served[address]
         del of_it[connection]
         if not of_it:

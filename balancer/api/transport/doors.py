@@ -52,7 +52,7 @@ class Doors:
         self._reasons: dict[Door, str] = {}
 
     def refused(self, door: Door, kind: str, who: str | None, why: str) -> None:
-        """Who came from the address `who` was refused at this door; `why` is for people."""
+        """A caller from the address `who` was refused at this door; `why` is for people."""
         self._recorder.turned_away(door, kind)
         self._reasons[door] = f"at the {NAMES[door]}: {why}"
         who = who or "an unknown address"
@@ -65,7 +65,7 @@ class Doors:
             self._note(who, f"refused {times} at the {NAMES[door]}, the last time: {why}")
 
     def going_on(self) -> Mapping[Door, tuple[Sequence[str], str]]:
-        """Who goes on at each door, and where and why the last one was refused, in words."""
+        """The callers that go on at each door, and why the last one was refused, in words."""
         found = self._refusals.going_on(self._clock())
         return {door: (callers, self._reasons[door]) for door, callers in found.items()}
 

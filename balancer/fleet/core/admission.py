@@ -67,7 +67,7 @@ class Admission:
         self._state = state
         self._limiter = Limiter(keys=state.limits.keys, anonymous=state.limits.anonymous)
         self.memory: Shares[Account] = Shares(state.limits.request_memory)
-        """What requests and queries take that were accepted and have not ended."""
+        """Bytes of the requests and queries that were accepted and have not ended."""
         self._taken: dict[RequestId, tuple[Account, int]] = {}
 
     @property

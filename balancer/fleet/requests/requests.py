@@ -453,7 +453,7 @@ class Requests:
         return [*decisions, *left, *self._unbind(now), *self._weigh(agent, now)]
 
     def _isolate(self, lifecycle: RequestLifecycle, leaves: LinkId, now: float) -> None:
-        """It may have ended its agent: it goes to one without others, or waits for its return."""
+        """Give a request that may have ended its agent to one without others, or let it wait."""
         self.dispatch.isolate(lifecycle.id)
         if self.dispatch.serves(self.dispatch.queue_key_of(lifecycle.id), besides=leaves):
             lifecycle.moves.isolated_until = now + MAX_ISOLATED

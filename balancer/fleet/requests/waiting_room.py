@@ -128,7 +128,7 @@ class WaitingUpdates:
             self._due.set(id, max(now + listener.after, listener.sent_at + CHECK_PAUSE))
 
     def starts(self, id: RequestId, now: float) -> None:
-        """It has an agent, which is to read its prompt."""
+        """An agent has the request, and is to read its prompt."""
         if (listener := self._listeners.get(id)) is not None:
             listener.reading = Reading()
             due = self._due.get(id)

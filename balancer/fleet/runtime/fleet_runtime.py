@@ -363,9 +363,9 @@ class FleetRuntime:
     ) -> None:
         self.views = FleetViews(fleet, clock)
         self.memory = fleet.admission.memory
-        """What requests and queries take that wait or run."""
+        """Bytes of the requests and queries that wait or run."""
         self.answers: Shares[Account] = Shares(fleet.limits.request_memory // ANSWERS_PART)
-        """What answers take that wait for their readers, or that these keep."""
+        """Bytes of answers that wait for their readers, or that readers keep."""
         self._fleet = fleet
         self._clock = clock
         self._watch_interval = watch_interval

@@ -77,7 +77,7 @@ class RetainedRequest:
         self.is_remote = False
         """Whether another balancer runs it."""
         self.answer: Any = None
-        """What its API shows of it, and keeps with it."""
+        """The text that its API keeps with it and shows."""
         self.on_end: Callable[[], None] | None = None
         """Called once it has ended."""
         self._is_retained = True
@@ -109,7 +109,7 @@ class RetainedRequest:
             self.on_end()
 
     def shrink(self, num_asked: int) -> None:
-        """It has ended, and of what was asked only so many bytes are still held."""
+        """The request has ended, and only so many bytes of its question are still held."""
         self.note = b""
         change, self._num_asked = num_asked - self._num_asked, num_asked
         if self._is_retained:
@@ -229,9 +229,9 @@ class RetainedRequests:
         self._retained: OrderedDict[RetainedKey, RetainedRequest] = OrderedDict()
         self._keys: dict[RequestId, RetainedKey] = {}
         self.running: FairEviction[Account, RetainedKey] = FairEviction(max_bytes, max_retained)
-        """Those that run here, or waited to when they were restored."""
+        """Requests that run here, or waited to when they were restored."""
         self.idle: FairEviction[Account, RetainedKey] = FairEviction(max_bytes, max_retained)
-        """Those that have ended or run elsewhere. They have the room that `running` leaves."""
+        """Requests that have ended or run elsewhere. They have the room that `running` leaves."""
 
     def __len__(self) -> int:
         return len(self._retained)
@@ -505,7 +505,7 @@ class RetainedRequests:
             self._gone(gone)
 
     def _give_up(self, retained: RetainedRequest) -> None:
-        """Those that run have grown beyond the bounds: this one is not in `running` any more."""
+        """The running requests have grown beyond the bounds: this one leaves `running`."""
         key = retained.record.key
         self.idle.add(key, retained.holder, retained.num_bytes)
         if not retained.record.keeps_failure:
@@ -520,7 +520,7 @@ class RetainedRequests:
         self._gone(key)
 
     def _gone(self, key: RetainedKey) -> None:
-        """It is in no pool any more: forget it."""
+        """Forget a request that is in no pool any more."""
         retained = self._retained.pop(key)
         del self._keys[retained.id]
         retained.forget()

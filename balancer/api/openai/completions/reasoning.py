@@ -14,7 +14,7 @@ Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 Json = dict[str, Any]
 
 NAMES = ("reasoning", "thinking")
-"""What servers besides ours call the `reasoning_content` of a message."""
+"""Other servers' names for the `reasoning_content` of a message."""
 
 FIELDS = tuple(f"messages[].{name}" for name in NAMES)
 

@@ -205,7 +205,7 @@ def note_of(
 
 
 def answer_of(retained: RetainedRequest, store: AnswerStore) -> Answer:
-    """What renders the response. Raises `ValueError` for a note that is not readable."""
+    """The renderer of the response. Raises `ValueError` for a note that is not readable."""
     note = _note.validate_json(retained.note)
     requested = parse_response(note.body.encode())
     requested.raw = b""

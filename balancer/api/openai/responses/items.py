@@ -174,7 +174,7 @@ GivenItem = Annotated[
     Message | Reasoning | FunctionCall | FunctionCallOutput | ItemReference,
     Field(discriminator="type"),
 ]
-"""What may stand in an input."""
+"""An entry of an input."""
 
 _items: TypeAdapter[tuple[Item, ...]] = TypeAdapter(tuple[Item, ...])
 

@@ -223,7 +223,7 @@ class Requested:
         self.field_names = body.names(found, FIELD_NAMES, also=_NAMES)
         """What neutral fields are called in this body."""
         self.references = tuple(each for each in body.input if isinstance(each, ItemReference))
-        """What stands in the input for items that were stored."""
+        """The entries of the input that stand for stored items."""
         self.input = tuple(each for each in body.input if not isinstance(each, ItemReference))
         """The items of the input; those that it only refers to are there after `refer`."""
         self.previous_response_id = body.previous_response_id
