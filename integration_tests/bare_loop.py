@@ -16,18 +16,22 @@ CHUNK = 512
 
 CELL_TYPES = {"f16": llama_cpp.GGML_TYPE_F16, "q8_0": llama_cpp.GGML_TYPE_Q8_0}
 
+NUM_RANKED = 6
+
 END = b""
 """Stands for an end-of-generation token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The likeliest token and the second one, as bytes. `gap`: between their log-probabilities."""
+    """The likeliest token as bytes, and `gaps`: how far the next ones are behind it.
+
+    In natural logarithms, as `log_prob` is.
+    """
 
     best: bytes
     log_prob: float
-    second: bytes
-    gap: float
+    gaps: dict[bytes, float]
 
 
 @llama_cpp.llama_log_callback
@@ -103,12 +107,11 @@ class BareLoop:
         return np.ctypeslib.as_array(logits, (self.vocabulary,))
 
     def _best(self, row: NDArray[np.float32]) -> tuple[int, Choice]:
-        first, second = (int(each) for each in np.argsort(-row)[:2])
+        first, *others = np.argsort(-row)[:NUM_RANKED].tolist()
         exact = row.astype(np.float64)
         total = exact[first] + np.log(np.exp(exact - exact[first]).sum())
-        gap = float(exact[first] - exact[second])
-        choice = Choice(self._bytes(first), float(exact[first] - total), self._bytes(second), gap)
-        return first, choice
+        gaps = {self._bytes(each): float(exact[first] - exact[each]) for each in reversed(others)}
+        return first, Choice(self._bytes(first), float(exact[first] - total), gaps)
 
     def _bytes(self, token: int) -> bytes:
         if llama_cpp.llama_vocab_is_eog(self._vocab, token):
