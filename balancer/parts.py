@@ -475,7 +475,7 @@ async def open_batch_jobs(
             FileLimits(settings.max_file_size, settings.files_limit),
             fleet=runtime,
             handle_line=LineHandlers(runtime, conversations, bodies).handle_line,
-            caller_of=callers(access),
+            caller_of=callers(access, outlive_keys=settings.batches_outlive_keys),
             patience=min(PATIENCE, settings.model_memory),
             until_the_end=until_the_end,
         )
@@ -502,16 +502,20 @@ def place_of(settings: BalancerSettings, until_the_end: AsyncExitStack) -> Files
 
 
 def callers(
-    access: Access, clock: Callable[[], float] = time.time
+    access: Access, clock: Callable[[], float] = time.time, *, outlive_keys: bool = False
 ) -> Callable[[BatchCaller], Caller | None]:
-    """Gives the owner of a batch, with the limits of now; `None` if the key is valid no more."""
+    """Gives the owner of a batch, with the limits of now; `None` if the key is valid no more.
+
+    If batches `outlive_keys`, that owner has no limits but those of all callers.
+    """
 
     def caller_of(maker: BatchCaller) -> Caller | None:
         if maker.owner is None:
             return Caller(address=maker.address, user_agent="batch")
         key = access.ring.get(maker.name)
         if key is None or key.identity.owner != maker.owner or key.problem(clock()) is not None:
-            return None
+            ended = Caller(name=maker.name, user_agent="batch", owner=maker.owner)
+            return ended if outlive_keys else None
         return Caller(name=maker.name, user_agent="batch", limits=key.limits, owner=maker.owner)
 
     return caller_of

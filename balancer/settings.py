@@ -132,6 +132,11 @@ class BalancerSettings(DaemonSettings):
         description="uploads are refused while all files together would be larger, or those of "
         "one key larger than what they leave free",
     )
+    batches_outlive_keys: bool = Field(
+        default=False,
+        description="let a batch run to its end if its access key is revoked, replaced or expires; "
+        "by default such a batch is cancelled",
+    )
     admin_key_file: Annotated[Path | None, Shown("FILE")] = Field(
         default=None,
         description="a file with an access key of the role admin, beside those that --state keeps; "

@@ -312,6 +312,9 @@ def test_a_batch_runs_as_whoever_made_it() -> None:
     assert nobody is not None and nobody.is_anonymous and nobody.address == "127.0.0.1"
     now = 51.0
     assert caller_of(BatchCaller(name="a", owner=owner)) is None
+    outliving = callers(Access([ann]), lambda: now, outlive_keys=True)
+    ended = outliving(BatchCaller(name="a", owner=owner))
+    assert ended is not None and (ended.name, ended.owner) == ("a", owner)
 
 
 async def test_the_metrics_read_the_parts() -> None:
