@@ -111,7 +111,7 @@ class ServedModel:
             self.named_info,
             fingerprint=self._fingerprint,
             adapters=self.preparer.adapters.names,
-            chats=self.preparer.template_issue is None,
+            chats=self.preparer.template_issue is None or not self._generates,
             engine=self._options.view,
             fit=self.model.fit,
             memory=tuple(

@@ -85,6 +85,7 @@ ACCESS_STATE = Table(
     METADATA,
     Column("id", Integer, primary_key=True, autoincrement=False),
     Column("had_keys", Boolean, nullable=False),
+    CheckConstraint("id = 1", name="one_access_state"),
 )
 """One row: whether there ever was an access key. Without keys, a store that had some is shut."""
 

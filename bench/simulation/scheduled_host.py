@@ -149,7 +149,7 @@ class ScheduledHost:
 
     def _items(self, output: SequenceOutput) -> list[Item]:
         one = self._by_sequence.get(output.id)
-        if one is None:
+        if one is None or output.num_read is not None:
             return []
         items: list[Item] = []
         stats = output.end.stats if output.end else output.stats

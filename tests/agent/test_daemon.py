@@ -392,7 +392,7 @@ async def test_nothing_is_taken_while_commands_pile_up(balancer: FakeBalancer) -
         agent.worker.on_change()
         assert isinstance(await peer.next(), Status), "there is room again"
         await peer.start("s", "hi")
-        await agent.worker.added.get()
+        agent.worker.say(await agent.worker.added.get(), "yes", is_last=True)
 
 
 async def test_drafts_that_failed_are_an_issue(balancer: FakeBalancer) -> None:

@@ -64,6 +64,7 @@ def upgrade() -> None:
         "access_state",
         sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("had_keys", sa.Boolean, nullable=False),
+        sa.CheckConstraint("id = 1", name="one_access_state"),
     )
     op.bulk_insert(access, [{"id": 1, "had_keys": False}])
     op.create_table(

@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from arriero.balancer.store.database import engine_of
 from arriero.balancer.store.tables import (
+    ACCESS_STATE,
     CORDONS,
     DESIRED_STATE,
     LEADERSHIP,
@@ -53,10 +54,12 @@ async def num_rows(database: AsyncEngine, table: Table) -> int:
 
 async def test_nothing_is_saved_and_nobody_led(database: AsyncEngine) -> None:
     filled = {table.name for table in METADATA.sorted_tables if await num_rows(database, table)}
-    assert filled == {"desired_state", "leadership"}
+    assert filled == {"access_state", "desired_state", "leadership"}
     async with database.begin() as connection:
         state = await connection.execute(select(DESIRED_STATE))
         assert [tuple(row) for row in state] == [(1, 0, "")]
+        access = await connection.execute(select(ACCESS_STATE))
+        assert [tuple(row) for row in access] == [(1, False)]
         leader = await connection.execute(select(LEADERSHIP))
         assert [tuple(row) for row in leader] == [(1, 0)]
 
@@ -66,8 +69,9 @@ async def test_nothing_is_saved_and_nobody_led(database: AsyncEngine) -> None:
     [
         (DESIRED_STATE, {"revision": 7, "document": "another"}),
         (LEADERSHIP, {"epoch": 7}),
+        (ACCESS_STATE, {"had_keys": True}),
     ],
-    ids=["state", "leader"],
+    ids=["state", "leader", "access"],
 )
 async def test_there_is_one(database: AsyncEngine, table: Table, row: dict[str, object]) -> None:
     for id in (1, 2):
