@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 MB = 1_000_000
 
-MORE_FILES = 2
-"""Files that come and go by themselves, such as a connection that is dialled anew."""
+MORE_FILES = 6
+"""Files that come and go by themselves: connections that are dialled anew, and the sockets of the
+workers that an engine caches for grammars: one in advance, and one for each that rogues send."""
 
 MORE_THREADS = 8
 """Threads that pools start when there is work for them; pools are bounded."""
