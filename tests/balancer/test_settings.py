@@ -41,6 +41,7 @@ def test_defaults() -> None:
         "max_file_size": 2**30,
         "files_limit": 64 * 2**30,
         "admin_key_file": None,
+        "batches_outlive_keys": False,
         "max_buffered_requests": 256,
         "request_memory": 512 * 2**20,
         "routing": "cost",
