@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 
 MB = 1_000_000
 
-MORE_FILES = 6
-"""Files that come and go by themselves: connections that are dialled anew, and the sockets of the
-workers that an engine caches for grammars: one in advance, and one for each that rogues send."""
+MORE_FILES = 2
+"""Files that come and go by themselves, such as a connection that is dialled anew."""
+
+MORE_WORKERS = 3
+"""Workers of grammars that an engine caches: two of those that rogues send, and one in advance."""
 
 MORE_THREADS = 8
 """Threads that pools start when there is work for them; pools are bounded."""
@@ -32,11 +34,15 @@ MUST_BE_ZERO = (
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What one process has: open files by what they are, threads, and its own memory in bytes."""
+    """What one process has: open files by what they are, threads, and its own memory in bytes.
+
+    The sockets of an engine's grammar workers are counted as workers, not as files.
+    """
 
     files: Counter[str] = field(default_factory=Counter)
     num_threads: int = 0
     num_bytes: int = 0
+    num_workers: int = 0
 
 
 def left_over(before: Footprint, after: Footprint) -> list[str]:
@@ -45,6 +51,8 @@ def left_over(before: Footprint, after: Footprint) -> list[str]:
     if after.files.total() > before.files.total() + MORE_FILES:
         more = ", ".join(f"{num} {name}" for name, num in (after.files - before.files).items())
         found.append(f"files left open: {more}")
+    if after.num_workers > before.num_workers + MORE_WORKERS:
+        found.append(f"workers left: {after.num_workers}, before {before.num_workers}")
     if after.num_threads > before.num_threads + MORE_THREADS:
         found.append(f"threads left: {after.num_threads}, before {before.num_threads}")
     if after.num_bytes > before.num_bytes + MORE_BYTES:

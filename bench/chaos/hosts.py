@@ -15,6 +15,7 @@ from bench.chaos.clock import Clock
 from bench.chaos.faults import HEARTBEAT_TIMEOUT
 from bench.chaos.footprint import Footprint, unrest
 from bench.chaos.wire.network import BALANCER, FIRST_AGENT, Network
+from integration_tests.computing import num_workers
 from integration_tests.daemons import BIN, MODEL, Daemon
 
 SLOTS, CONTEXT_SIZE = 2, 4096
@@ -187,7 +188,7 @@ class Hosts:
         named = [("balancer", self.balancer)]
         named += [(f"agent-{number + 1}", agent) for number, agent in enumerate(self.agents)]
         return {
-            f"{name} ({what}, pid {pid})": _footprint(pid)
+            f"{name} ({what}, pid {pid})": _footprint(pid, is_engine=what == "engine")
             for name, daemon in named
             for what, pid in zip(("first process", "engine"), daemon.pids, strict=False)
         }
@@ -216,7 +217,7 @@ def _port(address: str) -> int:
     return int(address.rpartition(":")[2])
 
 
-def _footprint(pid: int) -> Footprint:
+def _footprint(pid: int, *, is_engine: bool) -> Footprint:
     folder = Path(f"/proc/{pid}")
     files: Counter[str] = Counter()
     for each in (folder / "fd").iterdir():
@@ -224,7 +225,9 @@ def _footprint(pid: int) -> Footprint:
             files[_plain(str(each.readlink()))] += 1
     lines = (line.split() for line in (folder / "status").read_text().splitlines())
     status = {line[0].rstrip(":"): line[1] for line in lines if len(line) > 1}
-    return Footprint(files, int(status["Threads"]), int(status["RssAnon"]) * 1024)
+    workers = num_workers(pid) if is_engine else 0
+    files["socket"] -= workers
+    return Footprint(files, int(status["Threads"]), int(status["RssAnon"]) * 1024, workers)
 
 
 def _plain(target: str) -> str:

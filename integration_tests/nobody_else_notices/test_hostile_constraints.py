@@ -1,13 +1,12 @@
 """Constraints that overflow a stack, or take minutes: each ends its request and nothing else."""
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
+from integration_tests.computing import num_workers
 from integration_tests.corpus import LONG_CONTEXT
 from integration_tests.daemons import Daemon, Fleet, until
 from integration_tests.nobody_else_notices.bystander import Bystander, unnoticed
@@ -177,10 +176,4 @@ async def ask(fleet: Fleet, url: str, body: Json) -> str:
 
 async def has_workers(agent: Daemon, number: int) -> bool:
     """Whether so many grammars are compiled, in a process each. One more waits for the next one."""
-    (process,) = children(agent.engine_pids[-1])
-    return len(list(children(process))) == number + 1
-
-
-def children(pid: int) -> Iterator[int]:
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        yield from map(int, (task / "children").read_text().split())
+    return num_workers(agent.engine_pids[-1]) == number + 1

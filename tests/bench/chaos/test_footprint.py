@@ -17,8 +17,14 @@ def test_what_is_as_before_leaves_nothing() -> None:
 
 
 def test_files_that_were_left() -> None:
-    more = Footprint(BEFORE.files + Counter({"socket": 7}), 8, 100_000_000)
-    assert left_over(BEFORE, more) == ["files left open: 7 socket"]
+    more = Footprint(BEFORE.files + Counter({"socket": 3}), 8, 100_000_000)
+    assert left_over(BEFORE, more) == ["files left open: 3 socket"]
+
+
+def test_workers_that_were_left() -> None:
+    cached, more = (Footprint(BEFORE.files, 8, 100_000_000, num) for num in (3, 4))
+    assert left_over(BEFORE, cached) == []
+    assert left_over(BEFORE, more) == ["workers left: 4, before 0"]
 
 
 def test_threads_that_were_left() -> None:
