@@ -1,7 +1,7 @@
 """Whether somebody still waits for what a thread computes.
 
-Whoever begins a long computation says so with `while_wanted`; the computation calls `check_wanted`
-between its parts.
+A caller wraps a long computation in `while_wanted`, which is told how to find out. The computation
+calls `check_wanted` between its parts.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ _is_wanted: ContextVar[Callable[[], bool]] = ContextVar("is_wanted", default=lam
 
 
 class Withdrawn(Exception):
-    """Nobody waits for the result any more."""
+    """No request waits for the result of a computation."""
 
 
 @contextmanager

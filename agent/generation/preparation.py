@@ -1,9 +1,8 @@
 """Prepares requests on a few threads, so that neither the event loop nor the engine waits.
 
-There is a lane for each class of length, so a text waits for none that is far longer: short ones
-never for long ones, long ones never for very long ones. Three kinds have lanes of their own, so no
-other request waits for them: the class `batch`, of which many come at once; requests with a
-constraint, which may take seconds to compile; and those with pictures, which take as long to read.
+Short, long and very long texts have a lane each, so a short text never waits for a long one. Three
+kinds of requests have lanes of their own, so no other request waits for them: requests of the class
+`batch` come many at once; constraints may take seconds to compile; pictures take as long to read.
 Called on the event loop's thread only, and replies there.
 """
 

@@ -35,7 +35,7 @@ class CallGrammar:
         ]
 
     def calls(self, *, most: int | None, without_opening: bool = False) -> str:
-        """At least one call, and at `most` so many; `without_opening` if the marker was matched."""
+        """From one call to `most` calls. `without_opening`: the opening marker came before."""
         lark, syntax = self._lark, self._syntax
         first = syntax.before + syntax.begin
         if without_opening:

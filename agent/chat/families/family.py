@@ -129,8 +129,8 @@ class Family:
     def told(self, template: str) -> "Family":
         """How calls are written and read if an instruction tells the model how to write them.
 
-        That is as `JSON_CALLS` if the model's own notation is not known, or is not JSON. What the
-        model writes in its own notation is read all the same.
+        The model is told `JSON_CALLS` if its own notation is unknown, or is not JSON. Calls in its
+        own notation are read as well.
         """
         syntax = self.syntax(template)
         if syntax is not None and syntax.arguments == "json":

@@ -66,13 +66,15 @@ TOKEN_SECONDS = 0.15
 
 SECONDS_EACH = 0.015
 """Seconds of computing for a token's mask on average, since running streams wait for each."""
+
 MAX_DEBT = 0.5
 """Seconds by which a sequence may be above the average."""
 
 UNHURRIED = 0.05
-"""Seconds after which the engine's threads go first, and the rest of a grammar is compiled with"""
+"""Seconds of compiling a grammar after which the engine's threads go first."""
+
 NICENESS = 5
-"""this niceness."""
+"""The niceness of the compiler's thread from then on."""
 
 NUM_TRIED = 3
 """Tokens that are tried before a grammar is taken."""
@@ -317,7 +319,7 @@ def _check(matcher: LLMatcher) -> None:
 def main() -> None:
     """Fork workers until standard input ends."""
     for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # whoever asks ends it
+        signal.signal(number, signal.SIG_IGN)  # the engine ends this process
     orders = socket.socket(fileno=os.dup(sys.stdin.fileno()))
     os.close(sys.stdin.fileno())  # workers must not hold it open
     with Connection(os.dup(orders.fileno())) as connection:

@@ -126,7 +126,7 @@ class _Worker:
         return None
 
     def stop(self) -> None:
-        """End the worker: whoever waits for it gets `TooCostlyError`."""
+        """End the worker. A thread that waits for its answer gets `TooCostlyError`."""
         self._is_broken = True
         same = socket.socket(fileno=os.dup(self._connection.fileno()))
         with suppress(OSError), same:

@@ -33,7 +33,9 @@ SHORT = 512
 """Characters that every thread has the stack for."""
 
 WINDOW = 200_000
-"""A text is refused if so many characters without a break stand at a multiple of this place."""
+"""Characters of a window. A text is refused if one of its windows has no break.
+
+The windows stand side by side from the beginning of the text."""
 
 MOST_AT_ONCE = 2 * WINDOW
 """No stretch without a break is longer than this in a text that is not refused."""
@@ -134,7 +136,7 @@ _deep = threading.Lock()
 """At most one thread has a very large stack, so that their memory is bounded."""
 
 VERY_LARGE = 64 * 2**20
-"""Bytes of stack of which only one thread has more."""
+"""Bytes of stack. Only one thread at a time has a larger one."""
 
 
 def _with_stack(size: int, work: Callable[[], T]) -> T:
@@ -196,9 +198,10 @@ class SpecialTexts:
         )
 
     def parts(self, data: bytes, *, ends_at_lines: bool) -> Iterator[bytes]:
-        """`data`, cut so that each part takes little time; their tokens are those of the whole.
+        """The parts of `data`: each takes little time, and together they have the same tokens.
 
-        It is cut before special tokens and, if no word has characters of two lines, between lines.
+        `data` is cut before special tokens and, if no word has characters of two lines, between
+        lines.
         """
         cuts = self._cuts(data) if len(data) > LEAST_CUT and self._is_clear else ()
         for start, end in pairwise((0, *cuts, len(data))):

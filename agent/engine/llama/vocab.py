@@ -261,7 +261,7 @@ def _beginning(vocab: LlamaVocab, pieces: Sequence[bytes]) -> str:
 
 
 def _inner_tokens(vocab: LlamaVocab, begin: str, text: str) -> tuple[int, ...]:
-    """The tokens of `text` after those of `begin`; none if they are not apart, or not known."""
+    """The tokens of `text` behind `begin`; none if a token spans both, or if tokenising fails."""
     before = vocab.tokenize(begin, add_special=False, parse_special=False) if begin else ()
     try:
         tokens = vocab.tokenize(begin + text, add_special=False, parse_special=False)

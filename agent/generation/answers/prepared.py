@@ -37,8 +37,9 @@ class Prepared:
     """The `sequence` is for the engine; all else is for the answer.
 
     Without a `parsing` the answer is plain text. `notices` are for the client. An `echo` comes
-    before the answer. With a `schema` the content is checked against it at the end. `num_more`: the
-    client was sent so many more tokens of an answer that another model began than it has here.
+    before the answer. With a `schema` the content is checked against it at the end. `num_more`:
+    another model began the answer; the client was sent its part, which has so many tokens
+    fewer in this model.
     """
 
     sequence: NewSequence
