@@ -4,6 +4,7 @@ A step gives each running sequence a token and computes a chunk of the first pro
 computed yet. What a request asks is kept as the chain of its messages, as an engine keeps tokens.
 """
 
+import zlib
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
@@ -80,7 +81,7 @@ def prefixes_of(messages: tuple[ChatMessage, ...]) -> tuple[list[Prefix], list[i
     tokens = []
     for message in messages:
         before = prefixes[-1] if prefixes else ()
-        prefixes.append((*before, hash((message.role, message.text))))
+        prefixes.append((*before, zlib.crc32(f"{message.role}:{message.text}".encode())))
         tokens.append(max(1, len(message.text) // TOKEN_BYTES))
     return prefixes, tokens
 
