@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from docs.commands import blocks, commands, missing_names, wrong_commands, wrong_files
-from docs.pages import PAGES, ROOT
+from tests.docs.typed_commands import blocks, commands, missing_names, wrong_commands, wrong_files
+from tests.docs.written_pages import PAGES, ROOT
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -32,7 +32,7 @@ slotz = 4
 # models.toml
 models = [{name = "a"}]
 ```
-See `docs/commands.py` (`commands`, `flights`).
+See `tests/docs/typed_commands.py` (`commands`, `flights`).
 """
     assert [each[0] for each in commands(page)] == [
         *("agent", "balancer", "arriero", "arriero", "agent", "arriero")
@@ -41,7 +41,9 @@ See `docs/commands.py` (`commands`, `flights`).
     wrong = ["--ballancer", "must be", "--rolle", "no such command", "--no-flag", "slotz", "source"]
     assert len(found) == len(wrong)
     assert all(words in each for words, each in zip(wrong, found, strict=True))
-    assert list(missing_names("page", page)) == ["page: `docs/commands.py` has no `flights`"]
+    assert list(missing_names("page", page)) == [
+        "page: `tests/docs/typed_commands.py` has no `flights`"
+    ]
 
 
 def test_the_certificates_of_the_access_page_satisfy_strict_clients(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """The generated pages, and the generated parts of other files, are what the code says now."""
 
-from docs.generate import ROOT, pages
+from docs.generate.reference import ROOT, pages
 
 
 def test_the_pages_are_fresh() -> None:

@@ -2,16 +2,12 @@
 
 import re
 import tomllib
-from contextlib import redirect_stdout
-from io import StringIO
 
 import pytest
 
-from docs.commands import names_code
-from docs.pages import PAGES, ROOT, dead_links, missing_files, named_files, prose
+from tests.docs.written_pages import PAGES, ROOT, dead_links, missing_files, named_files, prose
 
 CLIENTS = tomllib.loads((ROOT / "client_tests" / "clients.toml").read_text())
-TOUR = (ROOT / "docs" / "tour.md").read_text()
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -56,35 +52,3 @@ def is_in_the_table(name: str, version: str) -> bool:
     """Whether docs/clients.md has a row for the client, with this version."""
     rows = [line for line in (ROOT / "docs" / "clients.md").read_text().splitlines() if "|" in line]
     return any(f"| {version} |" in row and name in row.lower().replace(" ", "-") for row in rows)
-
-
-# ---- the tour of the core
-
-
-def _stops() -> list[tuple[str, str]]:
-    """The files of its table, and how long it says that they are."""
-    return re.findall(r"^\|[^|]*\| `([\w/]+\.py)` \| ([\d,]+) \|$", TOUR, re.MULTILINE)
-
-
-def test_the_tour_has_ten_stops_of_five_thousand_lines() -> None:
-    assert len(re.findall(r"^## \d+\. ", TOUR, re.MULTILINE)) == 10
-    stated = {path: int(lines.replace(",", "")) for path, lines in _stops()}
-    found = {path: len((ROOT / path).read_text().splitlines()) for path in stated}
-    assert 4_500 < sum(stated.values()) < 5_500
-    assert not {path: found[path] for path in found if abs(found[path] / stated[path] - 1) > 0.2}
-
-
-def test_the_tour_names_something_in_each_of_its_files() -> None:
-    """That they are there is tested for all pages (`test_commands`)."""
-    assert {path for path, _ in _stops()} <= {path for path, _ in names_code(TOUR)}
-
-
-def test_the_examples_of_the_tour_print_what_it_says() -> None:
-    examples = re.findall(
-        r"^```python\n(.*?)^```\n\n```\n(.*?)^```", TOUR, re.MULTILINE | re.DOTALL
-    )
-    assert len(examples) == TOUR.count("```python")
-    for source, printed in examples:
-        with redirect_stdout(StringIO()) as output:
-            exec(compile(source, "docs/tour.md", "exec"), {})
-        assert output.getvalue().split() == printed.split()

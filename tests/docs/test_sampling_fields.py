@@ -5,8 +5,8 @@ from dataclasses import fields
 
 from arriero.shared.inference import GenerateRequest
 from arriero.shared.sampling import SAMPLERS
-from docs.generate import ROOT
-from docs.sampling_fields import SCHEMAS, abilities_table, fields_table, form_fields
+from docs.generate.reference import ROOT
+from docs.generate.sampling_fields import SCHEMAS, abilities_table, fields_table, form_fields
 
 BESIDE_THE_COMPOSER = {"temperature": "temperature", "stop": "stop-strings"}
 """Fields with an input that is no part of the list, and its id."""

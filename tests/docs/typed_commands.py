@@ -24,7 +24,7 @@ from arriero.shared.settings.declaration import Settings
 from arriero.shared.settings.load import load
 from arriero.shared.settings.sources import SettingsError
 
-from .pages import ROOT
+from .written_pages import ROOT
 
 PROGRAMS: dict[str, type[Settings]] = {"balancer": BalancerSettings, "agent": AgentSettings}
 

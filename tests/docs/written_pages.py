@@ -4,13 +4,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
-FOLDERS = ("", "clients", "operations", "recipes")
+ROOT = Path(__file__).parent.parent.parent
 PAGES = tuple(
     sorted(
         str(path.relative_to(ROOT))
-        for folder in (ROOT, *(ROOT / "docs" / name for name in FOLDERS), ROOT / "demo")
-        for path in folder.glob("*.md")
+        for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("demo/*.md"))
     )
 )
 

@@ -1,4 +1,4 @@
-"""Takes the README's picture of the dashboard: `python -m docs.screenshot`.
+"""Takes the README's picture of the dashboard: `python -m docs.generate.screenshot`.
 
 Starts the demo's fleet, keeps it busy, asks a question in the playground, and takes the picture in
 a headless Chromium (see `scripts/install-chromium`).
@@ -17,7 +17,7 @@ from playwright.async_api import async_playwright, expect
 
 from demo.run import Demo
 
-PICTURE = Path(__file__).parent / "images" / "dashboard.png"
+PICTURE = Path(__file__).parent.parent / "images" / "dashboard.png"
 QUESTIONS = ("What is a slot?", "What does the balancer do?", "What is an agent?")
 NUM_STREAMS = 9
 """One more than the fleet has slots, so that somebody waits."""
