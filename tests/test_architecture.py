@@ -172,24 +172,18 @@ class Module:
     libraries: frozenset[str]
     modules: frozenset[str]
     waits: bool
-    works: bool
     docstring: str
 
     @property
     def is_package(self) -> bool:
         return self.name.endswith("/__init__")
 
-    @property
-    def stem(self) -> str:
-        return self.name.rpartition("/")[2]
-
 
 @dataclass(frozen=True)
 class House:
-    """The files of the packages. Of `others`, such as tests, the names alone matter."""
+    """The files of the packages."""
 
     modules: Mapping[str, Module]
-    others: frozenset[str]
 
     def chains(self, name: str) -> Iterator[tuple[str, ...]]:
         """Chains of imports from `name` on, to each module once."""
@@ -217,34 +211,32 @@ def house_of(sources: Mapping[str, str]) -> House:
     names = {path.removesuffix(".py") for path in sources}
     ours = {name for name in names if name.partition("/")[0] in PACKAGES}
     code = {name: _module(name, sources[f"{name}.py"], ours) for name in ours}
-    return House(code, frozenset(names - ours))
+    return House(code)
 
 
 def _module(name: str, source: str, names: set[str]) -> Module:
     tree = ast.parse(source)
     nodes = list(ast.walk(tree))
     imported = {each for node in nodes for each in _imported_relatively(name, node)}
-    working = [node for node in nodes if isinstance(node, FUNCTIONS) and _works(node)]
     return Module(
         name=name,
         libraries=frozenset(each for node in nodes for each in _libraries(node)),
         modules=frozenset(
             own for each in imported for own in (each, f"{each}/__init__") if own in names - {name}
         ),
-        waits=any(isinstance(node, WAITS) for node in nodes)
-        or any(isinstance(node, ast.AsyncFunctionDef) for node in working),
-        works=bool(working),
+        waits=any(isinstance(node, WAITS) or _works_async(node) for node in nodes),
         docstring=ast.get_docstring(tree) or "",
     )
 
 
-FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 WAITS = ast.Await | ast.AsyncFor | ast.AsyncWith
 
 
-def _works(function: FUNCTIONS) -> bool:
-    """Not so for methods of a protocol, which are a docstring or `...`."""
-    return any(not isinstance(line, ast.Expr) for line in function.body)
+def _works_async(node: ast.AST) -> bool:
+    """Whether the node is an async function with a body; a protocol's methods have none."""
+    return isinstance(node, ast.AsyncFunctionDef) and any(
+        not isinstance(line, ast.Expr) for line in node.body
+    )
 
 
 def _libraries(node: ast.AST) -> Iterator[str]:
@@ -356,25 +348,6 @@ def folders_introduce_themselves(house: House) -> Iterator[str]:
             yield f"{name} has no docstring: say in a sentence what lives in this folder"
 
 
-def modules_have_tests(house: House) -> Iterator[str]:
-    """But those that only declare: records, protocols, tables."""
-    for name, module in house.modules.items():
-        test = f"tests/{name.removesuffix(module.stem)}test_{module.stem}"
-        if module.works and not module.stem.startswith("__") and test not in house.others:
-            yield f"{name} has no {test}.py: test there what it does"
-
-
-def modules_are_there_for_tests(house: House) -> Iterator[str]:
-    """A state machine may stand beside the plain tests. What tests the whole stands in `tests/`."""
-    for test in house.others:
-        top, _, path = test.partition("/")
-        folder, _, stem = path.rpartition("/")
-        name = f"{folder}/{stem.removeprefix('test_').removesuffix('_machine')}"
-        is_test = top == "tests" and folder and stem.startswith("test_")
-        if is_test and name not in house.modules and name not in house.others:
-            yield f"{test} tests {name}, which is gone: merge it into the test of what does it now"
-
-
 Rule = Callable[[House], Iterator[str]]
 
 RULES: tuple[Rule, ...] = (
@@ -386,8 +359,6 @@ RULES: tuple[Rule, ...] = (
     processes_spare_libraries,
     the_house_imports_itself_relatively,
     folders_introduce_themselves,
-    modules_have_tests,
-    modules_are_there_for_tests,
 )
 
 
@@ -398,9 +369,7 @@ def python_files(*folders: str) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def house() -> House:
-    packages = {name: path.read_text() for name, path in python_files(*PACKAGES).items()}
-    others = dict.fromkeys(python_files("tests", "bench", "demo", "docs", "release"), "")
-    return house_of({**packages, **others})
+    return house_of({name: path.read_text() for name, path in python_files(*PACKAGES).items()})
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -435,8 +404,6 @@ BROKEN: tuple[tuple[Rule, dict[str, str]], ...] = (
         {"cli/load": "import client", "client/__init__": "'...'"},
     ),
     (folders_introduce_themselves, {"cli/__init__": "SIZE = 1"}),
-    (modules_have_tests, {"cli/load": "def load() -> int:\n    return 1"}),
-    (modules_are_there_for_tests, {"tests/cli/test_load": ""}),
 )
 
 
