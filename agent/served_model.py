@@ -53,8 +53,8 @@ class ServedModel:
         self._assignment = assignment
         self.model = model
         self.cache_folder = _open_folder(settings)
-        self.store = _open_store(settings, model, self.cache_folder)
         self._identity = _identity(settings, model)
+        self.store = self._open_store()
         self.preparer = self.make_preparer(assignment, adapters)
 
     def make_preparer(
@@ -139,18 +139,30 @@ class ServedModel:
             self.model.arithmetic,
         )
 
+    def _open_store(self) -> PromptStore | None:
+        if self.cache_folder is None or self.origin is None:
+            return None
+        return PromptStore(self.cache_folder, origin=self.origin)
+
     @property
     def _generates(self) -> bool:
         return "generate" in self.model.info.tasks
 
 
 def _identity(settings: AgentSettings, model: LoadedModel) -> ModelIdentity | None:
-    """The identity of the model's files; `None` where they cannot be read any more."""
+    """The identity of the model's files; `None` if they cannot be read any more.
+
+    Raises `StartupError` if prompts are to be stored for a model without an identity.
+    """
     if settings.model is None:
         return None
     try:
         return identity_of(model.info, model_files(settings.model))
     except OSError as error:
+        if settings.cache_dir is not None:
+            raise StartupError(
+                f"--cache-dir {settings.cache_dir} cannot be used: {error}"
+            ) from error
         logger.warning("answers cannot move to or from this agent: %s", error)
         return None
 
@@ -187,18 +199,6 @@ def _open_folder(settings: AgentSettings) -> CacheFolder | None:
         return CacheFolder(settings.cache_dir, limit_bytes=settings.cache_limit)
     except OSError as error:
         raise StartupError(f"--cache-dir {settings.cache_dir} cannot be used: {error}") from error
-
-
-def _open_store(
-    settings: AgentSettings, model: LoadedModel, folder: CacheFolder | None
-) -> PromptStore | None:
-    if folder is None or settings.model is None:
-        return None
-    try:
-        identity = identity_of(model.info, model_files(settings.model))
-    except OSError as error:
-        raise StartupError(f"--cache-dir {settings.cache_dir} cannot be used: {error}") from error
-    return PromptStore(folder, origin=origin_of(identity, settings.load_options, model.arithmetic))
 
 
 def _template(settings: AgentSettings, assignment: Assignment | None) -> TemplateSource | None:

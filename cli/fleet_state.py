@@ -28,6 +28,8 @@ class FleetState:
                 self._take_totals(data)
             case "throughput":
                 self.rate, self.rates = data["tokens_per_second"], data["agents"]
+            case _:
+                pass
 
     def _take_totals(self, data: dict[str, Any]) -> None:
         others = ("agents", "requests", "agents_left", "requests_ended", "clocks")

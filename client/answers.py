@@ -220,6 +220,8 @@ def put_together(id: str, events: Iterable[Event]) -> Answer:
                 warnings.append(event)
             case Done():
                 done = event
+            case _:
+                pass
     if done is None:
         raise ValueError("the events have no end")
     return Answer(

@@ -44,9 +44,10 @@ def pytest_runtest_makereport(
 
 @pytest.fixture(scope="session", autouse=True)
 def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What daemons that are killed leave behind goes with pytest's own folders."""
+    """What daemons leave behind goes with pytest's own folders, and so do models they download."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("tmp")))
+        patch.setenv("ARRIERO_AGENT_MODELS_DIR", str(tmp_path_factory.mktemp("models")))
         yield
 
 

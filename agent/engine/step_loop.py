@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Lock
-from typing import Protocol
+from typing import Protocol, assert_never
 
 from ...shared.errors import EngineFailed, RequestError
 from ...shared.reports.statistics import Statistics
@@ -342,6 +342,8 @@ class StepLoop:
                 self._pace.set(command)
             case Stop():
                 self._is_stopped = True
+            case _:
+                assert_never(command)
 
     def _step(self) -> None:
         with self._lock:  # once: drafts and the step wait for one turn of others together
@@ -431,6 +433,8 @@ def _report(outcome: Outcome) -> None:
             logger.warning("a stored prompt could not be loaded; computing it instead")
         case Aborted():
             logger.debug("a step was stopped; computing it again")
+        case _:
+            assert_never(outcome)
 
 
 def close(engine: Engine, sequence_id: SequenceId) -> None:

@@ -487,7 +487,8 @@ def _checked_schema(request: GenerateRequest) -> Mapping[str, Any] | None:
     match request.grammar:
         case JsonSchemaGrammar(schema=schema, strict=False):
             return schema
-    return None
+        case _:
+            return None
 
 
 def _echo(request: GenerateRequest) -> Echo | None:

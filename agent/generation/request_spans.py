@@ -8,6 +8,7 @@ text.
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 from ...shared.inference import RequestId
 from ...shared.messages import Ended, Item, Refused
@@ -108,6 +109,8 @@ def _attributes(id: RequestId, end: Ended | Refused | None) -> dict[str, Attribu
                 "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
                 "gen_ai.usage.output_tokens": usage.completion_tokens,
             }
+        case _:
+            assert_never(end)
 
 
 def _parts(request: _Open, end: Ended | Refused | None, now: int) -> list[Part]:

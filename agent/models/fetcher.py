@@ -7,6 +7,7 @@ from asyncio.subprocess import PIPE, Process
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
+from typing import assert_never
 
 from ...shared.inference.values import MOST_SECONDS
 from ...shared.log import context
@@ -131,6 +132,8 @@ class Fetcher:
                     return self._leased(fetched)
                 case Refused() as refused:
                     raise _error(refused)
+                case never:
+                    assert_never(never)
         code = await process.wait()
         raise FetchError("fetch_failed", f"the process that fetches files ended with code {code}")
 

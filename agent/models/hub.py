@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import assert_never
 
 import httpx2
 from huggingface_hub import HfApi, constants, get_token, hf_hub_url
@@ -212,6 +213,8 @@ def _names(source: HubSource, there: Sequence[str]) -> tuple[str, ...]:
             first = file
         case HubQuantisation(quantisation=quantisation):
             first = pick_file(there, quantisation, source.repo)
+        case _:
+            assert_never(source)
     try:
         names = files_of(first)
     except ValueError as error:

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from io import FileIO
 from threading import Thread
+from typing import assert_never
 
 from ...shared import lifecycle, log
 from ...shared.lifecycle import Shutdown
@@ -150,6 +151,8 @@ def _obey(channel: SupervisorChannel, shutdown: Shutdown) -> Callable[[Order], N
                 shutdown.refresh("the supervisor asks for it")
             case Begin():
                 raise ValueError("`begin` came twice")
+            case _:
+                assert_never(order)
 
     return obey
 

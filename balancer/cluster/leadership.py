@@ -7,6 +7,7 @@ read anew.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 from .notifications import SUBJECTS, Broadcast, CancelRequest, Changed, RetryAgent, Subject
 from .peer_store import Peer
@@ -114,3 +115,5 @@ class Leadership:
                 return [Cancel(id)]
             case RetryAgent(agent=agent):
                 return [Retry(agent)] if self.epoch is not None else []
+            case _:
+                assert_never(notification)

@@ -256,6 +256,8 @@ class Supervisor:
                 self._say(worker, Granted(id, self._hub.lead(worker, above)))
             case Leave():
                 self._hub.left(worker)
+            case _:
+                assert_never(message)
 
     def _tell_living(self) -> None:
         living = Living(tuple(self._runs[each] for each in self._crew.serving))

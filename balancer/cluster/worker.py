@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
+from typing import assert_never
 
 from ...shared import log
 from ...shared.lifecycle import Shutdown
@@ -128,6 +129,8 @@ class Pipes:
                     self.on_notification(each)
             case Peers() | Granted() as answer:
                 self.on_answer(answer)
+            case _:
+                assert_never(message)
 
 
 def _ignored(_notification: object) -> None:

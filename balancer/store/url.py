@@ -50,7 +50,8 @@ def parse_store_url(text: object) -> StoreUrl:
             return _sqlite(parts)
         case "postgresql" | "postgres":
             return _postgresql(parts)
-    raise ValueError(f"must be {FORMS}")
+        case _:
+            raise ValueError(f"must be {FORMS}")
 
 
 def _split(text: str) -> SplitResult:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import assert_never
 
 from . import write_behind
 from .health import StoreHealth
@@ -160,3 +161,5 @@ def _name_of(record: Record) -> Mapping[str, object]:
                 "caller": record.caller,
                 "of": record.model,
             }
+        case _:
+            assert_never(record)

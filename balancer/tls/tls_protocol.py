@@ -279,7 +279,8 @@ class TlsTransport(asyncio.Transport):
                 return tls.context
             case "peercert":
                 return tls.getpeercert()
-        return self.tcp.get_extra_info(name, default)
+            case _:
+                return self.tcp.get_extra_info(name, default)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """As a transport does."""

@@ -252,6 +252,8 @@ class _Chat:
                 self._say(f"\n{event.message}\n", style="yellow")
             case Done():
                 self._say(f"\n{_facts(event)}\n", style="dim")
+            case _:
+                pass
 
     def _say(self, text: str, style: str = "") -> None:
         from rich.text import Text

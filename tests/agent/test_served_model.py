@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from arriero.agent.engine.prompt_store.prompt_store import Ignored
 from arriero.agent.served_model import ServedModel, model_files
 from arriero.agent.settings import AgentSettings
 from arriero.shared.lifecycle import StartupError
 from arriero.shared.models.assignments import Assignment
 from arriero.shared.sampling import SamplingChoices
 from tests.agent.fakes import BYTES_INFO, byte_model
+from tests.agent.stored import whole
 
 ASSIGNMENT = Assignment(name="wished", source="file:///m.gguf")
 EMBEDS = replace(byte_model("{% if %}"), info=replace(BYTES_INFO, tasks=("embed",)))
@@ -105,3 +107,19 @@ def test_prompts_are_stored_where_there_is_a_folder_for_them(file: Path, tmp_pat
     assert served.store is not None
     with pytest.raises(StartupError, match=r"--cache-dir .*m\.gguf cannot be used"):
         ServedModel(settings(file, cache_dir=file), byte_model(), None)
+
+
+def test_a_stored_prompt_fits_the_cells_that_were_chosen(file: Path, tmp_path: Path) -> None:
+    """`--fit` may choose another type of cells than the settings say."""
+    plain = settings(file, cache_dir=tmp_path / "cache")
+    wished = settings(file, cache_dir=tmp_path / "cache", cache_type_k="q8_0")
+    fitted = replace(byte_model(), options=wished.load_options)
+    stored = [
+        ServedModel(plain, fitted, None).store,
+        ServedModel(plain, byte_model(), None).store,
+        ServedModel(wished, byte_model(), None).store,
+    ]
+    chosen, other, same = (store for store in stored if store is not None)
+    chosen.save("key", prompt := whole((1, 2, 3), b"state"))
+    assert isinstance(other.load("key"), Ignored)
+    assert same.load("key") == prompt

@@ -131,6 +131,8 @@ def _check_bounds(request: GenerateRequest, functions: Sequence[Function]) -> No
             check_grammar(pattern, "grammar.pattern")
         case GbnfGrammar(grammar=grammar) | LarkGrammar(grammar=grammar):
             check_grammar(grammar, "grammar.grammar")
+        case _:
+            pass
     schemas = [(each.field, each.parameters) for each in functions]
     if isinstance(request.grammar, JsonSchemaGrammar):
         schemas.append(("grammar.schema", request.grammar.schema))

@@ -211,6 +211,8 @@ class _Closing:
                 target = defined.get(name) if isinstance(defined, Mapping) else None
                 if isinstance(target, Mapping):
                     return key, name, target
+            case _:
+                pass
         raise _Unclear
 
     def _parts(self, schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

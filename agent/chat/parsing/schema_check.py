@@ -60,6 +60,8 @@ def _parts(value: object, spend: Spend, depth: int) -> Iterator[str]:
                 yield from _parts(value[key], spend, depth - 1)
                 yield ","
             yield "}"
+        case _:
+            pass
 
 
 def _quoted(text: str, spend: Spend) -> str:

@@ -62,6 +62,8 @@ def _kept(
             return np.asarray(logits >= top + np.float32(math.log(sampling.min_p)))
         case "typ_p":
             return most_typical(logits, sampling.typical_p)
+        case _:
+            pass
     order = np.argsort(-logits, kind="stable")
     if name == "top_k":
         return order[: sampling.top_k]

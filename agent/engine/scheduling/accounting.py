@@ -1,7 +1,7 @@
 """Accounts for a step that worked: tokens and ends of each sequence, and the step's cost."""
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, assert_never
 
 from ....shared.errors import EngineFailed
 from ..prompt_store.stored_prompt import State, StoredPrompt
@@ -74,6 +74,8 @@ class Accounting:
                     one.take_tail(state)
                 case SaveState(length=length):
                     one.take_checkpoint(length, state)
+                case _:
+                    assert_never(edit)
         for slot, one in [*self._queue.running.items()]:
             if one.is_saving and (prompt := one.saved) is not None:
                 complete[one.id] = prompt

@@ -159,6 +159,8 @@ class Exports:
                     one.take_checkpoint(blocks, state)
                 case Export(count=count) if not one.is_over:
                     one.take(count, state)
+                case _:
+                    pass
         if one.is_over:
             self._waiting.remove(one)
             self._done.append(one.result)

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Any
+from typing import Any, assert_never
 
 from ....shared.errors import RequestError, shortened, to_wire
 from ....shared.inference import (
@@ -445,6 +445,8 @@ class Turn:
                 case CallEnded():
                     self._hide(segment)
                     items += self._end()
+                case _:
+                    assert_never(segment)
         return items
 
     def _say(self, said: TextSegment, items: list[Item]) -> None:

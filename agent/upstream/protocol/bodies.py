@@ -192,6 +192,8 @@ def _grammar(request: GenerateRequest, dialect: Dialect) -> Iterator[tuple[str, 
             yield _given(dialect.gbnf or "grammar", "grammar", grammar)
         case LarkGrammar(grammar=grammar):
             yield _given(dialect.lark or "grammar", "grammar", grammar)
+        case _:
+            pass
 
 
 def _given(field: str, kind: str, value: str) -> tuple[str, Any]:

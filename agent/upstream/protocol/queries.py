@@ -81,7 +81,10 @@ def _result(query: Query, answer: Json) -> Result:
             if not isinstance(text, str):
                 raise TypeError("the text is a string")
             return Detokenized(text=text)
-    return Counted(num_tokens=int(answer["num_tokens" if "num_tokens" in answer else "count"]))
+        case _:
+            return Counted(
+                num_tokens=int(answer["num_tokens" if "num_tokens" in answer else "count"])
+            )
 
 
 # ---- embeddings

@@ -83,7 +83,8 @@ def _link(part: dict[str, Any], prefix: str) -> Link | None:
             return Link(url, f"{prefix}image_url", part, "image_url")
         case {"type": "image", "source": {"type": "url", "url": str(url)}}:
             return Link(url, f"{prefix}source.url", part, "source")
-    return None
+        case _:
+            return None
 
 
 def _leads_out(url: str) -> bool:

@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from io import StringIO
-from typing import Self
+from typing import Self, assert_never
 
 from ....shared.continuation import MAX_BYTES, MAX_TEXT, Continuation
 from ....shared.inference import (
@@ -139,6 +139,8 @@ class Delivered:
                 self._begun = event
             case Notice():
                 self._notices.is_new(event)
+            case _:
+                pass
 
     @property
     def has_begun(self) -> bool:
@@ -209,6 +211,8 @@ class Delivered:
             case PromptRead():
                 cached = min(item.cached_tokens, item.prompt_tokens)
                 return self._begin(Begun(item.prompt_tokens, cached))
+            case _:
+                assert_never(item)
 
     def _begin(self, begun: Begun) -> Begun | None:
         """Servers may count the prompt at the end: that is for the usage alone."""

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
+from typing import assert_never
 
 from ....shared.errors import Conflict, InvalidRequest, StoreUnavailable
 from ...control.desired_state import DesiredState
@@ -69,6 +70,8 @@ class DesiredStateService:
                 raise _stale(self.revision)
             case NotPersisted(reason=reason):
                 raise StoreUnavailable(f"the desired state is not saved: {reason}")
+            case Persisted():
+                pass
 
     def _save_ended(self, state: DesiredState, saving: asyncio.Future[PersistOutcome]) -> None:
         """Apply what came of a save, whether or not its caller is still there."""
@@ -80,6 +83,8 @@ class DesiredStateService:
                 self._apply_saved(current)
             case NotPersisted(reason=reason):
                 logger.warning("the desired state is not saved: %s", reason)
+            case never:
+                assert_never(never)
 
     async def reconcile(self, store: Store) -> bool:
         """Apply what another balancer saved in `store`. Whether it could be read."""

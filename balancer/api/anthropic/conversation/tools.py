@@ -145,6 +145,8 @@ def with_changes(
                 now[name] = known[name]
             case ToolRemoval(tool=NamedReference(name=name)):
                 now.pop(name, None)
+            case _:
+                pass
     return tuple(now.values())
 
 

@@ -90,6 +90,8 @@ class RunningUsage:
                 )
             case Done():
                 usage = event.usage
+            case _:
+                pass
         self._usages[number] = usage
 
     @property

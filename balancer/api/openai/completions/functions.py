@@ -62,9 +62,11 @@ def _choice(choice: object) -> object:
             return choice
         case {"name": str()}:
             return {"type": "function", "function": choice}
-    raise InvalidRequest(
-        "`function_call` must be 'none', 'auto' or an object with a `name`", field="function_call"
-    )
+        case _:
+            raise InvalidRequest(
+                "`function_call` must be 'none', 'auto' or an object with a `name`",
+                field="function_call",
+            )
 
 
 def _with_tool_calls(messages: list[Any]) -> list[Any]:

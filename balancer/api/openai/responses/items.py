@@ -293,7 +293,8 @@ class _Turn:
                 return not self.content and not self.calls
             case FunctionCall():
                 return True
-        return False
+            case _:
+                return False
 
     def add(self, item: Message | Reasoning | FunctionCall) -> None:
         match item:
@@ -305,6 +306,8 @@ class _Turn:
                 name = qualified(item.name, item.namespace)
                 function = {"name": name, "arguments": item.arguments}
                 self.calls.append({"id": item.call_id, "type": "function", "function": function})
+            case _:
+                assert_never(item)
 
     def message(self) -> Iterator[ChatMessage]:
         if self.thoughts or self.content or self.calls:
