@@ -4,7 +4,8 @@ import socket
 from pathlib import Path
 from typing import Annotated, ClassVar, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, GetPydanticSchema, model_validator
+from pydantic_core.core_schema import literal_schema
 
 from ..shared.models.sources import MAX_HTTP_HOSTS, http_host
 from ..shared.quantities import Address, Duration, Size, format_duration
@@ -14,7 +15,8 @@ from .api.conversation_store import DEFAULT_AGE, DEFAULT_BYTES
 from .api.transport.connections import HEADER_TIMEOUT, MAX_CONNECTIONS, WRITE_TIMEOUT
 from .api.transport.hosts import checked_host, checked_origin, checked_url
 from .api.transport.waiting import EARLY_HEADERS
-from .fleet.limits import Limits, Routing
+from .fleet.limits import Limits
+from .fleet.routing.policies import POLICIES
 from .jobs.files_place import FileLimits, FilesPlace, parse_place
 from .store.url import StoreUrl, parse_store_url
 
@@ -22,6 +24,11 @@ _LIMITS = Limits()
 _FILES = FileLimits()
 
 Timeout = Annotated[Duration, Field(gt=0), Shown("DURATION")]
+RoutingName = Annotated[
+    str,
+    GetPydanticSchema(lambda *_: literal_schema([*POLICIES])),
+    Shown("|".join(POLICIES)),
+]
 
 
 class BalancerSettings(DaemonSettings):
@@ -152,10 +159,10 @@ class BalancerSettings(DaemonSettings):
         "for bodies that are being read, and a quarter for answers that are not streamed. Callers "
         "share it fairly, one alone may have half. Raise it if many long prompts wait at once",
     )
-    routing: Annotated[Routing, Shown("cost|load")] = Field(
+    routing: RoutingName = Field(
         default=_LIMITS.routing,
-        description="how agents are chosen for requests: by what each request costs there, in "
-        "seconds, with what the agent has in its cache; or by the share of taken slots alone",
+        description="how agents are chosen for requests: "
+        + "; ".join(f"{name}, by {policy.summary}" for name, policy in POLICIES.items()),
     )
     buffered_request_timeout: Timeout = Field(
         default=_LIMITS.buffered_request_timeout, description="longest wait for a slot"

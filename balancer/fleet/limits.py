@@ -1,13 +1,9 @@
 """How much may wait and how long anything may take; and how agents are chosen."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from ..access.identity import NO_LIMITS, CallerLimits
 from .circuit_breaker import FIRST_SLOTS
-
-Routing = Literal["cost", "load"]
-"""How agents are chosen: by what a request costs there, or by the share of slots that is taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,8 +13,8 @@ class Limits:
     `request_memory` is how many bytes the requests may take that wait or run.
     `model_memory` is how long a model that has gone counts as known. `keys` are the limits of
     access keys that have none of their own, `anonymous` of callers without a key. `first_slots` are
-    the requests that a new agent may have at once (`circuit_breaker.py`). Only `http_hosts` may
-    send agents files of models without TLS.
+    the requests that a new agent may have at once (`circuit_breaker.py`). `routing` names a policy
+    (`routing/policies/`). Only `http_hosts` may send agents files of models without TLS.
     """
 
     max_buffered_requests: int = 256
@@ -31,7 +27,7 @@ class Limits:
     heartbeat_timeout: float = 5.0
     model_memory: float = 600.0
     first_slots: int = FIRST_SLOTS
-    routing: Routing = "cost"
+    routing: str = "cost"
     keys: CallerLimits = NO_LIMITS
     anonymous: CallerLimits = NO_LIMITS
     http_hosts: tuple[str, ...] = ()

@@ -18,7 +18,6 @@ from statistics import median
 import uvloop
 from rich.table import Table
 
-from arriero.balancer.fleet.limits import Routing
 from bench.models import SHAPES, made
 from bench.routing.choices import measure
 from bench.routing.host import Speeds
@@ -35,7 +34,7 @@ MIXED = [
     *[HostKind(speeds=Speeds(prefill=100.0, step=0.08, sequence=0.03))] * 3,
 ]
 FLEETS = {"three alike": ALIKE, "one fast, three slow": MIXED}
-ROUTINGS: tuple[Routing, ...] = ("load", "cost")
+ROUTINGS: tuple[str, ...] = ("load", "cost")
 Pair = dict[str, Outcome]
 
 
@@ -55,7 +54,7 @@ def real(arguments: argparse.Namespace, name: str, seed: int) -> Pair:
     """Compares both ways with daemons, one after the other."""
     model = made(SHAPES[arguments.model])
 
-    def run(way: Routing, **sizes: int) -> Outcome:
+    def run(way: str, **sizes: int) -> Outcome:
         conversations = drawn(name, seed, arguments.scale)[: arguments.conversations]
         outcome = uvloop.run(converse(model, conversations, way, **sizes))
         print(

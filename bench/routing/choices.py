@@ -7,11 +7,10 @@ from random import Random
 from statistics import mean, median
 
 from arriero.balancer.fleet.decisions import LinkId, Refuse
-from arriero.balancer.fleet.limits import Routing
 from arriero.balancer.fleet.requests.dispatch.dispatch import Dispatch
 from arriero.balancer.fleet.requests.eligibility import Offer, RoutingRequest
+from arriero.balancer.fleet.routing.policies import POLICIES
 from arriero.balancer.fleet.routing.rates import Measurement
-from arriero.balancer.fleet.routing.router import Router
 from arriero.shared.inference import GenerateRequest, Rates, RequestId, Usage
 from arriero.shared.inference.prefix_chain import chain_of
 
@@ -55,8 +54,8 @@ def _end(random: Random) -> Measurement:
     return Measurement(USAGE, rates, running=2, seconds=5.0 / pace)
 
 
-def _requests(num_agents: int, routing: Routing, requests: list[GenerateRequest]) -> float:
-    dispatch = Dispatch(100, Router(is_on=routing == "cost"))
+def _requests(num_agents: int, routing: str, requests: list[GenerateRequest]) -> float:
+    dispatch = Dispatch(100, POLICIES[routing]())
     for number in range(num_agents):
         offer = Offer(model="m", slots=4, cache_tokens=16_384)
         dispatch.agent_joined(LinkId(number), offer)

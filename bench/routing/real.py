@@ -10,7 +10,6 @@ from typing import Any
 
 import aiohttp
 
-from arriero.balancer.fleet.limits import Routing
 from bench.routing.simulation import Outcome
 from bench.routing.workloads import Conversation
 from integration_tests.daemons import Fleet
@@ -22,7 +21,7 @@ ROLES = {"system": "System", "user": "User", "assistant": "Assistant"}
 
 
 async def converse(
-    model: Path, conversations: list[Conversation], routing: Routing, *, num_agents: int, slots: int
+    model: Path, conversations: list[Conversation], routing: str, *, num_agents: int, slots: int
 ) -> Outcome:
     """All conversations, with `num_agents` agents of one thread each."""
     async with AsyncExitStack() as stack:

@@ -8,7 +8,7 @@ from itertools import count
 from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.core.fleet_views import FleetViews
 from arriero.balancer.fleet.decisions import Decision, Deliver, Finish, LinkId, Send
-from arriero.balancer.fleet.limits import Limits, Routing
+from arriero.balancer.fleet.limits import Limits
 from arriero.shared.inference import AgentId, ChatMessage, Done, GenerateRequest, RequestId
 from arriero.shared.messages import PROTOCOL_VERSION, Cancel, Hello, Output, PromptRead, Start
 from arriero.shared.reports.model_info import ModelInfo
@@ -67,7 +67,7 @@ class Simulation:
     """Until every conversation has ended."""
 
     def __init__(
-        self, hosts: list[HostKind], conversations: list[Conversation], routing: Routing
+        self, hosts: list[HostKind], conversations: list[Conversation], routing: str
     ) -> None:
         self.fleet = Fleet(replace(LIMITS, routing=routing))
         self._views = FleetViews(self.fleet, lambda: self._now)
@@ -193,7 +193,7 @@ class Simulation:
 
 
 def simulate(
-    hosts: list[HostKind], conversations: list[Conversation], routing: Routing = "cost"
+    hosts: list[HostKind], conversations: list[Conversation], routing: str = "cost"
 ) -> Outcome:
     """All conversations, from the first question to the last answer."""
     return Simulation(hosts, conversations, routing).run()

@@ -28,7 +28,7 @@ from arriero.balancer.fleet.decisions import (
     Refuse,
     Send,
 )
-from arriero.balancer.fleet.limits import Limits, Routing
+from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.recorder import Ending
 from arriero.shared.inference import AgentId, Done, GenerateRequest, RequestId
 from arriero.shared.messages import FromAgent, FromBalancer, Output, PromptRead, Start
@@ -49,7 +49,7 @@ MAX_WAITING = 2_000_000
 class Policy:
     """`callers_apart`: each caller has its own place in the queue; else all wait in one line."""
 
-    routing: Routing = "cost"
+    routing: str = "cost"
     callers_apart: bool = True
 
 

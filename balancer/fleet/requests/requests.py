@@ -32,8 +32,9 @@ from ..priority_queue import PriorityQueue
 from ..recorder import MoveReason
 from ..registry import Agent, Registry
 from ..routing.fetches import Tickets
+from ..routing.policies import POLICIES
+from ..routing.policy import LONGEST_WAIT, RoutingPolicy
 from ..routing.rates import Measurement
-from ..routing.router import LONGEST_WAIT, Router
 from ..view import RequestView
 from .delivered import Claim, Reported, consistent
 from .dispatch.dispatch import AssignSlot, Dispatch
@@ -401,7 +402,7 @@ class Requests:
     def measured(self, agent: Agent) -> None:
         """An agent has reported how full its cache is."""
         if agent.statistics is not None and agent.statistics.fetches is not None:
-            self.dispatch.router.fetches.measured(agent.link, agent.statistics.fetches)
+            self.dispatch.router.fetched(agent.link, agent.statistics.fetches)
         has_cells = agent.model is None or agent.model.upstream is None
         if agent.statistics is not None and has_cells:
             cells = agent.statistics.cells
@@ -692,7 +693,7 @@ class Requests:
         if fetching is None or lifecycle.has_streamed or not self.tickets.are_there:
             return [], None  # who goes on with another agent's answer computes all of it
         ticket = self.tickets.draw(lifecycle.id)
-        lend, source = self.dispatch.router.fetches.agree(fetching.source, ticket, fetching)
+        lend, source = fetching.agree(ticket)
         return [self._registry.message_to(fetching.source, lend, now)], source
 
     def _hold(self, now: float) -> None:
@@ -940,7 +941,7 @@ def loss_of(lifecycle: RequestLifecycle) -> RequestError | None:
     return None
 
 
-def _router(limits: Limits) -> Router:
-    """A router; requests that wait for one agent have time left for any other."""
+def _router(limits: Limits) -> RoutingPolicy:
+    """The policy of `--routing`; requests that wait for one agent have time left for any other."""
     longest = min(LONGEST_WAIT, limits.buffered_request_timeout / 2)
-    return Router(longest_wait=longest, is_on=limits.routing == "cost")
+    return POLICIES[limits.routing](longest)

@@ -26,6 +26,11 @@ class Load:
     waiting: int = 0
     is_cache_full: bool = False
 
+    @property
+    def share(self) -> float:
+        """The part of its slots that is taken."""
+        return self.running / self.slots
+
 
 def seconds(
     load: Load, speed: Speed, *, uncached: float, answer: float, fetching: float = 0.0
@@ -85,7 +90,7 @@ class Best:
         """Consider an agent where the request costs `cost` seconds, besides those that it waits."""
         self._fetching[link] = fetching
         if load.has_free_slot:
-            seen = (cost, load.running / load.slots, link)
+            seen = (cost, load.share, link)
             self._free = seen if self._free is None else min(self._free, seen)
         else:
             seen = (cost + wait, cost, link)

@@ -45,11 +45,23 @@ LEAST_SECONDS = 0.25
 
 
 class Fetching(NamedTuple):
-    """A request is to fetch `num_tokens` from `source`; to compute them would take `seconds`."""
+    """A request is to fetch `num_tokens` from `source`; to compute them would take `seconds`.
+
+    `address` is where the source lends.
+    """
 
     source: LinkId
     num_tokens: float
     seconds: float
+    address: str
+
+    def agree(self, ticket: str) -> tuple[Lend, PrefixSource]:
+        """What is sent to both sides of a `ticket`."""
+        seconds = min(max(self.seconds * SLACK, LEAST_SECONDS), LONGEST_LOAN)
+        return (
+            Lend(ticket=ticket, seconds=seconds),
+            PrefixSource(address=self.address, ticket=ticket, seconds=seconds),
+        )
 
 
 @dataclass(slots=True)
@@ -114,18 +126,9 @@ class Fetches:
         # All of the prefix is fetched, also what the agent has itself.
         computing = (held[source] - own) / prefill
         if self.seconds(link, held[source]) < computing:
-            return Fetching(source, held[source], computing)
+            return Fetching(source, held[source], computing, self._peers[source].address)
         self._forget_a_little(link)
         return None
-
-    def agree(self, lender: LinkId, ticket: str, fetching: Fetching) -> tuple[Lend, PrefixSource]:
-        """What is sent to both sides of a `ticket`."""
-        seconds = min(max(fetching.seconds * SLACK, LEAST_SECONDS), LONGEST_LOAN)
-        peer = self._peers[lender]
-        return (
-            Lend(ticket=ticket, seconds=seconds),
-            PrefixSource(address=peer.address, ticket=ticket, seconds=seconds),
-        )
 
     def is_peer(self, link: LinkId) -> bool:
         """Whether an agent lends."""

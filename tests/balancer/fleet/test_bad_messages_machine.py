@@ -95,7 +95,7 @@ def test_a_fault_of_ours_is_the_end_of_one_link_only() -> None:
         def measured(self, link: LinkId, done: Fetches) -> None:
             raise ZeroDivisionError
 
-    scene.fleet.state.requests.dispatch.router.fetches = Broken()
+    scene.fleet.state.requests.dispatch.router._fetches = Broken()
     said = scene.fleet.agent_said(A, Statistics(fetches=Fetches(bytes=1)), scene.now)
     [bad] = [each for each in said if isinstance(each, LogBad)]
     assert bad.is_ours and isinstance(bad.error, ZeroDivisionError)
@@ -261,8 +261,8 @@ def _all_is_finite(scene: Scene) -> None:
         assert all(map(isfinite, astuple(router._speeds.of(link, "llama"))))
         load = Load(running=1, slots=2, has_free_slot=True)
         assert isfinite(router.rank(link, load))
-        if router.fetches.is_peer(link):
-            assert isfinite(router.fetches.seconds(link, 1e6))
+        if router._fetches.is_peer(link):
+            assert isfinite(router._fetches.seconds(link, 1e6))
     for number in ("answer_tokens", "computed_tokens", "tokens_per_byte"):
         assert isfinite(getattr(router._speeds, number)("llama"))
     for agent in scene.fleet.state.registry:

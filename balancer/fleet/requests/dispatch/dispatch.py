@@ -30,8 +30,9 @@ from ...decisions import LinkId, Refuse
 from ...load_shedding import LoadShedding, Wait, refusal_of
 from ...routing.choice import Choice
 from ...routing.fetches import Fetching
+from ...routing.policies.cost import LeastCost
+from ...routing.policy import RoutingPolicy
 from ...routing.rates import Measurement
-from ...routing.router import Router
 from ..eligibility import Able, ByText, Engine, Offer, QueueKey, RoutingRequest, Warm, model_of
 from .fair_queue import FairQueue
 from .holds import Hold, Holds
@@ -65,9 +66,9 @@ class Dispatch:
     `now` is the time of the event: say it first. Only the share of classes that starve needs it.
     """
 
-    def __init__(self, max_buffered: int, router: Router | None = None) -> None:
+    def __init__(self, max_buffered: int, router: RoutingPolicy | None = None) -> None:
         self._max_buffered = max_buffered
-        self.router = Router() if router is None else router
+        self.router = LeastCost() if router is None else router
         self._requests: dict[RequestId, Entry] = {}
         self._waiting = FairQueue()
         self._load_shedding = LoadShedding()

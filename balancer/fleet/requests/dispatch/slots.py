@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from .....shared.inference import RequestId
 from ...decisions import LinkId
 from ...routing.choice import Load
-from ...routing.router import Router
+from ...routing.policy import RoutingPolicy
 from ...tally import Tally
 from ..eligibility import NOTHING, Alone, Offer, QueueKey, agents_of
 from ..matching import Free
@@ -144,7 +144,7 @@ class Ranks:
 
     __slots__ = ("_edition", "_editions", "_free", "_holds", "_router", "_slots")
 
-    def __init__(self, router: Router, slots: FleetSlots, holds: Holds) -> None:
+    def __init__(self, router: RoutingPolicy, slots: FleetSlots, holds: Holds) -> None:
         self._router = router
         self._slots = slots
         self._holds = holds

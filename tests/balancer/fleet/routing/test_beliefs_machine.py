@@ -16,7 +16,7 @@ from arriero.agent.engine.kv_cache.memory import Memory
 from arriero.agent.engine.kv_cache.stream_memory import StreamMemory
 from arriero.agent.engine.kv_cache.unified_memory import UnifiedMemory
 from arriero.balancer.fleet.decisions import LinkId
-from arriero.balancer.fleet.routing.router import Router
+from arriero.balancer.fleet.routing.policies.cost import LeastCost
 from arriero.shared.inference import GenerateRequest, RequestId
 from arriero.shared.inference.prefix_chain import PrefixChain, chain_of
 
@@ -53,7 +53,7 @@ class Evictions(RuleBasedStateMachine):
     @initialize(layout=st.sampled_from(["unified", "streams", "nothing is shared"]))
     def start(self, layout: str) -> None:
         self.memory = streams() if layout == "streams" else unified(can_share=layout == "unified")
-        self.router = Router()
+        self.router = LeastCost()
         self.router.agent_is(LINK, "m", 1e9)
         self.on_their_way: deque[Sent] = deque()
         self.running: list[Sent] = []

@@ -34,7 +34,7 @@ def fetches(**others: object) -> Fetches:
 def test_what_another_agent_holds_is_fetched_where_that_is_cheaper() -> None:
     made = fetches()
     found = made.best(B, {A: 1000.0}, own=0.0, prefill=500.0)
-    assert found == Fetching(A, 1000.0, pytest.approx(2.0))  # type: ignore[comparison-overlap]
+    assert found == Fetching(A, 1000.0, pytest.approx(2.0), PEER.address)  # type: ignore[comparison-overlap]
     assert made.best(B, {A: 1000.0}, own=0.0, prefill=1e6) is None
     assert made.best(B, {A: LEAST_TOKENS - 1.0}, own=0.0, prefill=1.0) is None
     assert made.best(B, {A: 1000.0, B: 990.0}, own=990.0, prefill=1.0) is None
@@ -93,7 +93,7 @@ def test_a_rate_that_is_too_slow_is_tried_again_some_day() -> None:
 def test_both_sides_are_told_of_the_ticket_and_of_its_time(
     computing: float, patience: float
 ) -> None:
-    told = fetches().agree(A, "t", Fetching(A, 1000.0, computing))
+    told = Fetching(A, 1000.0, computing, PEER.address).agree("t")
     assert told == (
         Lend(ticket="t", seconds=patience),
         PrefixSource(address="10.0.0.1:1", ticket="t", seconds=patience),

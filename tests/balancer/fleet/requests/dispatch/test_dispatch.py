@@ -11,8 +11,9 @@ from arriero.balancer.fleet.requests.dispatch.dispatch import (
 )
 from arriero.balancer.fleet.requests.eligibility import ByText, Engine, Offer, RoutingRequest
 from arriero.balancer.fleet.routing.choice import Choice
+from arriero.balancer.fleet.routing.policies.cost import LeastCost
+from arriero.balancer.fleet.routing.policy import LoadOf
 from arriero.balancer.fleet.routing.rates import Measurement
-from arriero.balancer.fleet.routing.router import LoadOf, Router
 from arriero.shared.errors import QueueFull
 from arriero.shared.inference import GenerateRequest, Rates, RequestId, Usage
 from arriero.shared.inference.prefix_chain import PrefixChain, chain_of
@@ -402,7 +403,7 @@ def test_a_fast_agent_gets_more_than_slow_ones() -> None:
     assert taken.count(A) >= 6
 
 
-class WaitsForA(Router):
+class WaitsForA(LeastCost):
     """Whoever could start at `B` rather waits for `A`, if it may."""
 
     def choose(

@@ -16,6 +16,8 @@ from arriero.balancer.fleet.requests.eligibility import (
     RoutingRequest,
     model_of,
 )
+from arriero.balancer.fleet.routing.policies import POLICIES
+from arriero.balancer.fleet.routing.policy import RoutingPolicy
 from arriero.shared.inference import RequestId
 
 
@@ -56,9 +58,9 @@ ROUTINGS = st.builds(
 class DispatchMachine(RuleBasedStateMachine):
     """Any history of requests and agents, watched from outside."""
 
-    @initialize(max_buffered=st.integers(0, 4))
-    def start(self, max_buffered: int) -> None:
-        self.dispatch = Dispatch(max_buffered)
+    @initialize(max_buffered=st.integers(0, 4), policy=st.sampled_from([*POLICIES.values()]))
+    def start(self, max_buffered: int, policy: type[RoutingPolicy]) -> None:
+        self.dispatch = Dispatch(max_buffered, policy())
         self.max_buffered = max_buffered
         self.queue_keys: dict[RequestId, QueueKey] = {}
         self.routing: dict[RequestId, RoutingRequest] = {}

@@ -14,7 +14,7 @@ from arriero.balancer.fleet.requests.dispatch.slots import (
 )
 from arriero.balancer.fleet.requests.eligibility import Engine, Offer
 from arriero.balancer.fleet.routing.choice import Load
-from arriero.balancer.fleet.routing.router import Router
+from arriero.balancer.fleet.routing.policies.cost import LeastCost
 from arriero.shared.inference import RequestId
 
 A, B = LinkId(1), LinkId(2)
@@ -71,7 +71,7 @@ def test_an_agent_joins_once() -> None:
 A, B = LinkId(1), LinkId(2)
 
 
-class ByLink(Router):
+class ByLink(LeastCost):
     """Ranks agents by a table."""
 
     def __init__(self, ranks: dict[LinkId, float]) -> None:
@@ -155,7 +155,7 @@ class Counted(FleetSlots):
 
 def test_what_is_learnt_costs_no_look_at_every_agent() -> None:
     agents = Counted()
-    ranks = Ranks(Router(), agents, Holds())
+    ranks = Ranks(LeastCost(), agents, Holds())
     for link in map(LinkId, range(1000)):
         agents.add(link)
         agents.offers(agents[link], Offer(model="m", slots=1))

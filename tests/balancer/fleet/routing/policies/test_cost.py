@@ -4,8 +4,9 @@ from dataclasses import replace
 
 from arriero.balancer.fleet.decisions import LinkId
 from arriero.balancer.fleet.routing.choice import Choice, Load
+from arriero.balancer.fleet.routing.policies.cost import LeastCost
+from arriero.balancer.fleet.routing.policy import LoadOf
 from arriero.balancer.fleet.routing.rates import Measurement
-from arriero.balancer.fleet.routing.router import LoadOf, Router
 from arriero.shared.inference import GenerateRequest, Rates, RequestId, Usage
 from arriero.shared.inference.prefix_chain import NO_CHAIN, PrefixChain, chain_of
 from arriero.shared.inference.prefix_peers import Peer
@@ -21,8 +22,8 @@ def chain(text: str = LONG) -> PrefixChain:
     return chain_of(GenerateRequest(prompt=text))
 
 
-def router(*links: LinkId, longest_wait: float = 10.0, is_on: bool = True) -> Router:
-    made = Router(longest_wait=longest_wait, is_on=is_on)
+def router(*links: LinkId, longest_wait: float = 10.0) -> LeastCost:
+    made = LeastCost(longest_wait)
     for link in links or (A, B):
         made.agent_is(link, "m", 10_000)
     return made
@@ -37,7 +38,7 @@ def end(prefill: float = 500.0, decode: float = 20.0, *, seconds: float = 5.0) -
     )
 
 
-def run(router: Router, id: str, link: LinkId, text: str = LONG, *, cached: int = 0) -> None:
+def run(router: LeastCost, id: str, link: LinkId, text: str = LONG, *, cached: int = 0) -> None:
     """A request from its start to its end."""
     router.started(RequestId(id), link, chain(text))
     router.prompt_read(RequestId(id), len(text) // 4, cached)
@@ -192,16 +193,8 @@ def test_waits_and_those_that_gave_up_are_counted() -> None:
     assert (made.counts.waited, made.counts.gave_up) == (2, 1)
 
 
-def test_turned_off_it_knows_nothing() -> None:
-    made = router(is_on=False)
-    run(made, "1", A)
-    assert made.num_beliefs == 0
-    assert made.choose(chain(), load_of=among({A: HALF, B: IDLE}), free=B) == Choice(B)
-    assert made.rank(A, HALF) == 0.5
-
-
 def keyed(
-    made: Router, id: str, link: LinkId, text: str, *, share: float, key: int | None = 7
+    made: LeastCost, id: str, link: LinkId, text: str, *, share: float, key: int | None = 7
 ) -> None:
     """A request under a cache key, of which so much was cached."""
     made.started(RequestId(id), link, chain(text), cache_key=key)
@@ -243,13 +236,6 @@ def test_a_cache_key_that_saves_much_is_worth_a_busy_agent() -> None:
     assert made.choose(other, load_of=loads, free=B, cache_key=8) == Choice(B)
 
 
-def test_by_load_a_cache_key_counts_for_nothing() -> None:
-    made = router(is_on=False)
-    keyed(made, "1", A, "first " * 2000, share=1)
-    loads = among({A: IDLE, B: IDLE})
-    assert made.choose(chain(), load_of=loads, free=B, cache_key=7) == Choice(B)
-
-
 def test_what_an_agent_has_evicted_is_not_believed_any_more() -> None:
     made = router()
     run(made, "1", A)
@@ -289,9 +275,9 @@ def test_nothing_more_is_believed_for_a_prompt_that_was_never_read() -> None:
 PEER = Peer(address="h:1", tls=False, cells="c", cell_bytes=1000)
 
 
-def peers(*, cell_bytes: int = 1000) -> Router:
+def peers(*, cell_bytes: int = 1000) -> LeastCost:
     """A, which has computed the long prompt, and B."""
-    made = Router()
+    made = LeastCost()
     for link in (A, B):
         made.agent_is(link, "m", 10_000, replace(PEER, cell_bytes=cell_bytes))
     run(made, "1", A)
@@ -327,7 +313,7 @@ def test_who_holds_it_and_is_free_needs_to_fetch_nothing() -> None:
 
 
 def test_what_is_on_an_agents_disk_is_believed_again_when_it_is_back() -> None:
-    made, home = Router(), ("one", "disk")
+    made, home = LeastCost(), ("one", "disk")
     made.agent_is(A, "m", 10_000, home=home)
     made.agent_is(B, "m", 10_000)
     run(made, "1", A)

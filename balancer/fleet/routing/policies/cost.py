@@ -1,33 +1,30 @@
-"""The choice of an agent: the one where a request costs the fleet the fewest seconds.
+"""`cost`: the agent where a request costs the fleet the fewest seconds.
 
 Compared are the agents that hold the longest beginnings of its prompt, and the agent with a free
 slot that is best for an average request. If the best of them has no free slot, the request waits
 for it, but no longer than that agent saves it: then it takes what there is.
-
-Knows neither time nor queues: dispatch asks, and tells what became of requests.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import floor, log
 
-from ....shared.inference import RequestId
-from ....shared.inference.prefix_chain import TOKEN_BYTES, PrefixChain
-from ....shared.inference.prefix_peers import Peer
-from ..caller import ANONYMOUS, Account
-from ..decisions import LinkId
-from ..view import RoutingView
-from .beliefs import Beliefs, Home
-from .cache_keys import CacheKeys
-from .choice import Best, Choice, Load, seconds, waiting_seconds
-from .fetches import Fetches, Fetching
-from .rates import Measurement, Speed, Speeds
+from .....shared.inference import RequestId
+from .....shared.inference.prefix_chain import TOKEN_BYTES, PrefixChain
+from .....shared.inference.prefix_peers import Peer
+from .....shared.reports.statistics import Fetches as Done
+from ...caller import ANONYMOUS, Account
+from ...decisions import LinkId
+from ...view import RoutingView
+from ..beliefs import Beliefs, Home
+from ..cache_keys import CacheKeys
+from ..choice import Best, Choice, Load, seconds, waiting_seconds
+from ..fetches import Fetches, Fetching
+from ..policy import LONGEST_WAIT, LoadOf, RoutingPolicy
+from ..rates import Measurement, Speed, Speeds
 
 MOST_CANDIDATES = 8
 """Holders of a prefix that are compared, those of the longest first."""
-
-LONGEST_WAIT = 30.0
-"""Seconds for which a request waits for one agent at most."""
 
 LIKE = 1.25
 """Costs that differ by less are alike: the load decides."""
@@ -40,9 +37,6 @@ TINY = 1e-3
 
 WARM_SHARE = 0.5
 """A request whose agent is believed to hold this part of its prompt counts as warm."""
-
-LoadOf = Callable[[LinkId], Load | None]
-"""How an agent is; `None`: it may not have the request."""
 
 
 @dataclass(slots=True)
@@ -88,19 +82,20 @@ class _Started:
     is_read: bool = False
 
 
-class Router:
-    """`is_on` of false: prefixes and speeds count for nothing, load alone decides."""
+class LeastCost(RoutingPolicy):
+    """Learns who holds which prefix, and how fast each agent is."""
 
-    def __init__(self, *, longest_wait: float = LONGEST_WAIT, is_on: bool = True) -> None:
+    summary = "what each request costs there, in seconds, with what the agent has in its cache"
+
+    def __init__(self, longest_wait: float = LONGEST_WAIT) -> None:
         self._longest_wait = longest_wait
-        self._is_on = is_on
         self._beliefs = Beliefs()
         self._cache_keys = CacheKeys()
         self._speeds = Speeds()
         self._agents: dict[LinkId, _Agent] = {}
         self._started: dict[RequestId, _Started] = {}
         self._backlog: dict[LinkId, float] = {}
-        self.fetches = Fetches()
+        self._fetches = Fetches()
         self.counts = Counts()
 
     @property
@@ -150,7 +145,7 @@ class Router:
 
         It still has what was cached in its `home` when it left.
         """
-        self.fetches.agent_is(link, peer)
+        self._fetches.agent_is(link, peer)
         known = self._agents.get(link)
         if known is not None and known.model != model:
             self.agent_left(link)
@@ -172,7 +167,7 @@ class Router:
     def agent_left(self, link: LinkId) -> None:
         """An agent has left, or has another model: its cache is gone, but for what is on disk."""
         known = self._agents.pop(link, None)
-        self.fetches.agent_left(link)
+        self._fetches.agent_left(link)
         if known is not None and known.home is not None:
             self._beliefs.set_aside(link, known.home)
         else:
@@ -188,24 +183,26 @@ class Router:
         self._beliefs.forget(link)
         self.counts.evicted += before - len(self._beliefs)
 
+    def fetched(self, link: LinkId, done: Done) -> None:
+        self._fetches.measured(link, done)
+
     def rank(self, link: LinkId, load: Load) -> float:
         """For an average request without a prefix, lower is better; of like agents, by load."""
-        share = load.running / load.slots
         known = self._agents.get(link)
-        if not self._is_on or known is None or not self._speeds.is_known(known.model):
-            return share
+        if known is None or not self._speeds.is_known(known.model):
+            return load.share
         cost = seconds(
             self._with_backlog(link, load),
             self._speeds.of(link, known.model),
             uncached=self._speeds.computed_tokens(known.model),
             answer=self._speeds.answer_tokens(known.model),
         )
-        return floor(log(max(cost, 1e-6)) / log(LIKE)) + share * 0.999
+        return floor(log(max(cost, 1e-6)) / log(LIKE)) + load.share * 0.999
 
     def seconds_to_first_token(self, link: LinkId) -> float | None:
         """How long an agent takes until the prompts that it has are computed, if that is known."""
         known = self._agents.get(link)
-        if not self._is_on or known is None or not self._speeds.is_known(known.model):
+        if known is None or not self._speeds.is_known(known.model):
             return None
         return self._backlog.get(link, 0.0) / self._speed(link).prefill
 
@@ -231,7 +228,7 @@ class Router:
         """
         if free is None:
             return None
-        holders = self._holders(chain, cache_key) if self._is_on else {}
+        holders = self._holders(chain, cache_key)
         if not holders:
             return Choice(free)
         if free not in holders and (last := self._beliefs.last_held(free, chain.keys)) is not None:
@@ -251,11 +248,11 @@ class Router:
         self, link: LinkId, load: Load, chain: PrefixChain, holders: Mapping[LinkId, float]
     ) -> Fetching | None:
         """What an agent with a free slot had better fetch from another that holds it."""
-        if not load.has_free_slot or not self.fetches.is_peer(link):
+        if not load.has_free_slot or not self._fetches.is_peer(link):
             return None
         per_byte = self._per_byte(self._agents[link].model, chain)
         held = {one: size * per_byte for one, size in holders.items()}
-        return self.fetches.best(link, held, held.get(link, 0.0), self._speed(link).prefill)
+        return self._fetches.best(link, held, held.get(link, 0.0), self._speed(link).prefill)
 
     def _holders(self, chain: PrefixChain, cache_key: int | None) -> dict[LinkId, float]:
         """Agents that are believed to hold a part of a prompt, and how many bytes of it."""
@@ -286,7 +283,7 @@ class Router:
         per_byte = self._per_byte(model, chain)
         size = chain.size * per_byte
         cached = held * per_byte if fetching is None else fetching.num_tokens
-        seconds_more = 0.0 if fetching is None else self.fetches.seconds(link, fetching.num_tokens)
+        seconds_more = 0.0 if fetching is None else self._fetches.seconds(link, fetching.num_tokens)
         answer = self._speeds.answer_tokens(model)
         if most_answer is not None:
             answer = min(answer, most_answer)
@@ -329,7 +326,7 @@ class Router:
 
         It may be `fetching` a part of the prompt.
         """
-        if not self._is_on or link not in self._agents:
+        if link not in self._agents:
             return
         model = self._agents[link].model
         last = self._beliefs.last_held(link, chain.keys)

@@ -7,8 +7,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from arriero.balancer.fleet.decisions import LinkId, Refuse
 from arriero.balancer.fleet.requests.dispatch.dispatch import AssignSlot, Dispatch
 from arriero.balancer.fleet.requests.eligibility import Offer, RoutingRequest
+from arriero.balancer.fleet.routing.policies.cost import LeastCost
 from arriero.balancer.fleet.routing.rates import Measurement
-from arriero.balancer.fleet.routing.router import Router
 from arriero.shared.inference import GenerateRequest, Rates, RequestId, Usage
 from arriero.shared.inference.prefix_chain import chain_of
 
@@ -23,7 +23,7 @@ class RoutingMachine(RuleBasedStateMachine):
     @initialize(max_buffered=st.sampled_from([0, 2, 20]))
     def start(self, max_buffered: int) -> None:
         self.max_buffered = max_buffered
-        self.router = Router(longest_wait=LONGEST_WAIT)
+        self.router = LeastCost(longest_wait=LONGEST_WAIT)
         self.dispatch = Dispatch(max_buffered, self.router)
         self.offers: dict[LinkId, Offer] = {}
         self.running: dict[RequestId, LinkId] = {}

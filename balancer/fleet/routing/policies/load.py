@@ -1,0 +1,27 @@
+"""`load`: the agent with the smallest share of taken slots."""
+
+from .....shared.inference.prefix_chain import PrefixChain
+from ...decisions import LinkId
+from ..choice import Choice, Load
+from ..policy import LoadOf, RoutingPolicy
+
+
+class LeastLoad(RoutingPolicy):
+    """Prefixes and speeds count for nothing."""
+
+    summary = "the share of taken slots alone"
+
+    def rank(self, link: LinkId, load: Load) -> float:
+        return load.share
+
+    def choose(
+        self,
+        chain: PrefixChain,
+        *,
+        load_of: LoadOf,
+        free: LinkId | None,
+        cache_key: int | None = None,
+        most_answer: int | None = None,
+        may_wait: bool = True,
+    ) -> Choice | None:
+        return None if free is None else Choice(free)
