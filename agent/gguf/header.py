@@ -59,25 +59,35 @@ class HeaderError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TensorPlace:
-    """Where a tensor begins, in bytes after `data_offset`."""
+    """Where a tensor begins, in bytes after `data_offset`.
+
+    The bytes of the file from `listed` to `listed_stop` say that, after its name, shape and type.
+    """
 
     name: str
     offset: int
+    listed: int
+    listed_stop: int
 
 
 @dataclass(frozen=True, slots=True)
 class GgufHeader:
     """`metadata` has numbers, short texts and short lists of numbers. `lengths` are of all lists.
 
-    `num_parameters` counts the elements of all tensors. The tensors begin at `data_offset`.
+    `num_parameters` counts the elements of all tensors. The `num_entries` of the metadata end at
+    `entries_stop`. The tensors begin at `data_offset`, each at a multiple of `alignment`.
     """
 
+    version: int
+    num_entries: int
+    entries_stop: int
+    alignment: int
     metadata: dict[str, Value]
     lengths: dict[str, int]
     num_tensors: int
     num_parameters: int
     data_offset: int
-    tensors: "tuple[TensorPlace, ...]" = ()
+    tensors: tuple[TensorPlace, ...]
 
     def tensor_bytes(self, file_bytes: int) -> dict[str, int]:
         """The bytes of each tensor by its name, in a file of `file_bytes`.
@@ -126,7 +136,7 @@ class _Reader:
     def header(self) -> GgufHeader:
         if self._bytes(len(MAGIC)) != MAGIC:
             raise HeaderError("it is not in GGUF format")
-        version = self._number("<I")
+        version = int(self._number("<I"))
         if version not in _VERSIONS:
             raise HeaderError(f"it is in version {version} of the GGUF format, not 2 or 3")
         num_tensors = self._count(MAX_TENSORS, "tensors")
@@ -140,11 +150,16 @@ class _Reader:
                 metadata[key] = value
             if length is not None:
                 lengths[key] = length
+        entries_stop = self._num_read
         tensors = [self._tensor() for _ in range(num_tensors)]
         alignment = metadata.get("general.alignment", _ALIGNMENT)
         if not isinstance(alignment, int) or not 0 < alignment <= MAX_TEXT:
             raise HeaderError("its `general.alignment` is no size")
         return GgufHeader(
+            version=version,
+            num_entries=num_entries,
+            entries_stop=entries_stop,
+            alignment=alignment,
             metadata=metadata,
             lengths=lengths,
             num_tensors=num_tensors,
@@ -181,6 +196,7 @@ class _Reader:
 
     def _tensor(self) -> tuple[int, TensorPlace]:
         """How many elements the next tensor has, and where it is."""
+        listed = self._num_read
         name = self._text() or ""
         num_dimensions = int(self._number("<I"))
         if num_dimensions > MAX_DIMENSIONS:
@@ -191,7 +207,8 @@ class _Reader:
         if elements >= 2**60:
             raise HeaderError("a tensor is larger than any can be")
         self._bytes(4)  # its type
-        return elements, TensorPlace(name, int(self._number("<Q")))
+        offset = int(self._number("<Q"))
+        return elements, TensorPlace(name, offset, listed, self._num_read)
 
     def _text(self) -> str | None:
         length = int(self._number("<Q"))

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ....shared.errors import InvalidRequest
+from ..parsing.schema_check import target_of
 
 MAX_NESTED = 120
 """Levels of lists and objects in a JSON Schema. The compiler reads few more."""
@@ -95,23 +96,10 @@ def _within(part: object, root: Mapping[str, Any] | None) -> Iterator[object]:
     if isinstance(part, Mapping):
         members = part.values()
     yield from (each for each in members if isinstance(each, list | Mapping))
-    if root is not None and isinstance(part, Mapping) and isinstance(part.get("$ref"), str):
-        target = _target(part["$ref"], root)
+    if root is not None and isinstance(part, Mapping):
+        target = target_of(part.get("$ref"), root)
         if isinstance(target, Mapping):
             yield target
-
-
-def _target(reference: str, root: Mapping[str, Any]) -> object:
-    found: object = root
-    for step in reference.removeprefix("#").split("/")[1:]:
-        key = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, Mapping):
-            found = found.get(key)
-        elif isinstance(found, list) and key.isascii() and key.isdigit() and len(key) < 9:
-            found = found[int(key)] if int(key) < len(found) else None
-        else:
-            return None
-    return found
 
 
 def _patterns(schema: Mapping[str, Any]) -> Iterator[str]:

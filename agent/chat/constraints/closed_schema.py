@@ -19,6 +19,8 @@ have no schema may be anything.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..parsing.schema_check import steps_to, target_of
+
 Json = dict[str, Any]
 
 _DEFINITIONS = ("$defs", "definitions")
@@ -204,16 +206,12 @@ class _Closing:
 
     def _target(self, reference: str) -> tuple[str, str, Mapping[str, Any]]:
         """The definition that is meant. Raises `_Unclear` for any other place."""
-        match reference.split("/"):
-            case ["#", ("$defs" | "definitions") as key, name]:
-                name = name.replace("~1", "/").replace("~0", "~")
-                defined = self._root.get(key)
-                target = defined.get(name) if isinstance(defined, Mapping) else None
-                if isinstance(target, Mapping):
-                    return key, name, target
+        target = target_of(reference, self._root)
+        match steps_to(reference):
+            case [("$defs" | "definitions") as key, name] if isinstance(target, Mapping):
+                return key, name, target
             case _:
-                pass
-        raise _Unclear
+                raise _Unclear
 
     def _parts(self, schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         """What describes the same object: `schema`, and what it is joined with."""

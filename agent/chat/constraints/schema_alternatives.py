@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sized
 from dataclasses import dataclass
 from typing import Any
 
-from ..parsing.schema_check import SchemaCheck
+from ..parsing.schema_check import SchemaCheck, target_of
 from .closed_schema import constraining
 from .lark import Work
 
@@ -109,7 +109,8 @@ class _Leaves:
         """One step of the expansion; `[schema]` if there is nothing to expand."""
         rest = dict(schema)
         if isinstance(reference := rest.pop("$ref", None), str):
-            return [self._merged(rest, self._target(reference))]
+            self._work.spend(len(reference))
+            return [self._merged(rest, target_of(reference, self._root))]
         parts = rest.pop("allOf", None)
         if isinstance(parts, list) and parts:
             for part in parts:
@@ -128,14 +129,6 @@ class _Leaves:
     def _merged(self, one: Mapping[str, Any], other: object) -> Any:
         self._work.spend(_VISIT + _size(one) + _size(other))
         return _merged(one, other)
-
-    def _target(self, reference: str) -> object:
-        self._work.spend(len(reference))
-        found: object = self._root
-        for step in reference.removeprefix("#").split("/")[1:]:
-            key = step.replace("~1", "/").replace("~0", "~")
-            found = found.get(key, {}) if isinstance(found, Mapping) else {}
-        return found
 
 
 def _size(schema: object) -> int:

@@ -19,6 +19,32 @@ Spend = Callable[[int], None]
 """Called with units of work before they are done; raises when the budget is spent."""
 
 
+def steps_to(reference: object) -> list[str] | None:
+    """The keys that lead from a schema's root to what `reference` names; `None` if none do."""
+    if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
+        return None
+    return [step.replace("~1", "/").replace("~0", "~") for step in reference.split("/")[1:]]
+
+
+def target_of(reference: object, root: object) -> object:
+    """The part of the schema `root` that `reference` names; `True` (anything) if there is none."""
+    found, steps = root, steps_to(reference)
+    if steps is None:
+        return True
+    for key in steps:
+        if isinstance(found, Mapping) and key in found:
+            found = found[key]
+        elif isinstance(found, list) and _is_index(key, found):
+            found = found[int(key)]
+        else:
+            return True
+    return found
+
+
+def _is_index(key: str, items: Sized) -> bool:
+    return key.isascii() and key.isdigit() and len(key) < 9 and int(key) < len(items)
+
+
 class TooDeepError(Exception):
     """A value is nested too deep."""
 
@@ -218,7 +244,9 @@ class SchemaCheck:
         self, value: object, schema: Mapping[str, Any], place: str, depth: int
     ) -> Mismatch | None:
         if "$ref" in schema:
-            target = self._target(schema["$ref"])
+            reference = schema["$ref"]
+            self._spend(len(reference) if isinstance(reference, str) else 0)
+            target = target_of(reference, self._root)
             if found := self._check(value, target, place, depth):
                 return found
         for each in _list(schema.get("allOf")):
@@ -257,17 +285,6 @@ class SchemaCheck:
         return _UNCHECKED.isdisjoint(schema) and all(
             self._is_sure(each, depth + 1) for each in schema.values()
         )
-
-    def _target(self, reference: object) -> object:
-        """The schema that a reference points to; `True` (anything) if it points nowhere."""
-        if not isinstance(reference, str) or not reference.startswith("#"):
-            return True
-        self._spend(len(reference))
-        found = self._root
-        for step in reference[1:].split("/")[1:]:
-            key = step.replace("~1", "/").replace("~0", "~")
-            found = found.get(key, True) if isinstance(found, Mapping) else True
-        return found
 
     def _finding(self, value: object, schema: Mapping[str, Any]) -> str | None:
         """What is wrong with `value` itself, not with its members or items."""

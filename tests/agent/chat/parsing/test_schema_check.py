@@ -16,6 +16,7 @@ from arriero.agent.chat.parsing.schema_check import (
     TooDeepError,
     canonical,
     find_mismatch,
+    target_of,
 )
 
 
@@ -115,6 +116,9 @@ def test_what_is_wrong_and_where(more: dict[str, Any], found: Mismatch | None) -
         assert finding == found
 
 
+ROOT = {"$defs": {"a/b": {"type": "null"}}, "anyOf": [{}, {"title": "second"}]}
+
+
 @pytest.mark.parametrize(
     "schema",
     [
@@ -130,6 +134,27 @@ def test_what_is_wrong_and_where(more: dict[str, Any], found: Mismatch | None) -
 )
 def test_what_is_not_understood_is_no_reason_to_complain(schema: Any) -> None:
     assert find_mismatch("x", schema) is None
+
+
+@pytest.mark.parametrize(
+    ("reference", "target"),
+    [
+        ("#", ROOT),
+        ("#/$defs/a~1b", {"type": "null"}),
+        ("#/anyOf/1/title", "second"),
+        ("#/anyOf/2", True),
+        ("#/anyOf/-1", True),
+        ("#/anyOf/x", True),
+        ("#/anyOf/1/title/0", True),
+        ("#/$defs/no", True),
+        ("#anchor/anyOf", True),
+        ("elsewhere#/anyOf", True),
+        ("http://example.com/anyOf", True),
+        (3, True),
+    ],
+)
+def test_what_a_reference_leads_to(reference: object, target: object) -> None:
+    assert target_of(reference, ROOT) == target
 
 
 def test_there_is_an_end_to_it() -> None:
