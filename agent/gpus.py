@@ -4,7 +4,6 @@ import asyncio
 import json
 import logging
 import os
-import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -15,6 +14,7 @@ from ..shared.log import context
 from ..shared.messages import Issue
 from ..shared.models.assignments import HOST, MAX_DEVICES, Device
 from ..shared.reports.statistics import DeviceMemory
+from .child import Child, program
 from .host_facts import available_memory, total_memory
 from .host_gpus import gpu_makers
 
@@ -24,7 +24,8 @@ DEADLINE = 30.0
 """Seconds that drivers have to answer."""
 
 LONGEST_NAME = 200
-_PROGRAM = (sys.executable, "-m", "arriero.agent.probe")
+MAX_LINE = 2**20
+_PROGRAM = program("arriero.agent.probe")
 _OTHERS = ("base", "cpu", "blas", "rpc")
 """Backends that are not GPUs."""
 
@@ -154,16 +155,12 @@ def _libraries() -> Path | None:
     return None if spec is None or spec.origin is None else Path(spec.origin).parent / "lib"
 
 
-async def _output(program: Sequence[str]) -> bytes:
-    process = await asyncio.create_subprocess_exec(
-        *program, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
-    )
-    try:
-        output, _ = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode:
-        raise ValueError(f"it ended with code {process.returncode}")
-    return output.splitlines()[-1]
+async def _output(command: Sequence[str]) -> bytes:
+    """The last line that `command` writes. Raises `OSError` and `ValueError`."""
+    async with await Child.start(command, longest_line=MAX_LINE) as child:
+        last = b""
+        async for line in child.lines():
+            last = line
+        if code := await child.end():
+            raise ValueError(f"it ended with code {code}")
+    return last

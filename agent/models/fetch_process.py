@@ -6,8 +6,6 @@ It may be killed at any moment: what has arrived stays, and the next one goes on
 import errno
 import math
 import os
-import signal
-import sys
 import threading
 import time
 import traceback
@@ -15,22 +13,23 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import Protocol
 
 import httpx2
 
 from ...shared.models.sources import MAX_SOURCE, LocalFile, WebFile, check_http, parse_source
+from .. import child
 from ..gguf.header import Value
 from .downloader import TIMEOUT, Downloader, Progress, RemoteFile, ReportProgress
 from .fetch_protocol import (
+    FETCH_ORDERS,
+    FETCH_REPORTS,
     Arriving,
     Fetched,
     FetchOrder,
     FetchReport,
     Headed,
     Refused,
-    decode_fetch,
-    encode_fetch_report,
 )
 from .file_lock import FileLock
 from .located import Located, locate_on_host, locate_on_web
@@ -43,10 +42,6 @@ ShowHeader = Callable[[RemoteModel], None]
 
 CHECK_EVERY = 0.5
 """Seconds between checks of a file that another agent downloads: for its size, and its end."""
-
-
-NICENESS = 10
-"""The engine's threads go first: hashing a file must not slow down streams."""
 
 MAX_HEADED = 2**21
 """Bytes of a header that is shown; those of the largest models, without a vocabulary, have less."""
@@ -63,26 +58,25 @@ _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 def main() -> None:
     """Do what the first line of standard input says; end when standard input does."""
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it is for the agent
-    orders, reports = sys.stdin.buffer, sys.stdout.buffer
-    # What libraries print must not get between the reports.
-    sys.stdout = sys.stderr
-    os.nice(NICENESS)
-    # huggingface-hub would also ask the hub and the environment which program calls it.
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    child.work_aside()
+    orders, reports = child.orders(), child.reports()
     line = orders.readline()
     if not line:
         return
-    fetch = decode_fetch(line)
     goes_on = threading.Event()
-    agent_gone = threading.Thread(target=_end_with, args=(orders, goes_on), daemon=True)
-    agent_gone.start()
-    carry_out(fetch, reports, agent_gone.join, goes_on.wait)
+    agent_gone = child.obey(orders, lambda _: goes_on.set())
+    carry_out(FETCH_ORDERS.decode(line), reports, agent_gone.join, goes_on.wait)
+
+
+class Writable(Protocol):
+    """What reports are written to: a binary file without a buffer."""
+
+    def write(self, data: bytes, /) -> object: ...
 
 
 def carry_out(
     fetch: FetchOrder,
-    reports: BinaryIO,
+    reports: Writable,
     until_leased: Callable[[], None],
     until_told: Callable[[], object],
 ) -> None:
@@ -93,7 +87,7 @@ def carry_out(
 
     def show(remote: RemoteModel) -> None:
         report = Headed(remote=remote)
-        if len(encode_fetch_report(report)) <= MAX_HEADED:
+        if len(FETCH_REPORTS.encode(report)) <= MAX_HEADED:
             _write(reports, report)
             until_told()
 
@@ -133,7 +127,7 @@ def _check_http(fetch: FetchOrder) -> None:
         raise FetchError("denied", f"the source {fetch.source[:MAX_SOURCE]} {error}") from error
 
 
-def _reporter(reports: BinaryIO) -> ReportProgress:
+def _reporter(reports: Writable) -> ReportProgress:
     def report(file: str, size: int, total: int | None) -> None:
         _write(reports, Arriving(file=file, bytes=size, total=total))
 
@@ -147,16 +141,8 @@ def _refused(error: FetchError) -> Refused:
     )
 
 
-def _write(reports: BinaryIO, report: FetchReport) -> None:
-    reports.write(encode_fetch_report(report))
-    reports.flush()
-
-
-def _end_with(orders: BinaryIO, goes_on: threading.Event) -> None:
-    """End the process when the agent does, or when it has its leases."""
-    for _ in orders:
-        goes_on.set()
-    os._exit(0)
+def _write(reports: Writable, report: FetchReport) -> None:
+    reports.write(FETCH_REPORTS.encode(report))
 
 
 @contextmanager

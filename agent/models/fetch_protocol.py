@@ -14,6 +14,7 @@ from pydantic import Field, TypeAdapter
 
 from ...shared.models.sources import HttpHosts
 from ...shared.strict import STRICT
+from ..json_lines import Lines
 from .port import FetchCode, OtherFile, RemoteModel
 
 GO_ON = b"\n"
@@ -83,25 +84,8 @@ class Refused:
 
 FetchReport = Annotated[Headed | Arriving | Fetched | Refused, Field(discriminator="type")]
 
-_fetch: TypeAdapter[FetchOrder] = TypeAdapter(FetchOrder)
+_order: TypeAdapter[FetchOrder] = TypeAdapter(FetchOrder)
 _report: TypeAdapter[FetchReport] = TypeAdapter(FetchReport)
 
-
-def encode_fetch(fetch: FetchOrder) -> bytes:
-    """`fetch` as one line."""
-    return _fetch.dump_json(fetch) + b"\n"
-
-
-def decode_fetch(line: bytes) -> FetchOrder:
-    """Raises `pydantic.ValidationError`."""
-    return _fetch.validate_json(line)
-
-
-def encode_fetch_report(report: FetchReport) -> bytes:
-    """`report` as one line."""
-    return _report.dump_json(report) + b"\n"
-
-
-def decode_fetch_report(line: bytes) -> FetchReport:
-    """Raises `pydantic.ValidationError`."""
-    return _report.validate_json(line)
+FETCH_ORDERS = Lines(_order)
+FETCH_REPORTS = Lines(_report)

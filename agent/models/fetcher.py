@@ -2,8 +2,6 @@
 
 import asyncio
 import logging
-import sys
-from asyncio.subprocess import PIPE, Process
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,15 +10,16 @@ from typing import assert_never
 from ...shared.inference.values import MOST_SECONDS
 from ...shared.log import context
 from ...shared.models.assignments import MAX_SPEED, Download
+from ..child import Child, program
 from .fetch_protocol import (
+    FETCH_ORDERS,
+    FETCH_REPORTS,
     GO_ON,
     Arriving,
     Fetched,
     FetchOrder,
     Headed,
     Refused,
-    decode_fetch_report,
-    encode_fetch,
 )
 from .file_lock import FileLock
 from .models_folder import ModelsFolder
@@ -28,8 +27,7 @@ from .port import FetchedModel, FetchError, OnHeader, OnProgress
 
 logger = logging.getLogger(__name__)
 
-COMMAND = (sys.executable, "-P", "-m", "arriero.agent.models.fetch_process")
-"""`-P`: nothing is imported from the working directory."""
+COMMAND = program("arriero.agent.models.fetch_process")
 
 MAX_LINE = 2**22
 """Longest report in bytes: one with the paths of a split model's files."""
@@ -77,11 +75,8 @@ class Fetcher:
             http_hosts=tuple(http_hosts),
             shows_header=on_header is not None,
         )
-        process = await self._start()
-        try:
-            return await self._follow(process, order, on_progress, on_header)
-        finally:
-            await _ended(process)
+        async with await self._start() as child:
+            return await self._follow(child, order, on_progress, on_header)
 
     async def room(self) -> int | None:
         """See the port."""
@@ -94,16 +89,9 @@ class Fetcher:
             )
             return None
 
-    async def _start(self) -> Process:
+    async def _start(self) -> Child:
         try:
-            return await asyncio.create_subprocess_exec(
-                *self._command,
-                stdin=PIPE,
-                stdout=PIPE,
-                # Ctrl-C in a terminal is the supervisor's to handle.
-                start_new_session=True,
-                limit=MAX_LINE,
-            )
+            return await Child.start(self._command, longest_line=MAX_LINE)
         except OSError as error:
             raise FetchError(
                 "fetch_failed", f"no process to fetch files can be started: {error}"
@@ -111,21 +99,19 @@ class Fetcher:
 
     async def _follow(
         self,
-        process: Process,
+        child: Child,
         order: FetchOrder,
         on_progress: OnProgress,
         on_header: OnHeader | None,
     ) -> FetchedModel:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(encode_fetch(order))
+        child.write(FETCH_ORDERS.encode(order))
         meter, clock = RateMeter(), asyncio.get_running_loop().time
-        async for line in process.stdout:
-            match decode_fetch_report(line):
+        async for line in child.lines():
+            match FETCH_REPORTS.decode(line):
                 case Headed(remote=remote):
                     if on_header is not None:
                         await on_header(remote)
-                    process.stdin.write(GO_ON)
+                    child.write(GO_ON)
                 case Arriving(file=file, bytes=size, total=total):
                     on_progress(meter.measure(clock(), file[:MAX_FILE_NAME], size, total))
                 case Fetched() as fetched:
@@ -134,7 +120,7 @@ class Fetcher:
                     raise _error(refused)
                 case never:
                     assert_never(never)
-        code = await process.wait()
+        code = await child.end()
         raise FetchError("fetch_failed", f"the process that fetches files ended with code {code}")
 
     def _leased(self, fetched: Fetched) -> FetchedModel:
@@ -145,13 +131,6 @@ class Fetcher:
             others=fetched.others,
             lease=Leases([self._folder.use(file) for file in fetched.kept]),
         )
-
-
-async def _ended(process: Process) -> None:
-    """End `process`; what it has downloaded stays."""
-    if process.returncode is None:
-        process.kill()
-    await process.wait()
 
 
 def _error(refused: Refused) -> FetchError:

@@ -6,21 +6,22 @@ host needs its memory.
 
 import asyncio
 import logging
-import os
 import select
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from io import FileIO
-from threading import Thread
 from typing import assert_never
 
 from ...shared import lifecycle, log
 from ...shared.lifecycle import Shutdown
+from .. import child
 from ..settings import AgentSettings
 from .stall_watch import StallWatch
 from .supervisor_protocol import (
+    ORDERS,
+    REPORTS,
     Alive,
     Begin,
     Change,
@@ -36,8 +37,6 @@ from .supervisor_protocol import (
     ShareThreads,
     Stop,
     SupervisorChannel,
-    decode_order,
-    encode_report,
 )
 
 logger = logging.getLogger(__name__)
@@ -71,13 +70,12 @@ def _last_words(channel: SupervisorChannel, line: str) -> None:
 
 def main(serve: Serve = _serve) -> int:
     """Serve as the supervisor orders. Returns the exit code."""
-    # Unbuffered: at exit, Python would wait for the lock of a buffer that a thread reads into.
-    orders = FileIO(sys.stdin.fileno(), closefd=False)
-    report = _reporter()
+    orders = child.orders()
+    report = _reporter(child.reports())
     first = orders.readline()
     if not first:
         return EXIT_ORPHANED
-    begin = decode_order(first)
+    begin = ORDERS.decode(first)
     if not isinstance(begin, Begin):
         raise ValueError(f"the first order has to be `begin`, not `{begin.type}`")
     settings = begin.settings
@@ -97,11 +95,7 @@ def main(serve: Serve = _serve) -> int:
     return lifecycle.run(settings.program, obeying)
 
 
-def _reporter() -> Callable[[Report], None]:
-    """Reports go to standard output; whatever else is printed there goes to standard error."""
-    reports = os.dup(sys.stdout.fileno())
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-
+def _reporter(reports: FileIO) -> Callable[[Report], None]:
     room = select.poll()
     room.register(reports, select.POLLOUT)
 
@@ -109,7 +103,7 @@ def _reporter() -> Callable[[Report], None]:
         if isinstance(report, Alive) and not room.poll(0):
             return  # the supervisor stands still, for which this process must not wait
         with suppress(BrokenPipeError):  # the end of the orders will say so too
-            os.write(reports, encode_report(report))
+            reports.write(REPORTS.encode(report))
 
     return report
 
@@ -161,14 +155,11 @@ def _listen(orders: FileIO, obey: Callable[[Order], None]) -> None:
     """Pass every order to `obey` on the event loop's thread; end the process after the last."""
     loop = asyncio.get_running_loop()
 
-    def listen() -> None:
-        # A thread, so that the process ends without its supervisor even if the event loop is stuck.
-        for line in orders:
-            with suppress(RuntimeError):  # the loop is closed: the process is ending anyhow
-                loop.call_soon_threadsafe(obey, decode_order(line))
-        os._exit(EXIT_ORPHANED)
+    def pass_on(line: bytes) -> None:
+        with suppress(RuntimeError):  # the loop is closed: the process is ending anyhow
+            loop.call_soon_threadsafe(obey, ORDERS.decode(line))
 
-    Thread(target=listen, name="orders", daemon=True).start()
+    child.obey(orders, pass_on, exit_code=EXIT_ORPHANED)
 
 
 if __name__ == "__main__":

@@ -2,21 +2,22 @@
 
 import asyncio
 import logging
-import sys
 import time
-from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Protocol, Self, assert_never
+from typing import Protocol, assert_never
 
 from ...shared.log import context
 from ...shared.messages import Issue
 from ...shared.models.assignments import Assignment
+from ..child import Child, program
 from ..link.decisions import HostOrder
 from .decisions import EngineId
 from .restarts import Quit, Restart, Restarts
 from .stall_watch import StallWatch
 from .supervisor_protocol import (
+    ORDERS,
+    REPORTS,
     Alive,
     Begin,
     Changed,
@@ -29,14 +30,11 @@ from .supervisor_protocol import (
     Report,
     SecretGiven,
     Stop,
-    decode_report,
-    encode_order,
 )
 
 logger = logging.getLogger(__name__)
 
-COMMAND = (sys.executable, "-P", "-m", "arriero.agent.supervision.engine_process")
-"""`-P`: nothing is imported from the working directory."""
+COMMAND = program("arriero.agent.supervision.engine_process")
 
 MAX_REPORT = 4 * 2**20
 """Most bytes of a report: an order that is passed on may hold a chat template."""
@@ -51,7 +49,7 @@ GRACE = 15.0
 
 
 class EngineProcess(Protocol):
-    """What is needed of an engine process; see `Child`. Tests have processes of their own."""
+    """What is needed of an engine process; see `EngineChild`. Tests have processes of their own."""
 
     def say(self, order: Order) -> None: ...
     def reports(self) -> AsyncIterator[Report]: ...
@@ -75,51 +73,24 @@ class Watcher(Protocol):
     def on_ended(self, id: EngineId, quit: Quit, reason: str | None) -> None: ...
 
 
-class Child:
-    """One engine process as its supervisor sees it: orders in, reports out, exit code.
-
-    It ends when its standard input is closed, so it never outlives this."""
-
-    def __init__(self, process: Process) -> None:
-        self._process = process
-
-    @classmethod
-    async def start(cls, command: Sequence[str] = COMMAND) -> Self:
-        """Raises `OSError` when the system cannot start a process."""
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=PIPE,
-            stdout=PIPE,
-            limit=MAX_REPORT,
-            # A terminal sends Ctrl-C to the whole process group. It must count once: the child
-            # gets it as an order.
-            start_new_session=True,
-        )
-        logger.info("the engine process starts", extra=context(pid=process.pid))
-        return cls(process)
+class EngineChild(Child):
+    """An engine process that runs, as its supervisor sees it."""
 
     def say(self, order: Order) -> None:
         """Send an order; it is lost if the process has ended."""
-        if self._process.stdin is not None:
-            self._process.stdin.write(encode_order(order))
+        self.write(ORDERS.encode(order))
 
     async def reports(self) -> AsyncIterator[Report]:
         """Its reports, until it ends."""
-        if self._process.stdout is not None:
-            async for line in self._process.stdout:
-                yield decode_report(line)
+        async for line in self.lines():
+            yield REPORTS.decode(line)
 
-    def kill(self) -> None:
-        """End it at once, whatever it does."""
-        if self._process.returncode is None:
-            with suppress(ProcessLookupError):
-                self._process.kill()
 
-    async def end(self) -> int:
-        """End it if it still runs. Returns its exit code, or `-n` if signal `n` ended it."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        return await self._process.wait()
+async def start_engine(command: Sequence[str] = COMMAND) -> EngineChild:
+    """Start an engine process. Raises `OSError` if the system cannot start a process."""
+    child = await EngineChild.start(command, longest_line=MAX_REPORT)
+    logger.info("the engine process starts", extra=context(pid=child.pid))
+    return child
 
 
 class EngineRun:

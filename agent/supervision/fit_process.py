@@ -6,19 +6,13 @@ writes one, and it ends when its standard input does.
 """
 
 import logging
-import os
-import signal
-import sys
-import threading
 from collections.abc import Callable, Sequence
-from typing import BinaryIO
-
-from pydantic import TypeAdapter
 
 from ...shared.errors import shortened
 from ...shared.messages import MAX_WORDS, FitRead, Issue
 from ...shared.models.assignments import Assignment
 from ...shared.reports.model_fit import MAX_SAID, ModelFit
+from .. import child
 from ..engine.llama.backends import library
 from ..engine.llama.fitting import devices_for
 from ..engine.llama.log import route_log
@@ -34,36 +28,22 @@ from ..models.models_folder import ModelsFolder
 from ..models.port import FetchError, OtherFile
 from ..models.source_headers import source_headers
 from .assigned_settings import OptionsError, assigned_settings
-from .fit_reader import FitOrder, decode_fit_order
+from .fit_reader import FIT_ANSWERS, FIT_ORDERS, FitOrder
 from .load_failures import nearest_in_words
 from .model_fetch import LEAST_CONTEXT
 
 logger = logging.getLogger(__name__)
 
-NICENESS = 10
-"""The engine's threads go first."""
-
-_answer: TypeAdapter[FitRead] = TypeAdapter(FitRead)
-
 
 def main() -> None:
     """Answer the first line of standard input; end when standard input does."""
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it is for the agent
-    orders, answers = sys.stdin.buffer, os.dup(sys.stdout.fileno())
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no answer
-    os.nice(NICENESS)
-    # huggingface-hub would also ask the hub and the environment which program calls it.
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    child.work_aside()
+    orders, answers = child.orders(), child.reports()
     line = orders.readline()
     if not line:
         return
-    threading.Thread(target=_end_with, args=(orders,), daemon=True).start()
-    os.write(answers, _answer.dump_json(answer(decode_fit_order(line))) + b"\n")
-
-
-def _end_with(orders: BinaryIO) -> None:
-    orders.read()
-    os._exit(0)
+    child.obey(orders, lambda _: None)
+    answers.write(FIT_ANSWERS.encode(answer(FIT_ORDERS.decode(line))))
 
 
 def answer(order: FitOrder) -> FitRead:

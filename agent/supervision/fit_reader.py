@@ -5,8 +5,6 @@ One question at a time: each may ask drivers for their memory and servers for 64
 
 import asyncio
 import logging
-import sys
-from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -15,12 +13,13 @@ from pydantic import TypeAdapter
 from ...shared.log import context
 from ...shared.messages import FitRead, Issue, ReadFit
 from ...shared.strict import STRICT
+from ..child import Child, program
+from ..json_lines import Lines
 from ..settings import AgentSettings
 
 logger = logging.getLogger(__name__)
 
-COMMAND = (sys.executable, "-P", "-m", "arriero.agent.supervision.fit_process")
-"""`-P`: nothing is imported from the working directory."""
+COMMAND = program("arriero.agent.supervision.fit_process")
 
 DEADLINE = 45.0
 """Seconds that drivers and servers have for one question."""
@@ -43,10 +42,8 @@ class FitOrder:
 _order: TypeAdapter[FitOrder] = TypeAdapter(FitOrder)
 _read: TypeAdapter[FitRead] = TypeAdapter(FitRead)
 
-
-def decode_fit_order(line: bytes) -> FitOrder:
-    """Raises `pydantic.ValidationError`."""
-    return _order.validate_json(line)
+FIT_ORDERS = Lines(_order)
+FIT_ANSWERS = Lines(_read)
 
 
 class FitReader:
@@ -90,7 +87,7 @@ class FitReader:
     async def _read(self, question: ReadFit) -> FitRead:
         try:
             async with asyncio.timeout(self._deadline):
-                return _read.validate_json(await self._output(question))
+                return await self._output(question)
         except TimeoutError:
             issue = Issue(
                 code="no_answer",
@@ -106,32 +103,10 @@ class FitReader:
             )
         return FitRead(id=question.id, issue=issue)
 
-    async def _output(self, question: ReadFit) -> bytes:
-        """Raises `OSError`, or `ValueError` where it ends without an answer."""
-        process = await asyncio.create_subprocess_exec(
-            *self._command,
-            stdin=PIPE,
-            stdout=PIPE,
-            limit=MAX_LINE,
-            # Ctrl-C in a terminal is the supervisor's to handle.
-            start_new_session=True,
-        )
-        try:
-            return await _exchange(process, FitOrder(settings=self._settings, question=question))
-        finally:
-            await _ended(process)
-
-
-async def _exchange(process: Process, order: FitOrder) -> bytes:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(_order.dump_json(order) + b"\n")
-    if line := await process.stdout.readline():
-        return line
-    raise ValueError(f"it ended with code {await process.wait()}")
-
-
-async def _ended(process: Process) -> None:
-    if process.returncode is None:
-        process.kill()
-    await process.wait()
+    async def _output(self, question: ReadFit) -> FitRead:
+        """Raises `OSError`, or `ValueError` if it ends without an answer."""
+        async with await Child.start(self._command, longest_line=MAX_LINE) as child:
+            child.write(FIT_ORDERS.encode(FitOrder(settings=self._settings, question=question)))
+            async for line in child.lines():
+                return FIT_ANSWERS.decode(line)
+            raise ValueError(f"it ended with code {await child.end()}")

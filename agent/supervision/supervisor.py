@@ -20,7 +20,7 @@ from ...shared.reports.statistics import DeviceMemory
 from ..models.port import ModelFiles
 from ..settings import AgentSettings
 from .decisions import Exit
-from .engine_run import Child, EngineProcess, StartProcess
+from .engine_run import EngineProcess, StartProcess, start_engine
 from .fit_reader import FitReader
 from .place import Place
 from .restarts import Restarts
@@ -41,7 +41,7 @@ async def main(
     facts: HostFacts,
     files: ModelFiles,
     issues: tuple[Issue, ...] = (),
-    start: StartProcess = Child.start,
+    start: StartProcess = start_engine,
     make_restarts: Callable[[], Restarts] = Restarts,
     measure: Measure | None = None,
     measure_interval: float = MEASURE_INTERVAL,

@@ -20,6 +20,7 @@ from ...shared.models.engine_options import NumThreads
 from ...shared.reports.log_lines import LogLines
 from ...shared.reports.model_info import ModelInfo
 from ...shared.strict import STRICT
+from ..json_lines import Lines
 from ..link.balancer_secrets import BalancerSecrets
 from ..link.decisions import HostOrder
 from ..settings import AgentSettings
@@ -234,24 +235,8 @@ _order: TypeAdapter[Order] = TypeAdapter(Order)
 _report: TypeAdapter[Report] = TypeAdapter(Report)
 
 
-def encode_order(order: Order) -> bytes:
-    """`order` as one line."""
-    return _order.dump_json(order) + b"\n"
-
-
-def encode_report(report: Report) -> bytes:
-    """`report` as one line."""
-    return _report.dump_json(report) + b"\n"
-
-
-def decode_order(line: bytes) -> Order:
-    """The order in `line`. Raises `pydantic.ValidationError`."""
-    return _order.validate_json(line)
-
-
-def decode_report(line: bytes) -> Report:
-    """The report in `line`. Raises `pydantic.ValidationError`."""
-    return _report.validate_json(line)
+ORDERS = Lines(_order)
+REPORTS = Lines(_report)
 
 
 class SupervisorChannel:

@@ -22,12 +22,12 @@ from arriero.agent.models.fetch_process import (
     fetched,
 )
 from arriero.agent.models.fetch_protocol import (
+    FETCH_REPORTS,
     Fetched,
     FetchOrder,
     FetchReport,
     Headed,
     Refused,
-    decode_fetch_report,
 )
 from arriero.agent.models.file_lock import FileLock
 from arriero.agent.models.models_folder import ModelsFolder, part_of
@@ -52,7 +52,7 @@ def carried_out(
 ) -> list[FetchReport]:
     reports = io.BytesIO()
     carry_out(fetch, reports, until_leased, until_told)
-    return [decode_fetch_report(line) for line in reports.getvalue().splitlines()]
+    return [FETCH_REPORTS.decode(line) for line in reports.getvalue().splitlines()]
 
 
 def test_files_stay_leased_until_the_agent_has_its_own(tmp_path: Path, server: FileServer) -> None:

@@ -6,15 +6,13 @@ import pytest
 from pydantic import ValidationError
 
 from arriero.agent.models.fetch_protocol import (
+    FETCH_ORDERS,
+    FETCH_REPORTS,
     Arriving,
     Fetched,
     FetchOrder,
     FetchReport,
     Refused,
-    decode_fetch,
-    decode_fetch_report,
-    encode_fetch,
-    encode_fetch_report,
 )
 
 REPORTS: list[FetchReport] = [
@@ -26,16 +24,16 @@ REPORTS: list[FetchReport] = [
 
 @pytest.mark.parametrize("report", REPORTS)
 def test_a_report_is_one_line(report: FetchReport) -> None:
-    line = encode_fetch_report(report)
+    line = FETCH_REPORTS.encode(report)
     assert line.count(b"\n") == 1
-    assert decode_fetch_report(line) == report
+    assert FETCH_REPORTS.decode(line) == report
 
 
 def test_an_order_is_one_line() -> None:
     fetch = FetchOrder(source="hf://a/b:Q4_0", sha256="a" * 64, root=Path("/models"), limit=5)
-    assert decode_fetch(encode_fetch(fetch)) == fetch
+    assert FETCH_ORDERS.decode(FETCH_ORDERS.encode(fetch)) == fetch
 
 
 def test_an_unknown_code_is_refused() -> None:
     with pytest.raises(ValidationError):
-        decode_fetch_report(b'{"type": "refused", "code": "odd", "message": "m"}')
+        FETCH_REPORTS.decode(b'{"type": "refused", "code": "odd", "message": "m"}')

@@ -8,6 +8,8 @@ from arriero.agent.settings import AgentSettings
 from arriero.agent.supervision.engine_process import EXIT_ORPHANED
 from arriero.agent.supervision.engine_run import COMMAND
 from arriero.agent.supervision.supervisor_protocol import (
+    ORDERS,
+    REPORTS,
     Alive,
     Begin,
     Dial,
@@ -17,8 +19,6 @@ from arriero.agent.supervision.supervisor_protocol import (
     Order,
     Report,
     Stop,
-    decode_report,
-    encode_order,
 )
 from arriero.shared.inference import AgentId
 from arriero.shared.messages import Issue
@@ -81,7 +81,7 @@ class Engine:
         )
 
     def say(self, order: Order) -> None:
-        self.orders.write(encode_order(order))
+        self.orders.write(ORDERS.encode(order))
 
     async def hear(self) -> Report:
         """The next one that is more than a sign of life."""
@@ -90,7 +90,7 @@ class Engine:
         return report
 
     async def hear_any(self) -> Report:
-        return decode_report(await self.reports.readline())
+        return REPORTS.decode(await self.reports.readline())
 
     async def end(self) -> tuple[int, str]:
         """Its exit code and its log, when it ends by itself."""

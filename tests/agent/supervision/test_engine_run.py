@@ -9,9 +9,10 @@ import pytest
 
 from arriero.agent.settings import AgentSettings
 from arriero.agent.supervision.decisions import EngineId
-from arriero.agent.supervision.engine_run import CANNOT_START, Child, EngineRun
+from arriero.agent.supervision.engine_run import CANNOT_START, EngineChild, EngineRun, start_engine
 from arriero.agent.supervision.restarts import Quit, Restarts
 from arriero.agent.supervision.supervisor_protocol import (
+    REPORTS,
     Alive,
     Begin,
     Changed,
@@ -23,7 +24,6 @@ from arriero.agent.supervision.supervisor_protocol import (
     Report,
     ReportStatus,
     Stop,
-    encode_report,
 )
 from arriero.shared.inference import AgentId
 from arriero.shared.messages import Issue
@@ -32,7 +32,7 @@ from tests.agent.fakes import BYTES_INFO, Expected, ends_soon, soon
 from tests.agent.supervision.fakes import FakeProcess
 from tests.waiting import HANGS, given_time
 
-LOADED = encode_report(Loaded(model=BYTES_INFO)).decode().strip()
+LOADED = REPORTS.encode(Loaded(model=BYTES_INFO)).decode().strip()
 
 ECHO = f"""
 import sys
@@ -50,11 +50,11 @@ if os.getpgid(0) == os.getpid():
 CRASH = "import os, signal; os.kill(os.getpid(), signal.SIGABRT)"
 
 
-async def start(script: str) -> Child:
-    return await Child.start([sys.executable, "-c", script])
+async def start(script: str) -> EngineChild:
+    return await start_engine([sys.executable, "-c", script])
 
 
-async def reports_of(child: Child) -> list[Report]:
+async def reports_of(child: EngineChild) -> list[Report]:
     return [report async for report in child.reports()]
 
 
@@ -87,7 +87,7 @@ async def test_an_order_that_comes_too_late_is_lost() -> None:
 
 async def test_no_such_program() -> None:
     with pytest.raises(OSError, match="nowhere"):
-        await Child.start(["/nowhere/python"])
+        await start_engine(["/nowhere/python"])
 
 
 async def test_ctrl_c_in_a_terminal_does_not_reach_it() -> None:
@@ -99,9 +99,9 @@ async def test_ctrl_c_in_a_terminal_does_not_reach_it() -> None:
 async def test_a_report_may_hold_a_chat_template() -> None:
     assignment = Assignment(name="m", source="file:///m.gguf", chat_template="\x01" * MAX_TEMPLATE)
     report = Ordered(order=Assign(revision=1, assignment=assignment))
-    line = encode_report(report).decode().strip()
+    line = REPORTS.encode(report).decode().strip()
     child = await start("import sys; print(sys.stdin.readline().strip())")
-    child._process.stdin.write(line.encode() + b"\n")  # type: ignore[union-attr]
+    child.write(line.encode() + b"\n")
     assert await reports_of(child) == [report]
     await child.end()
 

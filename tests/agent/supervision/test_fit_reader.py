@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from arriero.agent.settings import AgentSettings
-from arriero.agent.supervision.fit_reader import MAX_QUESTIONS, FitOrder, FitReader
-from arriero.agent.supervision.fit_reader import decode_fit_order as decode
+from arriero.agent.supervision.fit_reader import FIT_ORDERS, MAX_QUESTIONS, FitOrder, FitReader
 from arriero.shared.inference import RequestId
 from arriero.shared.messages import FitRead, ReadFit
 from tests.waiting import HANGS
@@ -122,4 +121,4 @@ def test_an_order_is_read_as_it_was_written() -> None:
     from pydantic import TypeAdapter
 
     order = FitOrder(settings=AgentSettings(slots=3), question=asked())
-    assert decode(TypeAdapter(FitOrder).dump_json(order)) == order
+    assert FIT_ORDERS.decode(TypeAdapter(FitOrder).dump_json(order)) == order

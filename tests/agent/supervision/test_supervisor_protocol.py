@@ -5,6 +5,8 @@ from pydantic import ValidationError
 
 from arriero.agent.settings import AgentSettings
 from arriero.agent.supervision.supervisor_protocol import (
+    ORDERS,
+    REPORTS,
     Begin,
     Change,
     Changed,
@@ -21,10 +23,6 @@ from arriero.agent.supervision.supervisor_protocol import (
     ShareThreads,
     Stop,
     SupervisorChannel,
-    decode_order,
-    decode_report,
-    encode_order,
-    encode_report,
 )
 from arriero.shared.inference import AgentId, RequestId
 from arriero.shared.messages import FitRead, Issue, ReadFit
@@ -68,9 +66,9 @@ ASSIGNMENT = Assignment(
     ],
 )
 def test_orders_are_one_line_and_arrive_as_they_were(order: Order) -> None:
-    line = encode_order(order)
+    line = ORDERS.encode(order)
     assert line.endswith(b"\n") and line.count(b"\n") == 1
-    assert decode_order(line) == order
+    assert ORDERS.decode(line) == order
 
 
 @pytest.mark.parametrize(
@@ -86,17 +84,17 @@ def test_orders_are_one_line_and_arrive_as_they_were(order: Order) -> None:
     ],
 )
 def test_reports_likewise(report: Report) -> None:
-    line = encode_report(report)
+    line = REPORTS.encode(report)
     assert line.endswith(b"\n") and line.count(b"\n") == 1
-    assert decode_report(line) == report
+    assert REPORTS.decode(line) == report
 
 
 @pytest.mark.parametrize("line", [b"", b"junk\n", b'{"type": "loaded", "more": 1}\n', b"\xff"])
 def test_junk(line: bytes) -> None:
     with pytest.raises(ValidationError):
-        decode_order(line)
+        ORDERS.decode(line)
     with pytest.raises(ValidationError):
-        decode_report(line)
+        REPORTS.decode(line)
 
 
 def test_a_channel_keeps_every_order_in_order() -> None:
