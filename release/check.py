@@ -133,7 +133,11 @@ def _install(folder: Path, files: Sequence[Path], version: str) -> None:
 TOOLS = ("pytest", "pytest-asyncio", "pytest-timeout", "hypothesis", "jsonschema", "trustme")
 """The tools of the tests below, in the pinned versions."""
 
-SMALL_TESTS = ("tests/shared", "tests/agent/link", "tests/balancer/access", "tests/balancer/tls")
+SMALL_TESTS = (
+    *("tests/shared", "tests/agent/link", "tests/balancer/access", "tests/balancer/tls"),
+    # They use private names of aiohttp and aiosqlite.
+    *("tests/balancer/api/transport", "tests/balancer/store"),
+)
 
 
 def lowest(constraints: str) -> list[str]:

@@ -246,9 +246,14 @@ class ConnectionsRunner(web.AppRunner):
 
 class _Server(web.Server):
     def __init__(self, server: web.Server, connections: Connections) -> None:
+        def request_of(message: Any, body: Any, protocol: Any, *more: Any) -> web.BaseRequest:
+            if isinstance(protocol, _Connection):
+                protocol.begins(message, body)
+            return server.request_factory(message, body, protocol, *more)
+
         super().__init__(
             server.request_handler,
-            request_factory=server.request_factory,
+            request_factory=request_of,
             handler_cancellation=server.handler_cancellation,
         )
         self._limits = connections
@@ -378,10 +383,76 @@ def end_of_bytes(data: bytes, start: int) -> int:
 # ---- one connection
 
 
+class _Reading:
+    """A transport that knows whether the protocol above has paused reading.
+
+    `resume` is called in place of the transport's `resume_reading`. All else is the transport's.
+    """
+
+    __slots__ = ("_resume", "_transport", "is_paused")
+
+    def __init__(self, transport: asyncio.Transport, resume: Callable[[], None]) -> None:
+        self._transport = transport
+        self._resume = resume
+        self.is_paused = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def pause_reading(self) -> None:
+        """As a transport does."""
+        self.is_paused = True
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """As a transport does, but maybe later."""
+        self.is_paused = False
+        self._resume()
+
+
+class _FrameParser:
+    """aiohttp's parser of frames. Until `opened` it only keeps what it is fed."""
+
+    __slots__ = ("_kept", "_parser")
+
+    def __init__(self, parser: Any) -> None:
+        self._parser = parser
+        self._kept: bytes | None = b""
+
+    def opened(self) -> bytes:
+        """Parse from now on. Returns what was kept, which was not parsed."""
+        kept, self._kept = self._kept or b"", None
+        return kept
+
+    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        """As aiohttp's."""
+        if self._kept is None:
+            fed: tuple[bool, bytes] = self._parser.feed_data(data)
+            return fed
+        self._kept += data
+        return False, b""
+
+    def feed_eof(self) -> None:
+        """As aiohttp's."""
+        self._parser.feed_eof()
+
+
 class _Connection(web.RequestHandler):
+    """It uses aiohttp's private `_upgraded`, which says whether a WebSocket was asked for."""
+
     __slots__ = (
-        *("_frames", "_header_timer", "_is_cut", "_limits", "_newest", "_patient"),
-        *("_address", "_rest", "_start", "_turn", "count", "on_fault"),
+        *("_frames", "_header_timer", "_is_busy", "_is_cut", "_limits", "_newest", "_patient"),
+        *(
+            "_above",
+            "_address",
+            "_has_frames",
+            "_reading",
+            "_rest",
+            "_start",
+            "_turn",
+            "count",
+            "on_fault",
+        ),
     )
 
     def __init__(self, server: web.Server, limits: Connections) -> None:
@@ -396,15 +467,22 @@ class _Connection(web.RequestHandler):
         self._limits = limits
         self._address: str | None = None
         """The address in whose share it counts, while it is open."""
-        self._header_timer: asyncio.TimerHandle | None = None
+        self._header_timer: asyncio.Handle | None = None
         self._patient: PatientTransport | None = None
+        self._above: asyncio.Transport | None = None
+        """What is read from and written to: the socket, or TLS over it."""
+        self._reading: _Reading | None = None
         self._rest = b""
         """What arrived; from `_start` on it is still to be parsed, at the next `_turn`."""
         self._start = 0
         self._turn: asyncio.Handle | None = None
         self._frames = FrameBytes()
+        self._has_frames = False
+        """Whether this is a WebSocket."""
         self._newest: Any = None
-        """The request whose header came last, as aiohttp has it: message and body."""
+        """The newest request that is handled or was, as aiohttp has it: message and body."""
+        self._is_busy = False
+        """Whether a request is handled."""
         self._is_cut = False
         """Whether what arrives is thrown away."""
         self.count: Callable[[int], bool] = lambda _num_bytes: True
@@ -412,20 +490,29 @@ class _Connection(web.RequestHandler):
 
     def set_parser(self, parser: Any, data_received_cb: Callable[[], None] | None = None) -> None:
         """As aiohttp does, except that the first frames come in their turns as well."""
-        tail, self._message_tail = self._message_tail, b""
-        self._keep(tail + self._rest[self._start :])
-        super().set_parser(parser, data_received_cb)
+        frames = _FrameParser(parser)
+        super().set_parser(cast("Any", frames), data_received_cb)
+        self._keep(frames.opened() + self._rest[self._start :])
+        self._has_frames = True
         self._expect_turn()
+
+    def begins(self, message: Any, body: Any) -> None:
+        """A request is about to be handled."""
+        self._newest = message, body
+        self._is_busy = True
+        self._stop_waiting()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         if isinstance(transport, TlsTransport):
             # What leaves is what TLS makes of the bytes written here.
             self._patient = self._patience_with(transport.tcp)
             transport.tcp = cast("asyncio.Transport", self._patient)
-            super().connection_made(transport)
+            self._above = transport
         else:
             self._patient = self._patience_with(cast("asyncio.Transport", transport))
-            super().connection_made(cast("asyncio.Transport", self._patient))
+            self._above = cast("asyncio.Transport", self._patient)
+        self._reading = _Reading(self._above, self._resume)
+        super().connection_made(cast("asyncio.Transport", self._reading))
         self._address = address_of(transport)
         self._limits.serves(self, self._address)
         self._await_header()
@@ -464,6 +551,7 @@ class _Connection(web.RequestHandler):
     ) -> tuple[web.StreamResponse, bool]:
         """As aiohttp does; what waited for whether this becomes a WebSocket is parsed now."""
         finished = await super().finish_response(request, resp, start_time)
+        self._is_busy = False
         self._expect_turn()
         return finished
 
@@ -512,19 +600,19 @@ class _Connection(web.RequestHandler):
                 self._limits.flooded(self._peer(), str(error))
                 code = WSCloseCode.POLICY_VIOLATION
             self.on_fault(str(error), code)
-            self._resume_transport_reading()  # to notice that the peer is gone
+            self._resume()  # to notice that the peer is gone
             return
         self._parse(part)
         if self._rest:
-            self._pause_transport_reading()
+            self._pause()
             self._expect_turn()
         elif self._may_parse:
-            self._resume_transport_reading()
+            self._resume()
 
     def _next_part(self) -> bytes:
         """Raises `FrameFault`."""
         rest, start = self._rest, self._start
-        if self._payload_parser is None:
+        if not self._has_frames:
             end = (end_of_bytes if self._is_in_plain_body else end_of_http)(rest, start)
         else:
             now = self._limits.now()
@@ -541,19 +629,23 @@ class _Connection(web.RequestHandler):
     @property
     def _may_parse(self) -> bool:
         """Whether aiohttp can take more, and it is known which parser takes it."""
-        is_held = self._reading_paused or self._buffer_paused
-        return not is_held and not (self._upgraded and self._payload_parser is None)
+        is_held = self._reading is None or self._reading.is_paused
+        return not is_held and not (self._upgraded and not self._has_frames)
 
     def _expect_turn(self) -> None:
         if self._rest and self._turn is None and self._may_parse:
-            self._turn = self._loop.call_soon(self._take_turn)
+            self._turn = asyncio.get_running_loop().call_soon(self._take_turn)
 
-    def _resume_transport_reading(self) -> None:
-        """As aiohttp does, once what arrived before is parsed."""
+    def _pause(self) -> None:
+        if self._above is not None and not self._above.is_closing():
+            self._above.pause_reading()
+
+    def _resume(self) -> None:
+        """Read on from the socket, once what arrived before is parsed."""
         if self._rest:
             self._expect_turn()
-        else:
-            super()._resume_transport_reading()
+        elif self._above is not None and not self._above.is_closing():
+            self._above.resume_reading()
 
     @property
     def _is_in_plain_body(self) -> bool:
@@ -564,12 +656,8 @@ class _Connection(web.RequestHandler):
         return not body.is_eof() and not message.chunked
 
     def _parse(self, data: bytes) -> None:
-        num_requests = self._request_count
         super().data_received(data)
-        if self._request_count > num_requests:
-            self._newest = self._messages[-1]
-            self._stop_waiting()
-        elif self._is_between_requests:
+        if self._is_between_requests:
             self._await_header()
 
     # ---- time for a header
@@ -582,12 +670,14 @@ class _Connection(web.RequestHandler):
 
     @property
     def _is_between_requests(self) -> bool:
-        """Whether the next bytes are a request's header."""
-        return self._waiter is not None and not self._waiter.done()
+        """Whether the next bytes are a request's header, or the rest of one."""
+        if self._is_busy:
+            return False
+        return self._newest is None or self._newest[1].is_eof()
 
     def _await_header(self) -> None:
         if self._header_timer is None:
-            self._header_timer = self._loop.call_later(
+            self._header_timer = asyncio.get_running_loop().call_later(
                 self._limits.header_timeout, self._on_no_header
             )
 
@@ -597,6 +687,10 @@ class _Connection(web.RequestHandler):
             self._header_timer = None
 
     def _on_no_header(self) -> None:
+        """Close it, unless a request begins whose header came at the last moment."""
+        self._header_timer = asyncio.get_running_loop().call_soon(self._close_late)
+
+    def _close_late(self) -> None:
         self._header_timer = None
         self.force_close()
 
