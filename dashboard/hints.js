@@ -1,6 +1,7 @@
 // What words of the page mean, in one place. A word with a hint is a button: hovering shows its
 // title, and a click, a tap or Enter shows the same in a popover.
 
+import { FIGURES } from "./agents/figures.js";
 import { byId, element, setText } from "./dom.js";
 
 const HINTS = {
@@ -26,18 +27,7 @@ const HINTS = {
   Free: "What no model has and nobody uses. A model that is loaded on demand makes room if less is free than another one asks for.",
   Temperature: "The hottest of the host's sensors of this kind.",
   "Disk free for models": "Room on the disk for more model files, within --models-limit.",
-  Decodes: "Tokens a second in all, in steps that make answers.",
-  "Reads prompts": "Tokens a second in steps that only read prompts.",
-  "At once, on average": "Requests whose answers were computed together in a step.",
-  Sequences: "Requests in the engine: those that run, and those that wait for room in its KV cache.",
-  "KV cells": "A cell is room for one token. Used: by running requests. Cached: left by earlier ones.",
-  "Parked in host memory": "Cached tokens that were moved out of the KV cache and can be brought back.",
-  "Cached on disk": "Cached prompts that survive a restart (--cache-dir).",
-  "Prompts cached": "The share of prompts' tokens that did not have to be computed.",
-  "Drafts accepted": "The share of guessed tokens that were right. Each of them saved a step.",
-  Preemptions: "Requests that were paused because the KV cache was full; they were continued later.",
-  Stalls: "Pauses of running answers while prompts of others were read: how many, and how long in all. --max-stall bounds each.",
-  Busy: "Time in which the engine had something to do.",
+  ...Object.fromEntries(FIGURES.filter(({ hint }) => hint).map(({ title, hint }) => [title, hint])),
 };
 
 /** `words` as a button that explains them, or as they are where they need no help. */

@@ -9,9 +9,11 @@ from typing_extensions import TypedDict
 from ...shared.inference import AgentId, Count, PriorityClass, RequestId, WaitsFor
 from ...shared.messages import Issue
 from ...shared.models.assignments import Download, HostFacts, Phase
+from ...shared.reports import statistics
 from ...shared.reports.log_lines import LogLine
 from ...shared.reports.model_info import ModelInfo, Task
 from ..fleet.view import AgentState, RequestState
+from .figures import answer_type
 
 
 class Clock:
@@ -55,48 +57,14 @@ class Slots(TypedDict):
     busy: Count
 
 
-class Sequences(TypedDict):
-    """Sequences in an engine."""
-
-    running: Count
-    waiting: Count
-
-
-class Cells(TypedDict):
-    """Cells of a KV cache. Those that are neither used nor kept as prefixes are free."""
-
-    total: Count
-    used: Count
-    kept: Count
-    parked: Count
-
-
-class DiskCache(TypedDict):
-    """Prefixes of the agent's model on disk, and tokens that were read from there."""
-
-    bytes: Count
-    read_tokens_total: Count
-
-
-class Statistics(TypedDict):
+class Statistics(dict[str, Any]):
     """An engine's work since its model was loaded. A rate is null before the first step."""
 
-    decode_tokens_per_second: float | None
-    prefill_tokens_per_second: float | None
-    throughput_tokens_per_second: float | None
-    average_sequences: float | None
-    sequences: Sequences
-    cells: Cells
-    disk_cache: DiskCache | None
-    cached_tokens_total: Count
-    computed_tokens_total: Count
-    completion_tokens_total: Count
-    drafted_tokens_total: Count
-    accepted_tokens_total: Count
-    preemptions_total: Count
-    stalls_total: Count
-    stall_seconds_total: float
-    busy_seconds_total: float
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        made = answer_type(statistics.Statistics)
+        made.__doc__ = cls.__doc__
+        return handler.generate_schema(made)
 
 
 class Memory(TypedDict):

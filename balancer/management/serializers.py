@@ -8,7 +8,6 @@ from pydantic_core import to_json
 from ...shared.inference import RequestId, Waiting, priority_class_of
 from ...shared.models import assignments
 from ...shared.models.assignments import HOST
-from ...shared.reports import statistics
 from ..fleet.device_past import STEP, DevicePoint, Kind
 from ..fleet.view import AgentView, FleetTotals, FleetView, RequestView, ServedView
 from .answer_types import (
@@ -30,6 +29,7 @@ from .answer_types import (
     Work,
     marked,
 )
+from .figures import answer_of
 from .throughput import Throughput
 
 CLOCKS: Clocks = {
@@ -58,7 +58,7 @@ def agent_json(agent: AgentView, rate: float | None, busy_for_others: int = 0) -
         "facts": agent.facts,
         "devices": [*_devices(agent)],
         "throughput": {"tokens_total": agent.num_tokens, "tokens_per_second": _rounded(rate)},
-        "statistics": statistics_json(agent.statistics) if agent.statistics else None,
+        "statistics": Statistics(answer_of(agent.statistics)) if agent.statistics else None,
         "connected_seconds": round(agent.connected_seconds, 3),
     }
 
@@ -153,35 +153,6 @@ def work_json(work: assignments.Work | None) -> Work | None:
         "phase": work.phase,
         "progress": work.progress,
         "memory_needed": work.needed,
-    }
-
-
-def statistics_json(said: statistics.Statistics) -> Statistics:
-    """What an engine did since its model was loaded."""
-    return {
-        "decode_tokens_per_second": _rounded(said.decode_tokens_per_second),
-        "prefill_tokens_per_second": _rounded(said.prefill_tokens_per_second),
-        "throughput_tokens_per_second": _rounded(said.tokens_per_second),
-        "average_sequences": _rounded(said.average_running),
-        "sequences": {"running": said.num_running, "waiting": said.num_waiting},
-        "cells": {
-            "total": said.cells.total,
-            "used": said.cells.used,
-            "kept": said.cells.kept,
-            "parked": said.cells.parked,
-        },
-        "disk_cache": None
-        if said.disk is None
-        else {"bytes": said.disk.bytes, "read_tokens_total": said.disk.tokens},
-        "cached_tokens_total": said.cached_tokens,
-        "computed_tokens_total": said.computed_tokens,
-        "completion_tokens_total": said.completion_tokens,
-        "drafted_tokens_total": said.drafted_tokens,
-        "accepted_tokens_total": said.accepted_tokens,
-        "preemptions_total": said.num_preemptions,
-        "stalls_total": sum(said.stalls.counts),
-        "stall_seconds_total": round(said.stalls.seconds, 3),
-        "busy_seconds_total": round(said.busy_seconds, 3),
     }
 
 

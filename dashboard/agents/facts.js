@@ -1,6 +1,9 @@
 // What is known of an agent and its engine, as pairs of a name and words. Pure.
 
-import { bytes, compact, count, duration, percent, rate } from "../format.js";
+import * as formats from "../format.js";
+import { FIGURES } from "./figures.js";
+
+const { bytes, compact, count, duration, percent, rate } = formats;
 
 /** The host and the process. */
 export function hostFacts(agent) {
@@ -40,35 +43,31 @@ const optionWords = (options) =>
 /** What the engine did since its model was loaded. */
 export function engineFacts({ statistics, models }) {
   if (!statistics) return [];
-  const { cells, sequences, disk_cache: disk } = statistics;
-  const prompts = statistics.cached_tokens_total + statistics.computed_tokens_total;
-  const drafted = statistics.drafted_tokens_total;
-  const hasCells = cells.total > 0; // those of another server are unknown
-  const share = (part, whole) => (whole ? percent(part / whole) : "–");
-  return [
-    ["Decodes", `${rate(statistics.decode_tokens_per_second)} tokens/s`],
-    ["Reads prompts", `${rate(statistics.prefill_tokens_per_second)} tokens/s`],
-    ["At once, on average", atOnce(statistics, models)],
-    ["Sequences", `${count(sequences.running)} running, ${count(sequences.waiting)} waiting`],
-    ["KV cells", hasCells ? cellWords(cells) : null],
-    ["Parked in host memory", hasCells ? `${count(cells.parked)} cells` : null],
-    ["Cached on disk", disk ? `${bytes(disk.bytes)}, ${diskWords(disk)}` : null],
-    ["Tokens given out", compact(statistics.completion_tokens_total)],
-    ["Prompts cached", `${share(statistics.cached_tokens_total, prompts)} of ${compact(prompts)}`],
-    ["Drafts accepted", `${share(statistics.accepted_tokens_total, drafted)} of ${compact(drafted)}`],
-    ["Preemptions", count(statistics.preemptions_total)],
-    ["Stalls", `${count(statistics.stalls_total)} · ${duration(statistics.stall_seconds_total)}`],
-    ["Busy", duration(statistics.busy_seconds_total)],
-  ].filter(([, value]) => value !== null);
+  return FIGURES.filter(({ needs }) => !needs || valueAt(statistics, needs)).map(
+    ({ title, words }) => [title, words ? filled(words, statistics) : WRITTEN[title](statistics, models)],
+  );
 }
+
+const valueAt = (statistics, path) =>
+  path.split(".").reduce((value, name) => value?.[name] ?? null, statistics);
+
+/** `words` with a value of the statistics for each `{path|format}`. */
+const filled = (words, statistics) =>
+  words.replace(/\{([\w.]+)\|(\w+)\}/g, (_, path, format) => formats[format](valueAt(statistics, path)));
+
+/** Lines that say more than values. */
+const WRITTEN = {
+  "At once, on average": atOnce,
+  "Prompts cached": ({ cached_tokens_total: cached, computed_tokens_total: computed }) =>
+    shareWords(cached, cached + computed),
+  "Drafts accepted": ({ accepted_tokens_total: accepted, drafted_tokens_total: drafted }) =>
+    shareWords(accepted, drafted),
+};
+
+const shareWords = (part, whole) => `${whole ? percent(part / whole) : "–"} of ${compact(whole)}`;
 
 /** How many requests are computed together; each model of several has an engine of its own. */
 export function atOnce({ average_sequences: average }, models) {
   if (models.length < 2) return rate(average);
   return models.map(({ name, average_sequences: own }) => `${name} ${rate(own)}`).join(", ");
 }
-
-const diskWords = ({ read_tokens_total: tokens }) => `${compact(tokens)} tokens read`;
-
-const cellWords = ({ used, kept, total }) =>
-  `${count(used)} used and ${count(kept)} cached of ${count(total)}`;

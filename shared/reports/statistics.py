@@ -9,12 +9,71 @@ from pydantic import Field, model_validator
 from ..inference import Rate, Seconds
 from ..models.assignments import MAX_DEVICES, Bytes
 from ..strict import STRICT, ListOf
+from .figures import Family, Figure, Line
 
 Total = Annotated[int, Field(ge=0, le=2**53)]
 """A count that every reader of JSON keeps exactly."""
 
 MAX_BOUNDS = 32
 """Most buckets of a histogram, less the last one."""
+
+KV_CELLS = Family(
+    name="kv_cells",
+    help="Cells of the KV cache: of running sequences, cached as prefixes for later ones, free.",
+    label="state",
+)
+PARKED_CELLS = Family(
+    name="parked_cells", help="Cells' worth of prefixes cached in the agent's host memory."
+)
+SEQUENCES = Family(name="sequences", help="Sequences in the engine.", label="state")
+PROMPT_TOKENS = Family(
+    name="prompt_tokens",
+    help="Tokens of prompts: found in the cache, or computed.",
+    label="source",
+    is_counter=True,
+)
+DRAFTED_TOKENS = Family(
+    name="drafted_tokens",
+    help="Draft tokens, by whether the model accepted them.",
+    label="outcome",
+    is_counter=True,
+)
+STEP_TOKENS = Family(
+    name="step_tokens",
+    help="Tokens of the steps that generate, and of those that only read prompts.",
+    label="step",
+    is_counter=True,
+)
+STEP_SECONDS = Family(
+    name="step_seconds",
+    help="Time of the steps that generate, and of those that only read prompts.",
+    label="step",
+    is_counter=True,
+)
+PREFIX_FETCHES = Family(
+    name="prefix_fetches",
+    help="Prefixes that the agent was asked to fetch from another, and those that it could not get "
+    "and computed.",
+    label="outcome",
+    is_counter=True,
+    absent=0,
+)
+DISK_READS = Family(
+    name="disk_cache_reads",
+    help="Blocks and checkpoints that were read from disk, and those that were damaged or too "
+    "late.",
+    label="outcome",
+    is_counter=True,
+    absent=0,
+)
+DISK_WRITES = Family(
+    name="disk_cache_writes",
+    help="Blocks and checkpoints that were written to disk, and those that could not be.",
+    label="outcome",
+    is_counter=True,
+    absent=0,
+)
+"""Metrics of several figures; all are named `arriero_agent_…`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,10 +85,46 @@ class Cells:
     """
 
     __pydantic_config__ = STRICT
-    total: Total = 0
-    used: Total = 0
-    kept: Total = 0
-    parked: Total = 0
+    total: Annotated[Total, Figure("cells.total", "cells of the KV cache")] = 0
+    used: Annotated[
+        Total,
+        Figure(
+            "cells.used",
+            "those of running sequences",
+            KV_CELLS,
+            "used",
+            line=Line(
+                title="KV cells",
+                words="{cells.used|count} used and {cells.kept|count} cached of "
+                "{cells.total|count}",
+                needs="cells.total",  # those of another server are unknown
+                hint="A cell is room for one token. Used: by running requests. Cached: left by "
+                "earlier ones.",
+            ),
+        ),
+    ] = 0
+    kept: Annotated[
+        Total, Figure("cells.kept", "those with cached prefixes for later ones", KV_CELLS, "kept")
+    ] = 0
+    parked: Annotated[
+        Total,
+        Figure(
+            "cells.parked",
+            "cells' worth of prefixes in host memory",
+            PARKED_CELLS,
+            line=Line(
+                title="Parked in host memory",
+                words="{cells.parked|count} cells",
+                needs="cells.total",
+                hint="Cached tokens that were moved out of the KV cache and can be brought back.",
+            ),
+        ),
+    ] = 0
+
+    @property
+    def free(self) -> Annotated[int, Figure(metric=KV_CELLS, label="free")]:
+        """Cells that are neither used nor kept."""
+        return max(0, self.total - self.used - self.kept)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +136,32 @@ class Fetches:
     """
 
     __pydantic_config__ = STRICT
-    num: Total = 0
-    failed: Total = 0
-    tokens: Total = 0
+    num: Annotated[Total, Figure(metric=PREFIX_FETCHES, label="fetched")] = 0
+    failed: Annotated[Total, Figure(metric=PREFIX_FETCHES, label="failed")] = 0
+    tokens: Annotated[
+        Total,
+        Figure(
+            metric=Family(
+                name="prefix_fetched_tokens",
+                help="Tokens of prefixes that the agent got from others.",
+                is_counter=True,
+                absent=0,
+            )
+        ),
+    ] = 0
     bytes: Total = 0
     seconds: Seconds = 0.0
-    lent: Total = 0
+    lent: Annotated[
+        Total,
+        Figure(
+            metric=Family(
+                name="prefixes_lent",
+                help="Prefixes that other agents got from this one.",
+                is_counter=True,
+                absent=0,
+            )
+        ),
+    ] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,15 +175,65 @@ class DiskUse:
     """
 
     __pydantic_config__ = STRICT
-    blocks: Total = 0
-    bytes: Total = 0
-    cells: Total = 0
-    keys: Total = 0
-    read: Total = 0
-    tokens: Total = 0
-    written: Total = 0
-    failed_reads: Total = 0
-    failed_writes: Total = 0
+    blocks: Annotated[
+        Total,
+        Figure(
+            metric=Family(
+                name="disk_cache_blocks",
+                help="Blocks of prefixes of the agent's model that are cached in its --cache-dir.",
+            )
+        ),
+    ] = 0
+    bytes: Annotated[
+        Total,
+        Figure(
+            "disk_cache.bytes",
+            "size of the prefixes on disk (`--cache-dir`); `disk_cache` is `null` without a folder",
+            Family(
+                name="disk_cache_bytes",
+                help="Size of those blocks, and of the checkpoints beside them.",
+            ),
+            line=Line(
+                title="Cached on disk",
+                words="{disk_cache.bytes|bytes}, {disk_cache.read_tokens_total|compact} tokens "
+                "read",
+                needs="disk_cache",
+                hint="Cached prompts that survive a restart (--cache-dir).",
+            ),
+        ),
+    ] = 0
+    cells: Annotated[
+        Total,
+        Figure(
+            metric=Family(name="disk_cache_cells", help="Tokens whose cells those blocks have.")
+        ),
+    ] = 0
+    keys: Annotated[
+        Total,
+        Figure(
+            metric=Family(
+                name="disk_cache_keys",
+                help="Prefixes that balancers may ask for, and that are known to be on disk.",
+            )
+        ),
+    ] = 0
+    read: Annotated[Total, Figure(metric=DISK_READS, label="read")] = 0
+    tokens: Annotated[
+        Total,
+        Figure(
+            "disk_cache.read_tokens_total",
+            "tokens that were read from disk instead of computed",
+            Family(
+                name="disk_cache_read_tokens",
+                help="Tokens of prompts that were read from disk instead of computed.",
+                is_counter=True,
+                absent=0,
+            ),
+        ),
+    ] = 0
+    written: Annotated[Total, Figure(metric=DISK_WRITES, label="written")] = 0
+    failed_reads: Annotated[Total, Figure(metric=DISK_READS, label="failed")] = 0
+    failed_writes: Annotated[Total, Figure(metric=DISK_WRITES, label="failed")] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +246,33 @@ class Histogram:
     __pydantic_config__ = STRICT
     bounds: Annotated[ListOf[Seconds], Field(max_length=MAX_BOUNDS)] = ()
     counts: Annotated[ListOf[Total], Field(max_length=MAX_BOUNDS + 1)] = (0,)
-    seconds: Seconds = 0.0
+    seconds: Annotated[
+        Seconds,
+        Figure(
+            "stall_seconds_total",
+            "time of the pauses of running sequences that others caused",
+            digits=3,
+        ),
+    ] = 0.0
+
+    @property
+    def num(
+        self,
+    ) -> Annotated[
+        Total,
+        Figure(
+            "stalls_total",
+            "pauses of running sequences that others caused; `/metrics` has their histogram",
+            line=Line(
+                title="Stalls",
+                words="{stalls_total|count} · {stall_seconds_total|duration}",
+                hint="Pauses of running answers while prompts of others were read: how many, and "
+                "how long in all. --max-stall bounds each.",
+            ),
+        ),
+    ]:
+        """How many durations were counted."""
+        return sum(self.counts)
 
     @model_validator(mode="after")
     def _match(self) -> Self:
@@ -132,33 +323,229 @@ class Statistics:
 
     __pydantic_config__ = STRICT
     type: Literal["statistics"] = "statistics"
-    num_running: Total = 0
-    num_waiting: Total = 0
-    num_commands: Total | None = None
+    decode_tokens_per_second: Annotated[
+        Rate | None,
+        Figure(
+            "decode_tokens_per_second",
+            "of the steps that generate, with several sequences in one step; `null` before the "
+            "first",
+            Family(
+                name="decode_tokens_per_second",
+                help="Tokens a second of the steps that generate, since the model was loaded.",
+            ),
+            line=Line(
+                title="Decodes",
+                words="{decode_tokens_per_second|rate} tokens/s",
+                hint="Tokens a second in all, in steps that make answers.",
+            ),
+        ),
+    ] = None
+    prefill_tokens_per_second: Annotated[
+        Rate | None,
+        Figure(
+            "prefill_tokens_per_second",
+            "of the steps that only read prompts; `null` before the first",
+            Family(
+                name="prefill_tokens_per_second",
+                help="Tokens a second of the steps that only read prompts, since the model was "
+                "loaded.",
+            ),
+            line=Line(
+                title="Reads prompts",
+                words="{prefill_tokens_per_second|rate} tokens/s",
+                hint="Tokens a second in steps that only read prompts.",
+            ),
+        ),
+    ] = None
+    tokens_per_second: Annotated[
+        Rate | None,
+        Figure(
+            "throughput_tokens_per_second",
+            "tokens given out by the wall clock, idle times left out; the plots show it as it is "
+            "now",
+        ),
+    ] = None
+    average_running: Annotated[
+        Rate | None,
+        Figure(
+            "average_sequences",
+            "how many ran at once, over the same time",
+            Family(
+                name="average_sequences",
+                help="Sequences that ran at once, on average over the busy time.",
+            ),
+            line=Line(
+                title="At once, on average",
+                hint="Requests whose answers were computed together in a step.",
+            ),
+        ),
+    ] = None
+    num_running: Annotated[
+        Total,
+        Figure(
+            "sequences.running",
+            "sequences that run in the engine",
+            SEQUENCES,
+            "running",
+            line=Line(
+                title="Sequences",
+                words="{sequences.running|count} running, {sequences.waiting|count} waiting",
+                hint="Requests in the engine: those that run, and those that wait for room in its "
+                "KV cache.",
+            ),
+        ),
+    ] = 0
+    num_waiting: Annotated[
+        Total, Figure("sequences.waiting", "those that wait there", SEQUENCES, "waiting")
+    ] = 0
+    num_commands: Annotated[
+        Total | None,
+        Figure(
+            metric=Family(
+                name="engine_commands",
+                help="Commands that wait for the engine's step to end; they are bounded by the "
+                "slots.",
+            )
+        ),
+    ] = None
     cells: Cells = field(default_factory=Cells)
-    num_preemptions: Total = 0
-    num_grammars: Total = 0
-    num_embedding_cells: Total = 0
-    num_draft_cells: Total | None = None
-    num_media_bytes: Total | None = None
+    num_preemptions: Annotated[
+        Total,
+        Figure(
+            "preemptions_total",
+            "sequences that gave up their cells for a while",
+            Family(
+                name="preemptions",
+                help="Preemptions: a sequence gave up its cells and waited to be computed again.",
+                is_counter=True,
+            ),
+            line=Line(
+                title="Preemptions",
+                words="{preemptions_total|count}",
+                hint="Requests that were paused because the KV cache was full; they were continued "
+                "later.",
+            ),
+        ),
+    ] = 0
+    num_grammars: Annotated[
+        Total,
+        Figure(
+            metric=Family(
+                name="grammars", help="Compiled grammars that are cached for later requests."
+            )
+        ),
+    ] = 0
+    num_embedding_cells: Annotated[
+        Total,
+        Figure(
+            metric=Family(
+                name="embedding_cells",
+                help="Cells of the separate KV caches for embeddings and rankings.",
+            )
+        ),
+    ] = 0
+    num_draft_cells: Annotated[
+        Total | None,
+        Figure(
+            metric=Family(name="draft_cells", help="Cells of the draft model's KV cache.", absent=0)
+        ),
+    ] = None
+    num_media_bytes: Annotated[
+        Total | None,
+        Figure(
+            metric=Family(
+                name="media_cache_bytes",
+                help="Host memory of encoded pictures that are cached for later requests.",
+                absent=0,
+            )
+        ),
+    ] = None
     fetches: Fetches | None = None
     disk: DiskUse | None = None
     devices: Annotated[
         ListOf[DeviceMemory],
         Field(max_length=MAX_DEVICES, exclude_if=lambda devices: not devices),
     ] = ()
-    cached_tokens: Total = 0
-    computed_tokens: Total = 0
-    completion_tokens: Total = 0
-    drafted_tokens: Total = 0
-    accepted_tokens: Total = 0
-    decode_tokens: Total = 0
-    decode_seconds: Seconds = 0.0
-    prefill_tokens: Total = 0
-    prefill_seconds: Seconds = 0.0
-    busy_seconds: Seconds = 0.0
-    decode_tokens_per_second: Rate | None = None
-    prefill_tokens_per_second: Rate | None = None
-    tokens_per_second: Rate | None = None
-    average_running: Rate | None = None
+    cached_tokens: Annotated[
+        Total,
+        Figure(
+            "cached_tokens_total",
+            "tokens of prompts that were found in the cache",
+            PROMPT_TOKENS,
+            "cached",
+            line=Line(
+                title="Prompts cached",
+                hint="The share of prompts' tokens that did not have to be computed.",
+            ),
+        ),
+    ] = 0
+    computed_tokens: Annotated[
+        Total,
+        Figure(
+            "computed_tokens_total",
+            "tokens of prompts that were computed",
+            PROMPT_TOKENS,
+            "computed",
+        ),
+    ] = 0
+    completion_tokens: Annotated[
+        Total,
+        Figure(
+            "completion_tokens_total",
+            "tokens given out",
+            Family(name="completion_tokens", help="Tokens generated.", is_counter=True),
+            line=Line(
+                title="Tokens given out",
+                words="{completion_tokens_total|compact}",
+                hint="",
+            ),
+        ),
+    ] = 0
+    drafted_tokens: Annotated[
+        Total,
+        Figure(
+            "drafted_tokens_total",
+            "draft tokens of speculative decoding (`--speculate`)",
+            line=Line(
+                title="Drafts accepted",
+                hint="The share of guessed tokens that were right. Each of them saved a step.",
+            ),
+        ),
+    ] = 0
+    accepted_tokens: Annotated[
+        Total,
+        Figure(
+            "accepted_tokens_total",
+            "those that were accepted",
+            DRAFTED_TOKENS,
+            "accepted",
+        ),
+    ] = 0
+    decode_tokens: Annotated[Total, Figure(metric=STEP_TOKENS, label="decode")] = 0
+    decode_seconds: Annotated[Seconds, Figure(metric=STEP_SECONDS, label="decode")] = 0.0
+    prefill_tokens: Annotated[Total, Figure(metric=STEP_TOKENS, label="prefill")] = 0
+    prefill_seconds: Annotated[Seconds, Figure(metric=STEP_SECONDS, label="prefill")] = 0.0
+    busy_seconds: Annotated[
+        Seconds,
+        Figure(
+            "busy_seconds_total",
+            "time with anything to do",
+            Family(
+                name="busy_seconds",
+                help="Time during which the engine had sequences.",
+                is_counter=True,
+            ),
+            digits=3,
+            line=Line(
+                title="Busy",
+                words="{busy_seconds_total|duration}",
+                hint="Time in which the engine had something to do.",
+            ),
+        ),
+    ] = 0.0
     stalls: Histogram = field(default_factory=Histogram)
+
+    @property
+    def rejected_tokens(self) -> Annotated[int, Figure(metric=DRAFTED_TOKENS, label="rejected")]:
+        """Draft tokens that the model did not accept."""
+        return max(0, self.drafted_tokens - self.accepted_tokens)

@@ -1,0 +1,97 @@
+"""Figures: the numbers in reports and views, and what there is to know of each beside its type.
+
+From a field's `Figure` follow its place in answers, its metric, its line on the page and its row in
+the docs. A property may be a figure as well: `Figure` then stands in the type that it returns.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, is_dataclass
+from functools import cache
+from types import NoneType
+from typing import Any, get_args, get_type_hints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """A metric: a counter, which only grows, or a gauge.
+
+    With a `label`, it has a series for each of several figures. A figure without a value counts as
+    `absent`; if that is `None`, it has no series.
+    """
+
+    name: str
+    help: str
+    label: str | None = None
+    is_counter: bool = False
+    absent: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A line on the page: `hint` explains the title.
+
+    `words` are text with `{path in the answer|format}` for values; the formats are those of
+    `dashboard/format.js`. Without words, a function of the page writes the line. It is left out if
+    the value at `needs` is 0 or null.
+    """
+
+    title: str
+    hint: str
+    words: str = ""
+    needs: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """What there is to know of a figure.
+
+    - `name`: where answers have it, such as `cells.used`. Without it, metrics alone have it.
+    - `meaning`: what the docs say of it.
+    - `metric`, and its value of the metric's `label`.
+    - `digits`: how many decimals answers have.
+    - `line`: the page's line that begins with it.
+    """
+
+    name: str = ""
+    meaning: str = ""
+    metric: Family | None = None
+    label: str = ""
+    digits: int = 2
+    line: Line | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFigure:
+    """A figure, its type, and the `path` of fields to it. `is_optional`: a part may be `None`."""
+
+    path: tuple[str, ...]
+    figure: Figure
+    type: Any
+    is_optional: bool
+
+    def of(self, report: object) -> Any:
+        """Its value in a report; `None` if the part that has it is not there."""
+        for name in self.path:
+            report = None if report is None else getattr(report, name)
+        return report
+
+
+@cache
+def figures_of(kind: type) -> tuple[FoundFigure, ...]:
+    """The figures of a dataclass and of its parts, in their order."""
+    return tuple(_found(kind, (), is_optional=False))
+
+
+def _found(kind: type, path: tuple[str, ...], *, is_optional: bool) -> Iterator[FoundFigure]:
+    hints = get_type_hints(kind, include_extras=True)
+    for name, member in vars(kind).items():
+        if isinstance(member, property):
+            hints[name] = get_type_hints(member.fget, include_extras=True)["return"]
+    for name, hint in hints.items():
+        marks = [mark for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, Figure)]
+        for figure in marks:
+            yield FoundFigure((*path, name), figure, hint, is_optional)
+        kinds = (hint, *get_args(hint))
+        parts = (each for each in kinds if isinstance(each, type) and is_dataclass(each))
+        for part in () if marks else parts:
+            yield from _found(part, (*path, name), is_optional=is_optional or NoneType in kinds)
