@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from ..shared.inference.adapters import MAX_ADAPTERS, MAX_SCALE
-from ..shared.messages import MAX_LABELS
+from ..shared.labels import MAX_LABELS
 from ..shared.models.assignments import MAX_MODEL_NAME
 from ..shared.quantities import Duration, Size
 from ..shared.settings.declaration import DaemonSettings, ListenAddress, Shown

@@ -3,16 +3,21 @@
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..shared import lifecycle, log
 from ..shared.settings.load import load_or_exit
-from .cluster.worker import Place, open_pipes, place_in
 from .settings import BalancerSettings
+
+if TYPE_CHECKING:
+    from .cluster.worker import Place
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Take requests and spread them over the agents."""
     settings = load_or_exit(BalancerSettings, argv)
+    from .cluster.worker import open_pipes, place_in  # late: --help and a wrong flag answer at once
+
     place = place_in(os.environ)
     log.setup(settings.log_format, settings.log_level)
     if place is not None:
@@ -24,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             return await supervise(settings, sys.argv[1:] if argv is None else argv, shutdown)
         with lifecycle.loading():
-            from .daemon import main  # late: --help and a wrong flag answer at once
+            from .daemon import main
 
         if place is None:
             await main(settings, shutdown)
@@ -35,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return lifecycle.run(settings.program, daemon)
 
 
-def as_worker(settings: BalancerSettings, place: Place) -> BalancerSettings:
+def as_worker(settings: BalancerSettings, place: "Place") -> BalancerSettings:
     """The settings of one worker: its own name, and the ports that its parent keeps."""
     return settings.model_copy(
         update={

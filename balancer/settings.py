@@ -12,9 +12,13 @@ from ..shared.quantities import Address, Duration, Size, format_duration
 from ..shared.settings.declaration import DaemonSettings, ListenAddress, Shown
 from .access.identity import NAMES, NO_LIMITS, CallerLimits, parse_limits
 from .api.conversation_store import DEFAULT_AGE, DEFAULT_BYTES
-from .api.transport.connections import HEADER_TIMEOUT, MAX_CONNECTIONS, WRITE_TIMEOUT
+from .api.transport.defaults import (
+    EARLY_HEADERS,
+    HEADER_TIMEOUT,
+    MAX_CONNECTIONS,
+    WRITE_TIMEOUT,
+)
 from .api.transport.hosts import checked_host, checked_origin, checked_url
-from .api.transport.waiting import EARLY_HEADERS
 from .fleet.limits import Limits
 from .fleet.routing.policies import POLICIES
 from .jobs.files_place import FileLimits, FilesPlace, parse_place

@@ -29,6 +29,7 @@ from .inference import (
 )
 from .inference.adapters import AdapterName
 from .inference.prefix_peers import CacheScope, CellsId, Patience, Peer, PrefixSource, Ticket
+from .labels import Labels
 from .models.assignments import Assign, HostFacts, NumSlots, Reload, Work
 from .models.engine_options import AutoContext
 from .models.sources import HttpHosts, Source
@@ -38,7 +39,7 @@ from .reports.model_fit import ModelFit
 from .reports.model_info import ModelInfo
 from .reports.statistics import Statistics
 from .since import without_newer
-from .strict import STRICT, ListOf, at_most
+from .strict import STRICT, ListOf
 from .tracing.trace_context import Traceparent
 
 PROTOCOL_VERSION = 1
@@ -60,9 +61,6 @@ Slots = Annotated[int, Field(ge=0, le=4096)]
 Secret = Annotated[str, Field(min_length=1, max_length=128)]
 RejectCode = Literal["identity_taken"]
 MAX_ISSUES = 64
-MAX_LABELS = 64
-_LabelText = Annotated[str, Field(max_length=256)]
-Labels = Annotated[dict[_LabelText, _LabelText], Field(max_length=MAX_LABELS), at_most(MAX_LABELS)]
 
 MAX_CODE = 64
 MAX_WORDS = 2000

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic_core import to_json
 
-from ...shared.inference import PriorityClass as PriorityClass
+from ...shared.priority import PriorityClass as PriorityClass
 from ...shared.strict import STRICT, ListOf
 from ...shared.validation import requirement
 

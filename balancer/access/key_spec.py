@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter
 
 from ...shared.errors import Conflict, InvalidRequest, NotFound
 from ...shared.inference import PRIORITY_CLASSES
+from ...shared.labels import MAX_LABELS
 from ...shared.quantities import parse_duration
 from ...shared.strict import STRICT, at_most
 from ...shared.validation import parse_json
@@ -15,7 +16,6 @@ from .access_key import FILE_KEY, AccessKey
 from .identity import CallerLimits, Models, Positive, PriorityClass, Role
 from .keyring import MAX_KEYS, Keyring
 
-MAX_LABELS = 64
 RESERVED = ("anonymous", "other", FILE_KEY)
 """Names that log and metrics give to others."""
 

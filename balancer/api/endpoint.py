@@ -28,6 +28,7 @@ from .common.rendering import Rendering
 from .fields.field_notes import FieldNotes
 from .transport.bodies import parsed
 from .transport.callers import caller_of
+from .transport.defaults import EARLY_HEADERS
 from .transport.fault_reports import FAULT_REPORTS, refusals_reported
 from .transport.http import Handler, request_id_key
 from .transport.streaming import (
@@ -37,7 +38,7 @@ from .transport.streaming import (
     send_events,
     send_stream,
 )
-from .transport.waiting import EARLY_HEADERS, headers_after
+from .transport.waiting import headers_after
 
 W = TypeVar("W")
 

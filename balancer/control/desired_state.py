@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ...shared.inference.adapters import adapted_name
-from ...shared.messages import Labels
+from ...shared.labels import Labels
 from ...shared.models.assignments import (
     MAX_TEMPLATE,
     Assignment,

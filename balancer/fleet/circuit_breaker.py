@@ -14,12 +14,7 @@ from math import inf
 
 from ...shared.messages import Issue
 from .decisions import LinkId
-
-FIRST_SLOTS = 4
-"""Requests that a new agent may have at once: the slots of an agent that has the default of them.
-
-Twice as many with each first token: 64 slots are all in use after the first four answers began.
-"""
+from .limits import FIRST_SLOTS as FIRST_SLOTS
 
 PROBE_PAUSE = 60.0
 """Seconds between two probes of an agent that does not answer."""

@@ -3,7 +3,13 @@
 from dataclasses import dataclass
 
 from ..access.identity import NO_LIMITS, CallerLimits
-from .circuit_breaker import FIRST_SLOTS
+
+
+FIRST_SLOTS = 4
+"""Requests that a new agent may have at once: the slots of an agent that has the default of them.
+
+Twice as many with each first token: 64 slots are all in use after the first four answers began.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,18 @@ asked for it, while the request has no agent, and `Reading` while its agent read
 Everybody imports these words from here.
 """
 
+from ..priority import (
+    PRIORITY_CLASSES,
+    PRIORITY_NUMBERS,
+    Priority,
+    PriorityClass,
+    ServiceTier,
+    UsedTier,
+    is_background,
+    priority_class_of,
+    priority_of_tier,
+    tier_of,
+)
 from .conversation import (
     MAX_IMAGES,
     MAX_MESSAGES,
@@ -62,18 +74,6 @@ from .grammars import (
     LarkGrammar,
     RegexGrammar,
     text_grammar,
-)
-from .priority import (
-    PRIORITY_CLASSES,
-    PRIORITY_NUMBERS,
-    Priority,
-    PriorityClass,
-    ServiceTier,
-    UsedTier,
-    is_background,
-    priority_class_of,
-    priority_of_tier,
-    tier_of,
 )
 from .request import (
     MAX_TOKEN_IDS,

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, ValidationInfo, field_validator, model_validator
 
+from ..priority import Priority
 from ..sampling import SamplingChoices
 from ..strict import STRICT, ListOf
 from ..template_variables import TemplateVariables
@@ -22,7 +23,6 @@ from .conversation import (
     can_go_on,
 )
 from .grammars import Grammar
-from .priority import Priority
 from .values import MAX_TOP_LOGPROBS, TokenId
 
 MAX_TOKEN_IDS = 2**20

@@ -38,6 +38,7 @@ from ....shared.log import context
 from ...fleet.caller import Caller
 from ...fleet.shares import Shares
 from ...tls.tls_protocol import TlsProtocol, TlsTransport
+from .defaults import HEADER_TIMEOUT, MAX_CONNECTIONS, WRITE_TIMEOUT
 from .doors import Doors
 from .http import error_response
 from .once_per import OncePer
@@ -46,10 +47,6 @@ from .web_socket_bytes import FrameBytes, FrameFault, TooManyFrames
 
 IDLE_TIME = 75.0
 """Seconds. Proxies keep idle connections for a minute; the proxy should close first."""
-
-HEADER_TIMEOUT = 10.0
-WRITE_TIMEOUT = 30.0
-MAX_CONNECTIONS = 4096
 
 LINGER = 2.0
 """Seconds in which the rest of a body that nobody read is thrown away, so that its client comes to

@@ -11,9 +11,6 @@ from typing_extensions import TypedDict
 
 from ....shared.inference import Count, Reading, Waiting
 
-EARLY_HEADERS = 25.0
-"""Seconds, by default, after which a stream over HTTP begins although its request still waits."""
-
 EVENTS_AFTER = 0.5
 """Seconds after which clients are sent their place where no status is at stake: that of a batch is
 200, and a WebSocket has none."""

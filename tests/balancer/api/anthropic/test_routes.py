@@ -13,7 +13,7 @@ from arriero.balancer.api.anthropic.conversation.compaction import HEADING
 from arriero.balancer.api.anthropic.requests import parse_messages
 from arriero.balancer.api.anthropic.routes import Edited, apply_edits
 from arriero.balancer.api.app import inference_app
-from arriero.balancer.api.transport.waiting import EARLY_HEADERS
+from arriero.balancer.api.transport.defaults import EARLY_HEADERS
 from arriero.shared.errors import AgentLost, EngineFailed, InvalidRequest, QueueFull, QueueTimeout
 from arriero.shared.inference import Failed, GenerateRequest, Token, Waiting
 from arriero.shared.queries import Counted

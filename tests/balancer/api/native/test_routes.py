@@ -6,8 +6,9 @@ import jsonschema
 import pytest
 from aiohttp.test_utils import TestClient
 
+from arriero.balancer.api.transport.defaults import EARLY_HEADERS
 from arriero.balancer.api.transport.http import native_error
-from arriero.balancer.api.transport.waiting import EARLY_HEADERS, EVENTS_AFTER
+from arriero.balancer.api.transport.waiting import EVENTS_AFTER
 from arriero.balancer.fleet.queries.query import QueryRequest
 from arriero.shared.errors import (
     AgentLost,

@@ -8,7 +8,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.api.app import inference_app
-from arriero.balancer.api.transport.waiting import EARLY_HEADERS
+from arriero.balancer.api.transport.defaults import EARLY_HEADERS
 from arriero.shared.errors import AgentLost, NotSupported, PromptTooLong, QueueFull, QueueTimeout
 from arriero.shared.inference import Failed, Token, ToolCall, ToolCallStarted, Waiting
 from tests.balancer.api.fake_runtime import FakeFleetRuntime, done, echo

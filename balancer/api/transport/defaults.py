@@ -1,0 +1,8 @@
+"""Defaults of the ports' settings, in seconds; here, as --help shows them without a server."""
+
+HEADER_TIMEOUT = 10.0
+WRITE_TIMEOUT = 30.0
+MAX_CONNECTIONS = 4096
+
+EARLY_HEADERS = 25.0
+"""After this a stream over HTTP begins although its request still waits."""
