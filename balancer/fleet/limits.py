@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from ..access.identity import NO_LIMITS, CallerLimits
 
-
 FIRST_SLOTS = 4
 """Requests that a new agent may have at once: the slots of an agent that has the default of them.
 
