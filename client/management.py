@@ -25,14 +25,14 @@ class DesiredState:
 
 @dataclass(frozen=True, slots=True)
 class FleetEvent:
-    """`snapshot` (everything), `delta` (what changed) or `throughput`; see `docs/api.md`."""
+    """`snapshot` (everything), `delta` (what changed) or `throughput`: `docs/api/management.md`."""
 
     name: str
     data: dict[str, Any]
 
 
 class Management:
-    """The management port's calls. Bodies are as `docs/api.md` has them."""
+    """The management port's calls. Bodies are as `docs/api/management.md` has them."""
 
     def __init__(self, http: Http) -> None:
         self._http = http

@@ -1,4 +1,4 @@
-"""The fields of a request for text, as types; `docs/api.md` says what each means."""
+"""The fields of a request for text, as types; `docs/api/native.md` says what each means."""
 
 from collections.abc import Sequence
 from typing import Any, Literal

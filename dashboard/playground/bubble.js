@@ -98,6 +98,7 @@ export class AnswerBubble {
       timings.first_token_ms !== null && `first token ${milliseconds(timings.first_token_ms)}`,
       timings.queue_ms >= 1 && `waited ${milliseconds(timings.queue_ms)}`,
       agent,
+      timings.moves && `moved ${plural(timings.moves, "time")}`,
     ];
     this.#end(facts.filter(Boolean).join(" · "), reason);
     return `Answer ${ending}, ${plural(usage.completion_tokens, "token")}.`;

@@ -35,8 +35,8 @@ DIRECTIONS: dict[str, Any] = {
 SAMPLING, STATISTICS = "shared/sampling.py", "shared/reports/statistics.py"
 
 PARTS: dict[tuple[str, str], Callable[[], str]] = {
-    ("docs/api.md", SAMPLING): fields_table,
-    ("docs/api.md", STATISTICS): figures_table,
+    ("docs/api/native.md", SAMPLING): fields_table,
+    ("docs/api/management.md", STATISTICS): figures_table,
     ("docs/upstream.md", SAMPLING): abilities_table,
     ("client/requests.py", SAMPLING): client_fields,
     ("dashboard/playground/settings.js", SAMPLING): form_fields,

@@ -24,11 +24,18 @@ NUM_STREAMS = 9
 WARM_UP = 25.0
 """Seconds under load before the picture, for the plots to show something."""
 
+ARGUMENTS = ["--no-sandbox"] if os.geteuid() == 0 else []
+"""Chromium's, which refuses to run as root in its sandbox."""
+
+
+async def chromium() -> str:
+    """The path of a headless Chromium, which is installed if there is none."""
+    command = ["scripts/install-chromium"]
+    return (await asyncio.to_thread(subprocess.check_output, command, text=True)).strip()
+
 
 async def main() -> None:
-    chromium = await asyncio.to_thread(
-        subprocess.check_output, ["scripts/install-chromium"], text=True
-    )
+    program = await chromium()
     async with AsyncExitStack() as stack:
         logs = stack.enter_context(tempfile.TemporaryDirectory(prefix="arriero-screenshot-"))
         demo = Demo(Path(logs))
@@ -37,7 +44,7 @@ async def main() -> None:
         session = await stack.enter_async_context(aiohttp.ClientSession())
         async with asyncio.TaskGroup() as group:
             streams = [group.create_task(_ask(demo, session, each)) for each in range(NUM_STREAMS)]
-            await _photograph(demo, chromium.strip())
+            await _photograph(demo, program)
             for stream in streams:
                 stream.cancel()
 
@@ -55,10 +62,9 @@ async def _ask(demo: Demo, session: aiohttp.ClientSession, number: int) -> None:
             await response.read()
 
 
-async def _photograph(demo: Demo, chromium: str) -> None:
-    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+async def _photograph(demo: Demo, program: str) -> None:
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=chromium, args=arguments)
+        browser = await playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
         page = await browser.new_page(viewport={"width": 1280, "height": 860}, color_scheme="light")
         await page.goto(f"{demo.management}/#/playground")
         await page.get_by_test_id("prompt").fill("What is continuous batching?")

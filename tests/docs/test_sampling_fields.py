@@ -37,11 +37,11 @@ def test_an_input_has_the_bounds_of_its_field() -> None:
 
 
 def test_the_api_has_each_field_of_a_request_in_a_table() -> None:
-    page = (ROOT / "docs" / "api.md").read_text()
+    page = (ROOT / "docs" / "api" / "native.md").read_text()
     rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
     told = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     missing = [each.name for each in fields(GenerateRequest) if each.name not in told]
-    assert set(missing) <= {"prompt", "messages"}, f"docs/api.md does not name {missing}"
+    assert set(missing) <= {"prompt", "messages"}, f"docs/api/native.md does not name {missing}"
 
 
 def test_a_field_is_told_with_its_values_its_default_and_what_turns_it_off() -> None:
