@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
 from ...shared.inference import AgentId, PriorityClass, RequestId
 from ...shared.messages import Issue
 from ...shared.models.assignments import HostFacts, Work
+from ...shared.reports.figures import Family, Figure
 from ...shared.reports.model_info import ModelInfo
 from ...shared.reports.statistics import Statistics
 
@@ -121,6 +122,22 @@ class RequestView:
     moves: int = 0
 
 
+ROUTED = Family(
+    "routed_requests",
+    "Requests that agents were given: warm where the agent was believed to hold at least half "
+    "of the prompt in its cache.",
+    label="prefix",
+    is_counter=True,
+)
+WAITS = Family(
+    "routing_waits",
+    "Requests that waited for the agent that holds their prompt: it served them, or another "
+    "did when waiting no longer paid.",
+    label="outcome",
+    is_counter=True,
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingView:
     """How agents were chosen so far.
@@ -132,14 +149,55 @@ class RoutingView:
     gone. `num_fetching` were asked to fetch a prefix from another agent.
     """
 
-    num_warm: int = 0
-    num_cold: int = 0
+    num_warm: Annotated[int, Figure(metric=ROUTED, label="warm")] = 0
+    num_cold: Annotated[int, Figure(metric=ROUTED, label="cold")] = 0
     num_waited: int = 0
-    num_gave_up: int = 0
-    num_evicted: int = 0
-    num_fetching: int = 0
-    num_beliefs: int = 0
-    num_cache_keys: int = 0
+    num_gave_up: Annotated[int, Figure(metric=WAITS, label="gave_up")] = 0
+    num_evicted: Annotated[
+        int,
+        Figure(
+            metric=Family(
+                "routing_evictions",
+                "Remembered beginnings of prompts that their agents said they do not hold any "
+                "more.",
+                is_counter=True,
+            )
+        ),
+    ] = 0
+    num_fetching: Annotated[
+        int,
+        Figure(
+            metric=Family(
+                "routing_fetches",
+                "Requests whose agents were asked to fetch a prefix from another agent.",
+                is_counter=True,
+            )
+        ),
+    ] = 0
+    num_beliefs: Annotated[
+        int,
+        Figure(
+            metric=Family(
+                "routing_beliefs",
+                "Beginnings of prompts that are remembered, counted for each agent that "
+                "computed them.",
+            )
+        ),
+    ] = 0
+    num_cache_keys: Annotated[
+        int,
+        Figure(
+            metric=Family(
+                "routing_cache_keys",
+                "Cache keys of callers for which the agent of their last request is remembered.",
+            )
+        ),
+    ] = 0
+
+    @property
+    def num_served(self) -> Annotated[int, Figure(metric=WAITS, label="served")]:
+        """Requests that got the agent for which they waited."""
+        return self.num_waited - self.num_gave_up
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +228,13 @@ class Standing:
 NO_STANDING = Standing()
 
 
+MODELS = Family(
+    "models",
+    "Known models: here (an agent serves or loads it), or remembered for a while.",
+    label="state",
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetTotals:
     """The fleet in a few numbers, at a constant cost.
@@ -184,24 +249,99 @@ class FleetTotals:
 
     num_agents: int
     is_ready: bool
-    is_draining: bool
-    queue_depth: int
-    queue_limit: int
-    slots_total: int
-    slots_busy: int
-    tokens_total: int
-    items_ignored: int
-    bad_messages: int = 0
-    num_requests: int = 0
-    parts_waiting: int = 0
-    parts_asked: int = 0
-    tokens_kept: int = 0
-    waiting_by_class: Mapping[PriorityClass, int] = field(default_factory=dict)
-    callers_waiting: int = 0
+    is_draining: Annotated[
+        bool,
+        Figure(
+            "is_draining",
+            metric=Family("draining", "1 while the balancer is shutting down."),
+        ),
+    ]
+    queue_depth: Annotated[
+        int,
+        Figure("queue.depth", metric=Family("queue_depth", "Requests that wait for a slot.")),
+    ]
+    queue_limit: Annotated[
+        int,
+        Figure(
+            "queue.limit",
+            metric=Family("queue_limit", "How many requests may wait at most."),
+        ),
+    ]
+    slots_total: Annotated[int, Figure("slots.total")]
+    slots_busy: Annotated[int, Figure("slots.busy")]
+    tokens_total: Annotated[int, Figure("tokens_total")]
+    items_ignored: Annotated[
+        int,
+        Figure(
+            metric=Family(
+                "items_ignored",
+                "Ignored items of agents: their request or query had ended, or was with "
+                "another agent.",
+                is_counter=True,
+            )
+        ),
+    ]
+    bad_messages: Annotated[
+        int,
+        Figure(
+            metric=Family(
+                "bad_messages",
+                "Messages of agents that could not be true or handled; each ended a connection.",
+                is_counter=True,
+            )
+        ),
+    ] = 0
+    num_requests: Annotated[int, Figure("num_requests")] = 0
+    parts_waiting: Annotated[
+        int,
+        Figure(
+            metric=Family(
+                "query_parts_waiting",
+                "Parts of embeddings, rankings and other queries that no agent has yet.",
+            )
+        ),
+    ] = 0
+    parts_asked: Annotated[
+        int,
+        Figure(metric=Family("query_parts_asked", "Parts of queries that agents are working on.")),
+    ] = 0
+    tokens_kept: Annotated[
+        int,
+        Figure(
+            metric=Family(
+                "kept_tokens",
+                "Tokens of answers under way, retained so that another agent can go on with them.",
+            )
+        ),
+    ] = 0
+    waiting_by_class: Annotated[
+        Mapping[PriorityClass, int],
+        Figure(
+            "queue.by_class",
+            metric=Family(
+                "queue_class_depth",
+                "Requests that wait for a slot, by priority class.",
+                label="priority_class",
+            ),
+        ),
+    ] = field(default_factory=dict)
+    callers_waiting: Annotated[
+        int,
+        Figure(
+            metric=Family(
+                "queue_callers", "Callers of which requests wait that no agent has had yet."
+            )
+        ),
+    ] = 0
     num_models: int = 0
-    num_models_unloaded: int = 0
+    num_models_unloaded: Annotated[int, Figure(metric=MODELS, label="remembered")] = 0
     routing: RoutingView = RoutingView()
-    moves_total: int = 0
+    moves_total: Annotated[int, Figure("moves_total")] = 0
+
+    @property
+    def num_models_here(self) -> Annotated[int, Figure(metric=MODELS, label="here")]:
+        """Models that an agent serves or loads."""
+        return self.num_models - self.num_models_unloaded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """From views of the fleet to the management API's answers."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pydantic_core import to_json
 
@@ -195,19 +195,7 @@ def listed_json(
 
 def fleet_json(totals: FleetTotals, at: float) -> FleetFields:
     """The fleet in a few numbers."""
-    return {
-        "at": round(at, 3),
-        "is_draining": totals.is_draining,
-        "queue": {
-            "depth": totals.queue_depth,
-            "limit": totals.queue_limit,
-            "by_class": dict(totals.waiting_by_class),
-        },
-        "slots": {"total": totals.slots_total, "busy": totals.slots_busy},
-        "tokens_total": totals.tokens_total,
-        "moves_total": totals.moves_total,
-        "num_requests": totals.num_requests,
-    }
+    return cast(FleetFields, {"at": round(at, 3), **answer_of(totals)})
 
 
 def snapshot_json(

@@ -7,11 +7,11 @@ the docs. A property may be a figure as well: `Figure` then stands in the type t
 from collections.abc import Iterator
 from dataclasses import dataclass, is_dataclass
 from functools import cache
-from types import NoneType
+from types import NoneType, UnionType
 from typing import Any, get_args, get_type_hints
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Family:
     """A metric: a counter, which only grows, or a gauge.
 
@@ -91,7 +91,7 @@ def _found(kind: type, path: tuple[str, ...], *, is_optional: bool) -> Iterator[
         marks = [mark for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, Figure)]
         for figure in marks:
             yield FoundFigure((*path, name), figure, hint, is_optional)
-        kinds = (hint, *get_args(hint))
+        kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
         parts = (each for each in kinds if isinstance(each, type) and is_dataclass(each))
         for part in () if marks else parts:
             yield from _found(part, (*path, name), is_optional=is_optional or NoneType in kinds)

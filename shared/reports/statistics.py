@@ -18,57 +18,54 @@ MAX_BOUNDS = 32
 """Most buckets of a histogram, less the last one."""
 
 KV_CELLS = Family(
-    name="kv_cells",
-    help="Cells of the KV cache: of running sequences, cached as prefixes for later ones, free.",
+    "kv_cells",
+    "Cells of the KV cache: of running sequences, cached as prefixes for later ones, free.",
     label="state",
 )
-PARKED_CELLS = Family(
-    name="parked_cells", help="Cells' worth of prefixes cached in the agent's host memory."
-)
-SEQUENCES = Family(name="sequences", help="Sequences in the engine.", label="state")
+PARKED_CELLS = Family("parked_cells", "Cells' worth of prefixes cached in the agent's host memory.")
+SEQUENCES = Family("sequences", "Sequences in the engine.", label="state")
 PROMPT_TOKENS = Family(
-    name="prompt_tokens",
-    help="Tokens of prompts: found in the cache, or computed.",
+    "prompt_tokens",
+    "Tokens of prompts: found in the cache, or computed.",
     label="source",
     is_counter=True,
 )
 DRAFTED_TOKENS = Family(
-    name="drafted_tokens",
-    help="Draft tokens, by whether the model accepted them.",
+    "drafted_tokens",
+    "Draft tokens, by whether the model accepted them.",
     label="outcome",
     is_counter=True,
 )
 STEP_TOKENS = Family(
-    name="step_tokens",
-    help="Tokens of the steps that generate, and of those that only read prompts.",
+    "step_tokens",
+    "Tokens of the steps that generate, and of those that only read prompts.",
     label="step",
     is_counter=True,
 )
 STEP_SECONDS = Family(
-    name="step_seconds",
-    help="Time of the steps that generate, and of those that only read prompts.",
+    "step_seconds",
+    "Time of the steps that generate, and of those that only read prompts.",
     label="step",
     is_counter=True,
 )
 PREFIX_FETCHES = Family(
-    name="prefix_fetches",
-    help="Prefixes that the agent was asked to fetch from another, and those that it could not get "
+    "prefix_fetches",
+    "Prefixes that the agent was asked to fetch from another, and those that it could not get "
     "and computed.",
     label="outcome",
     is_counter=True,
     absent=0,
 )
 DISK_READS = Family(
-    name="disk_cache_reads",
-    help="Blocks and checkpoints that were read from disk, and those that were damaged or too "
-    "late.",
+    "disk_cache_reads",
+    "Blocks and checkpoints that were read from disk, and those that were damaged or too late.",
     label="outcome",
     is_counter=True,
     absent=0,
 )
 DISK_WRITES = Family(
-    name="disk_cache_writes",
-    help="Blocks and checkpoints that were written to disk, and those that could not be.",
+    "disk_cache_writes",
+    "Blocks and checkpoints that were written to disk, and those that could not be.",
     label="outcome",
     is_counter=True,
     absent=0,
@@ -142,8 +139,8 @@ class Fetches:
         Total,
         Figure(
             metric=Family(
-                name="prefix_fetched_tokens",
-                help="Tokens of prefixes that the agent got from others.",
+                "prefix_fetched_tokens",
+                "Tokens of prefixes that the agent got from others.",
                 is_counter=True,
                 absent=0,
             )
@@ -155,8 +152,8 @@ class Fetches:
         Total,
         Figure(
             metric=Family(
-                name="prefixes_lent",
-                help="Prefixes that other agents got from this one.",
+                "prefixes_lent",
+                "Prefixes that other agents got from this one.",
                 is_counter=True,
                 absent=0,
             )
@@ -179,8 +176,8 @@ class DiskUse:
         Total,
         Figure(
             metric=Family(
-                name="disk_cache_blocks",
-                help="Blocks of prefixes of the agent's model that are cached in its --cache-dir.",
+                "disk_cache_blocks",
+                "Blocks of prefixes of the agent's model that are cached in its --cache-dir.",
             )
         ),
     ] = 0
@@ -189,10 +186,7 @@ class DiskUse:
         Figure(
             "disk_cache.bytes",
             "size of the prefixes on disk (`--cache-dir`); `disk_cache` is `null` without a folder",
-            Family(
-                name="disk_cache_bytes",
-                help="Size of those blocks, and of the checkpoints beside them.",
-            ),
+            Family("disk_cache_bytes", "Size of those blocks, and of the checkpoints beside them."),
             line=Line(
                 title="Cached on disk",
                 words="{disk_cache.bytes|bytes}, {disk_cache.read_tokens_total|compact} tokens "
@@ -203,17 +197,14 @@ class DiskUse:
         ),
     ] = 0
     cells: Annotated[
-        Total,
-        Figure(
-            metric=Family(name="disk_cache_cells", help="Tokens whose cells those blocks have.")
-        ),
+        Total, Figure(metric=Family("disk_cache_cells", "Tokens whose cells those blocks have."))
     ] = 0
     keys: Annotated[
         Total,
         Figure(
             metric=Family(
-                name="disk_cache_keys",
-                help="Prefixes that balancers may ask for, and that are known to be on disk.",
+                "disk_cache_keys",
+                "Prefixes that balancers may ask for, and that are known to be on disk.",
             )
         ),
     ] = 0
@@ -224,8 +215,8 @@ class DiskUse:
             "disk_cache.read_tokens_total",
             "tokens that were read from disk instead of computed",
             Family(
-                name="disk_cache_read_tokens",
-                help="Tokens of prompts that were read from disk instead of computed.",
+                "disk_cache_read_tokens",
+                "Tokens of prompts that were read from disk instead of computed.",
                 is_counter=True,
                 absent=0,
             ),
@@ -330,8 +321,8 @@ class Statistics:
             "of the steps that generate, with several sequences in one step; `null` before the "
             "first",
             Family(
-                name="decode_tokens_per_second",
-                help="Tokens a second of the steps that generate, since the model was loaded.",
+                "decode_tokens_per_second",
+                "Tokens a second of the steps that generate, since the model was loaded.",
             ),
             line=Line(
                 title="Decodes",
@@ -346,9 +337,8 @@ class Statistics:
             "prefill_tokens_per_second",
             "of the steps that only read prompts; `null` before the first",
             Family(
-                name="prefill_tokens_per_second",
-                help="Tokens a second of the steps that only read prompts, since the model was "
-                "loaded.",
+                "prefill_tokens_per_second",
+                "Tokens a second of the steps that only read prompts, since the model was loaded.",
             ),
             line=Line(
                 title="Reads prompts",
@@ -371,8 +361,7 @@ class Statistics:
             "average_sequences",
             "how many ran at once, over the same time",
             Family(
-                name="average_sequences",
-                help="Sequences that ran at once, on average over the busy time.",
+                "average_sequences", "Sequences that ran at once, on average over the busy time."
             ),
             line=Line(
                 title="At once, on average",
@@ -402,9 +391,8 @@ class Statistics:
         Total | None,
         Figure(
             metric=Family(
-                name="engine_commands",
-                help="Commands that wait for the engine's step to end; they are bounded by the "
-                "slots.",
+                "engine_commands",
+                "Commands that wait for the engine's step to end; they are bounded by the slots.",
             )
         ),
     ] = None
@@ -415,8 +403,8 @@ class Statistics:
             "preemptions_total",
             "sequences that gave up their cells for a while",
             Family(
-                name="preemptions",
-                help="Preemptions: a sequence gave up its cells and waited to be computed again.",
+                "preemptions",
+                "Preemptions: a sequence gave up its cells and waited to be computed again.",
                 is_counter=True,
             ),
             line=Line(
@@ -429,33 +417,26 @@ class Statistics:
     ] = 0
     num_grammars: Annotated[
         Total,
-        Figure(
-            metric=Family(
-                name="grammars", help="Compiled grammars that are cached for later requests."
-            )
-        ),
+        Figure(metric=Family("grammars", "Compiled grammars that are cached for later requests.")),
     ] = 0
     num_embedding_cells: Annotated[
         Total,
         Figure(
             metric=Family(
-                name="embedding_cells",
-                help="Cells of the separate KV caches for embeddings and rankings.",
+                "embedding_cells", "Cells of the separate KV caches for embeddings and rankings."
             )
         ),
     ] = 0
     num_draft_cells: Annotated[
         Total | None,
-        Figure(
-            metric=Family(name="draft_cells", help="Cells of the draft model's KV cache.", absent=0)
-        ),
+        Figure(metric=Family("draft_cells", "Cells of the draft model's KV cache.", absent=0)),
     ] = None
     num_media_bytes: Annotated[
         Total | None,
         Figure(
             metric=Family(
-                name="media_cache_bytes",
-                help="Host memory of encoded pictures that are cached for later requests.",
+                "media_cache_bytes",
+                "Host memory of encoded pictures that are cached for later requests.",
                 absent=0,
             )
         ),
@@ -493,7 +474,7 @@ class Statistics:
         Figure(
             "completion_tokens_total",
             "tokens given out",
-            Family(name="completion_tokens", help="Tokens generated.", is_counter=True),
+            Family("completion_tokens", "Tokens generated.", is_counter=True),
             line=Line(
                 title="Tokens given out",
                 words="{completion_tokens_total|compact}",
@@ -531,8 +512,8 @@ class Statistics:
             "busy_seconds_total",
             "time with anything to do",
             Family(
-                name="busy_seconds",
-                help="Time during which the engine had sequences.",
+                "busy_seconds",
+                "Time during which the engine had sequences.",
                 is_counter=True,
             ),
             digits=3,

@@ -7,21 +7,37 @@ long to leave, its connection is cut.
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Protocol
 
 from aiohttp import ClientConnectionResetError, WSCloseCode, WSMsgType, web
 
 from ....shared.framing.frames import PIECE_BYTES, Assembler, FrameQueue, Topic
 from ....shared.framing.unsent import limit_unsent
 from ....shared.messages import Ask, Cancel, FromBalancer, Start, Withdraw, encode_from_balancer
+from ....shared.reports.figures import Family, Figure
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
     """What has not left to agents: messages, and the bytes of large ones on their way."""
 
-    num_messages: int = 0
-    num_bytes: int = 0
+    num_messages: Annotated[
+        int,
+        Figure(
+            metric=Family(
+                "agent_messages_waiting", "Messages to agents that are not sent completely yet."
+            )
+        ),
+    ] = 0
+    num_bytes: Annotated[
+        int,
+        Figure(
+            metric=Family(
+                "agent_transfer_bytes",
+                "Bytes of large messages that are being sent or received in pieces.",
+            )
+        ),
+    ] = 0
 
 
 class Peer(Protocol):

@@ -12,7 +12,7 @@ Reports = Mapping[tuple[str, ...], Iterable[object]]
 
 
 def figure_metrics(
-    kind: type, reports: Reports, prefix: str, labels: tuple[str, ...] = ()
+    kind: type, reports: Reports, prefix: str = "", labels: tuple[str, ...] = ()
 ) -> Iterator[Metric]:
     """The metrics of all figures of a kind of report."""
     families = {found.figure.metric: None for found in figures_of(kind)}

@@ -7,15 +7,17 @@ and leave dead series behind.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import get_args
+from typing import Annotated, get_args
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from ....shared.reports.figures import Family, Figure
 from ...control.model_status import Status
 from ...fleet.runtime.outbox import Backlog
-from ...fleet.view import AgentState, FleetView, RoutingView
+from ...fleet.view import AgentState, FleetTotals, FleetView
 from .engine_metrics import engine_metrics
+from .figure_metrics import figure_metrics
 
 MAX_CODES = 32
 """Most codes of issues that have a series of their own."""
@@ -25,9 +27,27 @@ MAX_CODES = 32
 class EventNumbers:
     """What is held for the readers of events."""
 
-    num_subscribers: int = 0
-    num_bytes: int = 0
-    num_bytes_behind: int = 0
+    num_subscribers: Annotated[
+        int, Figure(metric=Family("event_subscribers", "Readers of /api/v1/events."))
+    ] = 0
+    num_bytes: Annotated[
+        int,
+        Figure(
+            metric=Family(
+                "event_history_bytes",
+                "Events kept for readers that are behind or reconnect, in bytes.",
+            )
+        ),
+    ] = 0
+    num_bytes_behind: Annotated[
+        int,
+        Figure(
+            metric=Family(
+                "event_bytes_behind",
+                "Events that readers have not read yet, in bytes, summed over readers.",
+            )
+        ),
+    ] = 0
 
 
 class FleetCollector(Collector):
@@ -54,55 +74,14 @@ class FleetCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         view = self._view()
-        yield from _events(self._events())
-        yield from _backlog(self._backlog())
-        yield GaugeMetricFamily(
-            "arriero_queue_depth", "Requests that wait for a slot.", value=view.queue_depth
-        )
-        yield _by_class(view)
-        yield GaugeMetricFamily(
-            "arriero_queue_callers",
-            "Callers of which requests wait that no agent has had yet.",
-            value=view.callers_waiting,
-        )
-        yield GaugeMetricFamily(
-            "arriero_queue_limit", "How many requests may wait at most.", value=view.queue_limit
-        )
-        yield GaugeMetricFamily(
-            "arriero_query_parts_waiting",
-            "Parts of embeddings, rankings and other queries that no agent has yet.",
-            value=view.parts_waiting,
-        )
-        yield GaugeMetricFamily(
-            "arriero_query_parts_asked",
-            "Parts of queries that agents are working on.",
-            value=view.parts_asked,
-        )
-        yield GaugeMetricFamily(
-            "arriero_draining", "1 while the balancer is shutting down.", value=view.is_draining
-        )
-        yield GaugeMetricFamily(
-            "arriero_kept_tokens",
-            "Tokens of answers under way, retained so that another agent can go on with them.",
-            value=view.tokens_kept,
-        )
-        yield CounterMetricFamily(
-            "arriero_items_ignored",
-            "Ignored items of agents: their request or query had ended, or was with another agent.",
-            value=view.items_ignored,
-        )
-        yield CounterMetricFamily(
-            "arriero_bad_messages",
-            "Messages of agents that could not be true or handled; each ended a connection.",
-            value=view.bad_messages,
-        )
+        for each in (self._events(), self._backlog()):
+            yield from figure_metrics(type(each), {(): [each]})
+        yield from figure_metrics(FleetTotals, {(): [view]})
         yield _hosts(self._hosts())
-        yield _models(view)
         yield _desired(Counter(self._desired()))
         yield _by_state(view)
         yield _slots(view)
         yield _issues(view)
-        yield from routing_metrics(view.routing)
         yield from engine_metrics(view)
 
 
@@ -123,57 +102,6 @@ def _hosts(numbers: Mapping[str, int]) -> Metric:
     )
     for state, number in numbers.items():
         family.add_metric([state], number)
-    return family
-
-
-def _by_class(view: FleetView) -> Metric:
-    family = GaugeMetricFamily(
-        "arriero_queue_class_depth",
-        "Requests that wait for a slot, by priority class.",
-        labels=["priority_class"],
-    )
-    for kind, number in view.waiting_by_class.items():
-        family.add_metric([kind], number)
-    return family
-
-
-def _events(numbers: EventNumbers) -> Iterator[Metric]:
-    yield GaugeMetricFamily(
-        "arriero_event_subscribers", "Readers of /api/v1/events.", value=numbers.num_subscribers
-    )
-    yield GaugeMetricFamily(
-        "arriero_event_history_bytes",
-        "Events kept for readers that are behind or reconnect, in bytes.",
-        value=numbers.num_bytes,
-    )
-    yield GaugeMetricFamily(
-        "arriero_event_bytes_behind",
-        "Events that readers have not read yet, in bytes, summed over readers.",
-        value=numbers.num_bytes_behind,
-    )
-
-
-def _backlog(backlog: Backlog) -> Iterator[Metric]:
-    yield GaugeMetricFamily(
-        "arriero_agent_messages_waiting",
-        "Messages to agents that are not sent completely yet.",
-        value=backlog.num_messages,
-    )
-    yield GaugeMetricFamily(
-        "arriero_agent_transfer_bytes",
-        "Bytes of large messages that are being sent or received in pieces.",
-        value=backlog.num_bytes,
-    )
-
-
-def _models(view: FleetView) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(
-        "arriero_models",
-        "Known models: here (an agent serves or loads it), or remembered for a while.",
-        labels=["state"],
-    )
-    family.add_metric(["here"], view.num_models - view.num_models_unloaded)
-    family.add_metric(["remembered"], view.num_models_unloaded)
     return family
 
 
@@ -210,45 +138,3 @@ def _slots(view: FleetView) -> GaugeMetricFamily:
         family.add_metric([name, "total"], total[name])
         family.add_metric([name, "busy"], busy[name])
     return family
-
-
-def routing_metrics(view: RoutingView) -> Iterator[Metric]:
-    """How agents are chosen: totals since the balancer started."""
-    routed = CounterMetricFamily(
-        "arriero_routed_requests",
-        "Requests that agents were given: warm where the agent was believed to hold at least half "
-        "of the prompt in its cache.",
-        labels=["prefix"],
-    )
-    routed.add_metric(["warm"], view.num_warm)
-    routed.add_metric(["cold"], view.num_cold)
-    yield routed
-    waits = CounterMetricFamily(
-        "arriero_routing_waits",
-        "Requests that waited for the agent that holds their prompt: it served them, or another "
-        "did when waiting no longer paid.",
-        labels=["outcome"],
-    )
-    waits.add_metric(["served"], view.num_waited - view.num_gave_up)
-    waits.add_metric(["gave_up"], view.num_gave_up)
-    yield waits
-    yield GaugeMetricFamily(
-        "arriero_routing_beliefs",
-        "Beginnings of prompts that are remembered, counted for each agent that computed them.",
-        value=view.num_beliefs,
-    )
-    yield CounterMetricFamily(
-        "arriero_routing_evictions",
-        "Remembered beginnings of prompts that their agents said they do not hold any more.",
-        value=view.num_evicted,
-    )
-    yield CounterMetricFamily(
-        "arriero_routing_fetches",
-        "Requests whose agents were asked to fetch a prefix from another agent.",
-        value=view.num_fetching,
-    )
-    yield GaugeMetricFamily(
-        "arriero_routing_cache_keys",
-        "Cache keys of callers for which the agent of their last request is remembered.",
-        value=view.num_cache_keys,
-    )

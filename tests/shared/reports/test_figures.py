@@ -5,7 +5,7 @@ from typing import Annotated
 
 from arriero.shared.reports.figures import Family, Figure, figures_of
 
-FAMILY = Family(name="cells", help="Cells.", label="state")
+FAMILY = Family("cells", "Cells.", label="state")
 
 
 @dataclass(frozen=True)

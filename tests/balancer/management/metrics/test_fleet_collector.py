@@ -7,11 +7,11 @@ from prometheus_client import CollectorRegistry
 
 from arriero.balancer.fleet.runtime.outbox import Backlog
 from arriero.balancer.fleet.view import FleetView, RoutingView
+from arriero.balancer.management.metrics.figure_metrics import figure_metrics
 from arriero.balancer.management.metrics.fleet_collector import (
     MAX_CODES,
     EventNumbers,
     FleetCollector,
-    routing_metrics,
 )
 from arriero.shared.messages import Issue
 from tests.balancer.management.views import agent_view, fleet_view
@@ -134,7 +134,7 @@ def test_each_count_has_its_series() -> None:
     )
     samples = {
         (sample.name, *sample.labels.values()): sample.value
-        for family in routing_metrics(view)
+        for family in figure_metrics(RoutingView, {(): [view]})
         for sample in family.samples
     }
     assert samples == {
