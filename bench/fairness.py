@@ -18,9 +18,11 @@ from rich.table import Table
 
 from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.fleet.decisions import LinkId, Refuse
+from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.requests.dispatch.dispatch import AssignSlot, Dispatch
-from arriero.balancer.fleet.requests.eligibility import Offer, RoutingRequest
-from arriero.shared.inference import PriorityClass, RequestId
+from arriero.balancer.fleet.requests.eligibility import Offer
+from arriero.balancer.fleet.requests.request import Request
+from arriero.shared.inference import PRIORITY_NUMBERS, GenerateRequest, PriorityClass, RequestId
 from bench.arguments import at_least
 from bench.store import wide_console
 
@@ -80,8 +82,8 @@ class _Run:
         self._is_fair = is_fair
         self._dispatch = Dispatch(max_buffered=1_000_000)
         self._dispatch.agent_joined(LinkId(1), Offer(model="m", slots=load.slots))
-        self._jobs: dict[RequestId, _Job] = {}
-        self._events: list[tuple[float, int, str, RequestId | None]] = []
+        self._jobs: dict[Request, _Job] = {}
+        self._events: list[tuple[float, int, str, Request | None]] = []
         """When, a number for the order, whose next request, and which one ends, if one does."""
         self._numbers = count()
         self._shares: Counter[str] = Counter()
@@ -104,21 +106,23 @@ class _Run:
         shares = {name: self._shares[name] for name in (BATCH, *names)}
         return Result(shares=shares, waits=tuple(self._waits))
 
-    def _schedule(self, at: float, caller: str, ended: RequestId | None = None) -> None:
+    def _schedule(self, at: float, caller: str, ended: Request | None = None) -> None:
         heapq.heappush(self._events, (at, next(self._numbers), caller, ended))
 
     def _send(self, caller: str, now: float) -> None:
-        id = RequestId(str(next(self._numbers)))
         tokens = self._random.randint(FEWEST_TOKENS, MOST_TOKENS)
-        self._jobs[id] = _Job(caller, tokens, now)
         kind = self._load.batch if caller == BATCH else self._load.single
-        routing = RoutingRequest(
-            model="m",
+        priority = PRIORITY_NUMBERS[kind if self._is_fair else "default"]
+        request = Request(
+            RequestId(str(next(self._numbers))),
+            GenerateRequest(prompt="", model="m", priority=priority),
+            Limits(),
+            now,
             caller=Caller(name=caller if self._is_fair else "everybody"),
-            priority_class=kind if self._is_fair else "default",
-            charge=tokens,
         )
-        assigned = self._dispatch.enqueue(id, routing)
+        request.expected_charge = tokens
+        self._jobs[request] = _Job(caller, tokens, now)
+        assigned = self._dispatch.enqueue(request)
         if isinstance(assigned, Refuse):
             raise RuntimeError("the queue has no limit here")
         self._start(assigned, now)
@@ -130,17 +134,17 @@ class _Run:
                 self._waits.append(now - job.arrived)
             self._schedule(now + job.tokens / TOKENS_PER_SECOND, job.caller, assign.request)
 
-    def _end(self, id: RequestId, now: float) -> None:
-        job = self._jobs.pop(id)
+    def _end(self, request: Request, now: float) -> None:
+        job = self._jobs.pop(request)
         self._shares[job.caller] += job.tokens
         if job.caller != BATCH:
             self._schedule(now + self._load.pause, job.caller)
-        self._start(self._dispatch.ended(id, charge=job.tokens), now)
+        self._start(self._dispatch.ended(request, charge=job.tokens), now)
 
     def _count_those_that_wait(self) -> None:
         """At the end, some have waited for that long already, and got nothing."""
-        for id, job in self._jobs.items():
-            if job.caller != BATCH and self._dispatch.link_of(id) is None:
+        for request, job in self._jobs.items():
+            if job.caller != BATCH and request.slot is None:
                 self._waits.append(self._load.seconds - job.arrived)
 
 

@@ -1,13 +1,30 @@
 """Deadlines that move at every token and cost nothing when they move later.
 
-Each key is armed for a time that is not later than its deadline. When that time comes, the current
-deadline is read, and a key whose deadline has moved is armed again.
+Each item is armed for a time that is not later than its deadline. When that time comes, the current
+deadline is read, and an item whose deadline has moved is armed again.
+
+Invariant: the heap holds an entry for each item that is armed, and at most about as many outdated
+ones.
 """
 
-from collections.abc import Callable
-from typing import Generic
+import heapq
+from itertools import count
+from typing import Generic, Protocol, TypeVar
 
-from .priority_queue import K, PriorityQueue
+
+class Timed(Protocol):
+    """Something with a deadline, and the time that it is armed for."""
+
+    armed_at: float | None
+
+    @property
+    def deadline(self) -> float:
+        """When it is due, as things are now."""
+
+
+T = TypeVar("T", bound=Timed)
+
+_SLACK = 64
 
 
 def earliest(*times: float | None) -> float | None:
@@ -19,47 +36,66 @@ def earliest(*times: float | None) -> float | None:
     return first
 
 
-class Deadlines(Generic[K]):
-    """`deadline_of` gives a key's deadline as it is now, in the seconds of `now`."""
+class Deadlines(Generic[T]):
+    """Items that are armed, each in one of these."""
 
-    __slots__ = ("_armed", "_deadline_of")
+    __slots__ = ("_heap", "_num_armed", "_numbers")
 
-    def __init__(self, deadline_of: Callable[[K], float]) -> None:
-        self._deadline_of = deadline_of
-        self._armed: PriorityQueue[K, float] = PriorityQueue()
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, T]] = []
+        self._num_armed = 0
+        self._numbers = count()
 
-    def __contains__(self, key: object) -> bool:
-        return key in self._armed
+    def arm(self, item: T) -> None:
+        """The item is new, or its deadline may have come nearer."""
+        deadline, armed_at = item.deadline, item.armed_at
+        if armed_at is not None and armed_at <= deadline:
+            return
+        self._num_armed += armed_at is None
+        item.armed_at = deadline
+        heapq.heappush(self._heap, (deadline, next(self._numbers), item))
+        self._compact()
 
-    def arm(self, key: K) -> None:
-        """The key is new, or its deadline may have come nearer."""
-        deadline = self._deadline_of(key)
-        armed = self._armed.get(key)
-        if armed is None or deadline < armed:
-            self._armed.set(key, deadline)
-
-    def disarm(self, key: K) -> None:
-        """The key has no deadline any more, if it had one."""
-        if key in self._armed:
-            self._armed.remove(key)
+    def disarm(self, item: T) -> None:
+        """The item has no deadline any more, if it had one."""
+        if item.armed_at is not None:
+            item.armed_at = None
+            self._num_armed -= 1
+            self._compact()
 
     def next(self) -> float | None:
         """A time not later than the earliest deadline."""
-        first = self._armed.first()
-        return first[0] if first is not None else None
+        heap = self._heap
+        while heap:
+            if heap[0][2].armed_at == heap[0][0]:
+                return heap[0][0]
+            heapq.heappop(heap)
+        return None
 
-    def due(self, now: float) -> list[K]:
-        """Take out those whose deadline has come, earliest first."""
-        keys = self._armed.pop_until(now)
-        for key in keys:
-            if self._deadline_of(key) > now:
-                self.arm(key)
-        return [key for key in keys if key not in self._armed]
+    def due(self, now: float, most: int | None = None) -> list[T]:
+        """Take out those whose deadline has come, earliest first; `most` of them at most."""
+        items: list[T] = []
+        while len(items) != most and (first := self.next()) is not None and first <= now:
+            item = heapq.heappop(self._heap)[2]
+            item.armed_at = None
+            self._num_armed -= 1
+            if item.deadline > now:
+                self.arm(item)
+            else:
+                items.append(item)
+        return items
+
+    def _compact(self) -> None:
+        if len(self._heap) > 2 * self._num_armed + _SLACK:
+            current = {id(each[2]): each for each in self._heap if each[0] == each[2].armed_at}
+            self._heap = list(current.values())
+            heapq.heapify(self._heap)
 
     def check_integrity(self) -> None:
-        """For tests: raise if a key is armed later than its deadline."""
-        self._armed.check_integrity()
-        for key in self._armed:
-            armed = self._armed.get(key)
-            if armed is None or armed > self._deadline_of(key):
-                raise RuntimeError(f"{key} is armed too late")
+        """For tests: raise if an item is armed later than its deadline."""
+        armed = {id(item) for time, _, item in self._heap if time == item.armed_at}
+        if len(armed) != self._num_armed or len(self._heap) > 2 * len(armed) + _SLACK:
+            raise RuntimeError(f"{len(self._heap)} entries for {self._num_armed} items")
+        for time, _, item in self._heap:
+            if time == item.armed_at and time > item.deadline:
+                raise RuntimeError(f"{item} is armed too late")

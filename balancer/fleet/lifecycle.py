@@ -28,7 +28,7 @@ WhyNotServed = Callable[[str | None], NotServed]
 class Lifecycle:
     """`agent` is the name of the agent that it is with, or of the last one.
 
-    `model` is what that agent serves, or what the client named.
+    `model` is what that agent serves, or what the client named. `armed_at` is for `Deadlines`.
     """
 
     __slots__ = (
@@ -37,6 +37,7 @@ class Lifecycle:
         "_waited",
         "accepted_at",
         "agent",
+        "armed_at",
         "caller",
         "expires_at",
         "id",
@@ -54,6 +55,7 @@ class Lifecycle:
         self.agent: str | None = None
         self.model = model
         self.num_agents_lost = 0
+        self.armed_at: float | None = None
         self._limits = limits
         self._waited = 0.0
         self._queued_at: float | None = now

@@ -88,6 +88,13 @@ class Agent:
     spoke_at: float = -inf
     said: frozenset[AgentId] = frozenset()
     twins: dict[LinkId, str] = field(default_factory=dict)
+    armed_at: float | None = None
+
+    @property
+    def deadline(self) -> float:
+        """When it has to be seen to, as things are."""
+        deadline = min(self.heartbeat.next_deadline(), self.changes_at, self.breaker.probe_at)
+        return deadline if self.rested_at is None else min(deadline, self.rested_at)
 
     @property
     def takes_work(self) -> bool:
@@ -285,7 +292,7 @@ class Registry:
         self._hosts: dict[AgentId, dict[LinkId, None]] = {}
         self._retired: dict[AgentId, list[LinkId]] = {}
         self._departures: OrderedDict[AgentId, _Departed] = OrderedDict()
-        self._deadlines: Deadlines[LinkId] = Deadlines(self._deadline_of)
+        self._deadlines: Deadlines[Agent] = Deadlines()
 
     def __len__(self) -> int:
         """How many links there are."""
@@ -361,7 +368,7 @@ class Registry:
         self._agents[link] = agent
         self._links[hello.agent_id] = link
         self._hosts.setdefault(agent.host, {})[link] = None
-        self._deadlines.arm(link)
+        self._deadlines.arm(agent)
         self.touch(link)
         return agent
 
@@ -383,7 +390,7 @@ class Registry:
     def left(self, link: LinkId, why: Departure = "lost", now: float = inf) -> Agent:
         """Remove an agent."""
         agent = self._agents.pop(link)
-        self._deadlines.disarm(link)
+        self._deadlines.disarm(agent)
         for twin in agent.twins:
             del self._agents[twin].twins[link]
             self.touch(twin)
@@ -451,16 +458,16 @@ class Registry:
     def rests(self, agent: Agent, now: float) -> None:
         """It is full; it is tried again after a pause."""
         agent.rested_at = now + BUSY_PAUSE
-        self._deadlines.arm(agent.link)
+        self._deadlines.arm(agent)
 
     def waits(self, agent: Agent, status: Status) -> None:
         """It says too much: this counts when it `may_change`, unless it says something else."""
         agent.status = status
-        self._deadlines.arm(agent.link)
+        self._deadlines.arm(agent)
 
     def awaits_probe(self, agent: Agent) -> None:
         """Its circuit is open: a probe is due some time."""
-        self._deadlines.arm(agent.link)
+        self._deadlines.arm(agent)
 
     def next_deadline(self) -> float | None:
         """Not later than the first agent's time."""
@@ -468,16 +475,11 @@ class Registry:
 
     def due(self, now: float) -> list[Agent]:
         """Agents whose deadline has come. The caller removes each, or calls `seen_to`."""
-        return [self._agents[link] for link in self._deadlines.due(now)]
+        return self._deadlines.due(now)
 
     def seen_to(self, agent: Agent) -> None:
         """What was due is done: arm the agent's next deadline."""
-        self._deadlines.arm(agent.link)
-
-    def _deadline_of(self, link: LinkId) -> float:
-        agent = self._agents[link]
-        deadline = min(agent.heartbeat.next_deadline(), agent.changes_at, agent.breaker.probe_at)
-        return deadline if agent.rested_at is None else min(deadline, agent.rested_at)
+        self._deadlines.arm(agent)
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
@@ -486,7 +488,7 @@ class Registry:
         if retired != {(id, link) for id, links in self._retired.items() for link in links}:
             raise RuntimeError("a retired link is not where it should be")
         links = {agent.hello.agent_id: agent.link for agent in self.current()}
-        if links != self._links or any(link not in self._deadlines for link in self._agents):
+        if links != self._links or any(agent.armed_at is None for agent in self):
             raise RuntimeError("an agent is not where it should be")
         hosts: dict[AgentId, set[LinkId]] = {}
         for agent in self.current():

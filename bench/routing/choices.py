@@ -7,8 +7,10 @@ from random import Random
 from statistics import mean, median
 
 from arriero.balancer.fleet.decisions import LinkId, Refuse
+from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.requests.dispatch.dispatch import Dispatch
-from arriero.balancer.fleet.requests.eligibility import Offer, RoutingRequest
+from arriero.balancer.fleet.requests.eligibility import Offer
+from arriero.balancer.fleet.requests.request import Request
 from arriero.balancer.fleet.routing.policies import POLICIES
 from arriero.balancer.fleet.routing.rates import Measurement
 from arriero.shared.inference import GenerateRequest, Rates, RequestId, Usage
@@ -36,8 +38,13 @@ class Cost:
 def measure() -> Iterable[Cost]:
     """For each number of agents, half of whose slots are taken."""
     for num in NUM_AGENTS:
-        cold = [GenerateRequest(prompt=f"{number} {PROMPT}") for number in range(REQUESTS)]
-        warm = [GenerateRequest(prompt=f"{number % 50} {PROMPT}") for number in range(REQUESTS)]
+        cold = [
+            GenerateRequest(prompt=f"{number} {PROMPT}", model="m") for number in range(REQUESTS)
+        ]
+        warm = [
+            GenerateRequest(prompt=f"{number % 50} {PROMPT}", model="m")
+            for number in range(REQUESTS)
+        ]
         yield Cost(
             num,
             by_load=_requests(num, "load", cold),
@@ -60,22 +67,29 @@ def _requests(num_agents: int, routing: str, requests: list[GenerateRequest]) ->
         offer = Offer(model="m", slots=4, cache_tokens=16_384)
         dispatch.agent_joined(LinkId(number), offer)
     for number in range(2 * num_agents):
-        dispatch.enqueue(RequestId(f"busy {number}"), RoutingRequest(model="m"))
-    chains = [chain_of(request) for request in requests]
+        dispatch.enqueue(_request(f"busy {number}", GenerateRequest(prompt="", model="m")))
+    made = [_request(f"{number}", asked) for number, asked in enumerate(requests)]
     random = Random(num_agents)
     took = []
-    for number, chain in enumerate(chains):
-        id, end = RequestId(f"{number}"), _end(random)
+    for request in made:
+        end = _end(random)
         start = time.thread_time()
-        assigned = dispatch.enqueue(id, RoutingRequest(model="m", chain=chain))
+        assigned = dispatch.enqueue(request)
         if isinstance(assigned, Refuse):
             raise RuntimeError("a request was refused")
         if assigned:
-            dispatch.prompt_read(id, 1000, 500)
-        dispatch.ended(id, end)
+            dispatch.prompt_read(request, 1000, 500)
+        dispatch.ended(request, end)
         took.append(time.thread_time() - start)
         dispatch.take_holds()
     return mean(took) * 1e6
+
+
+def _request(id: str, asked: GenerateRequest) -> Request:
+    """A request whose prompt was hashed already."""
+    request = Request(RequestId(id), asked, Limits(), 0.0)
+    request.chain.size  # noqa: B018
+    return request
 
 
 def _hashing(requests: list[GenerateRequest]) -> float:

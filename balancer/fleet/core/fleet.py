@@ -106,7 +106,7 @@ from ..recorder import Ending
 from ..registry import Agent
 from ..requests.delivered import Delivered
 from ..requests.eligibility import Engine
-from ..requests.request_lifecycle import RequestLifecycle
+from ..requests.request import Request
 from ..requests.requests import Gain, refuse
 from ..view import Cordon, SharedCordon
 from .admission import Admission
@@ -189,8 +189,8 @@ class Fleet:
         self.state.changes.advance()
         newcomer = self.admission.request(request, caller, now, together=together)
         if newcomer.error is not None:
-            lifecycle = RequestLifecycle(id, newcomer.request, self.limits, now, caller=caller)
-            return [*decisions, *refuse(lifecycle, newcomer.error, now)]
+            refused = Request(id, newcomer.request, self.limits, now, caller=caller)
+            return [*decisions, *refuse(refused, newcomer.error, now)]
         decisions += self.state.requests.admit(
             id, newcomer.request, caller, now, tell_waiting=tell_waiting
         )
@@ -217,13 +217,13 @@ class Fleet:
         """
         decisions = self._due(now)
         self.state.changes.advance()
-        request = self.admission.named(request, caller)
-        lifecycle = RequestLifecycle(id, request, self.limits, now, caller=caller)
-        lifecycle.resume(Delivered.after(delivered), engine, age)
-        decisions += self.state.requests.resume(lifecycle, now)
+        named = self.admission.named(request, caller)
+        resumed = Request(id, named, self.limits, now, caller=caller)
+        resumed.resume(Delivered.after(delivered), engine, age)
+        decisions += self.state.requests.resume(resumed, now)
         if id in self:
-            self.admission.resumed(id, request, caller, now)
-        self.steering.demand_changed(request.model, now)
+            self.admission.resumed(id, named, caller, now)
+        self.steering.demand_changed(named.model, now)
         return decisions
 
     def query_arrived(
@@ -255,8 +255,8 @@ class Fleet:
         if id not in self:
             return decisions
         self.state.changes.advance()
-        if (lifecycle := self.state.requests.get(id)) is not None:
-            return [*decisions, *self.state.requests.close(lifecycle, now)]
+        if (request := self.state.requests.get(id)) is not None:
+            return [*decisions, *self.state.requests.close(request, now)]
         return [*decisions, *self.state.dispatcher.close(id, now)]
 
     def cancel(self, ids: Iterable[RequestId], now: float) -> list[Decision]:
@@ -264,11 +264,11 @@ class Fleet:
         decisions = self._due(now)
         requests, dispatcher = self.state.requests, self.state.dispatcher
         live = [id for id in dict.fromkeys(ids) if id in self]
-        lifecycles = [e for id in live if (e := requests.get(id)) is not None]
+        live_requests = [e for id in live if (e := requests.get(id)) is not None]
         queries = [id for id in live if id in dispatcher]
         if live:
             self.state.changes.advance()
-        cancelled = requests.cancel(lifecycles, now)
+        cancelled = requests.cancel(live_requests, now)
         return [*decisions, *cancelled, *dispatcher.cancel(queries, now)]
 
     def revoked(self, owner: str, error: RequestError, now: float) -> list[Decision]:
@@ -404,29 +404,29 @@ class Fleet:
         """
         get, link = self.state.requests.get, agent.link
         for item in items:
-            lifecycle = get(item.id)
-            if lifecycle is not None and lifecycle.link == link:
-                lifecycle.claim.check(item)
+            request = get(item.id)
+            if request is not None and request.link == link:
+                request.claim.check(item)
         gains: list[Gain] = []
         for item in items:
-            lifecycle = get(item.id)
-            if lifecycle is None or lifecycle.link != link:
+            request = get(item.id)
+            if request is None or request.link != link:
                 self.state.items_ignored += 1
-                if lifecycle is not None and isinstance(item, Ended | Refused | Busy):
-                    lifecycle.deserted.discard(link)  # it has the request no more
-            elif lifecycle.drops_rest:
-                yield from self._left(lifecycle, item, now)
+                if request is not None and isinstance(item, Ended | Refused | Busy):
+                    request.deserted.discard(link)  # it has the request no more
+            elif request.drops_rest:
+                yield from self._left(request, item, now)
             elif isinstance(item, Piece):
-                if gains and gains[-1][0].served_as != lifecycle.served_as:
+                if gains and gains[-1][0].served_as != request.served_as:
                     yield from self._gained(agent, gains, now)
                     gains = []
                 token = Token(item.text, item.kind, item.tokens, item.log_probs or ())
-                gains.append((lifecycle, token))
+                gains.append((request, token))
             else:
                 if gains:
                     yield from self._gained(agent, gains, now)
                     gains = []
-                yield from self._item(agent, lifecycle, item, now)
+                yield from self._item(agent, request, item, now)
         if gains:
             yield from self._gained(agent, gains, now)
 
@@ -448,59 +448,59 @@ class Fleet:
         return [decision, *firsts, *self.state.requests.answered(agent, now, num_begun)]
 
     def _item(
-        self, agent: Agent, lifecycle: RequestLifecycle, item: NoPiece, now: float
+        self, agent: Agent, request: Request, item: NoPiece, now: float
     ) -> Iterable[Decision]:
         requests = self.state.requests
         agent.spoke_at = now
-        was_streaming = lifecycle.is_streaming
+        was_streaming = request.is_streaming
         match item:
             case PromptProgress():
-                requests.reads(lifecycle, item, now)
+                requests.reads(request, item, now)
                 return []
             case CallStarted() | Called() | Noticed() | PromptRead():
-                received = requests.received(lifecycle, item, now)
-                if was_streaming or not lifecycle.is_streaming:
+                received = requests.received(request, item, now)
+                if was_streaming or not request.is_streaming:
                     return received
                 return [*received, *requests.answered(agent, now)]
-            case _ if lifecycle.is_leaving:
-                return self._left(lifecycle, item, now)
+            case _ if request.is_leaving:
+                return self._left(request, item, now)
             case Ended():
-                done = requests.done(lifecycle, item, now)
+                done = requests.done(request, item, now)
                 if was_streaming or item.finish_reason == "cancelled":
                     return done
                 return [*done, *requests.answered(agent, now)]
             case Refused() if item.error.code == AgentLost.code:
                 self.state.registry.rests(agent, now)
-                return requests.lost_server(lifecycle, from_agent(item.error), now)
+                return requests.lost_server(request, from_agent(item.error), now)
             case Refused() if item.error.code != ShuttingDown.code:
-                error = _error(lifecycle, item.error)
+                error = _error(request, item.error)
                 is_broken = isinstance(error, EngineFailed)
                 disappointed = requests.disappointed(agent, now) if is_broken else []
-                return [*disappointed, *requests.fail(lifecycle, error, now)]
+                return [*disappointed, *requests.fail(request, error, now)]
             case Refused():
                 self.state.registry.rests(agent, now)
-                return requests.give_back(lifecycle, from_agent(item.error), now)
+                return requests.give_back(request, from_agent(item.error), now)
             case Busy():
                 self.state.registry.rests(agent, now)
-                return requests.hand_back(lifecycle, now)
+                return requests.hand_back(request, now)
             case _:
                 assert_never(item)
 
-    def _left(self, lifecycle: RequestLifecycle, item: Item, now: float) -> Iterable[Decision]:
+    def _left(self, request: Request, item: Item, now: float) -> Iterable[Decision]:
         """Its agent was asked to stop. Its end counts only where all before it was delivered.
 
         An error of the request's own stays one.
         """
         requests = self.state.requests
         match item:
-            case Ended(finish_reason="cancelled") if lifecycle.is_cancelling:
-                return requests.done(lifecycle, item, now)
-            case Ended(finish_reason=reason) if reason != "cancelled" and not lifecycle.drops_rest:
-                return requests.done(lifecycle, item, now)
+            case Ended(finish_reason="cancelled") if request.is_cancelling:
+                return requests.done(request, item, now)
+            case Ended(finish_reason=reason) if reason != "cancelled" and not request.drops_rest:
+                return requests.done(request, item, now)
             case Refused(error=error) if error.code not in _AGENTS_OWN:
-                return requests.fail(lifecycle, _error(lifecycle, error), now)
+                return requests.fail(request, _error(request, error), now)
             case Ended() | Refused() | Busy():
-                return requests.let_go(lifecycle, now)
+                return requests.let_go(request, now)
             case _:
                 return ()
 
@@ -706,8 +706,8 @@ def _finish(id: RequestId, error: RequestError) -> Finish:
     )
 
 
-def _error(lifecycle: RequestLifecycle, wire: WireError) -> RequestError:
+def _error(request: Request, wire: WireError) -> RequestError:
     """What its client hears. Only who cancels hears that it was cancelled."""
-    if wire.code == Cancelled.code and not lifecycle.is_cancelling:
+    if wire.code == Cancelled.code and not request.is_cancelling:
         return EngineFailed(wire.message)
     return from_agent(wire)

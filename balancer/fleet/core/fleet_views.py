@@ -215,31 +215,33 @@ class FleetViews:
     def request(self, id: RequestId) -> RequestView | None:
         """One request or query, if it has not ended."""
         now = self._clock()
-        if (lifecycle := self._state.requests.get(id)) is not None:
-            return self._state.requests.view(lifecycle, now)
+        if (request := self._state.requests.get(id)) is not None:
+            return self._state.requests.view(request, now)
         return self._state.dispatcher[id].view(now) if id in self._fleet else None
 
     def position(self, id: RequestId) -> int | None:
         """The place of a request that waits for an agent, from 1; `None` of any other."""
         requests = self._state.requests
-        lifecycle = requests.get(id)
-        if lifecycle is None or lifecycle.link is not None:
+        request = requests.get(id)
+        if request is None or request.link is not None:
             return None
-        return requests.dispatch.place_of(id)
+        return requests.dispatch.place_of(request)
 
     def engine_of(self, id: RequestId) -> Engine | None:
         """The agents that can go on with an answer that has not ended, where that is known."""
-        lifecycle = self._state.requests.get(id)
-        return None if lifecycle is None else lifecycle.engine
+        request = self._state.requests.get(id)
+        return None if request is None else request.engine
 
     def waiting(self, id: RequestId) -> Waiting | None:
         """What a request can expect that waits for an agent; `None` of any other."""
         requests = self._state.requests
-        lifecycle = requests.get(id)
-        if lifecycle is None or lifecycle.link is not None:
+        request = requests.get(id)
+        if request is None or request.link is not None:
             return None
         now = self._clock()
-        return requests.waiting_room.of(id, lambda model: self._steering.not_served(model, now))
+        return requests.waiting_room.of(
+            request, lambda model: self._steering.not_served(model, now)
+        )
 
     # ---- agents
 

@@ -59,7 +59,7 @@ class QueryDispatcher:
         self._changes = changes
         self._queues = {lane: QueryQueue(most) for lane, most in PARTS_PER_AGENT.items()}
         self._queries: dict[RequestId, QueryLifecycle] = {}
-        self._deadlines: Deadlines[RequestId] = Deadlines(lambda id: self._queries[id].deadline)
+        self._deadlines: Deadlines[QueryLifecycle] = Deadlines()
 
     def __len__(self) -> int:
         return len(self._queries)
@@ -114,7 +114,7 @@ class QueryDispatcher:
         if (error := self._refusal(query_request)) is not None:
             return self.refuse(lifecycle, error, now)
         self._queries[id] = lifecycle
-        self._deadlines.arm(id)
+        self._deadlines.arm(lifecycle)
         self._changes.advance()
         queue = self._queues[query_request.lane]
         hands = queue.enqueue(id, query_request.model, len(query_request.parts))
@@ -213,7 +213,7 @@ class QueryDispatcher:
             is_served = self._queues[lifecycle.lane].is_served(model)
             return None if is_served else why_not_served(model)
 
-        due = [self._queries[id] for id in self._deadlines.due(now)]
+        due = self._deadlines.due(now)
         errors = [(each, each.overdue(now, lack_of(each))) for each in due]
         return self._end([_failed(each, error, now) for each, error in errors if error], now)
 
@@ -261,7 +261,7 @@ class QueryDispatcher:
         """The query waits again, unless an agent has a part of it."""
         if not self._queues[lifecycle.lane].is_asked(lifecycle.id):
             lifecycle.waits(now)
-            self._deadlines.arm(lifecycle.id)
+            self._deadlines.arm(lifecycle)
             self._changes.advance()
 
     def _fail(
@@ -274,7 +274,7 @@ class QueryDispatcher:
         decisions: list[Decision] = [each for ending in endings for each in ending.last]
         for lifecycle in (ending.lifecycle for ending in endings):
             del self._queries[lifecycle.id]
-            self._deadlines.disarm(lifecycle.id)
+            self._deadlines.disarm(lifecycle)
             self._changes.advance()
         for lane, queue in self._queues.items():
             ended = {
@@ -306,7 +306,7 @@ class QueryDispatcher:
         for queue in self._queues.values():
             queue.check_integrity()
         for id, lifecycle in self._queries.items():
-            if id not in self._deadlines or lifecycle.is_complete:
+            if lifecycle.armed_at is None or lifecycle.is_complete:
                 raise RuntimeError(f"{id} has no deadline, or has ended")
 
 

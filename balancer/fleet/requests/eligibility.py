@@ -1,7 +1,4 @@
-"""Which agents may serve a request: what it asks for, what an agent offers, and keys for both.
-
-Dispatch knows this of a request, and never its text.
-"""
+"""Which agents may serve a request: what an agent offers, and keys for what requests wait for."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,16 +6,12 @@ from math import inf
 from typing import NamedTuple
 
 from ....shared.continuation import BY_TEXT
-from ....shared.inference import GenerateRequest, PriorityClass, RequestId, priority_class_of
+from ....shared.inference import GenerateRequest, RequestId
 from ....shared.inference.abilities import ABILITIES, Ability, needs_of
-from ....shared.inference.prefix_chain import NO_CHAIN, PrefixChain, chain_of
 from ....shared.inference.prefix_peers import Peer
-from ..caller import ANONYMOUS, Caller
 from ..decisions import LinkId
 from ..routing.beliefs import Home
-from ..routing.cache_keys import digest_of
 from ..tally import Tally
-from ..token_estimate import LEAST, charge_of
 
 
 class Engine(NamedTuple):
@@ -126,62 +119,6 @@ class Offer:
 
 
 NOTHING = Offer(model=None, slots=0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoutingRequest:
-    """`model` of `None` is any. A part of the answer came from `engine`: only such agents go on.
-
-    By `chain` and `most_answer`, the most tokens of the answer, an agent is chosen.
-
-    `priority_class`, `caller` and `charge` say when it has its turn: `charge` is about how many
-    tokens it takes (`token_estimate.py`). Of one caller's requests, those with the same
-    `cache_key` belong together. `num_tokens` of the prompt are known only where it was given as
-    token ids. `able`: what it needs is not for every agent, or its answer goes on by text. One that
-    `is_isolated` may have ended its agent: it goes to one that has no other request.
-    """
-
-    model: str | None = None
-    priority_class: PriorityClass = "default"
-    caller: Caller = ANONYMOUS
-    cache_key: int | None = None
-    num_tokens: int | None = None
-    engine: Engine | None = None
-    able: Able | ByText | None = None
-    chain: PrefixChain = NO_CHAIN
-    most_answer: int | None = None
-    charge: int = LEAST
-    is_isolated: bool = False
-
-    @property
-    def queue_key(self) -> QueueKey:
-        """The key of the queue it waits in."""
-        key = self.engine or self.able or self.model
-        return Alone(model_of(key), key) if self.is_isolated else key
-
-
-def routing_of(request: GenerateRequest, caller: Caller) -> RoutingRequest:
-    """The routing request of `request`."""
-    prompt = request.prompt
-    return RoutingRequest(
-        model=request.model,
-        caller=caller,
-        cache_key=_cache_key(request, caller),
-        num_tokens=len(prompt) if isinstance(prompt, tuple) else None,
-        chain=chain_of(request),
-        most_answer=0 if request.prefill_only else request.max_tokens,
-        priority_class=priority_class_of(request.priority),
-        charge=charge_of(request),
-    )
-
-
-def _cache_key(request: GenerateRequest, caller: Caller) -> int | None:
-    """The key of a caller's prompts. The same name, chosen by another caller, is another key."""
-    name = request.cache_key or request.prompt_cache_key
-    if not name:
-        return None
-    account = caller.account
-    return digest_of(account.name, account.address or "", request.model or "", name)
 
 
 def by_text_of(request: GenerateRequest, model: str, origin: str | None) -> ByText:

@@ -1,6 +1,6 @@
 """What happens to requests: where each goes, and who gets the slot of one that ends.
 
-Invariants: a request is here exactly when dispatch has it; its lifecycle is with the link that
+Invariants: a request is here exactly when dispatch has it; its request is with the link that
 dispatch has it on; its deadline is armed.
 """
 
@@ -28,7 +28,6 @@ from ..decisions import Decision, DeliverTokens, FirstToken, LinkId, Moved, Refu
 from ..lifecycle import NotServed, WhyNotServed
 from ..limits import Limits
 from ..load_shedding import Wait, least_ended, refusal_of
-from ..priority_queue import PriorityQueue
 from ..recorder import MoveReason
 from ..registry import Agent, Registry
 from ..routing.fetches import Tickets
@@ -38,9 +37,9 @@ from ..routing.rates import Measurement
 from ..view import RequestView
 from .delivered import Claim, Reported, consistent
 from .dispatch.dispatch import AssignSlot, Dispatch
-from .eligibility import ByText, Needs, Offer, QueueKey, RoutingRequest, model_of, routing_of
+from .eligibility import ByText, Needs, Offer, QueueKey, model_of
 from .preemption import Foreground, Preemption, least_run
-from .request_lifecycle import MAX_ISOLATED, SUSPECT_SECONDS, RequestLifecycle
+from .request import MAX_ISOLATED, SUSPECT_SECONDS, Request
 from .waiting_room import WaitingRoom
 
 _AGENTS_FAULT = (FirstTokenTimeout.code, TokenTimeout.code)
@@ -60,7 +59,7 @@ LEAST_PATIENCE = 5.0
 MOST_DESERTED = 8
 """Agents that a request leaves at most because they do not answer it."""
 
-Gain = tuple[RequestLifecycle, Token]
+Gain = tuple[Request, Token]
 """What a request gained in a step."""
 
 
@@ -86,55 +85,54 @@ class Requests:
         self._limits = limits
         self._registry = registry
         self._changes = changes
-        self._lifecycles: dict[RequestId, RequestLifecycle] = {}
-        self.get: Callable[[RequestId], RequestLifecycle | None] = self._lifecycles.get
-        """The lifecycle of a request that has not ended; asked for each token."""
+        self._live: dict[RequestId, Request] = {}
+        self.get: Callable[[RequestId], Request | None] = self._live.get
+        """The request of a request that has not ended; asked for each token."""
         self.tokens_kept = 0
         self.num_moves = 0
-        self._deadlines: Deadlines[RequestId] = Deadlines(lambda id: self._lifecycles[id].deadline)
-        self._held: PriorityQueue[RequestId, float] = PriorityQueue()
-        """Requests that wait for one agent, and until when."""
+        self._deadlines: Deadlines[Request] = Deadlines()
         self._least_patience = min(LEAST_PATIENCE, limits.first_token_timeout / 2)
         self._bound: dict[RequestId, None] = {}
         """Requests that wait for agents like the one that began their answer: one was here."""
         self._needed = Needed()
 
     def __len__(self) -> int:
-        return len(self._lifecycles)
+        return len(self._live)
 
     def __contains__(self, id: object) -> bool:
-        return id in self._lifecycles
+        return id in self._live
 
     def next_deadline(self) -> float | None:
         """Not later than the first request's deadline, or the next update for clients that wait."""
-        first_held = self._held.first()
-        until = None if first_held is None else first_held[0]
         return earliest(
             self._deadlines.next(),
             self.waiting_room.next_deadline(),
-            until,
             self._preemption.next_deadline(self.dispatch.has_free_slot),
         )
 
     def views(self, now: float) -> Iterator[RequestView]:
         """All of them, oldest first."""
-        return (self.view(lifecycle, now) for lifecycle in self._lifecycles.values())
+        return (self.view(request, now) for request in self._live.values())
 
-    def view(self, lifecycle: RequestLifecycle, now: float) -> RequestView:
+    def view(self, request: Request, now: float) -> RequestView:
         """One of them."""
-        return lifecycle.view(self._agent_id(lifecycle), now)
+        return request.view(self._agent_id(request), now)
 
     def demands(self) -> Iterator[tuple[str | None, int, float]]:
         """Models that requests wait for: how many wait, and since when the first does."""
-        for model, num_waiting, first in self.dispatch.waiting():
-            yield model, num_waiting, self._lifecycles[first].accepted_at
+        demands: dict[str | None, tuple[int, float]] = {}
+        for request in self.dispatch.waiting:
+            model = model_of(request.waits_for)
+            num, since = demands.get(model, (0, inf))
+            demands[model] = (num + 1, min(since, request.accepted_at))
+        return ((model, num, since) for model, (num, since) in demands.items())
 
     # ---- what clients do
 
     def admit(
         self,
         id: RequestId,
-        request: GenerateRequest,
+        asked: GenerateRequest,
         caller: Caller,
         now: float,
         *,
@@ -144,70 +142,70 @@ class Requests:
 
         For one whose caller has little in a full queue, another makes room.
         """
-        lifecycle = RequestLifecycle(id, request, self._limits, now, caller=caller)
-        routing = self._routing_of(lifecycle)
-        decisions = self._make_room(routing, now)
-        assigned = self.dispatch.enqueue(id, routing)
+        request = Request(id, asked, self._limits, now, caller=caller)
+        self._look_at_need(request)
+        decisions = self._make_room(request, now)
+        assigned = self.dispatch.enqueue(request)
         if isinstance(assigned, Refuse):
             self.needs.left(id)
-            assigned.error.retry_after = self.waiting_room.retry_after(request.model)
-            return [*decisions, *refuse(lifecycle, assigned.error, now)]
-        self._came(lifecycle, now)
-        self.waiting_room.admitted(id, tell_waiting, now)
-        self._waits(lifecycle)
-        if not assigned and (error := self._deadline_refusal(lifecycle)) is not None:
-            self._forget(lifecycle)
-            self.dispatch.ended(id)
-            return [*decisions, *refuse(lifecycle, error, now)]
+            assigned.error.retry_after = self.waiting_room.retry_after(asked.model)
+            return [*decisions, *refuse(request, assigned.error, now)]
+        self._came(request, now)
+        self.waiting_room.admitted(request, tell_waiting, now)
+        self._waits(request)
+        if not assigned and (error := self._deadline_refusal(request)) is not None:
+            self._forget(request)
+            self.dispatch.ended(request)
+            return [*decisions, *refuse(request, error, now)]
         return [*decisions, *self._start(assigned, now)]
 
-    def resume(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
+    def resume(self, request: Request, now: float) -> list[Decision]:
         """Go on with one that another run of the balancer accepted; it ends where no agent can."""
-        id = lifecycle.id
-        assigned = self.dispatch.resume(id, self._routing_on(lifecycle))
-        self.tokens_kept += lifecycle.num_tokens
-        self._came(lifecycle, now)
-        self._waits(lifecycle)
-        if not lifecycle.can_move:
-            return self.fail(lifecycle, _CANNOT_RESUME, now)
-        moved = [Moved(id, "restarted", lifecycle.origin)] if lifecycle.has_streamed else []
+        id = request.id
+        self._bind_resumed(request)
+        assigned = self.dispatch.resume(request)
+        self.tokens_kept += request.num_tokens
+        self._came(request, now)
+        self._waits(request)
+        if not request.can_move:
+            return self.fail(request, _CANNOT_RESUME, now)
+        moved = [Moved(id, "restarted", request.origin)] if request.has_streamed else []
         return [*moved, *self._start(assigned, now)]
 
-    def _routing_on(self, lifecycle: RequestLifecycle) -> RoutingRequest:
-        """How one that was accepted before finds its agent."""
-        routing, by_text = self._routing_of(lifecycle), lifecycle.by_text
-        engine = lifecycle.engine
-        if not lifecycle.has_streamed:
-            return routing
-        if by_text is None:
-            return replace(routing, engine=engine)
-        if engine is not None and self.dispatch.serves(engine):
-            self._bound[lifecycle.id] = None
-            return replace(routing, engine=engine)
-        if self.needs.came(lifecycle.id, by_text):
-            self._offer_anew()
-        return replace(routing, able=by_text)
+    def _bind_resumed(self, request: Request) -> None:
+        """Say how one that was accepted before finds its agent."""
+        by_text, engine = request.by_text, request.engine
+        if not request.has_streamed:
+            self._look_at_need(request)
+        elif by_text is None:
+            request.bound_to = engine
+        elif engine is not None and self.dispatch.serves(engine):
+            self._bound[request.id] = None
+            request.bound_to = engine
+        else:
+            if self.needs.came(request.id, by_text):
+                self._offer_anew()
+            request.able = by_text
 
-    def _make_room(self, routing: RoutingRequest, now: float) -> list[Decision]:
+    def _make_room(self, newcomer: Request, now: float) -> list[Decision]:
         """End the one that has to go from a full queue for such a newcomer, if one has to."""
-        id = self.dispatch.makes_room_for(routing)
-        if id is None:
+        request = self.dispatch.makes_room_for(newcomer)
+        if request is None:
             return []
-        lifecycle = self._lifecycles[id]
         wait = Wait(
             has_to_go=True,
-            position=self.dispatch.place_of(id),
-            retry_after=self.waiting_room.retry_after(lifecycle.request.model),
+            position=self.dispatch.place_of(request),
+            retry_after=self.waiting_room.retry_after(request.asked.model),
         )
         error = refusal_of(wait)
-        return [] if error is None else self.fail(lifecycle, error, now)
+        return [] if error is None else self.fail(request, error, now)
 
-    def _deadline_refusal(self, lifecycle: RequestLifecycle) -> QueueFull | None:
+    def _deadline_refusal(self, request: Request) -> QueueFull | None:
         """Deadline admission: why a newcomer is refused that would wait too long, if one is."""
-        deadline_ms = lifecycle.request.deadline_ms
-        seconds = self.waiting_room.sure_wait(lifecycle.id, least_ended(deadline_ms))
-        key = self.dispatch.queue_key_of(lifecycle.id)
-        is_batch = lifecycle.kind == "batch"
+        deadline_ms = request.asked.deadline_ms
+        seconds = self.waiting_room.sure_wait(request, least_ended(deadline_ms))
+        key = request.queue_key
+        is_batch = request.kind == "batch"
         if seconds is None or (not is_batch and self._preemption.may_help(key)):
             return None
         return refusal_of(
@@ -215,34 +213,31 @@ class Requests:
                 seconds=seconds,
                 longest=self._limits.buffered_request_timeout,
                 deadline_ms=deadline_ms,
-                position=self.dispatch.place_of(lifecycle.id),
-                retry_after=self.waiting_room.retry_after(lifecycle.request.model),
+                position=self.dispatch.place_of(request),
+                retry_after=self.waiting_room.retry_after(request.asked.model),
             )
         )
 
     def renamed(self, names: Mapping[str, str], now: float) -> list[Decision]:
         """Models of `names` are called something else now: those who wait for them follow."""
-        ids, assigned = self.dispatch.renamed(names)
-        for id in ids:
-            lifecycle = self._lifecycles[id]
-            name = lifecycle.request.model or ""
-            lifecycle.request = replace(lifecycle.request, model=names.get(name, name))
-            self._waits(lifecycle)
+        renamed, assigned = self.dispatch.renamed(names)
+        for request in renamed:
+            self._waits(request)
             self._changes.advance()
         return self._start(assigned, now)
 
-    def close(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
+    def close(self, request: Request, now: float) -> list[Decision]:
         """Its client has disconnected: end it and cancel it at the agent."""
-        return [*self._cancel(lifecycle, now), *self._end(lifecycle, [lifecycle.gone(now)], now)]
+        return [*self._cancel(request, now), *self._end(request, [request.gone(now)], now)]
 
-    def cancel(self, lifecycles: Iterable[RequestLifecycle], now: float) -> list[Decision]:
+    def cancel(self, requests: Iterable[Request], now: float) -> list[Decision]:
         """End those that wait and cancel the others at their agents; no slot is freed meanwhile."""
         decisions: list[Decision] = []
-        for lifecycle in lifecycles:
-            if lifecycle.link is None:
-                decisions += self.fail(lifecycle, Cancelled("cancelled before it started"), now)
+        for request in requests:
+            if request.link is None:
+                decisions += self.fail(request, Cancelled("cancelled before it started"), now)
             else:
-                decisions += self._cancel(lifecycle, now)
+                decisions += self._cancel(request, now)
         return decisions
 
     def refuse(self, errors: Mapping[str, RequestError], now: float) -> list[Decision]:
@@ -250,12 +245,12 @@ class Requests:
 
         Where a later attempt may help, those whose answer has begun wait for it.
         """
-        waiting = [one for one in self._lifecycles.values() if one.link is None]
+        waiting = [one for one in self._live.values() if one.link is None]
         decisions: list[Decision] = []
-        for lifecycle in waiting:
-            error = errors.get(lifecycle.request.model or "")
-            if error is not None and not (error.retryable and lifecycle.has_streamed):
-                decisions += self.fail(lifecycle, error, now)
+        for request in waiting:
+            error = errors.get(request.asked.model or "")
+            if error is not None and not (error.retryable and request.has_streamed):
+                decisions += self.fail(request, error, now)
         return decisions
 
     # ---- what agents send
@@ -272,104 +267,96 @@ class Requests:
         firsts: list[FirstToken] = []
         num_tokens = 0
         num_begun = 0
-        for lifecycle, token in gains:
+        for request, token in gains:
             num_tokens += len(token.tokens)
-            was_streaming = lifecycle.is_streaming
-            gap = lifecycle.gained(token, now)
+            was_streaming = request.is_streaming
+            gap = request.gained(token, now)
             if not was_streaming:
                 num_begun += 1
-                self.waiting_room.began(lifecycle.id)
-                self._deadlines.arm(lifecycle.id)
+                self.waiting_room.stops(request)
+                self._deadlines.arm(request)
             if isinstance(gap, FirstToken):
                 firsts.append(gap)
             else:
                 num = len(token.tokens) or 1
                 gaps += [gap / num] * num
-            tokens.append((lifecycle.id, token))
+            tokens.append((request.id, token))
         self.tokens_kept += num_tokens
         self._changes.advance()
         origin = gains[0][0].origin
         return DeliverTokens(tuple(tokens), num_tokens, tuple(gaps), origin), firsts, num_begun
 
-    def reads(self, lifecycle: RequestLifecycle, item: PromptProgress, now: float) -> None:
+    def reads(self, request: Request, item: PromptProgress, now: float) -> None:
         """Its agent reads the prompt."""
         num_read = min(item.read_tokens, item.prompt_tokens)
-        cached, seconds = min(item.cached_tokens, num_read), lifecycle.slot_seconds(now)
-        lifecycle.reads(now)
-        self.waiting_room.reads(
-            lifecycle.id, Reading(num_read, item.prompt_tokens, cached, seconds)
-        )
+        cached, seconds = min(item.cached_tokens, num_read), request.slot_seconds(now)
+        request.reads(now)
+        self.waiting_room.reads(request, Reading(num_read, item.prompt_tokens, cached, seconds))
 
-    def received(
-        self, lifecycle: RequestLifecycle, item: Reported, now: float
-    ) -> Iterable[Decision]:
+    def received(self, request: Request, item: Reported, now: float) -> Iterable[Decision]:
         """Something of the answer, or about it, came."""
         if isinstance(item, PromptRead):
             cached = min(item.cached_tokens, item.prompt_tokens)
-            self.dispatch.prompt_read(lifecycle.id, item.prompt_tokens, cached)
-        was_streaming = lifecycle.is_streaming
-        decisions = lifecycle.received(item, now)
-        if not was_streaming and lifecycle.is_streaming:
-            self.waiting_room.began(lifecycle.id)
-            self._deadlines.arm(lifecycle.id)
+            self.dispatch.prompt_read(request, item.prompt_tokens, cached)
+        was_streaming = request.is_streaming
+        decisions = request.received(item, now)
+        if not was_streaming and request.is_streaming:
+            self.waiting_room.stops(request)
+            self._deadlines.arm(request)
         self._changes.advance()
         return decisions
 
-    def done(self, lifecycle: RequestLifecycle, end: Ended, now: float) -> list[Decision]:
+    def done(self, request: Request, end: Ended, now: float) -> list[Decision]:
         """It ended well."""
-        measured = self._measured(lifecycle, end, now)
-        return self._end(lifecycle, lifecycle.done(end, now), now, measured)
+        measured = self._measured(request, end, now)
+        return self._end(request, request.done(end, now), now, measured)
 
-    def _measured(self, lifecycle: RequestLifecycle, end: Ended, now: float) -> Measurement | None:
+    def _measured(self, request: Request, end: Ended, now: float) -> Measurement | None:
         """What its agent showed of its speed, if the whole answer is from there."""
-        if lifecycle.link is None or lifecycle.moves.num or end.finish_reason == "cancelled":
+        if request.link is None or request.moves.num or end.finish_reason == "cancelled":
             return None
-        running = self.dispatch.num_running_on(lifecycle.link)
+        running = self.dispatch.num_running_on(request.link)
         usage = consistent(end.usage)
-        return Measurement(usage, end.rates, running, lifecycle.slot_seconds(now))
+        return Measurement(usage, end.rates, running, request.slot_seconds(now))
 
-    def hand_back(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
+    def hand_back(self, request: Request, now: float) -> list[Decision]:
         """The agent did not start it: another agent gets it, unless its client cancelled it."""
-        if lifecycle.is_cancelling:
-            return self.fail(lifecycle, Cancelled("cancelled before it started"), now)
-        if lifecycle.is_streaming:
-            return self.fail(lifecycle, EngineFailed("given back after it had started"), now)
-        self._unassign(lifecycle, now)
-        return self._start(self.dispatch.came_back(lifecycle.id), now)
+        if request.is_cancelling:
+            return self.fail(request, Cancelled("cancelled before it started"), now)
+        if request.is_streaming:
+            return self.fail(request, EngineFailed("given back after it had started"), now)
+        self._unassign(request, now)
+        return self._start(self.dispatch.came_back(request), now)
 
-    def give_back(
-        self, lifecycle: RequestLifecycle, error: RequestError, now: float
-    ) -> list[Decision]:
+    def give_back(self, request: Request, error: RequestError, now: float) -> list[Decision]:
         """The agent stops and does not finish it: another goes on, or it ends with `error`."""
-        if lifecycle.is_cancelling or not lifecycle.is_streaming:
-            return self.hand_back(lifecycle, now)
-        if not lifecycle.can_move:
-            return self.fail(lifecycle, error, now)
-        return self._move(lifecycle, "given_back", now)
+        if request.is_cancelling or not request.is_streaming:
+            return self.hand_back(request, now)
+        if not request.can_move:
+            return self.fail(request, error, now)
+        return self._move(request, "given_back", now)
 
-    def lost_server(
-        self, lifecycle: RequestLifecycle, error: RequestError, now: float
-    ) -> list[Decision]:
+    def lost_server(self, request: Request, error: RequestError, now: float) -> list[Decision]:
         """The server behind its agent is gone: another goes on, or it ends with `error`."""
-        if lifecycle.is_cancelling:
-            return self.fail(lifecycle, Cancelled("cancelled; its server was lost"), now)
-        lifecycle.moves.agent_lost(is_alone=False)
-        if (suspicion := lifecycle.moves.suspicion) is not None:
-            return self.fail(lifecycle, suspicion, now)
-        if not (lifecycle.is_streaming and lifecycle.can_move):
-            return self.fail(lifecycle, error, now)
-        return self._move(lifecycle, "lost", now)
+        if request.is_cancelling:
+            return self.fail(request, Cancelled("cancelled; its server was lost"), now)
+        request.moves.agent_lost(is_alone=False)
+        if (suspicion := request.moves.suspicion) is not None:
+            return self.fail(request, suspicion, now)
+        if not (request.is_streaming and request.can_move):
+            return self.fail(request, error, now)
+        return self._move(request, "lost", now)
 
-    def let_go(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
+    def let_go(self, request: Request, now: float) -> list[Decision]:
         """The agent was asked to stop, and has: another gets it, unless its client cancelled it."""
-        if lifecycle.is_cancelling:
-            return self.fail(lifecycle, Cancelled("cancelled while it moved"), now)
-        if not lifecycle.can_move:
-            stopped = f"the agent {lifecycle.agent} has stopped, and no other can go on after it"
-            return self.fail(lifecycle, AgentLost(stopped), now)
-        reason: MoveReason = "gave_way" if lifecycle.leaving_for == "gave_way" else "drained"
-        left = self._leave(lifecycle, reason, now)
-        return [left, *self._start(self.dispatch.gave_way(lifecycle.id), now)]
+        if request.is_cancelling:
+            return self.fail(request, Cancelled("cancelled while it moved"), now)
+        if not request.can_move:
+            stopped = f"the agent {request.agent} has stopped, and no other can go on after it"
+            return self.fail(request, AgentLost(stopped), now)
+        reason: MoveReason = "gave_way" if request.leaving_for == "gave_way" else "drained"
+        left = self._leave(request, reason, now)
+        return [left, *self._start(self.dispatch.gave_way(request), now)]
 
     # ---- agents join, change and leave
 
@@ -383,11 +370,10 @@ class Requests:
         """An agent has other slots or another model, or takes work again, or no longer."""
         decisions = self._look_at_needs(agent, now)
         offer = offer_of(agent, self.needs)
-        for id in self.dispatch.running_on(agent.link):
-            lifecycle = self._lifecycles[id]
-            if lifecycle.model == agent.generates:
-                lifecycle.fingerprint_known(agent.fingerprint)
-            self._runs(lifecycle, offer.keys if offer.is_able else ())
+        for request in self.dispatch.running_on(agent.link):
+            if request.model == agent.generates:
+                request.fingerprint_known(agent.fingerprint)
+            self._runs(request, offer.keys if offer.is_able else ())
         changed = self._start(self.dispatch.agent_changed(agent.link, offer), now)
         return [*decisions, *changed, *self._unbind(now), *self._weigh(agent, now)]
 
@@ -434,30 +420,29 @@ class Requests:
         decisions: list[Decision] = []
         ended = []
         running = self.dispatch.running_on(agent.link)
-        for id in running:
-            lifecycle = self._lifecycles.get(id)
-            if lifecycle is None:  # it ended while a fault of ours was met
-                ended.append(id)
+        for request in running:
+            if request.id not in self._live:  # it ended while a fault of ours was met
+                ended.append(request)
                 continue
             if not hung_up:
-                is_early = has_crashed and not lifecycle.is_streaming
-                lifecycle.moves.agent_lost(is_alone=len(running) == 1, is_early=is_early)
-                if is_early and now - lifecycle.assigned_at <= SUSPECT_SECONDS:
-                    self._isolate(lifecycle, agent.link, now)
-            if (error := loss_of(lifecycle)) is None:
-                decisions.append(self._leave(lifecycle, reason, now))
+                is_early = has_crashed and not request.is_streaming
+                request.moves.agent_lost(is_alone=len(running) == 1, is_early=is_early)
+                if is_early and now - request.assigned_at <= SUSPECT_SECONDS:
+                    self._isolate(request, agent.link, now)
+            if (error := loss_of(request)) is None:
+                decisions.append(self._leave(request, reason, now))
             else:
-                self._forget(lifecycle)
-                ended.append(id)
-                decisions += lifecycle.failed(error, now)
+                self._forget(request)
+                ended.append(request)
+                decisions += request.failed(error, now)
         left = self._start(self.dispatch.agent_left(agent.link, ended), now)
         return [*decisions, *left, *self._unbind(now), *self._weigh(agent, now)]
 
-    def _isolate(self, lifecycle: RequestLifecycle, leaves: LinkId, now: float) -> None:
+    def _isolate(self, request: Request, leaves: LinkId, now: float) -> None:
         """Give a request that may have ended its agent to one without others, or let it wait."""
-        self.dispatch.isolate(lifecycle.id)
-        if self.dispatch.serves(self.dispatch.queue_key_of(lifecycle.id), besides=leaves):
-            lifecycle.moves.isolated_until = now + MAX_ISOLATED
+        self.dispatch.isolate(request)
+        if self.dispatch.serves(request.queue_key, besides=leaves):
+            request.moves.isolated_until = now + MAX_ISOLATED
 
     # ---- what agents have shown
 
@@ -506,47 +491,47 @@ class Requests:
     def _allow(self, agent: Agent) -> list[AssignSlot]:
         return self.dispatch.agent_allowed(agent.link, agent.breaker.allowed)
 
-    def _look_at_agent(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
+    def _look_at_agent(self, request: Request, now: float) -> list[Decision]:
         """Nothing has come of an answer for a while: another agent may have a try.
 
         That is so if the present agent has done nothing at all for longer than it should take, or
         half of the time is over. There has to be time left, and an agent that starts it at once.
         """
-        link = lifecycle.link
-        if link is None or lifecycle.is_cancelling or lifecycle.is_leaving:
-            return self._look_again(lifecycle, inf)
+        link = request.link
+        if link is None or request.is_cancelling or request.is_leaving:
+            return self._look_again(request, inf)
         agent = self._registry[link]
         expected = self.dispatch.router.seconds_to_first_token(link)
         half = self._limits.first_token_timeout / 2
-        if expected is None or lifecycle.request.has_media:  # how long media take is not known
+        if expected is None or request.asked.has_media:  # how long media take is not known
             patience = half
         else:
             patience = min(max(self._least_patience, PATIENCE * expected), half)
-        silent_since = max(lifecycle.progress_at, agent.spoke_at)
-        at = min(silent_since + patience, lifecycle.progress_at + half)
+        silent_since = max(request.progress_at, agent.spoke_at)
+        at = min(silent_since + patience, request.progress_at + half)
         if now < at:
-            return self._look_again(lifecycle, min(at, now + self._least_patience))
-        if lifecycle.has_deserted and agent.breaker.has_answered:
-            return self._look_again(lifecycle, inf)  # once: the request may be what takes long
-        key = self.dispatch.queue_key_of(lifecycle.id)
-        is_time_left = now + (expected or 0.0) < lifecycle.first_token_by()
+            return self._look_again(request, min(at, now + self._least_patience))
+        if request.has_deserted and agent.breaker.has_answered:
+            return self._look_again(request, inf)  # once: the request may be what takes long
+        key = request.queue_key
+        is_time_left = now + (expected or 0.0) < request.first_token_by()
         if not is_time_left or not self.dispatch.has_free_slot_besides(link, key):
-            return self._look_again(lifecycle, now + self._least_patience)
-        return self._desert(lifecycle, agent, now)
+            return self._look_again(request, now + self._least_patience)
+        return self._desert(request, agent, now)
 
-    def _look_again(self, lifecycle: RequestLifecycle, at: float) -> list[Decision]:
-        lifecycle.look_at = at
-        self._deadlines.arm(lifecycle.id)
+    def _look_again(self, request: Request, at: float) -> list[Decision]:
+        request.look_at = at
+        self._deadlines.arm(request)
         return []
 
-    def _desert(self, lifecycle: RequestLifecycle, agent: Agent, now: float) -> list[Decision]:
+    def _desert(self, request: Request, agent: Agent, now: float) -> list[Decision]:
         """Its agent never answered: another one begins. Nothing was delivered before."""
-        stop = self._registry.message_to(agent.link, Cancel(id=lifecycle.id), now)
-        lifecycle.has_deserted |= agent.breaker.has_answered
+        stop = self._registry.message_to(agent.link, Cancel(id=request.id), now)
+        request.has_deserted |= agent.breaker.has_answered
         self._registry.rests(agent, now)
         disappointed = self.disappointed(agent, now)
-        left = self._leave(lifecycle, "unanswered", now)
-        back = self._start(self.dispatch.came_back(lifecycle.id), now)
+        left = self._leave(request, "unanswered", now)
+        back = self._start(self.dispatch.came_back(request), now)
         return [stop, *disappointed, left, *back]
 
     # ---- time
@@ -558,57 +543,59 @@ class Requests:
         those that wait.
         """
         decisions: list[Decision] = []
-        due = [self._lifecycles[id] for id in self._deadlines.due(now)]
-        for lifecycle in sorted(due, key=lambda e: e.link is not None):
-            lack = self._lack_of(lifecycle, why_not_served)
-            if (error := lifecycle.overdue(now, lack)) is None:
-                decisions += self._look_at_agent(lifecycle, now)
+        due = self._deadlines.due(now)
+        for request in sorted(due, key=lambda e: e.link is not None):
+            lack = self._lack_of(request, why_not_served)
+            if (error := request.overdue(now, lack)) is None:
+                if request.link is not None:
+                    decisions += self._look_at_agent(request, now)
                 continue
-            if lifecycle.link is not None and error.code in _AGENTS_FAULT:
-                decisions += self.disappointed(self._registry[lifecycle.link], now)
-            decisions += self._give_up(lifecycle, error, now)
-        for id in self._held.pop_until(now):
-            decisions += self._start(self.dispatch.release(id), now)
+            if request.link is not None and error.code in _AGENTS_FAULT:
+                decisions += self.disappointed(self._registry[request.link], now)
+            decisions += self._give_up(request, error, now)
+        for request in due:
+            if request.held_until <= now and not request.is_ended:
+                request.held_until = inf
+                self._deadlines.arm(request)
+                decisions += self._start(self.dispatch.release(request), now)
         return [*decisions, *self._preempt(now)]
 
-    def _lack_of(
-        self, lifecycle: RequestLifecycle, why_not_served: WhyNotServed
-    ) -> NotServed | None:
+    def _lack_of(self, request: Request, why_not_served: WhyNotServed) -> NotServed | None:
         """Why it waits, where that is for an agent and not for a slot."""
-        if lifecycle.link is not None:
+        if request.link is not None:
             return None
-        key = self.dispatch.queue_key_of(lifecycle.id)
+        key = request.queue_key
         return None if self.dispatch.num_slots_for(key) else why_not_served(model_of(key))
 
     def _preempt(self, now: float) -> list[Decision]:
         """Have agents stop `batch` requests whose slots others need; they go on later."""
         decisions: list[Decision] = []
         asked = self._preemption.due(now, self.dispatch.has_free_slot, self._may_be_preempted)
-        for lifecycle in (self._lifecycles[id] for id in asked):
-            decisions += self._stop(lifecycle, now)
-            lifecycle.leaving_for = "gave_way"
+        for request in (self._live[id] for id in asked):
+            decisions += self._stop(request, now)
+            request.leaving_for = "gave_way"
         return decisions
 
     def _may_be_preempted(self, id: RequestId) -> bool:
-        lifecycle = self._lifecycles[id]
-        is_going = lifecycle.is_cancelling or lifecycle.is_leaving
-        return lifecycle.can_move and not is_going
+        request = self._live[id]
+        is_going = request.is_cancelling or request.is_leaving
+        return request.can_move and not is_going
 
     # ---- many at once
 
     def end_all(self, error: RequestError, now: float) -> list[Decision]:
         """End all; first those that wait, so that none of them starts in a slot that frees."""
         decisions: list[Decision] = []
-        for lifecycle in sorted(self._lifecycles.values(), key=lambda e: e.link is not None):
-            decisions += self._give_up(lifecycle, error, now)
+        for request in sorted(self._live.values(), key=lambda e: e.link is not None):
+            decisions += self._give_up(request, error, now)
         return decisions
 
     def end_of(self, owner: str, error: RequestError, now: float) -> list[Decision]:
         """End those that a caller made; first those that wait, as above."""
-        made = [each for each in self._lifecycles.values() if each.caller.owner == owner]
+        made = [each for each in self._live.values() if each.caller.owner == owner]
         decisions: list[Decision] = []
-        for lifecycle in sorted(made, key=lambda e: e.link is not None):
-            decisions += self._give_up(lifecycle, error, now)
+        for request in sorted(made, key=lambda e: e.link is not None):
+            decisions += self._give_up(request, error, now)
         return decisions
 
     def move_from(self, link: LinkId, error: RequestError, now: float) -> list[Decision]:
@@ -617,42 +604,41 @@ class Requests:
         They move when the agent has answered, so that none is on two agents.
         """
         decisions: list[Decision] = []
-        for id in self.dispatch.running_on(link):
-            lifecycle = self._lifecycles[id]
-            if lifecycle.is_cancelling:
+        for request in self.dispatch.running_on(link):
+            if request.is_cancelling:
                 continue
-            if lifecycle.can_move:
-                decisions += self._stop(lifecycle, now)
-                lifecycle.leaving_for = lifecycle.leaving_for or "drained"
+            if request.can_move:
+                decisions += self._stop(request, now)
+                request.leaving_for = request.leaving_for or "drained"
             else:
-                decisions += self._give_up(lifecycle, error, now)
+                decisions += self._give_up(request, error, now)
         return decisions
 
     def end_stranded(self, error: RequestError, now: float) -> list[Decision]:
         """End those that wait and that no connected agent can serve."""
         decisions: list[Decision] = []
-        for id in self.dispatch.stranded():
-            decisions += self.fail(self._lifecycles[id], error, now)
+        for request in self.dispatch.stranded():
+            decisions += self.fail(request, error, now)
         return decisions
 
     # ---- the steps of a request: it starts, leaves its agent, is stopped, ends
 
-    def fail(self, lifecycle: RequestLifecycle, error: RequestError, now: float) -> list[Decision]:
+    def fail(self, request: Request, error: RequestError, now: float) -> list[Decision]:
         """It ends with an error; the agent knows, or never had it."""
-        return self._end(lifecycle, lifecycle.failed(error, now), now)
+        return self._end(request, request.failed(error, now), now)
 
     def _start(self, assigned: Iterable[AssignSlot], now: float) -> list[Decision]:
         decisions: list[Decision] = []
         for assign in assigned:
-            lifecycle = self._lifecycles[assign.request]
+            request = assign.request
             agent = self._registry[assign.link]
-            if assign.link in lifecycle.deserted:
+            if assign.link in request.deserted:
                 # It has not answered the cancel of this very request: as if it were full.
                 self._registry.rests(agent, now)
-                decisions += self._start(self.dispatch.came_back(lifecycle.id), now)
+                decisions += self._start(self.dispatch.came_back(request), now)
                 continue
-            continuation = lifecycle.continuation_for(agent.fingerprint)
-            lifecycle.assigned(
+            continuation = request.continuation_for(agent.fingerprint)
+            request.assigned(
                 assign.link,
                 agent.name,
                 now,
@@ -660,199 +646,187 @@ class Requests:
                 fingerprint=agent.fingerprint,
                 forwards=agent.forwards,
             )
-            lifecycle.claim = Claim.of(lifecycle.request, agent.model, lifecycle.delivered)
-            self._bound.pop(lifecycle.id, None)
-            self._not_held(lifecycle.id)
-            self.waiting_room.started(lifecycle.id, now)
-            self._runs(lifecycle, offer_of(agent, self.needs).keys)
-            if not (lifecycle.has_streamed or len(lifecycle.deserted) == MOST_DESERTED):
-                lifecycle.look_at = now + self._least_patience
-            self._deadlines.arm(lifecycle.id)
+            request.claim = Claim.of(request.asked, agent.model, request.delivered)
+            self._bound.pop(request.id, None)
+            self.waiting_room.started(request, now)
+            self._runs(request, offer_of(agent, self.needs).keys)
+            if not (request.has_streamed or len(request.deserted) == MOST_DESERTED):
+                request.look_at = now + self._least_patience
+            self._deadlines.arm(request)
             self._changes.advance()
             self._registry.touch(assign.link)
             self._registry[assign.link].used_at = now
-            lends, fetch = self._lend(lifecycle, assign, now)
+            lends, fetch = self._lend(request, assign, now)
             decisions += lends
             start = Start(
-                id=lifecycle.id,
-                request=_for_agent(lifecycle.request),
+                id=request.id,
+                request=_for_agent(request.asked),
                 continuation=continuation,
-                traceparent=lifecycle.caller.traceparent,
+                traceparent=request.caller.traceparent,
                 fetch=fetch,
-                scope=lifecycle.caller.scope,
+                scope=request.caller.scope,
             )
             decisions.append(self._registry.message_to(assign.link, start, now))
         self._hold(now)
         return decisions
 
     def _lend(
-        self, lifecycle: RequestLifecycle, assign: AssignSlot, now: float
+        self, request: Request, assign: AssignSlot, now: float
     ) -> tuple[list[Decision], PrefixSource | None]:
         """What is sent to the lender of a prefix, and where it is to be had; if there is one."""
         fetching = assign.fetching
-        if fetching is None or lifecycle.has_streamed or not self.tickets.are_there:
+        if fetching is None or request.has_streamed or not self.tickets.are_there:
             return [], None  # who goes on with another agent's answer computes all of it
-        ticket = self.tickets.draw(lifecycle.id)
+        ticket = self.tickets.draw(request.id)
         lend, source = fetching.agree(ticket)
         return [self._registry.message_to(fetching.source, lend, now)], source
 
     def _hold(self, now: float) -> None:
         """Some wait for one agent from now on."""
         for hold in self.dispatch.take_holds():
-            if hold.request in self._lifecycles and self.dispatch.is_held(hold.request):
-                self._held.set(hold.request, now + hold.seconds)
+            if hold.request.held_for is not None:
+                hold.request.held_until = now + hold.seconds
+                self._deadlines.arm(hold.request)
 
-    def _unassign(self, lifecycle: RequestLifecycle, now: float) -> None:
-        if lifecycle.has_streamed:
-            self._bind(lifecycle, leaves=None)
-        self._touch_agent(lifecycle)
-        lifecycle.came_back(now)
-        self._waits(lifecycle)
-        self.waiting_room.came_back(lifecycle.id, now)
-        self._deadlines.arm(lifecycle.id)
+    def _unassign(self, request: Request, now: float) -> None:
+        if request.has_streamed:
+            self._bind(request, leaves=None)
+        self._touch_agent(request)
+        request.came_back(now)
+        self._waits(request)
+        self.waiting_room.waits(request, now)
+        self._deadlines.arm(request)
         self._changes.advance()
 
-    def _move(self, lifecycle: RequestLifecycle, reason: MoveReason, now: float) -> list[Decision]:
+    def _move(self, request: Request, reason: MoveReason, now: float) -> list[Decision]:
         """Its agent has stopped: it returns to the head of the queue."""
-        left = self._leave(lifecycle, reason, now)
-        return [left, *self._start(self.dispatch.came_back(lifecycle.id), now)]
+        left = self._leave(request, reason, now)
+        return [left, *self._start(self.dispatch.came_back(request), now)]
 
-    def _leave(self, lifecycle: RequestLifecycle, reason: MoveReason, now: float) -> Moved:
-        if lifecycle.has_streamed:
+    def _leave(self, request: Request, reason: MoveReason, now: float) -> Moved:
+        if request.has_streamed:
             stays = reason == "gave_way"
-            self._bind(lifecycle, leaves=None if stays else lifecycle.link)
-        self._touch_agent(lifecycle)
+            self._bind(request, leaves=None if stays else request.link)
+        self._touch_agent(request)
         self.num_moves += 1
-        moved = lifecycle.desert(now) if reason == "unanswered" else lifecycle.moved(reason, now)
-        self._waits(lifecycle)
-        self.waiting_room.came_back(lifecycle.id, now)
-        self._deadlines.arm(lifecycle.id)
+        moved = request.desert(now) if reason == "unanswered" else request.moved(reason, now)
+        self._waits(request)
+        self.waiting_room.waits(request, now)
+        self._deadlines.arm(request)
         self._changes.advance()
         return moved
 
-    def _bind(self, lifecycle: RequestLifecycle, leaves: LinkId | None) -> None:
+    def _bind(self, request: Request, leaves: LinkId | None) -> None:
         """Bind it to agents that can go on: like the one that it `leaves`, or others by text."""
-        engine = lifecycle.engine
+        engine = request.engine
         if engine is not None and self.dispatch.serves(engine, besides=leaves):
-            self.dispatch.bind(lifecycle.id, engine)
-            self._bound[lifecycle.id] = None
-        elif lifecycle.by_text is not None:
-            self._by_text(lifecycle.id, lifecycle.by_text)
+            self.dispatch.bind(request, engine)
+            self._bound[request.id] = None
+        elif request.by_text is not None:
+            self._by_text(request, request.by_text)
         elif engine is not None:
-            self.dispatch.bind(lifecycle.id, engine)
+            self.dispatch.bind(request, engine)
 
-    def _by_text(self, id: RequestId, by_text: ByText) -> None:
-        self._bound.pop(id, None)
-        if self.needs.came(id, by_text):
+    def _by_text(self, request: Request, by_text: ByText) -> None:
+        self._bound.pop(request.id, None)
+        if self.needs.came(request.id, by_text):
             self._offer_anew()
-        self.dispatch.goes_on_by_text(id, by_text)
+        self.dispatch.goes_on_by_text(request, by_text)
 
     def _unbind(self, now: float) -> list[Decision]:
         """Agents changed or left: those whose answers no like agent goes on with take others."""
         freed = []
         for id in list(self._bound):
-            lifecycle = self._lifecycles[id]
-            if lifecycle.engine is not None and self.dispatch.serves(lifecycle.engine):
+            request = self._live[id]
+            if request.engine is not None and self.dispatch.serves(request.engine):
                 continue
-            if (by_text := lifecycle.by_text) is not None:
-                self._by_text(id, by_text)
-                self._waits(lifecycle)
-                freed.append(id)
+            if (by_text := request.by_text) is not None:
+                self._by_text(request, by_text)
+                self._waits(request)
+                freed.append(request)
         return self._start(self.dispatch.retry(freed), now) if freed else []
 
-    def _cancel(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
+    def _cancel(self, request: Request, now: float) -> list[Decision]:
         """Its client cancels it."""
-        decisions = self._stop(lifecycle, now)
-        lifecycle.is_cancelling = lifecycle.link is not None
+        decisions = self._stop(request, now)
+        request.is_cancelling = request.link is not None
         return decisions
 
-    def _stop(self, lifecycle: RequestLifecycle, now: float) -> list[Decision]:
+    def _stop(self, request: Request, now: float) -> list[Decision]:
         """Tell the agent, if there is one, and only once."""
-        is_stopping = lifecycle.is_cancelling or lifecycle.is_leaving
-        if lifecycle.link is None or is_stopping:
+        is_stopping = request.is_cancelling or request.is_leaving
+        if request.link is None or is_stopping:
             return []
-        return [self._registry.message_to(lifecycle.link, Cancel(id=lifecycle.id), now)]
+        return [self._registry.message_to(request.link, Cancel(id=request.id), now)]
 
-    def _give_up(
-        self, lifecycle: RequestLifecycle, error: RequestError, now: float
-    ) -> list[Decision]:
-        return [*self._stop(lifecycle, now), *self.fail(lifecycle, error, now)]
+    def _give_up(self, request: Request, error: RequestError, now: float) -> list[Decision]:
+        return [*self._stop(request, now), *self.fail(request, error, now)]
 
     def _end(
         self,
-        lifecycle: RequestLifecycle,
+        request: Request,
         last: list[Decision],
         now: float,
         measured: Measurement | None = None,
     ) -> list[Decision]:
         """It has ended with `last`; its slot serves the next."""
-        self._forget(lifecycle)
-        if lifecycle.link is not None:
-            self._registry[lifecycle.link].used_at = now
-            self.waiting_room.freed_slot(lifecycle.model, lifecycle.slot_seconds(now))
-        ended = self.dispatch.ended(lifecycle.id, measured, charge=lifecycle.charge)
+        self._forget(request)
+        if request.link is not None:
+            self._registry[request.link].used_at = now
+            self.waiting_room.freed_slot(request.model, request.slot_seconds(now))
+        ended = self.dispatch.ended(request, measured, charge=request.charge)
         return [*last, *self._start(ended, now)]
 
     # ---- where a request is counted
 
-    def _forget(self, lifecycle: RequestLifecycle) -> None:
-        del self._lifecycles[lifecycle.id]
-        self.tokens_kept -= lifecycle.num_tokens
-        self._deadlines.disarm(lifecycle.id)
-        self._not_held(lifecycle.id)
-        self.waiting_room.forget(lifecycle.id)
-        self._preemption.stops(lifecycle.id)
-        self.foreground.left(lifecycle.id)
-        self.needs.left(lifecycle.id)
-        self._bound.pop(lifecycle.id, None)
+    def _forget(self, request: Request) -> None:
+        del self._live[request.id]
+        self.tokens_kept -= request.num_tokens
+        self._deadlines.disarm(request)
+        self.waiting_room.stops(request)
+        self._preemption.stops(request.id)
+        self.foreground.left(request.id)
+        self.needs.left(request.id)
+        self._bound.pop(request.id, None)
         self._changes.advance()
-        self._touch_agent(lifecycle)
+        self._touch_agent(request)
 
-    def _not_held(self, id: RequestId) -> None:
-        """It does not wait for one agent alone, if it did."""
-        if id in self._held:
-            self._held.remove(id)
-
-    def _waits(self, lifecycle: RequestLifecycle) -> None:
+    def _waits(self, request: Request) -> None:
         """It has no agent: `batch` requests are preempted for it, unless it is one."""
-        self._preemption.stops(lifecycle.id)
-        if lifecycle.kind != "batch":
-            self._preemption.waits(lifecycle.id, self.dispatch.queue_key_of(lifecycle.id))
+        self._preemption.stops(request.id)
+        if request.kind != "batch":
+            self._preemption.waits(request.id, request.queue_key)
 
-    def _runs(self, lifecycle: RequestLifecycle, keys: tuple[QueueKey, ...]) -> None:
+    def _runs(self, request: Request, keys: tuple[QueueKey, ...]) -> None:
         """It has an agent that takes requests of the queues `keys`."""
-        if lifecycle.kind != "batch":
-            self._preemption.stops(lifecycle.id)
+        if request.kind != "batch":
+            self._preemption.stops(request.id)
         else:
-            at = lifecycle.assigned_at + least_run(lifecycle.moves.num_preempted)
-            self._preemption.runs(lifecycle.id, keys, at)
+            at = request.assigned_at + least_run(request.moves.num_preempted)
+            self._preemption.runs(request.id, keys, at)
 
-    def _came(self, lifecycle: RequestLifecycle, now: float) -> None:
+    def _came(self, request: Request, now: float) -> None:
         """It is here from now on."""
-        self._lifecycles[lifecycle.id] = lifecycle
-        if lifecycle.kind != "batch":
-            self.foreground.came(lifecycle.id, lifecycle.request.model, now)
-        self._deadlines.arm(lifecycle.id)
+        self._live[request.id] = request
+        if request.kind != "batch":
+            self.foreground.came(request.id, request.asked.model, now)
+        self._deadlines.arm(request)
         self._changes.advance()
 
-    def _touch_agent(self, lifecycle: RequestLifecycle) -> None:
-        if lifecycle.link is not None:
-            self._registry.touch(lifecycle.link)
+    def _touch_agent(self, request: Request) -> None:
+        if request.link is not None:
+            self._registry.touch(request.link)
 
-    def _agent_id(self, lifecycle: RequestLifecycle) -> AgentId | None:
-        return None if lifecycle.link is None else self._registry[lifecycle.link].host
+    def _agent_id(self, request: Request) -> AgentId | None:
+        return None if request.link is None else self._registry[request.link].host
 
     # ---- what not every agent can do
 
-    def _routing_of(self, lifecycle: RequestLifecycle) -> RoutingRequest:
-        """How a newcomer finds its agent; those that can serve it offer to, from now on."""
-        routing = routing_of(lifecycle.request, lifecycle.caller)
-        able = self.needs.key_of(lifecycle.request)
-        if able is None:
-            return routing
-        if self.needs.came(lifecycle.id, able):
+    def _look_at_need(self, request: Request) -> None:
+        """If not every agent can serve a newcomer, those that can offer to, from now on."""
+        request.able = able = self.needs.key_of(request.asked)
+        if able is not None and self.needs.came(request.id, able):
             self._offer_anew()
-        return replace(routing, able=able)
 
     def _offer_anew(self) -> None:
         """There are other needs than before."""
@@ -865,12 +839,12 @@ class Requests:
         if agent.generates is None or not self.needs.seen(agent.abilities):
             return []
         narrowed = []
-        for id, lifecycle in self._lifecycles.items():
-            is_bound = lifecycle.has_streamed  # to who goes on with its answer
-            if not is_bound and (able := self.needs.key_of(lifecycle.request)) is not None:
+        for id, request in self._live.items():
+            is_bound = request.has_streamed  # to who goes on with its answer
+            if not is_bound and (able := self.needs.key_of(request.asked)) is not None:
                 self.needs.came(id, able)
-                self.dispatch.narrow(id, able)
-                narrowed.append(id)
+                self.dispatch.narrow(request, able)
+                narrowed.append(request)
         self._offer_anew()
         return self._start(self.dispatch.retry(narrowed), now)
 
@@ -878,31 +852,30 @@ class Requests:
         """For tests: raise if an invariant does not hold."""
         self.dispatch.check_integrity()
         self.needs.check_integrity()
-        if len(self.foreground) != sum(e.kind != "batch" for e in self._lifecycles.values()):
+        if len(self.foreground) != sum(e.kind != "batch" for e in self._live.values()):
             raise RuntimeError("requests above the class batch are miscounted")
         self.waiting_room.check_integrity()
         self._preemption.check_integrity()
         self._deadlines.check_integrity()
-        self._held.check_integrity()
-        if any(self.dispatch.link_of(id) is not None for id in (*self._held, *self._bound)):
+        if any(self._live[id].slot is not None for id in self._bound):
             raise RuntimeError("a request that runs waits for an agent")
-        if self.tokens_kept != sum(each.num_tokens for each in self._lifecycles.values()):
+        if self.tokens_kept != sum(each.num_tokens for each in self._live.values()):
             raise RuntimeError("the kept tokens are miscounted")
-        for id, lifecycle in self._lifecycles.items():
-            lifecycle.check_integrity()
-            if id not in self._deadlines or lifecycle.is_ended:
+        for id, request in self._live.items():
+            request.check_integrity()
+            if request.armed_at is None or request.is_ended:
                 raise RuntimeError(f"{id} has no deadline, or has ended")
-            if lifecycle.link != self.dispatch.link_of(id):
+            if request.link != request.slot:
                 raise RuntimeError(f"{id} is not where dispatch has it")
-        if len(self._lifecycles) != self.dispatch.num_waiting + self.dispatch.num_running:
+        if len(self._live) != self.dispatch.num_waiting + self.dispatch.num_running:
             raise RuntimeError("dispatch has a request that has ended")
 
 
-def _for_agent(request: GenerateRequest) -> GenerateRequest:
+def _for_agent(asked: GenerateRequest) -> GenerateRequest:
     """Without what only queue and routing need."""
-    if request.deadline_ms is None and request.prompt_cache_key is None:
-        return request
-    return replace(request, deadline_ms=None, prompt_cache_key=None)
+    if asked.deadline_ms is None and asked.prompt_cache_key is None:
+        return asked
+    return replace(asked, deadline_ms=None, prompt_cache_key=None)
 
 
 def offer_of(agent: Agent, needs: Needs) -> Offer:
@@ -925,19 +898,19 @@ def offer_of(agent: Agent, needs: Needs) -> Offer:
     )
 
 
-def refuse(lifecycle: RequestLifecycle, error: RequestError, now: float) -> list[Decision]:
+def refuse(request: Request, error: RequestError, now: float) -> list[Decision]:
     """Refuse a newcomer."""
-    return [Refuse(lifecycle.id, error), lifecycle.refused(error, now)]
+    return [Refuse(request.id, error), request.refused(error, now)]
 
 
-def loss_of(lifecycle: RequestLifecycle) -> RequestError | None:
+def loss_of(request: Request) -> RequestError | None:
     """The error with which a lost agent's request ends; `None` if it can go elsewhere."""
-    if lifecycle.is_cancelling:
+    if request.is_cancelling:
         return Cancelled("cancelled; the agent was lost before it answered")
-    if (suspicion := lifecycle.moves.suspicion) is not None:
+    if (suspicion := request.moves.suspicion) is not None:
         return suspicion
-    if not lifecycle.can_move:
-        return AgentLost(f"the agent {lifecycle.agent} was lost in the middle of the answer")
+    if not request.can_move:
+        return AgentLost(f"the agent {request.agent} was lost in the middle of the answer")
     return None
 
 

@@ -3,15 +3,20 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+from arriero.balancer.fleet.caller import ANONYMOUS, Caller
 from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.core.fleet_views import FleetViews
 from arriero.balancer.fleet.decisions import Decision, Deliver, DeliverTokens, Finish, Send
+from arriero.balancer.fleet.limits import Limits
+from arriero.balancer.fleet.requests.request import Request
+from arriero.balancer.fleet.token_estimate import LEAST
 from arriero.shared.errors import RequestError, to_wire
 from arriero.shared.inference import (
     AgentId,
     Event,
     FinishReason,
     GenerateRequest,
+    PriorityClass,
     Rates,
     RequestId,
     TokenKind,
@@ -38,6 +43,41 @@ from arriero.shared.reports.model_info import ModelInfo, Upstream
 def seen(fleet: Fleet, now: float = 0.0) -> FleetViews:
     """What others see of the core at `now`."""
     return FleetViews(fleet, lambda: now)
+
+
+class Asking(Request):
+    """A request that equals its id, so that tests can name it."""
+
+    def __eq__(self, other: object) -> bool:
+        return self.id == (other.id if isinstance(other, Request) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __int__(self) -> int:
+        return int(self.id)
+
+    def __repr__(self) -> str:
+        return self.id
+
+
+PRIORITIES = {"batch": -1, "default": 0, "interactive": 1}
+
+
+def asking(
+    id: str,
+    model: str | None = None,
+    *,
+    kind: PriorityClass = "default",
+    caller: Caller = ANONYMOUS,
+    charge: int = LEAST,
+    prompt: str = "Once",
+) -> Asking:
+    """A request as dispatch gets it."""
+    asked = GenerateRequest(prompt=prompt, model=model, priority=PRIORITIES[kind])
+    made = Asking(RequestId(id), asked, Limits(), 0.0, caller=caller)
+    made.expected_charge = charge
+    return made
 
 
 USAGE = Usage(prompt_tokens=3, completion_tokens=2)

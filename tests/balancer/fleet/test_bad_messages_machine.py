@@ -247,7 +247,8 @@ def test_whatever_one_agent_says_the_others_serve(
 def _held(scene: Scene, link: LinkId) -> list[RequestId]:
     """The requests that an agent has, if it is here."""
     is_here = scene.fleet.state.registry.get(link) is not None
-    return list(scene.fleet.state.requests.dispatch.running_on(link)) if is_here else []
+    running = scene.fleet.state.requests.dispatch.running_on(link) if is_here else []
+    return [each.id for each in running]
 
 
 def _good_answers(scene: Scene) -> list[Decision]:

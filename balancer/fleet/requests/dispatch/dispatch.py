@@ -20,22 +20,22 @@ Invariants:
 - No more newcomers wait than `max_buffered`; those that come back are never turned away.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from .....shared.errors import QueueFull
-from .....shared.inference import PriorityClass, RequestId
-from ...caller import Account, Flow
+from .....shared.inference import PriorityClass
 from ...decisions import LinkId, Refuse
-from ...load_shedding import LoadShedding, Wait, refusal_of
+from ...load_shedding import Wait, refusal_of
 from ...routing.choice import Choice
 from ...routing.fetches import Fetching
 from ...routing.policies.cost import LeastCost
 from ...routing.policy import RoutingPolicy
 from ...routing.rates import Measurement
-from ..eligibility import Able, ByText, Engine, Offer, QueueKey, RoutingRequest, Warm, model_of
+from ..eligibility import Able, ByText, Engine, Offer, QueueKey, Warm, model_of
+from ..request import Request
 from .fair_queue import FairQueue
-from .holds import Hold, Holds
+from .load_shedding import LoadShedding
 from .slots import AgentSlots, FleetSlots, Ranks
 
 MOST_PASSED = 16
@@ -46,18 +46,17 @@ MOST_PASSED = 16
 class AssignSlot:
     """Start the request on the agent; its slot is taken. It may be `fetching` a prefix first."""
 
-    request: RequestId
+    request: Request
     link: LinkId
     fetching: Fetching | None = None
 
 
-@dataclass(slots=True)
-class Entry:
-    """A request, and the agent that it runs on."""
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The request waits for one agent: call `release` after so many seconds, unless it started."""
 
-    routing: RoutingRequest
-    arrival: int
-    link: LinkId | None = None
+    request: Request
+    seconds: float
 
 
 class Dispatch:
@@ -69,15 +68,13 @@ class Dispatch:
     def __init__(self, max_buffered: int, router: RoutingPolicy | None = None) -> None:
         self._max_buffered = max_buffered
         self.router = LeastCost() if router is None else router
-        self._requests: dict[RequestId, Entry] = {}
         self._waiting = FairQueue()
         self._load_shedding = LoadShedding()
         self._slots = FleetSlots()
-        self._holds = Holds()
-        self._ranks = Ranks(self.router, self._slots, self._holds)
+        self._ranks = Ranks(self.router, self._slots)
+        self._holds: list[Hold] = []
+        """New since `take_holds`."""
         self._num_arrived = 0
-        self._isolated: set[RequestId] = set()
-        """Requests that run alone on their agent, or wait for that."""
         self.now = 0.0
 
     # ---- what is seen
@@ -93,6 +90,11 @@ class Dispatch:
         return self._slots.num_slots
 
     @property
+    def waiting(self) -> Iterable[Request]:
+        """The requests that have no slot, in no order."""
+        return self._waiting
+
+    @property
     def num_waiting(self) -> int:
         """How many requests have no slot."""
         return len(self._waiting)
@@ -100,35 +102,24 @@ class Dispatch:
     @property
     def num_running(self) -> int:
         """How many slots are taken."""
-        return len(self._requests) - self.num_waiting
+        return self._slots.num_taken
 
     @property
     def is_ready(self) -> bool:
         """Whether an agent that takes work has a slot, free or not."""
         return None in self._slots.served
 
-    def running_on(self, link: LinkId) -> list[RequestId]:
+    def running_on(self, link: LinkId) -> list[Request]:
         """The requests of an agent, first arrived first."""
-        return self._in_order(self._slots[link].running)
+        return sorted(self._slots[link].running)
 
     def num_running_on(self, link: LinkId) -> int:
         """How many of an agent's slots are taken."""
         return len(self._slots[link].running)
 
-    def link_of(self, id: RequestId) -> LinkId | None:
-        """The agent a request runs on, `None` while it waits."""
-        return self._requests[id].link
-
-    def stranded(self) -> list[RequestId]:
+    def stranded(self) -> list[Request]:
         """The waiting requests that no connected agent will ever take, as things are."""
         return self._waiting.stranded(self._slots.served)
-
-    def waiting(self) -> Iterator[tuple[str | None, int, RequestId]]:
-        """Models that requests wait for: how many wait, and the first of them.
-
-        A model may come again, for requests that wait for one of its engines.
-        """
-        return self._waiting.models()
 
     def has_free_slot(self, key: QueueKey) -> bool:
         """Whether a newcomer in this queue would start at once."""
@@ -150,17 +141,9 @@ class Dispatch:
         """The slots of agents that take requests of this queue; 0 if none does."""
         return self._slots.num_for(key)
 
-    def is_held(self, id: RequestId) -> bool:
-        """Whether a request waits for one agent alone."""
-        return self._holds.link_for(id) is not None
-
-    def queue_key_of(self, id: RequestId) -> QueueKey:
-        """The key of the queue in which a request waits, or would."""
-        return self._requests[id].routing.queue_key
-
-    def place_of(self, id: RequestId) -> int:
+    def place_of(self, request: Request) -> int:
         """The place of a waiting request, from 1: it is started after so many less one."""
-        return self._waiting.place(id, self._slots.served)
+        return self._waiting.place(request, self._slots.served)
 
     def num_waiting_of(self, kind: PriorityClass) -> int:
         """How many requests of a class have no slot."""
@@ -173,125 +156,109 @@ class Dispatch:
 
     # ---- requests
 
-    def enqueue(self, id: RequestId, routing: RoutingRequest) -> list[AssignSlot] | Refuse:
+    def enqueue(self, request: Request) -> list[AssignSlot] | Refuse:
         """A newcomer is assigned, waits (no decision), or is refused and forgotten."""
-        self._arrives(id, routing)
-        if not self.has_free_slot(routing.queue_key) and (error := self._refusal(id)) is not None:
-            self.ended(id)
-            return Refuse(id, error)
-        self._load_shedding.waits(id, *_place_of(routing))
-        return self._place([id])
+        self._arrives(request)
+        has_slot = self.has_free_slot(request.queue_key)
+        if not has_slot and (error := self._refusal(request)) is not None:
+            self.ended(request)
+            return Refuse(request.id, error)
+        self._load_shedding.waits(request)
+        return self._place([request])
 
-    def resume(self, id: RequestId, routing: RoutingRequest) -> list[AssignSlot]:
+    def resume(self, request: Request) -> list[AssignSlot]:
         """Like `enqueue`, for a request that was accepted before: no queue is full for it."""
-        self._arrives(id, routing)
-        return self._place([id])
+        self._arrives(request)
+        return self._place([request])
 
-    def _arrives(self, id: RequestId, routing: RoutingRequest) -> None:
-        if id in self._requests:
-            raise ValueError(f"request {id} is here already")
+    def _arrives(self, request: Request) -> None:
+        if request.arrival:
+            raise ValueError(f"request {request.id} is here already")
         self._num_arrived += 1
-        self._requests[id] = Entry(routing, self._num_arrived)
-        self._waiting.arrived(id, routing, self.now)
+        request.arrival = self._num_arrived
+        self._waiting.arrived(request, self.now)
 
-    def _refusal(self, id: RequestId) -> QueueFull | None:
+    def _refusal(self, request: Request) -> QueueFull | None:
         """The error for a newcomer that waits as one too many."""
         num_before = self.num_waiting - 1
         if num_before < self._max_buffered:
             return None  # its place is not asked for
-        position = self.place_of(id) if self._max_buffered else None
+        position = self.place_of(request) if self._max_buffered else None
         return refusal_of(Wait(num_before=num_before, most=self._max_buffered, position=position))
 
-    def makes_room_for(self, routing: RoutingRequest) -> RequestId | None:
+    def makes_room_for(self, request: Request) -> Request | None:
         """The request that a full queue drops for a newcomer: end it before `enqueue`."""
         is_full = 0 < self._max_buffered <= self.num_waiting
-        if not is_full or self.has_free_slot(routing.queue_key):
+        if not is_full or self.has_free_slot(request.queue_key):
             return None
-        return self._load_shedding.yields_to(*_place_of(routing))
+        return self._load_shedding.yields_to(request)
 
     def ended(
-        self, id: RequestId, end: Measurement | None = None, *, charge: int | None = None
+        self, request: Request, end: Measurement | None = None, *, charge: int | None = None
     ) -> list[AssignSlot]:
         """A request is over, wherever it was; its slot serves the next. `end`, if it ended well.
 
         `charge` is what it counts among its caller's, where that is known by now.
         """
-        request = self._requests.pop(id)
-        self._isolated.discard(id)
-        self._holds.forget(id)
-        self._load_shedding.leaves(id)
-        self._waiting.ended(id, request.routing.charge if charge is None else charge)
-        if request.link is None:
+        self._unhold(request)
+        self._load_shedding.leaves(request)
+        self._waiting.ended(request, request.expected_charge if charge is None else charge)
+        if request.slot is None:
             return []
-        agent = self._slots[request.link]
-        agent.running.remove(id)
+        agent = self._leaves_slot(request, end)
         agent.is_full = False
-        self._left_agent(id, end)
         return self._fill(agent)
 
-    def prompt_read(self, id: RequestId, num_tokens: int, num_cached: int) -> None:
+    def prompt_read(self, request: Request, num_tokens: int, num_cached: int) -> None:
         """An agent has computed the prompt of a request that it runs."""
-        self.router.prompt_read(id, num_tokens, num_cached)
-        self._ranks.update(self._slots[self._running(id)])
+        self.router.prompt_read(request.id, num_tokens, num_cached)
+        self._ranks.update(self._slots[_slot_of(request)])
 
-    def release(self, id: RequestId) -> list[AssignSlot]:
+    def release(self, request: Request) -> list[AssignSlot]:
         """A request has waited for one agent long enough: it takes any now."""
-        return self._place([id]) if self._release(id) else []
+        return self._place([request]) if self._release(request) else []
 
-    def came_back(self, id: RequestId) -> list[AssignSlot]:
+    def came_back(self, request: Request) -> list[AssignSlot]:
         """The agent would not start it: it counts as full, until `agent_rested` or an end there."""
-        agent = self._slots[self._running(id)]
-        agent.running.remove(id)
+        agent = self._leaves_slot(request)
         agent.is_full = True
-        self._left_agent(id)
         self._ranks.update(agent)
-        self._waits_again(id)
-        return self._place([id])
+        self._waits_again(request)
+        return self._place([request])
 
-    def gave_way(self, id: RequestId) -> list[AssignSlot]:
+    def gave_way(self, request: Request) -> list[AssignSlot]:
         """Its agent has stopped it, and has a slot for whichever request is next; it waits."""
-        agent = self._slots[self._running(id)]
-        agent.running.remove(id)
-        self._left_agent(id)
-        self._waits_again(id)
-        assigned = self._fill(agent)
-        return assigned if self._requests[id].link else [*assigned, *self._place([id])]
+        agent = self._leaves_slot(request)
+        self._waits_again(request)
+        return [*self._fill(agent), *self.retry([request])]
 
-    def bind(self, id: RequestId, engine: Engine) -> None:
+    def bind(self, request: Request, engine: Engine) -> None:
         """From now on only agents like this one may have the request, which runs on one."""
-        self._running(id)
-        request = self._requests[id]
-        request.routing = replace(request.routing, engine=engine)
+        _slot_of(request)
+        request.bound_to = engine
 
-    def isolate(self, id: RequestId) -> None:
+    def isolate(self, request: Request) -> None:
         """From now on only an agent without others may have the request, which runs on one.
 
         Others that were isolated there before do not count.
         """
-        self._running(id)
-        self._isolated.add(id)
-        request = self._requests[id]
-        request.routing = replace(request.routing, is_isolated=True)
+        _slot_of(request)
+        request.is_isolated = True
 
     def began(self, link: LinkId) -> list[AssignSlot]:
         """An answer has begun on this agent: the request that was isolated there no longer is."""
         agent = self._slots[link]
         if agent.isolated is None or agent.isolated not in agent.running:
             return []
-        request = self._requests[agent.isolated]
-        request.routing = replace(request.routing, is_isolated=False)
-        self._isolated.discard(agent.isolated)
+        agent.isolated.is_isolated = False
         agent.tried = agent.tried & agent.running | {agent.isolated}
         agent.isolated = None
         return self._fill(agent)
 
-    def goes_on_by_text(self, id: RequestId, by_text: ByText) -> None:
+    def goes_on_by_text(self, request: Request, by_text: ByText) -> None:
         """From now on only these may have the request; if it waits, then call `retry`."""
-        request = self._requests[id]
-        self._release(id)
-        request.routing = replace(request.routing, engine=None, able=by_text)
-        if request.link is None:
-            self._waiting.changed(id, self.queue_key_of(id), self.now)
+        request.bound_to = None
+        self.narrow(request, by_text)
 
     def serves(self, key: QueueKey, *, besides: LinkId | None = None) -> bool:
         """Whether an agent takes requests of this queue, `besides` one that is about to leave."""
@@ -300,46 +267,34 @@ class Dispatch:
             num_slots -= agent.offer.slots
         return num_slots > 0
 
-    def renamed(self, names: Mapping[str, str]) -> tuple[list[RequestId], list[AssignSlot]]:
+    def renamed(self, names: Mapping[str, str]) -> tuple[list[Request], list[AssignSlot]]:
         """Requests for a model of `names` wait for its new name there; which requests these are."""
-        waiting = [id for name in names for id in self._waiting.of(name)]
-        held = [id for agent in self._slots for id in self._holds.held_for(agent.link)]
-        isolated = [id for id in self._isolated if self._requests[id].link is None]
-        waiting += [id for id in (*held, *isolated) if model_of(self.queue_key_of(id)) in names]
-        ids = self._in_order(waiting)
-        for id in ids:
-            self._release(id)
-            request = self._requests[id]
-            name = request.routing.model or ""
-            request.routing = replace(request.routing, model=names.get(name, name))
-            self._waiting.renamed(id, request.routing.queue_key, self.now)
-        return ids, self._place(ids)
+        renamed = sorted(each for each in self._waiting if _follows(each, names))
+        for request in renamed:
+            self._release(request)
+            name = request.asked.model or ""
+            request.asked = replace(request.asked, model=names.get(name, name))
+            self._waiting.renamed(request, request.queue_key, self.now)
+        return renamed, self._place(renamed)
 
-    def narrow(self, id: RequestId, able: Able) -> None:
+    def narrow(self, request: Request, able: Able | ByText) -> None:
         """From now on only agents that can do this may have the request; then call `retry`."""
-        request = self._requests[id]
-        self._release(id)
-        request.routing = replace(request.routing, able=able)
-        if request.link is None:
-            self._waiting.changed(id, self.queue_key_of(id), self.now)
+        self._release(request)
+        request.able = able
+        if request.slot is None:
+            self._waiting.changed(request, request.queue_key, self.now)
 
-    def retry(self, ids: Iterable[RequestId]) -> list[AssignSlot]:
-        """Assign those of `ids` that wait and need not."""
+    def retry(self, requests: Iterable[Request]) -> list[AssignSlot]:
+        """Assign those of `requests` that wait and need not."""
         assigned = []
-        for id in ids:
-            if self._requests[id].link is None:
-                assigned += self._place([id])
+        for request in requests:
+            if request.slot is None:
+                assigned += self._place([request])
         return assigned
 
     def has_agent(self, link: LinkId) -> bool:
         """Whether an agent is here."""
         return link in self._slots
-
-    def _running(self, id: RequestId) -> LinkId:
-        link = self._requests[id].link
-        if link is None:
-            raise ValueError(f"request {id} is not running")
-        return link
 
     # ---- agents
 
@@ -381,75 +336,73 @@ class Dispatch:
         agent.is_full = False
         return self._fill(agent)
 
-    def agent_left(self, link: LinkId, ended: Collection[RequestId]) -> list[AssignSlot]:
+    def agent_left(self, link: LinkId, ended: Collection[Request]) -> list[AssignSlot]:
         """An agent is gone: of its requests, `ended` are over and the rest come back."""
-        back = [id for id in self.running_on(link) if id not in ended]
-        for id in self._slots[link].running:
-            self._left_agent(id)
-        back = self._in_order([*back, *self._let_go(link)])
+        running = self.running_on(link)
+        for request in running:
+            self._leaves_slot(request)
+        released = self._let_go(link)
         self._slots.remove(link)
         self._ranks.remove(link)
-        for id in ended:
-            self._isolated.discard(id)
-            self._holds.forget(id)
-            self._waiting.ended(id, self._requests.pop(id).routing.charge)
-        for id in back:
-            if self._requests[id].link is not None:
-                self._waits_again(id)
+        for request in ended:
+            self._waiting.ended(request, request.expected_charge)
+        back = [request for request in running if request not in ended]
+        for request in back:
+            self._waits_again(request)
         self.router.agent_left(link)
-        return self._place(sorted(back, key=lambda id: id in self._isolated))
+        return self._place(sorted([*back, *released], key=lambda e: (e.is_isolated, e.arrival)))
 
     # ---- a slot for a request
 
-    def _place(self, ids: Iterable[RequestId]) -> list[AssignSlot]:
-        """Assign those of `ids` for which an agent is free, in this order; they wait already.
+    def _place(self, requests: Iterable[Request]) -> list[AssignSlot]:
+        """Assign those of `requests` for which an agent is free, in this order; they wait already.
 
         Others that wait have no free agent (an invariant of `dispatch`), so none is overtaken.
         """
         assigned = []
-        for id in ids:
-            choice = self._choose(self._requests[id].routing, id)
+        for request in requests:
+            choice = self._choose(request)
             if choice is not None and choice.patience:
-                self._hold(id, choice)
+                self._hold(request, choice)
             elif choice is not None:
-                assigned.append(self._assign(id, self._slots[choice.link], choice.fetching))
+                agent = self._slots[choice.link]
+                assigned.append(self._assign(request, agent, choice.fetching))
         return assigned
 
-    def _choose(self, routing: RoutingRequest, id: RequestId) -> Choice | None:
-        if routing.is_isolated:
-            link = self._ranks.first(routing.queue_key)
-            return None if link is None else Choice(link)
-        may_wait = not self._holds.was_held(id) and self.num_waiting <= self._max_buffered
+    def _choose(self, request: Request) -> Choice | None:
+        key = request.queue_key
+        free = self._ranks.first(key)
+        if request.is_isolated or free is None:
+            return None if free is None else Choice(free)
         return self.router.choose(
-            routing.chain,
-            load_of=lambda link: self._ranks.load(self._slots[link], routing.queue_key),
-            free=self._ranks.first(routing.queue_key),
-            cache_key=routing.cache_key,
-            most_answer=routing.most_answer,
-            may_wait=may_wait,
+            request.chain,
+            load_of=lambda link: self._ranks.load(self._slots[link], key),
+            free=free,
+            cache_key=request.cache_key,
+            most_answer=request.most_answer,
+            may_wait=not request.was_held and self.num_waiting <= self._max_buffered,
         )
 
     def _assign(
-        self, id: RequestId, agent: AgentSlots, fetching: Fetching | None = None
+        self, request: Request, agent: AgentSlots, fetching: Fetching | None = None
     ) -> AssignSlot:
-        request = self._requests[id]
-        self._load_shedding.leaves(id)
-        self._waiting.started(id, self._keys_of(agent), self.now)
-        request.link = agent.link
-        waited_for = self._holds.started(id)
+        self._load_shedding.leaves(request)
+        self._waiting.started(request, self._keys_of(agent), self.now)
+        self._unhold(request)
         self.router.started(
-            id,
+            request.id,
             agent.link,
-            request.routing.chain,
-            cache_key=request.routing.cache_key,
-            account=request.routing.caller.account,
-            waited_for=waited_for,
+            request.chain,
+            cache_key=request.cache_key,
+            account=request.account,
+            waited_for=request.waited_for,
             fetching=fetching,
         )
-        self._slots.take(agent, id)
-        agent.isolated = id if request.routing.is_isolated else None
+        request.waited_for = None
+        self._slots.take(agent, request)
+        agent.isolated = request if request.is_isolated else None
         self._ranks.update(agent)
-        return AssignSlot(id, agent.link, fetching)
+        return AssignSlot(request, agent.link, fetching)
 
     # ---- a request for a slot
 
@@ -458,29 +411,27 @@ class Dispatch:
         assigned = []
         num_passed = 0
         self._ranks.update(agent)
-        while agent.has_free_slot and (id := self._next_for(agent)) is not None:
-            routing = self._requests[id].routing
-            choice = self._choose(routing, id) if num_passed < MOST_PASSED else None
+        while agent.has_free_slot and (request := self._next_for(agent)) is not None:
+            choice = self._choose(request) if num_passed < MOST_PASSED else None
             if choice is not None and choice.patience:
                 num_passed += 1
-                self._hold(id, choice)
+                self._hold(request, choice)
             else:
                 best = agent if choice is None else self._slots[choice.link]
                 fetching = None if choice is None else choice.fetching
-                assigned.append(self._assign(id, best, fetching))
+                assigned.append(self._assign(request, best, fetching))
         return assigned
 
-    def _next_for(self, agent: AgentSlots) -> RequestId | None:
-        if self._isolated and agent.is_apart:
-            keys = {self.queue_key_of(id) for id in self._isolated if id in self._waiting}
-            served = [key for key in keys if agent.serves(key)]
-            if (id := self._waiting.first(served, self.now)) is not None:
-                return id
+    def _next_for(self, agent: AgentSlots) -> Request | None:
+        if self._waiting.alone and agent.is_apart:
+            served = [key for key in self._waiting.alone if agent.serves(key)]
+            if (request := self._waiting.first(served, self.now)) is not None:
+                return request
         return self._waiting.first(self._keys_of(agent), self.now)
 
     def _keys_of(self, agent: AgentSlots) -> tuple[QueueKey, ...]:
         """The keys of the queues whose requests it could start."""
-        if not self._holds.held_for(agent.link):
+        if not agent.held:
             return agent.keys
         return (*agent.keys, *(Warm(name, agent.link) for name in agent.offer.names))
 
@@ -488,70 +439,76 @@ class Dispatch:
 
     def take_holds(self) -> list[Hold]:
         """The requests that wait for one agent since the last call; they may have ended."""
-        return self._holds.take_new()
+        new, self._holds = self._holds, []
+        return new
 
-    def _hold(self, id: RequestId, choice: Choice) -> None:
-        self._holds.hold(id, choice.link, choice.patience)
-        warm = Warm(model_of(self.queue_key_of(id)), choice.link)
-        self._waiting.changed(id, warm, self.now)
+    def _hold(self, request: Request, choice: Choice) -> None:
+        """From now on the request waits for this agent alone; it does so once."""
+        request.was_held = True
+        request.held_for = request.waited_for = choice.link
+        self._slots[choice.link].held.add(request)
+        self._holds.append(Hold(request, choice.patience))
+        self._waiting.changed(request, Warm(model_of(request.queue_key), choice.link), self.now)
 
-    def _release(self, id: RequestId) -> bool:
-        """A request takes any agent again, if it was held; whether it was."""
-        if not self._holds.release(id):
+    def _unhold(self, request: Request) -> bool:
+        """Whether it was held."""
+        if request.held_for is None:
             return False
-        self._waiting.changed(id, self.queue_key_of(id), self.now)
+        self._slots[request.held_for].held.remove(request)
+        request.held_for = None
         return True
 
-    def _let_go(self, link: LinkId) -> list[RequestId]:
-        """Those that are held for an agent may take any other; first arrived first."""
-        ids = self._in_order(self._holds.held_for(link))
-        for id in ids:
-            self._release(id)
-        return ids
+    def _release(self, request: Request) -> bool:
+        """A request takes any agent again, if it was held; whether it was."""
+        if not self._unhold(request):
+            return False
+        self._waiting.changed(request, request.queue_key, self.now)
+        return True
 
-    def _left_agent(self, id: RequestId, end: Measurement | None = None) -> None:
+    def _let_go(self, link: LinkId) -> list[Request]:
+        """Those that are held for an agent may take any other; first arrived first."""
+        held = sorted(self._slots[link].held)
+        for request in held:
+            self._release(request)
+        return held
+
+    def _leaves_slot(self, request: Request, end: Measurement | None = None) -> AgentSlots:
         """A request does not run any more; what is learnt may change how agents rank."""
-        if self.router.ended(id, end):
+        agent = self._slots[_slot_of(request)]
+        self._slots.free(agent, request)
+        if self.router.ended(request.id, end):
             self._ranks.outdate()
         self._ranks.mend()
+        return agent
 
-    def _waits_again(self, id: RequestId) -> None:
-        request = self._requests[id]
-        request.link = None
-        self._waiting.came_back(id, request.routing.queue_key, self.now)
-
-    def _in_order(self, ids: Iterable[RequestId]) -> list[RequestId]:
-        return sorted(ids, key=lambda id: self._requests[id].arrival)
+    def _waits_again(self, request: Request) -> None:
+        self._waiting.came_back(request, request.queue_key, self.now)
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
         self.router.check_integrity()
         self._waiting.check_integrity()
-        self._load_shedding.check_integrity()
+        self._load_shedding.check_integrity(self._waiting)
         self._slots.check_integrity()
-        self._holds.check_integrity()
         self._ranks.check_integrity()
-        running = {id: agent.link for agent in self._slots for id in agent.running}
-        links = {id: request.link for id, request in self._requests.items()}
-        _require(
-            running == {id: link for id, link in links.items() if link is not None},
-            "slots disagree",
-        )
-        _require(len(running) == self.num_running, "running requests are miscounted")
-        _require(
-            all(id in self._waiting for id, link in links.items() if link is None),
-            "queues and requests disagree",
-        )
+        waiting = set(self._waiting)
+        _require(all(each.slot is None for each in waiting), "a request waits that has a slot")
         for agent in self._slots:
             is_idle = not agent.has_free_slot or self._next_for(agent) is None
             _require(is_idle, f"a request waits for {agent.link} in vain")
-            held = self._holds.held_for(agent.link)
-            _require(all(id in self._waiting for id in held), "a held request does not wait")
+            _require(agent.held <= waiting, "a held request does not wait")
 
 
-def _place_of(routing: RoutingRequest) -> tuple[Account, Flow | None, PriorityClass]:
-    caller = routing.caller
-    return caller.account, caller.flow, routing.priority_class
+def _follows(request: Request, names: Collection[str]) -> bool:
+    """Whether it waits for a model of `names`, under any agent of it, or one agent alone."""
+    is_for_some = isinstance(request.waits_for, Engine | Able | ByText)
+    return not is_for_some and model_of(request.queue_key) in names
+
+
+def _slot_of(request: Request) -> LinkId:
+    if request.slot is None:
+        raise ValueError(f"request {request.id} is not running")
+    return request.slot
 
 
 def _require(holds: bool, what: str) -> None:

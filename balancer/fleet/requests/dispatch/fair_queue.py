@@ -6,7 +6,9 @@ from then on, until nothing higher waits. Within a class callers have equal shar
 slots, counted in tokens, and so have the connections of one caller that has no key. Within a
 connection, or a key, requests start in the order they came.
 
-A request is here from `arrived` to `ended`. It waits, or runs and is only counted. One that comes
+A request is here from `arrived` to `ended`. It waits, or runs and is only counted. Where it stands
+is in the request itself: what it waits for (`waits_for`), its `place` among those of its caller,
+and the `turn` with which it started the last time. One that comes
 back waits again where it was when it started, before whatever its caller has sent since.
 
 Two levels make the order. A caller has as many turns as requests; turns have the tags, by which
@@ -21,12 +23,21 @@ far it is after its clock, and the clocks of requests that compete for a slot go
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from .....shared.inference import PRIORITY_CLASSES, PriorityClass, RequestId
+from .....shared.inference import PRIORITY_CLASSES, PriorityClass
 from ...caller import Account, Flow
 from ...tally import Tally
-from ..eligibility import Able, Alone, ByText, Engine, QueueKey, RoutingRequest, Warm, model_of
-from ..matching import Queues
-from .fair_order import FairOrder, share_of
+from ..eligibility import (
+    Able,
+    Alone,
+    ByText,
+    Engine,
+    QueueKey,
+    Warm,
+    agents_of,
+    model_of,
+)
+from ..fair_order import FairOrder, Item, share_of
+from ..request import Request
 
 STARVED_AFTER = 10.0
 """Seconds that a class waits behind higher ones until it has a share."""
@@ -116,28 +127,11 @@ Pool = tuple[PriorityClass, str | None]
 
 
 @dataclass(slots=True)
-class _Entry:
-    """`turn` is the one with which it started, the last time."""
-
-    number: int
-    key: QueueKey
-    kind: PriorityClass
-    account: Account
-    connection: Flow | None
-    charge: int
-    turn: int | None = None
-
-    @property
-    def pool(self) -> Pool:
-        return (self.kind, model_of(self.key))
-
-
-@dataclass(slots=True)
 class _Shares:
     """One class and model: the callers' turns, and each caller's requests in their order."""
 
-    turns: FairOrder[Account, QueueKey] = field(default_factory=FairOrder)
-    callers: dict[Account, FairOrder[Flow | None, QueueKey]] = field(default_factory=dict)
+    turns: FairOrder[Account, QueueKey, None] = field(default_factory=FairOrder)
+    callers: dict[Account, FairOrder[Flow | None, QueueKey, Request]] = field(default_factory=dict)
     num_waiting: int = 0
 
 
@@ -145,151 +139,133 @@ class FairQueue:
     """Knows no agents. Every change costs O(log n)."""
 
     def __init__(self) -> None:
-        self._waiting = Queues()
-        self._entries: dict[RequestId, _Entry] = {}
-        self._ids: dict[int, RequestId] = {}
         self._pools: dict[Pool, _Shares] = {}
         self._num_in_queue: Tally[QueueKey] = Tally()
         """How many wait in each queue."""
         self._engines: dict[str, set[Engine]] = {}
         """The engines that requests wait for, by model."""
+        self.alone: set[Alone] = set()
+        """What those wait for that need an agent without others."""
         self._num_waiting: dict[PriorityClass, int] = dict.fromkeys(FALLING, 0)
+        self._num = 0
         self._turns = Turns()
-        self._num_arrived = 0
 
     def __len__(self) -> int:
         """How many wait."""
-        return len(self._waiting)
+        return self._num
 
-    def __contains__(self, id: object) -> bool:
-        """Whether a request waits."""
-        return id in self._waiting
+    def __iter__(self) -> Iterator[Request]:
+        """Those that wait, in no order."""
+        callers = (caller for shares in self._pools.values() for caller in shares.callers.values())
+        return (request for caller in callers for request in caller)
 
     # ---- requests come and go
 
-    def arrived(self, id: RequestId, routing: RoutingRequest, now: float) -> None:
+    def arrived(self, request: Request, now: float) -> None:
         """A new request waits."""
-        if id in self._entries:
-            raise ValueError(f"request {id} is here already")
-        self._num_arrived += 1
-        caller = routing.caller
-        entry = _Entry(
-            number=self._num_arrived,
-            key=routing.queue_key,
-            kind=routing.priority_class,
-            account=caller.account,
-            connection=caller.flow,
-            charge=routing.charge,
-        )
-        self._entries[id], self._ids[entry.number] = entry, id
-        self._add(entry)
-        self._waits(id, entry, now)
+        request.waits_for = request.queue_key
+        self._waits(request, self._add(request), now)
 
-    def started(self, id: RequestId, keys: Iterable[QueueKey], now: float) -> None:
+    def started(self, request: Request, keys: Iterable[QueueKey], now: float) -> None:
         """A request that waits gets a slot of an agent that takes those of `keys`."""
-        entry = self._entries[id]
-        self._leaves(id, entry)
-        shares = self._pools[entry.pool]
-        entry.turn = shares.turns.of_flow(entry.account, entry.key)[0][1]
-        shares.callers[entry.account].take(entry.number)
+        kind, account = request.kind, request.account
+        shares, place = self._leaves(request), request.place
+        turn = request.turn = shares.turns.of_flow(account, request.waits_for, 0)
+        shares.callers[account].take(_known(place))
         keys = list(keys)
         pools = {model_of(key) for key in keys}
-        self._take(entry.turn, shares, [(entry.kind, pool) for pool in pools])
-        others = [kind for kind in self._kinds(keys) if kind != entry.kind]
-        self._turns.started(entry.kind, others, pools, now)
+        self._take(turn, shares, [(kind, pool) for pool in pools])
+        others = [other for other in self._kinds(keys) if other != kind]
+        self._turns.started(kind, others, pools, now)
 
-    def _take(self, turn: int, shares: _Shares, pools: Iterable[Pool]) -> None:
+    def _take(
+        self, turn: Item[Account, QueueKey, None], shares: _Shares, pools: Iterable[Pool]
+    ) -> None:
         """A turn is taken: clocks of all that competed for it go on alike (`FairOrder.take`)."""
-        lag, cost = shares.turns.extract(turn)
+        lag = shares.turns.extract(turn)
         known = {id(each): each for pool in pools if (each := self._pools.get(pool)) is not None}
         orders = [each.turns for each in ({id(shares): shares} | known).values()]
-        lag += share_of(cost, sum(order.num_flows for order in orders))
+        lag += share_of(turn.cost, sum(order.num_flows for order in orders))
         for order in orders:
             order.clock += lag
 
-    def came_back(self, id: RequestId, key: QueueKey, now: float) -> None:
+    def came_back(self, request: Request, key: QueueKey, now: float) -> None:
         """A request that ran waits again, for the same or for an engine of that model."""
-        entry = self._entries[id]
-        if entry.turn is None:
-            raise ValueError(f"request {id} waits already")
-        if model_of(key) != model_of(entry.key):
-            self._forget(entry, entry.charge)
-            entry.key, entry.turn = key, None
-            self._add(entry, is_next=True)
+        if request.turn is None:
+            raise ValueError(f"request {request.id} waits already")
+        if model_of(key) != model_of(request.waits_for):
+            self._forget(request, request.expected_charge)
+            request.waits_for = key
+            shares = self._add(request, is_next=True)
         else:
-            entry.key = key
-            shares = self._pools[entry.pool]
-            shares.callers[entry.account].put_back(entry.number, key)
-            shares.turns.put_back(entry.turn, key)
-            entry.turn = None
-        self._waits(id, entry, now)
+            request.waits_for = key
+            shares = self._pools[_pool(request)]
+            shares.callers[request.account].put_back(_known(request.place), key)
+            shares.turns.put_back(request.turn, key)
+            request.turn = None
+        self._waits(request, shares, now)
 
-    def changed(self, id: RequestId, key: QueueKey, now: float) -> None:
+    def changed(self, request: Request, key: QueueKey, now: float) -> None:
         """A request that waits now waits for other agents of the same model, with the same tags."""
-        entry = self._entries[id]
-        shares, (_, turn) = self._pools[entry.pool], self._turn_of(entry)
-        self._leaves(id, entry)
-        entry.key = key
+        shares = self._pools[_pool(request)]
+        turn = self._turn_of(request, shares)
+        self._leaves(request)
+        request.waits_for = key
         shares.turns.move(turn, key)
-        shares.callers[entry.account].move(entry.number, key)
-        self._waits(id, entry, now)
+        shares.callers[request.account].move(_known(request.place), key)
+        self._waits(request, shares, now)
 
-    def ended(self, id: RequestId, charge: int) -> None:
+    def ended(self, request: Request, charge: int) -> None:
         """A request is over, and counts `charge`; one that waits counts nothing."""
-        entry = self._entries.pop(id)
-        del self._ids[entry.number]
-        if entry.turn is None:
-            self._leaves(id, entry)
-        self._forget(entry, charge)
+        if request.turn is None:
+            self._leaves(request)
+        self._forget(request, charge)
 
-    def renamed(self, id: RequestId, key: QueueKey, now: float) -> None:
+    def renamed(self, request: Request, key: QueueKey, now: float) -> None:
         """A request that waits waits for another model, before those that came there later."""
-        entry = self._entries[id]
-        self._leaves(id, entry)
-        self._forget(entry, 0)
-        entry.key = key
-        self._add(entry, is_next=True)
-        self._waits(id, entry, now)
+        self._leaves(request)
+        self._forget(request, 0)
+        request.waits_for = key
+        self._waits(request, self._add(request, is_next=True), now)
 
     # ---- which is next
 
-    def first(self, keys: Sequence[QueueKey], now: float) -> RequestId | None:
+    def first(self, keys: Sequence[QueueKey], now: float) -> Request | None:
         """The next request for an agent that takes those of `keys`."""
         kinds = self._kinds(keys)
         if not kinds:
             return None
-        pools = {model_of(key) for key in keys}
-        kind = self._turns.next(kinds, pools, now) if len(kinds) > 1 else kinds[0]
+        kind = kinds[0]
+        if len(kinds) > 1:
+            kind = self._turns.next(kinds, {model_of(key) for key in keys}, now)
         heads = [head for key in keys if (head := self._head(kind, key)) is not None]
-        return self._ids[min(heads)[2]]
+        return min(heads)[2]
 
-    def place(self, id: RequestId, served: Collection[QueueKey]) -> int:
+    def place(self, request: Request, served: Collection[QueueKey]) -> int:
         """Its place, from 1, among those that the same agents could start.
 
         A request for any model counts those for what is in `served`.
         """
-        entry = self._entries[id]
-        kind, key = entry.kind, entry.key
-        tag, number = self._turn_of(entry)
-        lag = tag - self._pools[entry.pool].turns.clock
+        kind, key = request.kind, request.waits_for
+        shares = self._pools[_pool(request)]
+        turn = self._turn_of(request, shares)
+        lag = turn.tag - shares.turns.clock
         rivals = self._rivals(key, served)
         higher = FALLING[: FALLING.index(kind)]
         before = sum(self._num_in(each, rival) for each in higher for rival in rivals)
-        return 1 + before + sum(self._num_before(kind, rival, lag, number) for rival in rivals)
+        before += sum(self._num_before(kind, rival, lag, turn.number) for rival in rivals)
+        return 1 + before
 
     # ---- which waits for what
 
-    def of(self, model: str) -> list[RequestId]:
-        """The requests for any agent of exactly this model, first arrived first."""
-        return sorted(self._waiting.of(model), key=lambda id: self._entries[id].number)
+    def stranded(self, served: Collection[QueueKey]) -> list[Request]:
+        """Requests of queues that are not in `served`, first arrived first.
 
-    def stranded(self, served: Collection[QueueKey]) -> list[RequestId]:
-        """Requests of queues that are not in `served`."""
-        return self._waiting.stranded(served)
-
-    def models(self) -> Iterator[tuple[str | None, int, RequestId]]:
-        """Models that are waited for, the number of requests that do, and the first that came."""
-        return self._waiting.models()
+        An agent that is waited for serves.
+        """
+        queues = {key for key in self._num_in_queue if not isinstance(key, Warm)}
+        lost = {key for key in queues if agents_of(key) not in served}
+        return sorted(each for each in self if each.waits_for in lost) if lost else []
 
     def num_of(self, kind: PriorityClass) -> int:
         """How many of a class wait."""
@@ -297,77 +273,94 @@ class FairQueue:
 
     # ---- inside
 
-    def _add(self, entry: _Entry, *, is_next: bool = False) -> None:
-        number, key, charge = entry.number, entry.key, entry.charge
-        shares = self._pools.setdefault(entry.pool, _Shares())
-        shares.turns.add(number, entry.account, key, charge, is_next=is_next)
-        caller = shares.callers.setdefault(entry.account, FairOrder())
-        caller.add(number, entry.connection, key, charge, is_next=is_next)
+    def _add(self, request: Request, *, is_next: bool = False) -> _Shares:
+        number, account, key = request.arrival, request.account, request.waits_for
+        charge = request.expected_charge
+        pool = _pool(request)
+        shares = self._pools.get(pool)
+        if shares is None:
+            shares = self._pools[pool] = _Shares()
+        caller = shares.callers.get(account)
+        if caller is None:
+            caller = shares.callers[account] = FairOrder()
+        shares.turns.add(Item(number, account, key, charge, None), is_next=is_next)
+        request.place = Item(number, request.caller.flow, key, charge, request)
+        request.turn = None
+        caller.add(request.place, is_next=is_next)
+        return shares
 
-    def _forget(self, entry: _Entry, charge: int) -> None:
-        shares, account = self._pools[entry.pool], entry.account
+    def _forget(self, request: Request, charge: int) -> None:
+        pool, account, place = _pool(request), request.account, _known(request.place)
+        shares = self._pools[pool]
         caller = shares.callers[account]
-        if entry.turn is None:
-            caller.withdraw(entry.number)
-            shares.turns.withdraw(shares.turns.of_flow(account, entry.key)[-1][1])
+        if request.turn is None:
+            caller.withdraw(place)
+            shares.turns.withdraw(shares.turns.of_flow(account, request.waits_for, -1))
         else:
-            caller.end(entry.number, charge)
-            shares.turns.end(entry.turn, charge)
+            caller.end(place, charge)
+            shares.turns.end(request.turn, charge)
+        request.place = None
         if not caller:
             del shares.callers[account]
         if not shares.turns:
-            del self._pools[entry.pool]
+            del self._pools[pool]
 
-    def _waits(self, id: RequestId, entry: _Entry, now: float) -> None:
-        self._waiting.put(id, entry.key, entry.number)
-        self._num_waiting[entry.kind] += 1
-        shares = self._pools[entry.pool]
+    def _waits(self, request: Request, shares: _Shares, now: float) -> None:
+        kind, key = request.kind, request.waits_for
+        self._num += 1
+        self._num_waiting[kind] += 1
         shares.num_waiting += 1
         if shares.num_waiting == 1:
-            self._turns.waits(*entry.pool, now)
-        self._num_in_queue.add(entry.key, 1)
-        if isinstance(entry.key, Engine):
-            self._engines.setdefault(entry.key.model, set()).add(entry.key)
+            self._turns.waits(*_pool(request), now)
+        self._num_in_queue.add(key, 1)
+        if isinstance(key, Engine):
+            self._engines.setdefault(key.model, set()).add(key)
+        elif isinstance(key, Alone):
+            self.alone.add(key)
 
-    def _leaves(self, id: RequestId, entry: _Entry) -> None:
-        self._waiting.remove(id)
-        self._num_waiting[entry.kind] -= 1
-        shares = self._pools[entry.pool]
+    def _leaves(self, request: Request) -> _Shares:
+        kind, key = request.kind, request.waits_for
+        self._num -= 1
+        self._num_waiting[kind] -= 1
+        pool = _pool(request)
+        shares = self._pools[pool]
         shares.num_waiting -= 1
         if not shares.num_waiting:
-            self._turns.empty(*entry.pool)
-        key = entry.key
+            self._turns.empty(*pool)
         self._num_in_queue.add(key, -1)
-        if isinstance(key, Engine) and key not in self._num_in_queue:
-            self._engines[key.model].remove(key)
-            if not self._engines[key.model]:
-                del self._engines[key.model]
+        if isinstance(key, Alone | Engine) and key not in self._num_in_queue:
+            self._last_left(key)
+        return shares
+
+    def _last_left(self, key: Alone | Engine) -> None:
+        if isinstance(key, Alone):
+            self.alone.remove(key)
+            return
+        self._engines[key.model].remove(key)
+        if not self._engines[key.model]:
+            del self._engines[key.model]
 
     def _kinds(self, keys: Iterable[QueueKey]) -> list[PriorityClass]:
         """The classes of the requests that wait in the queues `keys`, highest first."""
-        if not len(self):
+        if not self._num:
             return []
-        keys = list(keys)
-        return [kind for kind in FALLING if any(self._num_in(kind, key) for key in keys)]
+        kinds = [kind for kind in FALLING if self._num_waiting[kind]]
+        return [kind for kind in kinds if any(self._num_in(kind, key) for key in keys)]
 
-    def _head(self, kind: PriorityClass, key: QueueKey) -> tuple[int, int, int] | None:
-        """The next request of this queue: how far after the clock, its turn, and its number."""
+    def _head(self, kind: PriorityClass, key: QueueKey) -> tuple[int, int, Request] | None:
+        """The next request of this queue: how far after the clock, its turn, and itself."""
         shares = self._pools.get((kind, model_of(key)))
-        head = None if shares is None else shares.turns.first(key)
-        if shares is None or head is None:
+        turn = None if shares is None else shares.turns.first(key)
+        if shares is None or turn is None:
             return None
-        tag, turn = head
-        request = shares.callers[shares.turns.flow_of(turn)].first(key)
-        if request is None:
-            raise RuntimeError("a turn without a request")
-        return (tag - shares.turns.clock, turn, request[1])
+        place = _known(shares.callers[turn.flow].first(key))
+        return (turn.tag - shares.turns.clock, turn.number, place.of)
 
-    def _turn_of(self, entry: _Entry) -> tuple[int, int]:
-        """The rank of the turn that a waiting request would get."""
-        shares = self._pools[entry.pool]
-        caller = shares.callers[entry.account]
-        index = caller.num_before(entry.key, caller.rank_of(entry.number))
-        return shares.turns.of_flow(entry.account, entry.key)[index]
+    def _turn_of(self, request: Request, shares: _Shares) -> Item[Account, QueueKey, None]:
+        """The turn that a waiting request would get."""
+        place, key, account = _known(request.place), request.waits_for, request.account
+        index = shares.callers[account].num_before(key, place.tag, place.number)
+        return shares.turns.of_flow(account, key, index)
 
     def _num_in(self, kind: PriorityClass, key: QueueKey) -> int:
         shares = self._pools.get((kind, model_of(key)))
@@ -377,7 +370,7 @@ class FairQueue:
         shares = self._pools.get((kind, model_of(key)))
         if shares is None:
             return 0
-        return shares.turns.num_before(key, (shares.turns.clock + lag, number))
+        return shares.turns.num_before(key, shares.turns.clock + lag, number)
 
     def _rivals(self, key: QueueKey, served: Collection[QueueKey]) -> set[QueueKey]:
         """The queues whose requests could start on the same agents."""
@@ -390,17 +383,26 @@ class FairQueue:
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
-        self._waiting.check_integrity()
-        waiting = {id for id, entry in self._entries.items() if entry.turn is None}
-        if any(id not in self._waiting for id in waiting) or len(waiting) != len(self._waiting):
-            raise RuntimeError("some requests wait and are not known to wait")
         for shares in self._pools.values():
             shares.turns.check_integrity()
             for caller in shares.callers.values():
                 caller.check_integrity()
+        waiting = list(self)
+        if len(waiting) != self._num or any(each.turn is not None for each in waiting):
+            raise RuntimeError("some requests wait and are not known to wait")
         pools = {pool for pool, shares in self._pools.items() if shares.num_waiting}
         self._turns.check_integrity(pools)
-        if pools != {self._entries[id].pool for id in waiting}:
+        if pools != {_pool(each) for each in waiting}:
             raise RuntimeError("pools without requests, or requests without their pool")
-        if self._pools.keys() != {entry.pool for entry in self._entries.values()}:
-            raise RuntimeError("pools without entries")
+
+
+def _pool(request: Request) -> Pool:
+    return (request.kind, model_of(request.waits_for))
+
+
+def _known(
+    place: Item[Flow | None, QueueKey, Request] | None,
+) -> Item[Flow | None, QueueKey, Request]:
+    if place is None:
+        raise ValueError("a request that never arrived, or has ended")
+    return place

@@ -10,14 +10,13 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from .....shared.inference import RequestId
 from ...decisions import LinkId
 from ...routing.choice import Load
 from ...routing.policy import RoutingPolicy
 from ...tally import Tally
 from ..eligibility import NOTHING, Alone, Offer, QueueKey, agents_of
 from ..matching import Free
-from .holds import Holds
+from ..request import Request
 
 
 @dataclass(slots=True)
@@ -25,6 +24,7 @@ class AgentSlots:
     """`keys` are those of its offer. `turn` is greatest for the agent that got a request last.
 
     As long as it runs the request `isolated`, it gets no other. `tried` were isolated there before.
+    Those `held` wait for it alone.
     """
 
     link: LinkId
@@ -32,9 +32,10 @@ class AgentSlots:
     keys: tuple[QueueKey, ...] = ()
     is_full: bool = False
     turn: int = 0
-    running: set[RequestId] = field(default_factory=set)
-    isolated: RequestId | None = None
-    tried: set[RequestId] = field(default_factory=set)
+    running: set[Request] = field(default_factory=set)
+    isolated: Request | None = None
+    tried: set[Request] = field(default_factory=set)
+    held: set[Request] = field(default_factory=set)
 
     @property
     def has_free_slot(self) -> bool:
@@ -57,14 +58,16 @@ class AgentSlots:
 class FleetSlots:
     """Agents by their links, in the order in which they joined."""
 
-    __slots__ = ("_agents", "_num_taken", "_totals", "num_slots")
+    __slots__ = ("_agents", "_num_turns", "_totals", "num_slots", "num_taken")
 
     def __init__(self) -> None:
         self._agents: dict[LinkId, AgentSlots] = {}
         self._totals: Tally[QueueKey] = Tally()
         """Slots of agents that take work, taken or not, by what these serve."""
-        self._num_taken = 0
+        self._num_turns = 0
         self.num_slots = 0
+        self.num_taken = 0
+        """Slots that requests have."""
 
     def __len__(self) -> int:
         return len(self._agents)
@@ -103,11 +106,19 @@ class FleetSlots:
         """An agent is gone."""
         self._count(self._agents.pop(link), -1)
 
-    def take(self, agent: AgentSlots, id: RequestId) -> None:
+    def take(self, agent: AgentSlots, request: Request) -> None:
         """A request has a slot of the agent."""
-        self._num_taken += 1
-        agent.running.add(id)
-        agent.turn = self._num_taken
+        self._num_turns += 1
+        self.num_taken += 1
+        request.slot = agent.link
+        agent.running.add(request)
+        agent.turn = self._num_turns
+
+    def free(self, agent: AgentSlots, request: Request) -> None:
+        """A request does not have its slot of the agent any more."""
+        self.num_taken -= 1
+        request.slot = None
+        agent.running.remove(request)
 
     def _count(self, agent: AgentSlots, sign: int) -> None:
         """Put the agent into the totals, or take it out."""
@@ -120,6 +131,12 @@ class FleetSlots:
         """For tests: raise if an invariant does not hold."""
         if self.num_slots != sum(agent.offer.slots for agent in self):
             raise RuntimeError("slots are miscounted")
+        running = [(each.slot, agent.link) for agent in self for each in agent.running]
+        if self.num_taken != len(running) or any(slot != link for slot, link in running):
+            raise RuntimeError("requests and their agents disagree")
+        held = [(each.held_for, agent.link) for agent in self for each in agent.held]
+        if any(held_for != link for held_for, link in held):
+            raise RuntimeError("a request is held for another agent")
         for key in {*self._totals, *(key for agent in self for key in agent.keys)}:
             if self._totals[key] != sum(each.offer.slots for each in self if each.serves(key)):
                 raise RuntimeError(f"the slots for {key} are miscounted")
@@ -136,18 +153,17 @@ MENDED_TOGETHER = 8
 class Ranks:
     """The order in which agents with free slots get requests: the cheapest first.
 
-    It reads what `slots` and `holds` say of an agent when that changes. Each change of an agent
+    It reads what `slots` say of an agent when that changes. Each change of an agent
     updates its own rank. What is learnt of speeds outdates all ranks; these are mended a few at a
     time, those first that were ranked longest ago, so that no request pays for thousands of
     agents. Of a busy fleet most agents have changed before it is their turn.
     """
 
-    __slots__ = ("_edition", "_editions", "_free", "_holds", "_router", "_slots")
+    __slots__ = ("_edition", "_editions", "_free", "_router", "_slots")
 
-    def __init__(self, router: RoutingPolicy, slots: FleetSlots, holds: Holds) -> None:
+    def __init__(self, router: RoutingPolicy, slots: FleetSlots) -> None:
         self._router = router
         self._slots = slots
-        self._holds = holds
         self._free = Free()
         self._edition = 0
         """How often all ranks were outdated."""
@@ -198,7 +214,7 @@ class Ranks:
             running=len(agent.running),
             slots=agent.offer.slots,
             has_free_slot=agent.has_free_slot,
-            waiting=len(self._holds.held_for(agent.link)),
+            waiting=len(agent.held),
         )
 
     def check_integrity(self) -> None:

@@ -24,7 +24,7 @@ from arriero.balancer.fleet.decisions import (
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.recorder import Origin
 from arriero.balancer.fleet.requests.eligibility import Engine
-from arriero.balancer.fleet.requests.request_lifecycle import SUSPECT_SECONDS
+from arriero.balancer.fleet.requests.request import SUSPECT_SECONDS
 from arriero.balancer.fleet.requests.requests import LEAST_PATIENCE
 from arriero.balancer.fleet.view import Cordon, SharedCordon
 from arriero.shared.continuation import Continuation

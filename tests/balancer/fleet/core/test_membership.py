@@ -5,7 +5,7 @@ import pytest
 from arriero.balancer.fleet.decisions import Disconnect, Finish, LinkId, Moved, Send
 from arriero.balancer.fleet.recorder import Origin
 from arriero.balancer.fleet.registry import BUSY_PAUSE, RETURNED
-from arriero.balancer.fleet.requests.request_lifecycle import (
+from arriero.balancer.fleet.requests.request import (
     MAX_AGENTS_LOST,
     MAX_ISOLATED,
     SUSPECT_SECONDS,

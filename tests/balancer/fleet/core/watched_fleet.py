@@ -30,7 +30,7 @@ from arriero.balancer.fleet.decisions import (
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.queries.query_dispatcher import PARTS_PER_AGENT
 from arriero.balancer.fleet.registry import STATUSES_AT_ONCE
-from arriero.balancer.fleet.requests.request_lifecycle import MAX_AGENTS_LOST, MAX_LOST_ALONE
+from arriero.balancer.fleet.requests.request import MAX_AGENTS_LOST, MAX_LOST_ALONE
 from arriero.balancer.fleet.view import FleetView, Level
 from arriero.shared.continuation import BY_TEXT, Continuation
 from arriero.shared.errors import EngineFailed, QueueFull, RequestError, ShuttingDown, to_wire

@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 from arriero.balancer.fleet.caller import Caller
+from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.requests.eligibility import (
     MAX_UNUSED,
     Able,
@@ -8,11 +9,10 @@ from arriero.balancer.fleet.requests.eligibility import (
     Engine,
     Needs,
     Offer,
-    RoutingRequest,
     by_text_of,
     model_of,
-    routing_of,
 )
+from arriero.balancer.fleet.requests.request import Request
 from arriero.balancer.fleet.token_estimate import charge_of
 from arriero.shared.inference import ChatMessage, GenerateRequest, RequestId
 from arriero.shared.inference.abilities import ABILITIES
@@ -22,35 +22,24 @@ from tests.balancer.fleet.builders import request
 ALICE = Caller("alice")
 
 
+def made(sent: GenerateRequest, caller: Caller = ALICE) -> Request:
+    return Request(RequestId("r"), sent, Limits(), 0.0, caller=caller)
+
+
 def test_what_is_known_of_a_text() -> None:
     sent = request("llama")
-    routing = RoutingRequest(
-        model="llama", caller=ALICE, chain=chain_of(sent), charge=charge_of(sent)
-    )
-    assert routing_of(sent, ALICE) == routing
-    assert routing_of(replace(sent, max_tokens=7), ALICE).most_answer == 7
-    assert routing_of(replace(sent, prefill_only=True), ALICE).most_answer == 0
+    assert (made(sent).chain, made(sent).expected_charge) == (chain_of(sent), charge_of(sent))
+    assert made(replace(sent, max_tokens=7)).most_answer == 7
+    assert made(replace(sent, prefill_only=True)).most_answer == 0
 
 
 def test_the_sign_of_the_priority_is_the_class() -> None:
-    batch = replace(request(), priority=-7)
-    assert routing_of(batch, ALICE).priority_class == "batch"
-
-
-def test_token_ids_are_counted() -> None:
-    sent = GenerateRequest(prompt=(1, 2, 3))
-    assert routing_of(sent, ALICE) == RoutingRequest(
-        caller=ALICE,
-        num_tokens=3,
-        chain=chain_of(sent),
-        charge=charge_of(sent),
-    )
-    assert routing_of(replace(sent, prompt="text"), ALICE).num_tokens is None
+    assert made(replace(request(), priority=-7)).kind == "batch"
 
 
 def test_a_cache_key_is_of_one_caller_and_one_model() -> None:
     def key(caller: Caller = ALICE, **fields: str) -> int | None:
-        return routing_of(replace(request("llama"), **fields), caller).cache_key  # type: ignore[arg-type]
+        return made(replace(request("llama"), **fields), caller).cache_key  # type: ignore[arg-type]
 
     assert key() is key(prompt_cache_key="") is None
     assert key(cache_key="manual") == key(prompt_cache_key="manual") == key(cache_key="manual")
@@ -76,9 +65,10 @@ def test_what_an_agent_offers() -> None:
 
 
 def test_an_answer_that_has_begun_wants_the_engine_that_began_it() -> None:
-    routing = RoutingRequest(model="llama")
-    assert routing.queue_key == "llama"
-    assert replace(routing, engine=Engine("llama", "abc")).queue_key == Engine("llama", "abc")
+    begun = made(request("llama"))
+    assert begun.queue_key == "llama"
+    begun.bound_to = Engine("llama", "abc")
+    assert begun.queue_key == Engine("llama", "abc")
     assert Engine("llama", "abc") != ("llama", "abd")
 
 

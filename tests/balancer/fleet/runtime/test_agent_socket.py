@@ -20,7 +20,7 @@ from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.decisions import LinkId
 from arriero.balancer.fleet.limits import Limits
-from arriero.balancer.fleet.requests.request_lifecycle import MAX_AGENTS_LOST, MAX_LOST_ALONE
+from arriero.balancer.fleet.requests.request import MAX_AGENTS_LOST, MAX_LOST_ALONE
 from arriero.balancer.fleet.runtime.agent_socket import (
     MAX_MESSAGE_BYTES,
     PATH,

@@ -9,20 +9,29 @@ from arriero.balancer.fleet.requests.dispatch.dispatch import (
     AssignSlot,
     Dispatch,
 )
-from arriero.balancer.fleet.requests.eligibility import ByText, Engine, Offer, RoutingRequest
+from arriero.balancer.fleet.requests.eligibility import ByText, Engine, Offer
+from arriero.balancer.fleet.requests.request import Request
 from arriero.balancer.fleet.routing.choice import Choice
 from arriero.balancer.fleet.routing.policies.cost import LeastCost
 from arriero.balancer.fleet.routing.policy import LoadOf
 from arriero.balancer.fleet.routing.rates import Measurement
 from arriero.shared.errors import QueueFull
-from arriero.shared.inference import GenerateRequest, Rates, RequestId, Usage
-from arriero.shared.inference.prefix_chain import PrefixChain, chain_of
+from arriero.shared.inference import Rates, RequestId, Usage
+from arriero.shared.inference.prefix_chain import PrefixChain
+from tests.balancer.fleet.builders import asking
 
+HERE: dict[str, Request] = {}
 A, B, C = LinkId(1), LinkId(2), LinkId(3)
 
 
 def arrive(dispatch: Dispatch, id: str, model: str | None = None) -> list[AssignSlot] | Refuse:
-    return dispatch.enqueue(RequestId(id), RoutingRequest(model=model))
+    HERE[id] = asking(id, model)
+    return dispatch.enqueue(HERE[id])
+
+
+def the(id: str) -> Request:
+    """The request that arrived last with this id."""
+    return HERE[id]
 
 
 def join(
@@ -37,7 +46,7 @@ def join(
 
 
 def assign(id: str, link: LinkId) -> AssignSlot:
-    return AssignSlot(RequestId(id), link)
+    return AssignSlot(the(id), link)
 
 
 def test_without_agents_requests_wait_and_start_in_their_order() -> None:
@@ -45,7 +54,7 @@ def test_without_agents_requests_wait_and_start_in_their_order() -> None:
     for id in ("1", "2", "3"):
         assert arrive(dispatch, id) == []
     assert join(dispatch, A, slots=2) == [assign("1", A), assign("2", A)]
-    assert dispatch.ended(RequestId("1")) == [assign("3", A)]
+    assert dispatch.ended(the("1")) == [assign("3", A)]
     dispatch.check_integrity()
 
 
@@ -63,7 +72,7 @@ def test_of_equally_loaded_agents_the_one_that_waited_longest_gets_work() -> Non
         join(dispatch, link)
     for i, link in enumerate((A, B, C, A)):
         assert arrive(dispatch, str(i)) == [assign(str(i), link)]
-        dispatch.ended(RequestId(str(i)))
+        dispatch.ended(the(str(i)))
 
 
 def test_the_queue_has_a_limit_for_newcomers() -> None:
@@ -73,7 +82,7 @@ def test_the_queue_has_a_limit_for_newcomers() -> None:
     assert isinstance(refusal, Refuse)
     assert refusal.error.code == "queue_full"
     assert refusal.error.retry_after == RETRY_AFTER
-    dispatch.ended(RequestId("1"))
+    dispatch.ended(the("1"))
     assert arrive(dispatch, "3") == []
     dispatch.check_integrity()
 
@@ -92,7 +101,7 @@ def test_what_comes_back_waits_even_where_newcomers_may_not() -> None:
     dispatch = Dispatch(0)
     join(dispatch, A)
     arrive(dispatch, "1")
-    assert dispatch.came_back(RequestId("1")) == []
+    assert dispatch.came_back(the("1")) == []
     assert dispatch.num_waiting == 1
     assert dispatch.agent_rested(A) == [assign("1", A)]
 
@@ -111,7 +120,7 @@ def test_what_comes_back_goes_before_all_others_in_its_old_order() -> None:
     join(dispatch, A, slots=3)
     for id in ("1", "2", "3", "4"):
         arrive(dispatch, id)
-    assert dispatch.agent_left(A, ended=[RequestId("2")]) == []
+    assert dispatch.agent_left(A, ended=[the("2")]) == []
     assert join(dispatch, B, slots=3) == [assign("1", B), assign("3", B), assign("4", B)]
 
 
@@ -120,8 +129,8 @@ def test_what_comes_back_one_by_one_in_any_order_is_in_the_old_order() -> None:
     join(dispatch, A, slots=2)
     for id in ("1", "2", "3"):
         arrive(dispatch, id)
-    dispatch.came_back(RequestId("2"))
-    dispatch.came_back(RequestId("1"))
+    dispatch.came_back(the("2"))
+    dispatch.came_back(the("1"))
     assert dispatch.agent_rested(A) == [assign("1", A), assign("2", A)]
 
 
@@ -130,9 +139,9 @@ def test_an_agent_that_was_full_gets_nothing_until_something_of_it_ends() -> Non
     join(dispatch, A, slots=3)
     for id in ("1", "2"):
         arrive(dispatch, id)
-    assert dispatch.came_back(RequestId("2")) == []
+    assert dispatch.came_back(the("2")) == []
     assert arrive(dispatch, "3") == []
-    assert dispatch.ended(RequestId("1")) == [assign("2", A), assign("3", A)]
+    assert dispatch.ended(the("1")) == [assign("2", A), assign("3", A)]
 
 
 def test_what_a_full_agent_gave_back_goes_to_another_at_once() -> None:
@@ -140,7 +149,7 @@ def test_what_a_full_agent_gave_back_goes_to_another_at_once() -> None:
     join(dispatch, A)
     join(dispatch, B)
     arrive(dispatch, "1")
-    assert dispatch.came_back(RequestId("1")) == [assign("1", B)]
+    assert dispatch.came_back(the("1")) == [assign("1", B)]
 
 
 def test_a_model_is_served_by_those_who_have_it() -> None:
@@ -151,8 +160,8 @@ def test_a_model_is_served_by_those_who_have_it() -> None:
     assert arrive(dispatch, "2", "n") == []
     assert arrive(dispatch, "3", None) == [assign("3", A)]
     assert arrive(dispatch, "4", None) == []
-    assert dispatch.ended(RequestId("1")) == [assign("2", B)]
-    assert dispatch.ended(RequestId("2")) == [assign("4", B)]
+    assert dispatch.ended(the("1")) == [assign("2", B)]
+    assert dispatch.ended(the("2")) == [assign("4", B)]
 
 
 def test_where_no_agent_has_a_model_yet_requests_wait_for_one() -> None:
@@ -171,9 +180,9 @@ def test_slots_cut_below_what_runs_give_nothing_until_enough_has_ended() -> None
     for id in ("1", "2", "3", "4"):
         arrive(dispatch, id)
     assert dispatch.agent_changed(A, Offer(model="m", slots=1, is_accepting=True)) == []
-    assert dispatch.ended(RequestId("1")) == []
-    assert dispatch.ended(RequestId("2")) == []
-    assert dispatch.ended(RequestId("3")) == [assign("4", A)]
+    assert dispatch.ended(the("1")) == []
+    assert dispatch.ended(the("2")) == []
+    assert dispatch.ended(the("3")) == [assign("4", A)]
     dispatch.check_integrity()
 
 
@@ -184,7 +193,7 @@ def test_a_draining_agent_finishes_and_takes_nothing() -> None:
     dispatch.agent_changed(A, Offer(model="m", slots=2, is_accepting=False))
     assert arrive(dispatch, "2") == []
     assert not dispatch.is_ready
-    assert dispatch.ended(RequestId("1")) == []
+    assert dispatch.ended(the("1")) == []
     assert dispatch.agent_changed(A, Offer(model="m", slots=2, is_accepting=True)) == [
         assign("2", A)
     ]
@@ -204,12 +213,9 @@ def test_mistakes_of_the_caller_raise() -> None:
     dispatch = Dispatch(10)
     arrive(dispatch, "1")
     with pytest.raises(ValueError, match="already"):
-        arrive(dispatch, "1")
+        dispatch.enqueue(the("1"))
     with pytest.raises(ValueError, match="not running"):
-        dispatch.came_back(RequestId("1"))
-    dispatch.ended(RequestId("1"))
-    with pytest.raises(KeyError):
-        dispatch.ended(RequestId("1"))
+        dispatch.came_back(the("1"))
     join(dispatch, A)
     with pytest.raises(ValueError, match="already"):
         join(dispatch, A)
@@ -230,18 +236,19 @@ def test_whether_others_serve_besides_one_that_leaves() -> None:
 
 def test_what_goes_on_by_text_waits_for_no_engine_any_more() -> None:
     dispatch, by_text = Dispatch(10), ByText("m", ("prompt",), "f")
-    id = RequestId("1")
-    dispatch.enqueue(id, RoutingRequest(model="m", engine=Engine("m", "f")))
-    dispatch.goes_on_by_text(id, by_text)
-    assert dispatch.queue_key_of(id) == by_text
+    request = HERE["1"] = asking("1", "m")
+    request.bound_to = Engine("m", "f")
+    dispatch.enqueue(request)
+    dispatch.goes_on_by_text(request, by_text)
+    assert request.queue_key == by_text
     join(dispatch, A)
-    assert dispatch.link_of(id) is None
+    assert request.slot is None
     able = Offer(model="m", slots=1, able=(by_text,))
     assert dispatch.agent_joined(B, able) == [assign("1", B)]
     dispatch.check_integrity()
 
 
-LONG = chain_of(GenerateRequest(prompt="A conversation that was long. " * 400))
+LONG = "A conversation that was long. " * 400
 
 
 def isolated(*, slots: int = 2) -> Dispatch:
@@ -249,7 +256,7 @@ def isolated(*, slots: int = 2) -> Dispatch:
     dispatch = Dispatch(10)
     join(dispatch, A, slots=slots)
     arrive(dispatch, "suspect")
-    dispatch.isolate(RequestId("suspect"))
+    dispatch.isolate(the("suspect"))
     join(dispatch, B, slots=slots)
     assert arrive(dispatch, "other") == [assign("other", B)]
     assert dispatch.agent_left(A, []) == []
@@ -259,10 +266,10 @@ def isolated(*, slots: int = 2) -> Dispatch:
 def test_what_is_isolated_waits_for_an_agent_without_requests() -> None:
     dispatch = isolated()
     assert dispatch.stranded() == []
-    assert dispatch.num_slots_for(dispatch.queue_key_of(RequestId("suspect"))) == 2
+    assert dispatch.num_slots_for(the("suspect").queue_key) == 2
     assert arrive(dispatch, "later") == [assign("later", B)]
-    assert dispatch.ended(RequestId("later")) == []
-    assert dispatch.ended(RequestId("other")) == [assign("suspect", B)]
+    assert dispatch.ended(the("later")) == []
+    assert dispatch.ended(the("other")) == [assign("suspect", B)]
     dispatch.check_integrity()
 
 
@@ -281,8 +288,8 @@ def test_when_what_is_isolated_ends_its_agent_is_as_before() -> None:
     dispatch = isolated(slots=1)
     arrive(dispatch, "1")
     assert join(dispatch, C, slots=1) == [assign("suspect", C)]
-    assert dispatch.ended(RequestId("suspect")) == [assign("1", C)]
-    assert dispatch.ended(RequestId("1")) == []
+    assert dispatch.ended(the("suspect")) == [assign("1", C)]
+    assert dispatch.ended(the("1")) == []
     assert arrive(dispatch, "2") == [assign("2", C)]
     dispatch.check_integrity()
 
@@ -291,15 +298,16 @@ def test_what_is_isolated_follows_a_model_to_its_new_name() -> None:
     dispatch = Dispatch(10)
     join(dispatch, A, model="m")
     arrive(dispatch, "suspect", "m")
-    dispatch.isolate(RequestId("suspect"))
+    dispatch.isolate(the("suspect"))
     dispatch.agent_left(A, [])
-    assert dispatch.renamed({"m": "n"}) == ([RequestId("suspect")], [])
+    assert dispatch.renamed({"m": "n"}) == ([the("suspect")], [])
     assert join(dispatch, B, model="n") == [assign("suspect", B)]
     dispatch.check_integrity()
 
 
 def arrive_with_prefix(dispatch: Dispatch, id: str) -> list[AssignSlot] | Refuse:
-    return dispatch.enqueue(RequestId(id), RoutingRequest(model="m", chain=LONG))
+    HERE[id] = asking(id, "m", prompt=LONG)
+    return dispatch.enqueue(HERE[id])
 
 
 def with_warm_and_cold(max_buffered: int = 10) -> Dispatch:
@@ -307,7 +315,7 @@ def with_warm_and_cold(max_buffered: int = 10) -> Dispatch:
     dispatch = Dispatch(max_buffered)
     join(dispatch, A)
     assert arrive_with_prefix(dispatch, "1") == [assign("1", A)]
-    dispatch.prompt_read(RequestId("1"), 3000, 0)
+    dispatch.prompt_read(the("1"), 3000, 0)
     join(dispatch, B)
     return dispatch
 
@@ -319,17 +327,17 @@ def test_a_request_waits_for_the_agent_that_has_its_prefix_and_gets_its_slot() -
     assert hold.request == "2"
     assert hold.seconds > 0
     assert dispatch.take_holds() == []
-    assert dispatch.is_held(RequestId("2"))
+    assert the("2").held_for == A
     dispatch.check_integrity()
-    assert dispatch.ended(RequestId("1")) == [assign("2", A)]
-    assert not dispatch.is_held(RequestId("2"))
-    assert dispatch.release(RequestId("2")) == []
+    assert dispatch.ended(the("1")) == [assign("2", A)]
+    assert the("2").held_for is None
+    assert dispatch.release(the("2")) == []
 
 
 def test_a_request_that_waited_long_enough_takes_another_agent() -> None:
     dispatch = with_warm_and_cold()
     arrive_with_prefix(dispatch, "2")
-    assert dispatch.release(RequestId("2")) == [assign("2", B)]
+    assert dispatch.release(the("2")) == [assign("2", B)]
     assert dispatch.router.counts.gave_up == 1
     dispatch.check_integrity()
 
@@ -338,9 +346,9 @@ def test_a_request_is_held_once() -> None:
     dispatch = with_warm_and_cold()
     arrive_with_prefix(dispatch, "2")
     arrive(dispatch, "3")
-    assert dispatch.release(RequestId("2")) == []
+    assert dispatch.release(the("2")) == []
     assert arrive(dispatch, "4") == []
-    assert dispatch.ended(RequestId("3")) == [assign("2", B)]
+    assert dispatch.ended(the("3")) == [assign("2", B)]
 
 
 def test_without_queueing_nobody_is_held() -> None:
@@ -351,7 +359,7 @@ def test_without_queueing_nobody_is_held() -> None:
 def test_when_the_agent_that_is_waited_for_goes_others_take_its_requests() -> None:
     dispatch = with_warm_and_cold()
     arrive_with_prefix(dispatch, "2")
-    assert dispatch.agent_left(A, [RequestId("1")]) == [assign("2", B)]
+    assert dispatch.agent_left(A, [the("1")]) == [assign("2", B)]
     dispatch.check_integrity()
     again = with_warm_and_cold()
     arrive_with_prefix(again, "2")
@@ -364,8 +372,8 @@ def test_an_agent_about_to_leave_gets_nothing_and_lets_go_of_nobody_before_it_le
     dispatch = with_warm_and_cold()
     arrive_with_prefix(dispatch, "2")
     dispatch.agent_suspended(A, Offer(model="m", slots=1, is_accepting=False))
-    assert dispatch.ended(RequestId("1")) == []
-    assert dispatch.is_held(RequestId("2"))
+    assert dispatch.ended(the("1")) == []
+    assert the("2").held_for == A
     assert dispatch.agent_left(A, []) == [assign("2", B)]
     dispatch.check_integrity()
 
@@ -376,16 +384,16 @@ def test_a_slot_passes_over_those_for_whom_another_agent_is_better() -> None:
     assert arrive_with_prefix(dispatch, "3") == []
     assert arrive(dispatch, "4", "m") == []
     assert dispatch.take_holds() == []
-    assert dispatch.ended(RequestId("2")) == [assign("4", B)]
-    assert dispatch.is_held(RequestId("3"))
-    assert dispatch.ended(RequestId("1")) == [assign("3", A)]
+    assert dispatch.ended(the("2")) == [assign("4", B)]
+    assert the("3").held_for == A
+    assert dispatch.ended(the("1")) == [assign("3", A)]
     dispatch.check_integrity()
 
 
 def test_a_held_request_can_be_withdrawn() -> None:
     dispatch = with_warm_and_cold()
     arrive_with_prefix(dispatch, "2")
-    assert dispatch.ended(RequestId("2")) == []
+    assert dispatch.ended(the("2")) == []
     dispatch.check_integrity()
     assert dispatch.num_waiting == 0
 
@@ -394,10 +402,10 @@ def test_a_fast_agent_gets_more_than_slow_ones() -> None:
     dispatch = Dispatch(10)
     for link, speed in ((A, 5000.0), (B, 100.0)):
         join(dispatch, link, slots=8)
-        dispatch.enqueue(RequestId(str(link)), RoutingRequest(model="m"))
+        arrive(dispatch, str(link), "m")
         usage = Usage(prompt_tokens=900, completion_tokens=30)
         rates = Rates(prefill_tokens_per_second=speed, decode_tokens_per_second=speed / 20)
-        dispatch.ended(RequestId(str(link)), Measurement(usage, rates, running=1, seconds=1.0))
+        dispatch.ended(the(str(link)), Measurement(usage, rates, running=1, seconds=1.0))
     links = [arrive(dispatch, f"more {i}", "m") for i in range(8)]
     taken = [each[0].link for each in links if isinstance(each, list)]
     assert taken.count(A) >= 6

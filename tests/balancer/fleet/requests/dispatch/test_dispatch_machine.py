@@ -1,6 +1,7 @@
 """Dispatch: any history of requests and agents against the invariants."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -13,12 +14,12 @@ from arriero.balancer.fleet.requests.eligibility import (
     Engine,
     Offer,
     QueueKey,
-    RoutingRequest,
     model_of,
 )
+from arriero.balancer.fleet.requests.request import Request
 from arriero.balancer.fleet.routing.policies import POLICIES
 from arriero.balancer.fleet.routing.policy import RoutingPolicy
-from arriero.shared.inference import RequestId
+from tests.balancer.fleet.builders import asking
 
 
 @dataclass
@@ -27,7 +28,7 @@ class Agent:
 
     offer: Offer
     is_full: bool = False
-    running: set[RequestId] = field(default_factory=set)
+    running: set[Request] = field(default_factory=set)
 
     def has_slot_for(self, key: QueueKey) -> bool:
         model, fingerprint = self.offer.model, self.offer.fingerprint
@@ -46,10 +47,10 @@ OFFERS = st.builds(
 )
 MODELS = st.sampled_from([None, "m", "m", "m", "n"])
 """Mostly one model, so that agents have several of its requests and their order shows."""
-ROUTINGS = st.builds(
-    RoutingRequest,
+ASKED = st.builds(
+    dict,
     model=MODELS,
-    priority_class=st.sampled_from(["default", "default", "interactive", "batch"]),
+    kind=st.sampled_from(["default", "default", "interactive", "batch"]),
     caller=st.sampled_from([ANONYMOUS, Caller("key"), Caller(connection=1), Caller(connection=2)]),
     charge=st.integers(1, 100),
 )
@@ -62,14 +63,13 @@ class DispatchMachine(RuleBasedStateMachine):
     def start(self, max_buffered: int, policy: type[RoutingPolicy]) -> None:
         self.dispatch = Dispatch(max_buffered, policy())
         self.max_buffered = max_buffered
-        self.queue_keys: dict[RequestId, QueueKey] = {}
-        self.routing: dict[RequestId, RoutingRequest] = {}
-        self.waiting: list[RequestId] = []
-        self.assigned: set[RequestId] = set()
+        self.queue_keys: dict[Request, QueueKey] = {}
+        self.waiting: list[Request] = []
+        self.assigned: set[Request] = set()
         self.agents: dict[LinkId, Agent] = {}
         self.num_links = 0
 
-    def running(self) -> list[RequestId]:
+    def running(self) -> list[Request]:
         return sorted(id for agent in self.agents.values() for id in agent.running)
 
     def follow(self, assigned: list[AssignSlot]) -> None:
@@ -83,32 +83,30 @@ class DispatchMachine(RuleBasedStateMachine):
             agent.running.add(assign.request)
             self.assigned.add(assign.request)
 
-    def is_like(self, one: RequestId, other: RequestId) -> bool:
+    def is_like(self, one: Request, other: Request) -> bool:
         """Whether the same caller waits for the same, with the same priority."""
-        first, second = self.routing[one], self.routing[other]
-        of_one = (first.caller, first.priority_class) == (second.caller, second.priority_class)
+        of_one = (one.caller, one.kind) == (other.caller, other.kind)
         return of_one and self.queue_keys[one] == self.queue_keys[other]
 
-    def wait(self, *ids: RequestId) -> None:
-        self.waiting = sorted([*self.waiting, *ids], key=lambda id: int(id))
+    def wait(self, *ids: Request) -> None:
+        self.waiting = sorted([*self.waiting, *ids], key=int)
 
-    @rule(routing=ROUTINGS, num_requests=st.integers(1, 3), seconds=st.sampled_from([0.0, 15.0]))
-    def arrive(self, routing: RoutingRequest, num_requests: int, seconds: float) -> None:
+    @rule(asked=ASKED, num_requests=st.integers(1, 3), seconds=st.sampled_from([0.0, 15.0]))
+    def arrive(self, asked: dict[str, Any], num_requests: int, seconds: float) -> None:
         self.dispatch.now += seconds
         for _ in range(num_requests):
-            self.arrives(routing)
+            self.arrives(asked)
 
-    def arrives(self, routing: RoutingRequest) -> None:
-        id = RequestId(str(len(self.queue_keys)))
-        model = routing.model
-        self.queue_keys[id], self.routing[id] = model, routing
-        self.make_room(routing)
+    def arrives(self, asked: dict[str, Any]) -> None:
+        id = asking(str(len(self.queue_keys)), **asked)
+        self.queue_keys[id] = model = asked["model"]
+        self.make_room(id)
         loads = {
             link: len(agent.running) / agent.offer.slots
             for link, agent in self.agents.items()
             if agent.has_slot_for(model)
         }
-        answer = self.dispatch.enqueue(id, routing)
+        answer = self.dispatch.enqueue(id)
         if isinstance(answer, Refuse):
             assert answer.error.code == "queue_full"
             assert not loads and len(self.waiting) >= self.max_buffered
@@ -118,9 +116,9 @@ class DispatchMachine(RuleBasedStateMachine):
             self.follow(answer)
             assert [loads[each.link] for each in answer] == sorted(loads.values())[:1]
 
-    def make_room(self, routing: RoutingRequest) -> None:
+    def make_room(self, newcomer: Request) -> None:
         """Of a full queue goes what was never assigned, of whoever has more of that."""
-        gone = self.dispatch.makes_room_for(routing)
+        gone = self.dispatch.makes_room_for(newcomer)
         if gone is None:
             return
         assert len(self.waiting) >= self.max_buffered
@@ -136,7 +134,7 @@ class DispatchMachine(RuleBasedStateMachine):
         self.waiting.remove(id)
         assert self.dispatch.ended(id) == []
 
-    def bind(self, id: RequestId) -> None:
+    def bind(self, id: Request) -> None:
         """A part of it was answered, so it goes on with the same engine only."""
         offer = next(agent.offer for agent in self.agents.values() if id in agent.running)
         if offer.model is not None and offer.fingerprint is not None:

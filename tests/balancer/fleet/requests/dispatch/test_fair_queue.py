@@ -1,6 +1,7 @@
 """Who is next: classes, callers, connections, models; and places that come true."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,8 +15,10 @@ from arriero.balancer.fleet.requests.dispatch.fair_queue import (
     FairQueue,
     Turns,
 )
-from arriero.balancer.fleet.requests.eligibility import Engine, QueueKey, RoutingRequest
-from arriero.shared.inference import PRIORITY_CLASSES, PriorityClass, RequestId
+from arriero.balancer.fleet.requests.eligibility import Engine, QueueKey
+from arriero.balancer.fleet.requests.request import Request
+from arriero.shared.inference import PRIORITY_CLASSES, PriorityClass
+from tests.balancer.fleet.builders import asking
 
 KEYS: tuple[QueueKey, ...] = (None, "m")
 ENGINE = Engine("m", "f")
@@ -28,15 +31,25 @@ def ask(
     model: str | None = "m",
     connection: int | None = None,
     charge: int = 100,
-) -> RoutingRequest:
+) -> dict[str, Any]:
     named = Caller(address="::1", connection=connection) if connection else Caller(caller)
-    return RoutingRequest(model=model, priority_class=kind, caller=named, charge=charge)
+    return {"model": model, "kind": kind, "caller": named, "charge": charge}
 
 
-def queue_of(*asks: RoutingRequest) -> FairQueue:
+HERE: dict[str, Request] = {}
+
+
+def arrive(queue: FairQueue, number: int, asked: dict[str, Any], now: float = 0.0) -> Request:
+    request = HERE[str(number)] = asking(str(number), **asked)
+    request.arrival = number
+    queue.arrived(request, now)
+    return request
+
+
+def queue_of(*asks: dict[str, Any]) -> FairQueue:
     queue = FairQueue()
     for number, each in enumerate(asks, 1):
-        queue.arrived(RequestId(str(number)), each, 0.0)
+        arrive(queue, number, each)
     queue.check_integrity()
     return queue
 
@@ -48,7 +61,7 @@ def start_all(queue: FairQueue, keys: Iterable[QueueKey] = KEYS, now: float = 0.
     while (id := queue.first(keys, now)) is not None:
         queue.started(id, keys, now)
         queue.check_integrity()
-        started.append(id)
+        started.append(str(id))
     return " ".join(started)
 
 
@@ -65,7 +78,7 @@ def test_connections_of_one_address_take_turns_and_have_one_share() -> None:
 
 def test_a_key_is_one_caller_on_all_its_connections() -> None:
     first, second = (Caller("key", connection=number) for number in (1, 2))
-    asks = [RoutingRequest(model="m", caller=caller) for caller in (first, first, second)]
+    asks = [{"model": "m", "caller": caller} for caller in (first, first, second)]
     assert start_all(queue_of(*asks)) == "1 2 3"
 
 
@@ -80,9 +93,7 @@ def test_the_highest_class_is_first_but_for_the_share_of_those_that_starve() -> 
 def test_who_wants_another_model_is_left_alone() -> None:
     queue = queue_of(ask(model="n"), ask(), ask(model=None), ask("b", model="n"))
     assert start_all(queue) == "2 3"
-    assert queue.of("n") == ["1", "4"]
     assert queue.stranded({None, "m"}) == ["1", "4"]
-    assert list(queue.models()) == [("n", 2, "1")]
 
 
 def test_those_who_take_any_model_share_with_those_who_name_one() -> None:
@@ -93,48 +104,42 @@ def test_those_who_take_any_model_share_with_those_who_name_one() -> None:
 def test_what_comes_back_goes_before_what_its_caller_sent_since() -> None:
     queue = queue_of(*[ask("a")] * 3, ask("b"))
     for _ in range(2):
-        queue.started(queue.first(KEYS, 0.0) or RequestId(""), KEYS, 0.0)
-    queue.came_back(RequestId("1"), ENGINE, 0.0)
+        queue.started(queue.first(KEYS, 0.0) or HERE["1"], KEYS, 0.0)
+    queue.came_back(HERE["1"], ENGINE, 0.0)
     queue.check_integrity()
-    assert queue.place(RequestId("1"), KEYS) == 1
+    assert queue.place(HERE["1"], KEYS) == 1
     assert start_all(queue, (*KEYS, ENGINE)) == "1 2 3"
     with pytest.raises(ValueError, match="waits already"):
-        queue_of(ask()).came_back(RequestId("1"), "m", 0.0)
+        queue_of(ask()).came_back(HERE["1"], "m", 0.0)
 
 
 def test_one_for_any_model_that_comes_back_for_an_engine_is_first() -> None:
     queue = queue_of(ask(model=None), *[ask("b")] * 2)
-    queue.started(RequestId("1"), KEYS, 0.0)
-    queue.came_back(RequestId("1"), ENGINE, 0.0)
+    queue.started(HERE["1"], KEYS, 0.0)
+    queue.came_back(HERE["1"], ENGINE, 0.0)
     queue.check_integrity()
     assert start_all(queue, (*KEYS, ENGINE)) == "1 2 3"
 
 
 def test_what_it_really_took_counts() -> None:
     queue = queue_of(*[ask("a", charge=200)] * 3, *[ask("b", charge=100)] * 4)
-    queue.started(RequestId("1"), KEYS, 0.0)
-    queue.ended(RequestId("1"), 100)
+    queue.started(HERE["1"], KEYS, 0.0)
+    queue.ended(HERE["1"], 100)
     assert start_all(queue) == "4 2 5 6 3 7"
 
 
 def test_another_place_to_wait_keeps_the_turn() -> None:
     queue = queue_of(*[ask("a")] * 2, ask("b"))
-    queue.changed(RequestId("1"), ENGINE, 0.0)
+    queue.changed(HERE["1"], ENGINE, 0.0)
     queue.check_integrity()
     assert (start_all(queue), start_all(queue, [ENGINE])) == ("3 2", "1")
 
 
 def test_a_renamed_request_goes_before_those_that_came_later() -> None:
     queue = queue_of(ask(model="old"), ask(), ask("b"))
-    queue.renamed(RequestId("1"), "m", 0.0)
+    queue.renamed(HERE["1"], "m", 0.0)
     queue.check_integrity()
     assert start_all(queue) == "1 2 3"
-
-
-def test_nobody_is_here_twice() -> None:
-    queue = queue_of(ask())
-    with pytest.raises(ValueError, match="already"):
-        queue.arrived(RequestId("1"), ask(), 0.0)
 
 
 ASKS = st.builds(
@@ -148,16 +153,16 @@ ASKS = st.builds(
 
 
 @given(st.lists(ASKS, max_size=20), st.integers(0, 8))
-def test_places_come_true(asks: list[RoutingRequest], num_before: int) -> None:
+def test_places_come_true(asks: list[dict[str, Any]], num_before: int) -> None:
     """With whatever started before: those that wait start in the order of their places."""
     queue = queue_of(*asks)
     for _ in range(num_before):
         if (id := queue.first(KEYS, 0.0)) is not None:
             queue.started(id, KEYS, 0.0)
-    waiting = [id for n in range(len(asks)) if (id := RequestId(str(n + 1))) in queue]
+    waiting = sorted(queue)
     places = {queue.place(id, KEYS): id for id in waiting}
     assert sorted(places) == list(range(1, len(waiting) + 1))
-    assert start_all(queue).split() == [places[place] for place in sorted(places)]
+    assert start_all(queue).split() == [str(places[place]) for place in sorted(places)]
 
 
 @given(st.lists(st.sampled_from("abc"), min_size=2, max_size=30))
@@ -176,24 +181,16 @@ class FairQueueMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.queue = FairQueue()
-        self.asks: dict[RequestId, RoutingRequest] = {}
-        self.waiting: dict[RequestId, QueueKey] = {}
-        self.running: dict[RequestId, QueueKey] = {}
-        self.fresh: list[RequestId] = []
+        self.waiting: dict[Request, QueueKey] = {}
+        self.running: dict[Request, QueueKey] = {}
+        self.fresh: list[Request] = []
         self.now = 0.0
         self.num = 0
 
     @rule(asked=ASKS, model=st.sampled_from([None, "m", "n"]))
-    def arrives(self, asked: RoutingRequest, model: str | None) -> None:
+    def arrives(self, asked: dict[str, Any], model: str | None) -> None:
         self.num += 1
-        id = RequestId(str(self.num))
-        self.asks[id] = RoutingRequest(
-            model=model,
-            priority_class=asked.priority_class,
-            caller=asked.caller,
-            charge=asked.charge,
-        )
-        self.queue.arrived(id, self.asks[id], self.now)
+        id = arrive(self.queue, self.num, {**asked, "model": model}, self.now)
         self.waiting[id] = model
         self.fresh.append(id)
 
@@ -214,12 +211,10 @@ class FairQueueMachine(RuleBasedStateMachine):
         self.queue.started(id, keys, self.now)
         self.running[id] = self.waiting.pop(id)
 
-    def in_order(self, id: RequestId) -> None:
+    def in_order(self, id: Request) -> None:
         """Nothing that its caller sent before, alike, is left."""
-        mine = self.asks[id]
         for other in self.fresh[: self.fresh.index(id)]:
-            theirs = self.asks[other]
-            same = (mine.caller, mine.priority_class) == (theirs.caller, theirs.priority_class)
+            same = (id.caller, id.kind) == (other.caller, other.kind)
             assert not (same and self.waiting[id] == self.waiting[other]), "out of order"
 
     @precondition(lambda self: self.running)

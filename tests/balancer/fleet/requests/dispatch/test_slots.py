@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import pytest
 
 from arriero.balancer.fleet.decisions import LinkId
-from arriero.balancer.fleet.requests.dispatch.holds import Holds
 from arriero.balancer.fleet.requests.dispatch.slots import (
     MENDED_TOGETHER,
     AgentSlots,
@@ -15,7 +14,7 @@ from arriero.balancer.fleet.requests.dispatch.slots import (
 from arriero.balancer.fleet.requests.eligibility import Engine, Offer
 from arriero.balancer.fleet.routing.choice import Load
 from arriero.balancer.fleet.routing.policies.cost import LeastCost
-from arriero.shared.inference import RequestId
+from tests.balancer.fleet.builders import asking
 
 A, B = LinkId(1), LinkId(2)
 
@@ -46,7 +45,7 @@ def test_a_slot_is_free_until_all_are_taken_or_the_agent_is_full() -> None:
     agent.is_full = True
     assert not agent.has_free_slot
     agent.is_full = False
-    slots.take(agent, RequestId("1"))
+    slots.take(agent, asking("1"))
     assert not agent.has_free_slot
     assert agent.serves("m")
     assert not agent.serves("n")
@@ -56,8 +55,8 @@ def test_turns_tell_who_got_a_request_last() -> None:
     slots = FleetSlots()
     for link in (A, B):
         slots.add(link)
-    slots.take(slots[B], RequestId("1"))
-    slots.take(slots[A], RequestId("2"))
+    slots.take(slots[B], asking("1"))
+    slots.take(slots[A], asking("2"))
     assert slots[A].turn > slots[B].turn
 
 
@@ -82,20 +81,20 @@ class ByLink(LeastCost):
         return self.ranks[link]
 
 
-def scene(ranks: dict[LinkId, float], slots: int = 1) -> tuple[FleetSlots, Holds, Ranks, ByLink]:
-    agents, holds, router = FleetSlots(), Holds(), ByLink(ranks)
-    made = Ranks(router, agents, holds)
+def scene(ranks: dict[LinkId, float], slots: int = 1) -> tuple[FleetSlots, Ranks, ByLink]:
+    agents, router = FleetSlots(), ByLink(ranks)
+    made = Ranks(router, agents)
     for link in ranks:
         agents.add(link)
         agents.offers(agents[link], Offer(model="m", slots=slots))
         made.update(agents[link])
-    return agents, holds, made, router
+    return agents, made, router
 
 
 def test_the_cheapest_with_a_free_slot_is_first() -> None:
-    agents, _, ranks, _ = scene({A: 2.0, B: 1.0})
+    agents, ranks, _ = scene({A: 2.0, B: 1.0})
     assert (ranks.first("m"), ranks.first(None), ranks.first("n")) == (B, B, None)
-    agents.take(agents[B], RequestId("1"))
+    agents.take(agents[B], asking("1"))
     ranks.update(agents[B])
     assert ranks.first("m") == A
     ranks.check_integrity()
@@ -104,8 +103,8 @@ def test_the_cheapest_with_a_free_slot_is_first() -> None:
 
 
 def test_of_equals_the_one_that_waited_longest_is_first() -> None:
-    agents, _, ranks, _ = scene({A: 1.0, B: 1.0}, slots=2)
-    agents.take(agents[A], RequestId("1"))
+    agents, ranks, _ = scene({A: 1.0, B: 1.0}, slots=2)
+    agents.take(agents[A], asking("1"))
     ranks.update(agents[A])
     assert ranks.first("m") == B
 
@@ -113,7 +112,7 @@ def test_of_equals_the_one_that_waited_longest_is_first() -> None:
 def test_outdated_ranks_are_mended_some_at_a_time() -> None:
     links = [LinkId(number) for number in range(MENDED_TOGETHER + 2)]
     gone, last = links[0], links[-1]
-    agents, _, ranks, router = scene({**dict.fromkeys(links, 1.0), last: 2.0})
+    agents, ranks, router = scene({**dict.fromkeys(links, 1.0), last: 2.0})
     router.ranks[last] = 0.5
     ranks.outdate()
     agents.remove(gone)
@@ -128,7 +127,7 @@ def test_outdated_ranks_are_mended_some_at_a_time() -> None:
 def test_what_changed_since_is_not_mended() -> None:
     links = [LinkId(number) for number in range(MENDED_TOGETHER + 2)]
     last = links[-1]
-    agents, _, ranks, router = scene({**dict.fromkeys(links, 1.0), last: 2.0})
+    agents, ranks, router = scene({**dict.fromkeys(links, 1.0), last: 2.0})
     router.ranks[last] = 0.5
     ranks.outdate()
     for link in links[:2]:
@@ -155,7 +154,7 @@ class Counted(FleetSlots):
 
 def test_what_is_learnt_costs_no_look_at_every_agent() -> None:
     agents = Counted()
-    ranks = Ranks(LeastCost(), agents, Holds())
+    ranks = Ranks(LeastCost(), agents)
     for link in map(LinkId, range(1000)):
         agents.add(link)
         agents.offers(agents[link], Offer(model="m", slots=1))
@@ -167,8 +166,8 @@ def test_what_is_learnt_costs_no_look_at_every_agent() -> None:
 
 
 def test_a_load_counts_those_who_run_and_those_who_are_held() -> None:
-    agents, holds, ranks, _ = scene({A: 1.0}, slots=3)
-    agents.take(agents[A], RequestId("1"))
-    holds.hold(RequestId("2"), A, 1.0)
+    agents, ranks, _ = scene({A: 1.0}, slots=3)
+    agents.take(agents[A], asking("1"))
+    agents[A].held.add(asking("2"))
     assert ranks.load(agents[A], "m") == Load(running=1, slots=3, has_free_slot=True, waiting=1)
     assert ranks.load(agents[A], "n") is None

@@ -6,11 +6,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from arriero.balancer.fleet.decisions import LinkId, Refuse
 from arriero.balancer.fleet.requests.dispatch.dispatch import AssignSlot, Dispatch
-from arriero.balancer.fleet.requests.eligibility import Offer, RoutingRequest
+from arriero.balancer.fleet.requests.eligibility import Offer
+from arriero.balancer.fleet.requests.request import Request
 from arriero.balancer.fleet.routing.policies.cost import LeastCost
 from arriero.balancer.fleet.routing.rates import Measurement
-from arriero.shared.inference import GenerateRequest, Rates, RequestId, Usage
-from arriero.shared.inference.prefix_chain import chain_of
+from arriero.shared.inference import Rates, Usage
+from tests.balancer.fleet.builders import asking
 
 MODELS = st.sampled_from(["m", "m", "m", "n"])
 SHARED = ("You are brief. " * 200, "You are long-winded. " * 100)
@@ -26,11 +27,11 @@ class RoutingMachine(RuleBasedStateMachine):
         self.router = LeastCost(longest_wait=LONGEST_WAIT)
         self.dispatch = Dispatch(max_buffered, self.router)
         self.offers: dict[LinkId, Offer] = {}
-        self.running: dict[RequestId, LinkId] = {}
-        self.models: dict[RequestId, str | None] = {}
-        self.waiting: set[RequestId] = set()
-        self.held: dict[RequestId, float] = {}
-        self.were_held: set[RequestId] = set()
+        self.running: dict[Request, LinkId] = {}
+        self.models: dict[Request, str | None] = {}
+        self.waiting: set[Request] = set()
+        self.held: dict[Request, float] = {}
+        self.were_held: set[Request] = set()
         self.num_links = 0
 
     def free(self, link: LinkId) -> bool:
@@ -46,12 +47,12 @@ class RoutingMachine(RuleBasedStateMachine):
             self.held.pop(assign.request, None)
             self.running[assign.request] = assign.link
         for hold in self.dispatch.take_holds():
-            if hold.request in self.waiting and self.dispatch.is_held(hold.request):
+            if hold.request in self.waiting and hold.request.held_for is not None:
                 assert hold.request not in self.were_held, "held twice"
                 assert 0 < hold.seconds <= LONGEST_WAIT
                 self.held[hold.request] = hold.seconds
                 self.were_held.add(hold.request)
-        self.held = {id: s for id, s in self.held.items() if self.dispatch.is_held(id)}
+        self.held = {id: s for id, s in self.held.items() if id.held_for is not None}
 
     @rule(
         model=st.none() | MODELS,
@@ -60,11 +61,10 @@ class RoutingMachine(RuleBasedStateMachine):
         who=st.sampled_from("abc"),
     )
     def arrives(self, model: str | None, system: str, turns: int, who: str) -> None:
-        id = RequestId(str(len(self.models)))
-        self.models[id] = model
         text = system + "".join(f"{who} said {number} things. " * 60 for number in range(turns))
-        routing = RoutingRequest(model=model, chain=chain_of(GenerateRequest(prompt=text)))
-        answer = self.dispatch.enqueue(id, routing)
+        id = asking(str(len(self.models)), model, prompt=text)
+        self.models[id] = model
+        answer = self.dispatch.enqueue(id)
         if isinstance(answer, Refuse):
             assert len(self.waiting) >= self.max_buffered
         else:
@@ -102,7 +102,7 @@ class RoutingMachine(RuleBasedStateMachine):
     def has_waited_long_enough(self, data: st.DataObject) -> None:
         id = data.draw(st.sampled_from(sorted(self.held)))
         self.follow(self.dispatch.release(id))
-        assert not self.dispatch.is_held(id)
+        assert id.held_for is None
 
     @precondition(lambda self: self.num_links < 5)
     @rule(model=MODELS, slots=st.integers(1, 2))
@@ -147,7 +147,7 @@ class RoutingMachine(RuleBasedStateMachine):
     def all_agrees(self) -> None:
         self.dispatch.check_integrity()
         assert self.dispatch.num_waiting == len(self.waiting)
-        assert {id for id in self.waiting if self.dispatch.is_held(id)} == self.held.keys()
+        assert {id for id in self.waiting if id.held_for is not None} == self.held.keys()
         for id in self.waiting:
             assert self.dispatch.place_of(id) >= 1
         for link in self.offers:

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from arriero.balancer.fleet.decisions import Decision, Deliver, Finish, LinkId
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.recorder import MoveReason
-from arriero.balancer.fleet.requests.request_lifecycle import RequestLifecycle
+from arriero.balancer.fleet.requests.request import Request
 from arriero.shared.errors import EngineFailed
 from arriero.shared.inference import Done, Failed, RequestId, Token
 from tests.balancer.fleet.builders import ended, request
@@ -20,13 +20,13 @@ LIMITS = Limits(
 )
 
 
-class RequestLifecycleMachine(RuleBasedStateMachine):
+class RequestMachine(RuleBasedStateMachine):
     """Keeps its own clock and its own idea of each stage's time."""
 
     @initialize()
     def accept(self) -> None:
         self.now = 50.0
-        self.lifecycle = RequestLifecycle(RequestId("r"), request(), LIMITS, self.now)
+        self.lifecycle = Request(RequestId("r"), request(), LIMITS, self.now)
         self.waited = 0.0
         self.stage_began = self.now
         self.num_ends = 0
@@ -128,5 +128,5 @@ class RequestLifecycleMachine(RuleBasedStateMachine):
         assert list(continuation.tokens if continuation else ()) == self.gains
 
 
-TestRequestLifecycleMachine = RequestLifecycleMachine.TestCase
-TestRequestLifecycleMachine.settings = settings(stateful_step_count=30, deadline=None)
+TestRequestMachine = RequestMachine.TestCase
+TestRequestMachine.settings = settings(stateful_step_count=30, deadline=None)

@@ -5,26 +5,42 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from arriero.balancer.fleet.requests.dispatch.fair_order import MAX_DEBTS, FairOrder
+from arriero.balancer.fleet.requests.fair_order import MAX_DEBTS, FairOrder, Item
 
 FLOWS = "abc"
-Order = FairOrder[str, str]
+
+
+class Order(FairOrder[str, str, None]):
+    """An order of which the items have numbers."""
+
+    __slots__ = ("items",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.items: dict[int, Item[str, str, None]] = {}
+
+    def __getitem__(self, number: int) -> Item[str, str, None]:
+        return self.items[number]
+
+    def put(self, number: int, flow: str, lane: str, cost: int) -> None:
+        self.items[number] = Item(number, flow, lane, cost, None)
+        self.add(self.items[number])
 
 
 def order_of(*items: tuple[str, int]) -> Order:
     """Items 1, 2, … of these flows and costs, in one lane."""
     order = Order()
     for number, (flow, cost) in enumerate(items, 1):
-        order.add(number, flow, "lane", cost)
+        order.put(number, flow, "lane", cost)
     return order
 
 
 def taken(order: Order, lane: str = "lane") -> list[int]:
     """All that wait, in the order in which they are taken."""
     numbers = []
-    while (rank := order.first(lane)) is not None:
-        order.take(rank[1])
-        numbers.append(rank[1])
+    while (item := order.first(lane)) is not None:
+        order.take(item)
+        numbers.append(item.number)
         order.check_integrity()
     return numbers
 
@@ -39,106 +55,105 @@ def test_items_that_cost_more_count_more() -> None:
 
 def test_who_comes_new_does_not_wait_behind_what_others_have_queued() -> None:
     order = order_of(*[("a", 10)] * 5)
-    order.take(1)
-    order.take(2)
-    order.add(6, "b", "lane", 10)
+    order.take(order[1])
+    order.take(order[2])
+    order.put(6, "b", "lane", 10)
     assert taken(order) == [6, 3, 4, 5]
 
 
 def test_who_had_nothing_for_long_gets_no_more_for_it() -> None:
     order = order_of(("b", 10), *[("a", 10)] * 6)
     for number in (1, 2, 3, 4):
-        order.take(number)
-    order.end(1, 10)
+        order.take(order[number])
+    order.end(order[1], 10)
     for number in (8, 9, 10):
-        order.add(number, "b", "lane", 10)
+        order.put(number, "b", "lane", 10)
     assert taken(order) == [8, 5, 9, 6, 10, 7]
 
 
 def test_what_comes_back_is_where_it_was() -> None:
     order = order_of(*[("a", 10)] * 2, *[("b", 10)] * 2)
     for number in (1, 3, 2):
-        order.take(number)
-    order.put_back(1, "lane")
-    order.put_back(3, "other")
+        order.take(order[number])
+    order.put_back(order[1], "lane")
+    order.put_back(order[3], "other")
     assert (taken(order), taken(order, "other")) == ([1, 4], [3])
     with pytest.raises(ValueError, match="waits already"):
-        order_of(("a", 1)).put_back(1, "lane")
+        order = order_of(("a", 1))
+        order.put_back(order[1], "lane")
 
 
 def test_an_item_that_took_less_lets_its_flow_begin_earlier_but_not_before_the_clock() -> None:
     order = order_of(*[("a", 100)] * 3, *[("b", 30)] * 4)
-    order.take(1)
-    order.end(1, 10)
-    assert order.rank_of(2) == (order.clock, 2)
+    order.take(order[1])
+    order.end(order[1], 10)
+    assert order[2].tag == order.clock
     assert taken(order) == [4, 5, 2, 6, 7, 3]
     order = order_of(("a", 100), ("a", 100))
-    order.take(1)
-    order.take(2)
-    order.add(3, "a", "lane", 100)
-    order.end(1, 0)
-    order.end(2, 0)
-    assert order.rank_of(3)[0] == order.clock
+    order.take(order[1])
+    order.take(order[2])
+    order.put(3, "a", "lane", 100)
+    order.end(order[1], 0)
+    order.end(order[2], 0)
+    assert order[3].tag == order.clock
 
 
 def test_an_item_that_took_more_lets_its_flow_begin_later() -> None:
     order = order_of(*[("a", 10)] * 2, *[("b", 10)] * 4)
-    order.take(1)
-    order.end(1, 25)
+    order.take(order[1])
+    order.end(order[1], 25)
     assert taken(order) == [3, 4, 5, 2, 6]
 
 
 def test_of_many_that_wait_corrections_are_made_together() -> None:
     order = order_of(*[("a", 100)] * 20)
-    order.take(1)
-    order.end(1, 50)
-    assert order.rank_of(20)[0] == 1900
+    order.take(order[1])
+    order.end(order[1], 50)
+    assert order[20].tag == 1900
     for number in (2, 3):
-        order.take(number)
-        order.end(number, 50)
-    assert order.rank_of(20)[0] < 1900
+        order.take(order[number])
+        order.end(order[number], 50)
+    assert order[20].tag < 1900
     order.check_integrity()
 
 
 def test_who_withdraws_gives_back_what_it_was_charged() -> None:
     order = order_of(*[("a", 10)] * 3)
-    order.withdraw(3)
-    order.add(4, "b", "lane", 10)
-    order.add(5, "a", "lane", 10)
-    assert order.rank_of(5) == (20, 5)
+    order.withdraw(order[3])
+    order.put(4, "b", "lane", 10)
+    order.put(5, "a", "lane", 10)
+    assert order[5].tag == 20
     with pytest.raises(ValueError, match="does not wait"):
-        order.take(1)
-        order.withdraw(1)
+        order.take(order[1])
+        order.withdraw(order[1])
 
 
 def test_a_lane_has_its_own_first_and_the_clock_is_shared() -> None:
     order = Order()
-    order.add(1, "a", "x", 10)
-    order.add(2, "a", "y", 10)
-    order.add(3, "b", "y", 10)
-    assert (order.first("x"), order.first("y"), order.first("z")) == ((0, 1), (0, 3), None)
-    order.move(2, "x")
-    assert (order.num_in("x"), order.num_before("x", (10, 2)), order.flow_of(2)) == (2, 1, "a")
-    assert order.of_flow("a", "x") == [(0, 1), (10, 2)]
+    order.put(1, "a", "x", 10)
+    order.put(2, "a", "y", 10)
+    order.put(3, "b", "y", 10)
+    assert (order.first("x"), order.first("y"), order.first("z")) == (order[1], order[3], None)
+    order.move(order[2], "x")
+    assert (order.num_in("x"), order.num_before("x", 10, 2)) == (2, 1)
+    assert [order.of_flow("a", "x", index) for index in (0, -1)] == [order[1], order[2]]
 
 
-def test_an_item_is_here_once() -> None:
+def test_an_item_that_waits_does_not_end() -> None:
     order = order_of(("a", 1))
-    with pytest.raises(ValueError, match="already"):
-        order.add(1, "a", "lane", 1)
     with pytest.raises(ValueError, match="waits"):
-        order.end(1, 1)
+        order.end(order[1], 1)
 
 
 def test_flows_that_went_are_remembered_within_bounds() -> None:
     order = Order()
     for number in range(MAX_DEBTS + 50):
-        order.add(number, str(number), "lane", 10)
-        order.take(number)
-        order.end(number, 10)
+        order.put(number, str(number), "lane", 10)
+        order.take(order[number])
+        order.end(order[number], 10)
     order.check_integrity()
-    order.add(9999, str(MAX_DEBTS), "lane", 10)
-    assert order.rank_of(9999)[0] > order.clock, "it had its share a moment ago"
+    order.put(9999, str(MAX_DEBTS), "lane", 10)
+    assert order[9999].tag > order.clock, "it had its share a moment ago"
 
 
 COSTS = st.lists(st.integers(1, 50), min_size=1, max_size=12)
@@ -152,7 +167,7 @@ def test_no_flow_is_below_its_share_by_more_than_an_item(costs: list[list[int]])
         for cost in of_flow:
             number = len(costs_of) + 1
             costs_of[number] = (str(flow), cost)
-            order.add(number, str(flow), "lane", cost)
+            order.put(number, str(flow), "lane", cost)
     got = dict.fromkeys(map(str, range(len(costs))), 0)
     for number in taken(order):
         flow, cost = costs_of[number]
@@ -170,18 +185,14 @@ def test_flows_that_come_new_again_and_again_do_not_starve_an_old_one(
 ) -> None:
     order = order_of(*[("old", each) for each in costs])
     number, num_new = len(costs), 0
-    while waiting_of(order, "old"):
+    while any(item.flow == "old" and item.is_waiting for item in order.items.values()):
         number += 1
-        order.add(number, f"new {number}", "lane", cost)
+        order.put(number, f"new {number}", "lane", cost)
         first = order.first("lane")
         assert first is not None
-        order.take(first[1])
-        num_new = num_new + 1 if order.flow_of(first[1]) != "old" else 0
+        order.take(first)
+        num_new = num_new + 1 if first.flow != "old" else 0
         assert num_new <= 200
-
-
-def waiting_of(order: Order, flow: str) -> list[int]:
-    return [number for _, number in order.of_flow(flow, "lane")]
 
 
 class FairOrderMachine(RuleBasedStateMachine):
@@ -197,25 +208,25 @@ class FairOrderMachine(RuleBasedStateMachine):
     @rule(flow=st.sampled_from(FLOWS), lane=st.sampled_from("xy"), cost=st.integers(0, 30))
     def adds(self, flow: str, lane: str, cost: int) -> None:
         self.num += 1
-        self.order.add(self.num, flow, lane, cost)
+        self.order.put(self.num, flow, lane, cost)
         self.waiting[self.num] = (flow, lane)
 
     @precondition(lambda self: self.waiting)
     @rule(lane=st.sampled_from("xy"))
     def takes(self, lane: str) -> None:
-        if (rank := self.order.first(lane)) is None:
+        if (item := self.order.first(lane)) is None:
             assert all(each[1] != lane for each in self.waiting.values())
             return
         before = self.order.clock
-        self.order.take(rank[1])
-        assert self.order.clock >= max(before, rank[0])
-        self.running[rank[1]] = self.waiting.pop(rank[1])
+        self.order.take(item)
+        assert self.order.clock >= max(before, item.tag)
+        self.running[item.number] = self.waiting.pop(item.number)
 
     @precondition(lambda self: self.waiting)
     @rule(data=st.data())
     def withdraws(self, data: st.DataObject) -> None:
         number = data.draw(st.sampled_from(sorted(self.waiting)))
-        self.order.withdraw(number)
+        self.order.withdraw(self.order[number])
         del self.waiting[number]
 
     @precondition(lambda self: self.running)
@@ -224,15 +235,15 @@ class FairOrderMachine(RuleBasedStateMachine):
         number = data.draw(st.sampled_from(sorted(self.running)))
         place = self.running.pop(number)
         if comes_back:
-            self.order.put_back(number, place[1])
+            self.order.put_back(self.order[number], place[1])
             self.waiting[number] = place
         else:
-            self.order.end(number, cost)
+            self.order.end(self.order[number], cost)
 
     @invariant()
     def it_holds_together(self) -> None:
         self.order.check_integrity()
-        assert len(self.order) == len(self.waiting) + len(self.running)
+        assert bool(self.order) == bool(self.waiting or self.running)
 
 
 TestFairOrderMachine = FairOrderMachine.TestCase

@@ -1,4 +1,6 @@
-"""One request's life: queued, assigned, streaming, ended; and how long each may take.
+"""One request: its life, how it finds its agent, and where it waits.
+
+It is queued, assigned, streaming, and ended; each may take some time.
 
 A request goes back from its agent to the queue when the agent would not start it, was lost, or has
 to let it go. Its life keeps what was delivered: the next agent goes on after that, and the client
@@ -32,28 +34,32 @@ from ....shared.inference import (
     Done,
     Failed,
     GenerateRequest,
-    PriorityClass,
     Rates,
+    Reading,
     RequestId,
     Timings,
     Token,
     ToolCall,
     ToolCallStarted,
+    Waiting,
     goes_on_anywhere,
     goes_on_by_text,
     priority_class_of,
 )
 from ....shared.inference.adapters import adapted_name
+from ....shared.inference.prefix_chain import PrefixChain, chain_of
 from ....shared.messages import Ended
-from ..caller import ANONYMOUS, Caller
+from ..caller import ANONYMOUS, Account, Caller, Flow
 from ..decisions import Decision, Deliver, Finish, FirstToken, LinkId, Moved
 from ..lifecycle import Lifecycle, NotServed
 from ..limits import Limits
 from ..recorder import Ending, MoveReason, Origin
-from ..token_estimate import charge_of_usage
+from ..routing.cache_keys import digest_of
+from ..token_estimate import charge_of, charge_of_usage
 from ..view import RequestState, RequestView
 from .delivered import Claim, Delivered, Reported, consistent
-from .eligibility import ByText, Engine, by_text_of
+from .eligibility import Able, Alone, ByText, Engine, QueueKey, by_text_of, model_of
+from .fair_order import Item
 
 MAX_AGENTS_LOST = 3
 """Agents that may be lost with a request before it is taken for the cause, and ends."""
@@ -140,8 +146,27 @@ class Moves:
 _NO_RATES = Rates()
 
 
-class RequestLifecycle(Lifecycle):
-    """`link` is the socket of the agent it is with, `agent` that agent's name or the last one's.
+@dataclass(slots=True)
+class Listener:
+    """A request's client, which hears of waits that take longer than `after` seconds.
+
+    `reading` is how much of the prompt the agent has read; `None` while the request has no agent.
+    The `deadline` is when to look whether there is something to send.
+    """
+
+    request: "Request"
+    after: float
+    reading: Reading | None = None
+    sent: Waiting | Reading | None = None
+    sent_at: float = -inf
+    deadline: float = inf
+    armed_at: float | None = None
+
+
+class Request(Lifecycle):
+    """All that is known of one request; everything that has requests has these, in their order.
+
+    `link` is the socket of the agent it is with, `agent` that agent's name or the last one's.
 
     `is_streaming`: this agent has sent something of the answer. `is_leaving`: this agent was asked
     to stop, so that another goes on; with `drops_rest` what it sends until then is of no use.
@@ -154,46 +179,78 @@ class RequestLifecycle(Lifecycle):
     are the links of agents that it left so, until they say that they have stopped. As long as
     nothing has come from the present agent, `look_at` is when to look whether that does anything.
     `progress_at` is when that agent last said that it reads the prompt, or when it got the request.
+
+    How it finds an agent: one that is `bound_to` an engine goes on there with an answer that has
+    begun. What it needs may not be for every agent, or its answer goes on by text: it is for those
+    that are `able`. One that `is_isolated` may have ended its agent: it goes to one without others.
+    Of one caller's requests, those with the same `cache_key` belong together.
+
+    Where dispatch has it: it came as number `arrival` and has a slot of the agent `slot`, or waits
+    for the agents that `waits_for` means. `place`, `turn`: see `fair_queue.py`. It is `held_for` an
+    agent that has computed much of its prompt, for a while; or had `waited_for` one when it
+    started. It `may_be_dropped` for others as long as it has had no agent. Its `listener` hears how
+    it waits, if its client wants that.
     """
 
     __slots__ = (
+        "_chain",
         "_first_token_at",
         "_is_resumed",
         "_last_token_at",
         "_slot_at",
+        "able",
+        "account",
+        "arrival",
+        "asked",
         "assigned_at",
+        "bound_to",
+        "cache_key",
         "claim",
         "delivered",
         "deserted",
+        "expected_charge",
         "fingerprint",
         "has_deserted",
+        "held_for",
+        "held_until",
         "is_cancelling",
         "is_ended",
+        "is_isolated",
         "is_streaming",
+        "kind",
         "leaving_for",
         "link",
+        "listener",
         "look_at",
+        "may_be_dropped",
         "moves",
         "num_tokens",
+        "place",
         "progress_at",
-        "request",
         "served_as",
+        "slot",
+        "turn",
+        "waited_for",
+        "waits_for",
+        "was_held",
     )
 
     def __init__(
         self,
         id: RequestId,
-        request: GenerateRequest,
+        asked: GenerateRequest,
         limits: Limits,
         now: float,
         *,
         caller: Caller = ANONYMOUS,
     ) -> None:
-        super().__init__(id, limits, now, caller=caller, model=request.model)
-        self.request = request
-        self.served_as = request.model
-        if request.deadline_ms is not None:
-            self.expires_at = min(self.expires_at, now + request.deadline_ms / 1000)
+        super().__init__(id, limits, now, caller=caller, model=asked.model)
+        self.asked = asked
+        self.account = caller.account
+        self.kind = priority_class_of(asked.priority)
+        self.served_as = asked.model
+        if asked.deadline_ms is not None:
+            self.expires_at = min(self.expires_at, now + asked.deadline_ms / 1000)
         self.link: LinkId | None = None
         self.fingerprint: str | None = None
         self.is_cancelling = False
@@ -202,7 +259,7 @@ class RequestLifecycle(Lifecycle):
         self.is_ended = False
         self.num_tokens = 0
         self.delivered = Delivered()
-        if goes_on_by_text(request):
+        if goes_on_by_text(asked):
             self.delivered.keep_text()
         self.moves = Moves()
         self.assigned_at = self.progress_at = now
@@ -215,6 +272,49 @@ class RequestLifecycle(Lifecycle):
         self._first_token_at: float | None = None
         self._is_resumed = False
         self._last_token_at = now
+        self._chain: PrefixChain | None = None
+        self.cache_key = _cache_key(asked, self.account)
+        self.expected_charge = charge_of(asked)
+        self.bound_to: Engine | None = None
+        self.able: Able | ByText | None = None
+        self.is_isolated = False
+        self.arrival = 0
+        self.slot: LinkId | None = None
+        self.waits_for: QueueKey = None
+        self.place: Item[Flow | None, QueueKey, Request] | None = None
+        self.turn: Item[Account, QueueKey, None] | None = None
+        self.held_for: LinkId | None = None
+        self.waited_for: LinkId | None = None
+        self.was_held = False
+        self.held_until = inf
+        self.may_be_dropped = False
+        self.listener: Listener | None = None
+
+    def __lt__(self, other: "Request") -> bool:
+        """Whether it came before the other."""
+        return self.arrival < other.arrival
+
+    # ---- how it finds its agent
+
+    @property
+    def queue_key(self) -> QueueKey:
+        """The key of the queue it waits in, unless it is held for one agent."""
+        key = self.bound_to or self.able or self.asked.model
+        return Alone(model_of(key), key) if self.is_isolated else key
+
+    @property
+    def chain(self) -> PrefixChain:
+        """The beginnings of its prompt, by which agents are found that hold them."""
+        if self._chain is None:
+            self._chain = chain_of(self.asked)
+        return self._chain
+
+    @property
+    def most_answer(self) -> int | None:
+        """The most tokens of its answer, if it says how many."""
+        return 0 if self.asked.prefill_only else self.asked.max_tokens
+
+    # ---- its state
 
     @property
     def state(self) -> RequestState:
@@ -239,11 +339,6 @@ class RequestLifecycle(Lifecycle):
             return False
         is_known = self.engine is not None and not self.engine.is_by_text
         return self.leaving_for != "gave_way" or not is_known
-
-    @property
-    def kind(self) -> PriorityClass:
-        """Its priority class."""
-        return priority_class_of(self.request.priority)
 
     @property
     def has_streamed(self) -> bool:
@@ -275,10 +370,10 @@ class RequestLifecycle(Lifecycle):
         """The other agents that can go on with its answer, if any can."""
         if self.model is None or self.fingerprint is None or not self.delivered.has_text:
             return None
-        if not self.delivered.is_whole or not goes_on_anywhere(self.request):
+        if not self.delivered.is_whole or not goes_on_anywhere(self.asked):
             return None
         origin = None if _is_by_text(self.fingerprint) else self.fingerprint
-        return by_text_of(self.request, self.model, origin)
+        return by_text_of(self.asked, self.model, origin)
 
     @property
     def can_move(self) -> bool:
@@ -292,9 +387,12 @@ class RequestLifecycle(Lifecycle):
 
     @property
     def deadline(self) -> float:
-        """When `overdue` will return an error, or to look at its agent; unless something comes."""
+        """When `overdue` will return an error, or to look at its agent; unless something comes.
+
+        Or when it has been held for long enough.
+        """
         look_at = inf if self.is_streaming else self.look_at
-        return min(self._stage_deadline, self.expires_at, look_at)
+        return min(self._stage_deadline, self.expires_at, look_at, self.held_until)
 
     @property
     def charge(self) -> int:
@@ -311,12 +409,12 @@ class RequestLifecycle(Lifecycle):
         return RequestView(
             id=self.id,
             state=self.state,
-            model=self.request.model,
+            model=self.asked.model,
             agent=agent,
             waited_seconds=self.waited(now),
             age_seconds=now - self.accepted_at,
             num_tokens=self.num_tokens,
-            priority=self.request.priority or 0,
+            priority=self.asked.priority or 0,
             caller=self.caller.name,
             moves=self.moves.num,
         )
@@ -332,9 +430,9 @@ class RequestLifecycle(Lifecycle):
         self._is_resumed = delivered.has_begun
         if self._is_resumed:
             self.model, self.fingerprint = engine or (self.model, None)
-            self.served_as = _served_as(self.model, self.request.model)
+            self.served_as = _served_as(self.model, self.asked.model)
             self.moves.moved("restarted")
-        if not goes_on_by_text(self.request):
+        if not goes_on_by_text(self.asked):
             delivered.drop_text()
 
     # ---- with an agent, and without
@@ -352,13 +450,13 @@ class RequestLifecycle(Lifecycle):
         """It was given to an agent, which serves `model`, be it that it `forwards` to a server."""
         self._require("queued")
         self.model = model or self.model
-        self.served_as = _served_as(self.model, self.request.model)
+        self.served_as = _served_as(self.model, self.asked.model)
         if not self.has_streamed:
             self.fingerprint = fingerprint or (BY_TEXT if forwards else None)
         elif fingerprint != self.fingerprint:
             self.fingerprint = BY_TEXT
         self._leave_queue(agent, now)
-        self.moves.isolated_until = inf
+        self.moves.isolated_until = self.held_until = inf
         self.assigned_at = self.progress_at = now
         self._slot_at = now if self._slot_at is None else self._slot_at
         self.link = link
@@ -478,7 +576,7 @@ class RequestLifecycle(Lifecycle):
         limits = self._limits
         if self.expires_at <= self._stage_deadline:
             if self.expires_at < self.accepted_at + limits.request_timeout:
-                return DeadlineExceeded(f"not finished within {self.request.deadline_ms} ms")
+                return DeadlineExceeded(f"not finished within {self.asked.deadline_ms} ms")
             return RequestTimeout(f"not finished within {limits.request_timeout:g} s")
         match self.state:
             case "queued":
@@ -563,6 +661,14 @@ class RequestLifecycle(Lifecycle):
             raise RuntimeError(f"{self.id} counts its waiting wrongly")
         if self._waited < 0 or self.num_tokens < 0:
             raise RuntimeError(f"{self.id} counts backwards")
+
+
+def _cache_key(asked: GenerateRequest, account: Account) -> int | None:
+    """The key of a caller's prompts. The same name, chosen by another caller, is another key."""
+    name = asked.cache_key or asked.prompt_cache_key
+    if not name:
+        return None
+    return digest_of(account.name, account.address or "", asked.model or "", name)
 
 
 def _served_as(model: str | None, asked: str | None) -> str | None:

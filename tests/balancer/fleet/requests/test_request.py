@@ -18,11 +18,11 @@ from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.recorder import Ending, Origin
 from arriero.balancer.fleet.requests.delivered import MAX_NOTICES, Delivered
 from arriero.balancer.fleet.requests.eligibility import ByText, Engine
-from arriero.balancer.fleet.requests.request_lifecycle import (
+from arriero.balancer.fleet.requests.request import (
     MAX_AGENTS_LOST,
     MAX_LOST_ALONE,
     Moves,
-    RequestLifecycle,
+    Request,
 )
 from arriero.balancer.fleet.view import RequestView
 from arriero.shared.continuation import Continuation
@@ -60,11 +60,11 @@ LIMITS = Limits(
 LINK = LinkId(1)
 
 
-def lifecycle_at(now: float, limits: Limits = LIMITS) -> RequestLifecycle:
-    return RequestLifecycle(RequestId("r"), request("llama"), limits, now)
+def lifecycle_at(now: float, limits: Limits = LIMITS) -> Request:
+    return Request(RequestId("r"), request("llama"), limits, now)
 
 
-def streaming_at(now: float) -> RequestLifecycle:
+def streaming_at(now: float) -> Request:
     lifecycle = lifecycle_at(now)
     lifecycle.assigned(LINK, "host", now)
     lifecycle.gained(token(1), now)
@@ -328,7 +328,7 @@ def test_by_text_an_answer_goes_on_after_its_text() -> None:
     assert lifecycle.continuation == rest
 
 
-def moved_from(fingerprint: str | None, *, forwards: bool = False) -> RequestLifecycle:
+def moved_from(fingerprint: str | None, *, forwards: bool = False) -> Request:
     """One whose agent was lost after two tokens."""
     lifecycle = lifecycle_at(0.0)
     lifecycle.assigned(LINK, "host", 0.0, model="llama", fingerprint=fingerprint, forwards=forwards)
@@ -373,7 +373,7 @@ def test_an_answer_of_several_agents_has_no_ids_of_one() -> None:
 )
 def test_what_only_an_engine_of_the_same_kind_can_go_on_with(fields: dict[str, Any]) -> None:
     asked = replace(request("llama"), **fields)
-    lifecycle = RequestLifecycle(RequestId("r"), asked, LIMITS, 0.0)
+    lifecycle = Request(RequestId("r"), asked, LIMITS, 0.0)
     lifecycle.assigned(LINK, "host", 0.0, model="llama", fingerprint="f")
     lifecycle.gained(token(2), 0.0)
     assert (lifecycle.by_text, lifecycle.engine) == (None, Engine("llama", "f"))
@@ -388,7 +388,7 @@ def test_reasoning_goes_on_by_ids_alone() -> None:
 
 def test_by_text_a_constrained_answer_does_not_go_on() -> None:
     asked = replace(request("llama"), grammar=GbnfGrammar(type="gbnf", grammar='root ::= "a"'))
-    lifecycle = RequestLifecycle(RequestId("r"), asked, LIMITS, 0.0)
+    lifecycle = Request(RequestId("r"), asked, LIMITS, 0.0)
     lifecycle.assigned(LINK, "host", 0.0, model="llama", fingerprint=BY_TEXT.fingerprint)
     assert lifecycle.can_move, "nothing was delivered"
     lifecycle.gained(token(1), 0.0)
