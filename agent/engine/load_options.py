@@ -440,7 +440,7 @@ class LoadOptions(BaseModel):
         Counts(
             fingerprint="what the file is counts, and not where it lies (`Preparer.traits`)",
             cache="prompts with media are neither stored nor transferred",
-            memory="its bytes count with those of the files that are fetched",
+            memory=True,
             view="the model's `tasks` have `vision` or `audio`",
         ),
     ] = Field(

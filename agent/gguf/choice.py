@@ -3,26 +3,16 @@
 The choice itself is `fit.py`; here sizes, devices and options become its numbers.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Protocol
 
 from ...shared.models.assignments import HOST
 from ...shared.models.engine_options import CacheType, cache_bytes, shares_of
 from ..engine.load_options import LoadOptions
-from .fit import Fit, Gpu, LayerBytes, Sizes, Wanted, cache_in_words, fit, place_in_words
-from .header import GgufHeader, read_header
-from .memory_estimate import (
-    CELL_BLOCK,
-    PROCESS,
-    MemoryEstimate,
-    draft_file,
-    estimate,
-    estimate_draft,
-)
-from .model_shape import LayerShape, ModelShape, shape_of
-from .split_files import files_of
+from .fit import Fit, Gpu, Sizes, Wanted, cache_in_words, fit, place_in_words
+from .header import GgufHeader
+from .memory_estimate import ModelFileSizes, bytes_beside, estimate
 
 COMFORT = 2**15
 """Cells that the slots are given together where there is memory: a long conversation, of an agent
@@ -40,15 +30,6 @@ class Fitted:
     said: str
     fit: Fit
     held: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class ModelFileSizes:
-    """What the header of a file says: of the first file, of the tensors of all, their bytes."""
-
-    header: GgufHeader
-    tensors: dict[str, int]
-    num_bytes: int
 
 
 class FreeDevice(Protocol):
@@ -73,14 +54,13 @@ def chosen(
 
     It takes a `share` of the memory that is free. `None` where the header says too little.
     """
-    shape = shape_of(file.header, file.tensors)
-    if shape is None or _estimate(file, options) is None:
+    sizes = _sizing(file, options)
+    if sizes is None:
         return None
     wanted = _wanted(options, longest_context(file.header, options), has_gpu=bool(devices))
     gpus = _gpus(options, devices, share)
     kept = 0 if devices else options.fit_target
     host_free = 2**62 if host is None else int(max(0, host - kept) * share)
-    sizes = _Sizing(file, shape, options)
     found = fit(sizes, gpus, host_free, wanted)
     result = _resolved(found, options, longest_context(file.header, options), bool(devices))
     layers = sizes(found.cells, found.is_smaller).layers
@@ -114,15 +94,15 @@ def claims(
     smallest context in each slot; what it leaves free of a device counts with it. `None` where the
     header says too little. Raises `HeaderError` and `OSError` for a draft model.
     """
-    shape = shape_of(file.header, file.tensors)
-    if shape is None or _estimate(file, options) is None:
+    sizes = _sizing(file, options)
+    if sizes is None:
         return None
     used = devices if options.gpu_layers != 0 else ()
     longest = longest_context(file.header, options)
     cells = options.num_cells
     wanted = replace(_wanted(options, longest, has_gpu=bool(used)), usual=cells, most=cells)
     wanted = replace(wanted, least=min(wanted.least, cells))
-    found = fit(_Sizing(file, shape, options), _gpus(options, used, 1.0), host, wanted)
+    found = fit(sizes, _gpus(options, used, 1.0), host, wanted)
     margin = 0 if found.is_tight else options.fit_target
     on_devices = zip(used, found.needed, strict=True)
     return {HOST: found.host} | {each.name: size + margin for each, size in on_devices if size}
@@ -140,27 +120,6 @@ def longest_context(header: GgufHeader, options: LoadOptions) -> int:
         own = 1 / factor if isinstance(factor, float) and factor > 0 else 1.0
         trained = int(trained * max(1.0, options.rope_scale * own))
     return max(16, min(trained, 2**24))
-
-
-def read_sizes(path: Path) -> ModelFileSizes:
-    """Raises `HeaderError`, `OSError`, and `ValueError` where its name is one of several's."""
-    parts = []
-    for part in map(Path, files_of(str(path))):
-        with part.open("rb") as file:
-            parts.append((read_header(file), part.stat().st_size))
-    return sizes_of(parts)
-
-
-def sizes_of(parts: Iterable[tuple[GgufHeader, int]]) -> ModelFileSizes:
-    """Of the headers of all files of a model and their bytes, the first one first.
-
-    Raises `HeaderError`.
-    """
-    files = list(parts)
-    tensors: dict[str, int] = {}
-    for header, num_bytes in files:
-        tensors |= header.tensor_bytes(num_bytes)
-    return ModelFileSizes(files[0][0], tensors, sum(num_bytes for _, num_bytes in files))
 
 
 def _has_streams(options: LoadOptions) -> bool:
@@ -234,37 +193,20 @@ def _resolved(found: Fit, options: LoadOptions, longest: int, has_gpu: bool) -> 
     return options.model_copy(update=update)
 
 
-def _estimate(file: ModelFileSizes, options: LoadOptions) -> MemoryEstimate | None:
-    return estimate(file.header, options, file_bytes=file.num_bytes)
-
-
 class _Sizing:
     """What the model takes with so many cells, whose type is the smaller one or not."""
 
-    def __init__(self, file: ModelFileSizes, shape: ModelShape, options: LoadOptions) -> None:
+    def __init__(self, file: ModelFileSizes, options: LoadOptions, beside: int) -> None:
         self._file = file
-        self._shape = shape
         self._options = options
-        weights = sum(each.dense + each.experts for each in shape.layers)
-        self._elsewhere = max(0, file.num_bytes - file.header.data_offset - weights - shape.output)
-        self._beside = _beside(options)
+        self._beside = beside
 
     def __call__(self, cells: int, is_smaller: bool) -> Sizes:
         options = self._with(cells, is_smaller)
-        found = _estimate(self._file, options)
+        found = estimate(self._file, options, beside=self._beside)
         if found is None:
             raise ValueError("the header says too little")
-        cache = [_cache(each, self._shape, options) for each in self._shape.layers]
-        on_host = 0 if options.kv_offload else sum(cache)
-        return Sizes(
-            layers=tuple(
-                LayerBytes(each.dense + (size if options.kv_offload else 0), each.experts)
-                for each, size in zip(self._shape.layers, cache, strict=True)
-            ),
-            output=self._shape.output,
-            compute=found.compute + found.embeddings + self._beside,
-            host=options.host_cache + PROCESS + self._elsewhere + on_host,
-        )
+        return found.sizes(options)
 
     def _with(self, cells: int, is_smaller: bool) -> LoadOptions:
         """A text that is embedded counts with the shortest context, where none is set."""
@@ -277,22 +219,9 @@ class _Sizing:
         return options.model_copy(update=update)
 
 
-def _beside(options: LoadOptions) -> int:
-    """Bytes of what is loaded with the model: a projector, a draft model with its cache."""
-    num_bytes = options.projector.stat().st_size if options.projector is not None else 0
-    if options.draft_model is not None:
-        found = estimate_draft(draft_file(options.draft_model), options)
-        num_bytes += 0 if found is None else found.weights + found.cache + found.compute
-    return num_bytes
-
-
-def _cache(layer: LayerShape, shape: ModelShape, options: LoadOptions) -> int:
-    """Bytes of a layer's cells and states."""
-    cells = options.num_cells
-    if layer.has_window and options.swa_full == "off":
-        cells = min(cells, options.slots * shape.window + options.ubatch_size)
-    cells = -(-cells // CELL_BLOCK) * CELL_BLOCK
-    cell = cache_bytes(layer.keys, options.cache_type_k)
-    cell += cache_bytes(layer.values, options.cache_type_v)
-    num_states = (2 * options.slots + 1) * (1 + options.max_draft)
-    return cells * cell + num_states * layer.state
+def _sizing(file: ModelFileSizes, options: LoadOptions) -> _Sizing | None:
+    """`None` where a header says too little. Raises as `bytes_beside` does."""
+    beside = bytes_beside(options)
+    if beside is None or estimate(file, options) is None:
+        return None
+    return _Sizing(file, options, beside)

@@ -11,7 +11,7 @@ so each of them has to hold what falls to it.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-BLOCK = 256
+CELL_BLOCK = 256
 """Cells by which a cache grows: llama.cpp rounds up to whole ones."""
 
 
@@ -111,7 +111,7 @@ def _caches(wanted: Wanted) -> Iterator[tuple[int, bool]]:
         yield wanted.usual, True
     cells = wanted.usual
     while cells > wanted.least:
-        cells = max(wanted.least, cells // 2 // BLOCK * BLOCK)
+        cells = max(wanted.least, cells // 2 // CELL_BLOCK * CELL_BLOCK)
         yield cells, wanted.can_be_smaller
 
 
@@ -121,15 +121,15 @@ def _grown(
     """The same place with as many more cells as there is room for."""
     most = wanted.most if found.cells == wanted.usual and not found.is_smaller else wanted.usual
     there = replace(wanted, gpu_layers=found.gpu_layers, cpu_experts=found.cpu_experts)
-    low, high = 0, max(0, most - found.cells) // BLOCK
+    low, high = 0, max(0, most - found.cells) // CELL_BLOCK
     while low < high:
         middle = (low + high + 1) // 2
-        cells = found.cells + middle * BLOCK
+        cells = found.cells + middle * CELL_BLOCK
         if _placed(sizes(cells, found.is_smaller), gpus, host_free, there) is None:
             high = middle - 1
         else:
             low = middle
-    cells = found.cells + low * BLOCK
+    cells = found.cells + low * CELL_BLOCK
     best = _placed(sizes(cells, found.is_smaller), gpus, host_free, there)
     return found if best is None else replace(best, cells=cells, is_smaller=found.is_smaller)
 
@@ -175,6 +175,11 @@ def _needed(size: Sizes, gpus: Sequence[Gpu], gpu_layers: int, cpu_experts: int)
         needed[next(places)] += layer.near + (layer.experts if number >= cpu_experts else 0)
     needed[next(places)] += size.output
     return tuple(each + size.compute if each else 0 for each in needed)
+
+
+def bytes_on_gpus(size: Sizes, gpu_layers: int, cpu_experts: int) -> int:
+    """What all GPUs hold together, which compute in one place."""
+    return _needed(size, [Gpu("", 0, 1.0)], gpu_layers, cpu_experts)[0]
 
 
 def _missing(size: Sizes, gpus: Sequence[Gpu], host_free: int, place: tuple[int, int]) -> int:

@@ -116,6 +116,12 @@ class GgufHeader:
         return None if single is None else [single] * count
 
     @property
+    def num_files(self) -> int:
+        """How many files the model is divided into."""
+        value = self.metadata.get("split.count", 1)
+        return value if isinstance(value, int) else 1
+
+    @property
     def architecture(self) -> str:
         """The architecture as the file names it: `llama`, `qwen3`, …; empty where it does not."""
         value = self.metadata.get("general.architecture", "")

@@ -45,10 +45,18 @@ class LayerShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelShape:
-    """`output` are the bytes of what follows the layers. `window` is 0 where there is none."""
+    """`output` are the bytes of what follows the layers. `window` is 0 where there is none.
+
+    `inner` is the width of what goes into recurrent states. `vocab` counts tokens, as far as known.
+    """
 
     layers: tuple[LayerShape, ...]
     output: int
+    width: int
+    heads: int
+    feed_forward: int
+    vocab: int
+    inner: int = 0
     window: int = 0
 
 
@@ -91,7 +99,16 @@ def shape_of(header: GgufHeader, sizes: Mapping[str, int]) -> ModelShape | None:
             )
         )
     window = max(0, header.number("attention.sliding_window") or 0)
-    return ModelShape(layers=tuple(layers), output=output, window=window)
+    return ModelShape(
+        layers=tuple(layers),
+        output=output,
+        width=width,
+        heads=header.number("attention.head_count") or 1,
+        feed_forward=max(header.numbers("feed_forward_length", num_layers) or [4 * width]),
+        vocab=header.lengths.get("tokenizer.ggml.tokens") or header.number("vocab_size") or 0,
+        inner=header.number("ssm.inner_size") or 0,
+        window=window,
+    )
 
 
 def _cells(header: GgufHeader, num_layers: int, width: int) -> list[tuple[int, int]]:

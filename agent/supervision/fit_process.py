@@ -19,8 +19,9 @@ from ..engine.llama.log import route_log
 from ..engine.llama.rpc import use_servers
 from ..engine.load_options import LoadOptions, servers_of
 from ..engine.model_error import ModelError
-from ..gguf.choice import Fitted, ModelFileSizes, chosen, sizes_of
+from ..gguf.choice import Fitted, chosen
 from ..gguf.header import HeaderError
+from ..gguf.memory_estimate import ModelFileSizes, sizes_of
 from ..host_facts import available_memory
 from ..models.fetch_process import broken
 from ..models.model_file import ModelFile

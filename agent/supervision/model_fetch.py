@@ -14,10 +14,17 @@ from ...shared.models.engine_options import devices_of
 from ...shared.reports.model_info import ModelInfo
 from ..engine.load_options import LoadOptions
 from ..engine.model_error import ModelError
-from ..gguf.choice import EmptyDevice, read_sizes
+from ..gguf.choice import EmptyDevice
 from ..gguf.choice import claims as claims_of
-from ..gguf.header import GgufHeader, HeaderError, read_header
-from ..gguf.memory_estimate import DraftFile, MemoryEstimate, estimate
+from ..gguf.header import HeaderError, read_header
+from ..gguf.memory_estimate import (
+    MemoryEstimate,
+    ModelFileSizes,
+    bytes_beside,
+    estimate,
+    read_sizes,
+    sizes_of,
+)
 from ..models.gguf_check import check_is_model
 from ..models.model_file import AdapterOnHost, AdaptersHere, ModelFile, bytes_of
 from ..models.port import (
@@ -70,8 +77,7 @@ class FetchedFiles:
     come and go while the model stays. `adapters` are those of `requested`: of the assignment's, in
     its order, all that can be had.
 
-    `failures` say why others cannot. `release` gives up all but the adapters. `bytes` is the size
-    of model and projector.
+    `failures` say why others cannot. `release` gives up all but the adapters.
     """
 
     model: FetchedModel
@@ -80,11 +86,6 @@ class FetchedFiles:
     requested: tuple[WishedAdapter, ...] = ()
     adapters: tuple[FetchedModel, ...] = ()
     failures: tuple[FetchError, ...] = ()
-
-    @property
-    def bytes(self) -> int:
-        beside = () if self.projector is None else (self.projector,)
-        return sum(each.bytes for each in (self.model, *beside))
 
     @property
     def projector_path(self) -> str | None:
@@ -209,7 +210,8 @@ async def _check_remote(
     options = assigned_settings(settings, alone, file)
     try:
         check_is_model(remote.header, assignment.source)
-        file = await asyncio.to_thread(_sized, file, remote.header, options, devices, remote.bytes)
+        sizes = sizes_of([(remote.header, remote.bytes)])
+        file = await asyncio.to_thread(_sized, file, sizes, options, devices)
     except (OptionsError, HeaderError):
         return  # with the file here, more can be said
     memory = host + sum(each.memory for each in devices)
@@ -219,52 +221,45 @@ async def _check_remote(
 
 def _sized(
     file: ModelFile,
-    header: GgufHeader,
+    sizes: ModelFileSizes,
     options: AgentSettings,
     devices: Sequence[Device],
-    file_bytes: int,
 ) -> ModelFile:
     """`file` with what it needs, as far as its header tells.
 
-    `file_bytes` are those of projector and adapters, too. Raises `OptionsError` and
-    `_TooLargeError`.
+    `sizes` are those of the model alone. Raises `OptionsError` and `_TooLargeError`.
     """
-    found = _estimated(header, options.load_options, file_bytes=file_bytes)
+    adapted = _with_adapters(sizes, file.adapters)
+    found = _estimated(adapted, options.load_options)
     if found is None:
         return file
     needed = found.on_gpus(options)
     if devices and needed is not None:
         memory = sum(each.memory for each in _chosen(devices, options))
         if needed > memory:
-            shorter = _shorter_on_gpus(header, options, memory, file_bytes)
+            shorter = _shorter_on_gpus(adapted, options, memory)
             raise _TooLargeError(too_large_for_gpus(needed, memory, shorter))
     return replace(
         file,
         needed=found.total,
-        least=_least(header, options.load_options, file_bytes=file_bytes),
-        shorter=_shorter(
-            header, options.load_options, file_bytes=file_bytes - bytes_of(file.adapters)
-        ),
+        least=_least(adapted, options.load_options),
+        shorter=_shorter(sizes, options.load_options),
     )
 
 
-def _estimated(
-    header: GgufHeader, options: LoadOptions, *, file_bytes: int
-) -> MemoryEstimate | None:
+def _with_adapters(sizes: ModelFileSizes, adapters: Sequence[AdapterOnHost]) -> ModelFileSizes:
+    return replace(sizes, num_bytes=sizes.num_bytes + bytes_of(adapters))
+
+
+def _estimated(sizes: ModelFileSizes, options: LoadOptions) -> MemoryEstimate | None:
     """Raises `OptionsError` where they do not go together, or a draft model cannot be read."""
-    draft = None if options.draft_model is None else _draft_file(options.draft_model)
     try:
-        return estimate(header, options, file_bytes=file_bytes, draft=draft)
+        beside = bytes_beside(options)
+        return None if beside is None else estimate(sizes, options, beside=beside)
     except ModelError as error:
         raise OptionsError(str(error)) from error
-
-
-def _draft_file(path: Path) -> DraftFile:
-    """Raises `OptionsError` where it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            return DraftFile(read_header(file), path.stat().st_size)
     except (HeaderError, OSError) as error:
+        path = options.draft_model
         raise OptionsError(f"`draft_model`: {path} cannot be read as a model: {error}") from error
 
 
@@ -289,11 +284,10 @@ def _inspect(
         others=fetched.model.others,
     )
     options = assigned_settings(settings, assignment, file)
-    with path.open("rb") as opened:
-        header = read_header(opened)
+    sizes = _read(path, fetched.model.bytes)
+    header = sizes.header
     check_is_model(header, assignment.source)
-    file_bytes = fetched.bytes + bytes_of(adapters)
-    file = _sized(file, header, options, devices, file_bytes)
+    file = _sized(file, sizes, options, devices)
     info = ModelInfo(
         name=assignment.name,
         architecture=header.architecture,
@@ -305,41 +299,39 @@ def _inspect(
         return replace(file, info=info)
     claims: tuple[MemoryPart, ...] = (MemoryPart(device=HOST, bytes=file.needed),)
     if devices:
-        claims = _claims(path, options, devices, host, adapters)
+        claims = _claims(_with_adapters(sizes, adapters), options, devices, host)
     return replace(file, info=info, claims=claims)
 
 
+def _read(path: Path, num_bytes: int) -> ModelFileSizes:
+    """The sizes of the model at `path`. Raises `HeaderError` and `OSError`."""
+    try:
+        return read_sizes(path)
+    except ValueError:  # a name that is not the first one's of several; loading says what is wrong
+        with path.open("rb") as file:
+            return sizes_of([(read_header(file), num_bytes)])
+
+
 def _claims(
-    path: Path,
-    options: AgentSettings,
-    devices: Sequence[Device],
-    host: int,
-    adapters: Sequence[AdapterOnHost],
+    sizes: ModelFileSizes, options: AgentSettings, devices: Sequence[Device], host: int
 ) -> tuple[MemoryPart, ...]:
     """What a model wants to find free of each memory; nothing where its files do not tell."""
-    try:
-        sizes = read_sizes(path)
-    except ValueError:  # a name that is not the first one's of several; loading says what is wrong
-        return ()
     empty = [EmptyDevice(each.name, each.memory) for each in _named(devices, options)]
-    sizes = replace(sizes, num_bytes=sizes.num_bytes + bytes_of(adapters))
     found = claims_of(sizes, options.load_options, empty, host) or {}
     return tuple(MemoryPart(device=name, bytes=size) for name, size in found.items())
 
 
-def _least(header: GgufHeader, options: LoadOptions, *, file_bytes: int) -> int | None:
+def _least(sizes: ModelFileSizes, options: LoadOptions) -> int | None:
     """What the model takes with the fewest cells that `--fit` may choose; `None` without it."""
     has_streams = options.deterministic or options.kv_layout == "streams"
     if options.fit == "off" or options.kv_cells != "auto" or has_streams:
         return None
     fewest = options.model_copy(update={"kv_cells": options.slot_tokens})
-    found = _estimated(header, fewest, file_bytes=file_bytes)
+    found = _estimated(sizes, fewest)
     return None if found is None else found.total
 
 
-def _shorter(
-    header: GgufHeader, options: LoadOptions, *, file_bytes: int
-) -> tuple[tuple[int, int], ...]:
+def _shorter(sizes: ModelFileSizes, options: LoadOptions) -> tuple[tuple[int, int], ...]:
     """Shorter contexts, half as long each time, and what the model takes with them.
 
     Without adapters. None where the cells are set for themselves.
@@ -348,20 +340,18 @@ def _shorter(
     context_size = options.slot_tokens // 2
     while options.kv_cells == "auto" and context_size >= LEAST_CONTEXT:
         fewer = options.model_copy(update={"context_size": context_size})
-        if (size := _estimated(header, fewer, file_bytes=file_bytes)) is not None:
+        if (size := _estimated(sizes, fewer)) is not None:
             found.append((context_size, size.total))
         context_size //= 2
     return tuple(found)
 
 
-def _shorter_on_gpus(
-    header: GgufHeader, options: AgentSettings, memory: int, file_bytes: int
-) -> int | None:
+def _shorter_on_gpus(sizes: ModelFileSizes, options: AgentSettings, memory: int) -> int | None:
     """The longest context of the shorter ones with which the part for GPUs fits on them."""
     context_size = options.load_options.slot_tokens // 2
     while options.kv_cells == "auto" and context_size >= LEAST_CONTEXT:
         fewer = options.model_copy(update={"context_size": context_size})
-        found = _estimated(header, fewer.load_options, file_bytes=file_bytes)
+        found = _estimated(sizes, fewer.load_options)
         needed = None if found is None else found.on_gpus(fewer)
         if needed is not None and needed <= memory:
             return context_size

@@ -5,8 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from ....shared.models.assignments import HOST
-from ...gguf.choice import Fitted, chosen, read_sizes
+from ...gguf.choice import Fitted, chosen
 from ...gguf.header import HeaderError
+from ...gguf.memory_estimate import read_sizes
 from ...host_facts import available_memory, total_memory
 from ..load_options import LoadOptions
 from .devices import FoundDevice

@@ -12,7 +12,7 @@ from arriero.agent.cpu_cores import default_threads
 from arriero.agent.engine.load_options import Counts, LoadOptions, where_options_count
 from arriero.agent.engine.prompt_store.stored_prompt import ModelIdentity
 from arriero.agent.gguf.header import read_header
-from arriero.agent.gguf.memory_estimate import DraftFile, estimate
+from arriero.agent.gguf.memory_estimate import ModelFileSizes, bytes_beside, estimate
 from arriero.agent.model_identity import fingerprint, origin_of
 from arriero.shared.models.assignments import Assignment
 from arriero.shared.models.engine_options import EngineOptions
@@ -178,16 +178,17 @@ class TestNoneIsForgotten:
     def test_in_the_estimate_of_memory(self) -> None:
         with (ROOT / "demo" / "arriero-demo.gguf").open("rb") as file:
             header = read_header(file)
-        with DRAFT.open("rb") as file:
-            draft = DraftFile(read_header(file), DRAFT.stat().st_size)
         # Drafts count where their rows are what takes most, attention where there are many cells.
         header.lengths["tokenizer.ggml.tokens"] = 2 * 10**5
         header.metadata[f"{header.architecture}.expert_count"] = 8
         options = OPTIONS.model_copy(update={"context_size": 8030, "gpu_layers": -1})
 
         def needed(options: LoadOptions) -> tuple[int, int | None]:
-            beside = None if options.draft_model is None else draft
-            found = estimate(header, options, file_bytes=10**6, draft=beside)
+            if options.draft_model is not None:
+                options = options.model_copy(update={"draft_model": DRAFT})
+            beside = bytes_beside(options)
+            assert beside is not None
+            found = estimate(ModelFileSizes(header, {}, 10**6), options, beside=beside)
             assert found is not None
             return found.total, found.on_gpus(options)
 

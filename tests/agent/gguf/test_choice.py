@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from arriero.agent.engine.load_options import LoadOptions
-from arriero.agent.gguf.choice import EmptyDevice, FreeDevice, chosen, claims, read_sizes
+from arriero.agent.gguf.choice import EmptyDevice, FreeDevice, chosen, claims
+from arriero.agent.gguf.memory_estimate import read_sizes
 from arriero.shared.models.assignments import HOST
 from tests.agent.gguf.gguf_files import header
 

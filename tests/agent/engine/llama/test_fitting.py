@@ -19,9 +19,8 @@ from arriero.agent.engine.model_error import (
     NoMemoryError,
     missing_in,
 )
-from arriero.agent.gguf.choice import Fitted, chosen, read_sizes
-from arriero.agent.gguf.memory_estimate import PROCESS, estimate
-from arriero.agent.gguf.model_shape import shape_of
+from arriero.agent.gguf.choice import Fitted, chosen
+from arriero.agent.gguf.memory_estimate import estimate, read_sizes
 from arriero.agent.host_facts import total_memory
 from arriero.shared.models.assignments import HOST
 from bench.small_models import ARCHITECTURES, write
@@ -246,13 +245,10 @@ def test_what_is_counted_is_what_llama_cpp_takes(
         if match := re.search(r"(KV|RS|compute|output|model) buffer size = +([\d.]+) MiB", line):
             real[match[1]] += float(match[2])
     found = choose(path, given)
-    shape = shape_of(read_sizes(path).header, read_sizes(path).tensors)
-    needed = estimate(read_sizes(path).header, given, file_bytes=path.stat().st_size)
-    assert shape is not None
+    needed = estimate(read_sizes(path), given)
     assert needed is not None
-    compute = needed.compute + needed.embeddings
-    cells = found.fit.host - PROCESS - needed.weights - compute
-    assert cells / MIB == pytest.approx(real["KV"] + real["RS"], abs=0.03)
+    assert found.fit.host == needed.total
+    assert needed.cache / MIB == pytest.approx(real["KV"] + real["RS"], abs=0.03)
     assert needed.weights / MIB == pytest.approx(real["model"], abs=0.03)
     assert real["compute"] + real["output"] <= needed.compute / MIB <= 3 * real["compute"]
 
