@@ -87,7 +87,9 @@ def test_the_cache_has_keys_and_values_of_every_layer() -> None:
 
 def test_slots_and_checkpoints_have_rows_of_recurrent_state() -> None:
     recurrent = head(
-        **{"ssm__inner_size": 128, "ssm__state_size": 16, "ssm__conv_kernel": 4},
+        ssm__inner_size=128,
+        ssm__state_size=16,
+        ssm__conv_kernel=4,
         attention__head_count_kv=[4, 4],  # beside each other in each layer
     )
     row = 2 * (128 * 16 + 3 * 128) * 4

@@ -107,6 +107,9 @@ async def test_a_draft_model_that_cannot_be_read() -> None:
         assert files.leases[A.source].is_released
 
 
+PROJECTOR = FakeFiles().path.stat().st_size
+
+
 async def test_what_is_served_beside_it_comes_along_and_needs_its_own() -> None:
     files = FakeFiles()
     adapter = WishedAdapter(name="b", source="file:///b.gguf")
@@ -116,8 +119,7 @@ async def test_what_is_served_beside_it_comes_along_and_needs_its_own() -> None:
     file, ((alone, lease), (leased_adapter, adapter_lease)) = outcome.file, outcome.leases
     on_host = AdapterOnHost(adapter.source, str(files.path), files.size)
     assert (file.projector, file.adapters) == (str(files.path), (on_host,))
-    projector = Path(files.path).stat().st_size
-    assert file.needed == await needed(SETTINGS) + projector + files.size
+    assert file.needed == await needed(SETTINGS) + PROJECTOR + files.size
     assert file.info is not None and file.info.size_bytes == files.size
     assert (alone, leased_adapter) == (file.alone, on_host)
     lease.release()
