@@ -66,6 +66,10 @@ class Management:
         """Have the agent load its model anew."""
         await self._http.call("POST", f"/api/v1/agents/{_quoted(agent)}/reload", {})
 
+    async def agent_log(self, agent: str) -> list[dict[str, Any]]:
+        """The last lines of the agent's log: `at`, `level` and `text`, the oldest first."""
+        return list((await self._get(f"/api/v1/agents/{_quoted(agent)}/log"))["lines"])
+
     async def hosts(self) -> list[dict[str, Any]]:
         """Every host that the fleet has, or had, and why it went."""
         return list((await self._get("/api/v1/hosts"))["hosts"])
@@ -158,6 +162,13 @@ class Management:
         Each is an event `entry`; `alive` says that nothing happened for a while.
         """
         return self._events("/api/v1/diary", choice)
+
+    def agent_log_events(self, agent: str) -> AsyncGenerator[FleetEvent, None]:
+        """The last lines of the agent's log, then each line as it comes, in events `lines`.
+
+        Goes on after a lost connection, as in `events`, until the agent is gone (`RequestFailed`).
+        """
+        return self._events(f"/api/v1/agents/{_quoted(agent)}/log/events")
 
     async def _events(
         self, path: str, choice: Mapping[str, str | int] | None = None

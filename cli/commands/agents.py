@@ -1,8 +1,10 @@
-"""`arriero agents`: list those that are here and hosts that went; drain, resume, reload, forget."""
+"""`arriero agents`: list agents and hosts that went; drain, resume, reload, forget, log."""
 
 import argparse
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import aclosing
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ...shared.printable import printable
@@ -11,13 +13,14 @@ from ..boundary import run
 from ..output import console, duration, in_gib, print_json
 
 if TYPE_CHECKING:
+    from ...client.management import Management
     from ..screen import Screen
 
-ACTIONS = ("list", "drain", "resume", "reload", "forget")
+ACTIONS = ("list", "drain", "resume", "reload", "forget", "log")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Lists agents; drains, resumes or reloads one; forgets a host that is gone."""
+    """Lists agents; drains, resumes or reloads one, shows its log; forgets a host that is gone."""
     return run(build_parser(), argv, _agents)
 
 
@@ -29,14 +32,12 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--deadline", metavar="DURATION", help="drain: how long running requests may go on (30s)"
     )
+    parser.add_argument("--follow", action="store_true", help="log: go on with new lines")
     return parser
 
 
 async def _agents(arguments: argparse.Namespace, target: Target) -> None:
-
     from ...client import Client
-    from ..fleet_state import FleetState
-    from .status import view
 
     async with Client(
         target.url, management=target.management, key=target.key, tls_ca=target.tls_ca
@@ -44,15 +45,7 @@ async def _agents(arguments: argparse.Namespace, target: Target) -> None:
         fleet = client.management
         agents = await fleet.agents()
         if arguments.action == "list":
-            if arguments.json:
-                print_json(agents)
-                return
-            state = FleetState()
-            state.apply("snapshot", {"agents": agents, "requests": []})
-            screen = console()
-            screen.print(view(state))
-            _print_memory(screen, agents)
-            _print_gone(screen, await fleet.hosts())
+            await _list(fleet, agents, as_json=arguments.json)
             return
         if arguments.agent is None:
             raise UsageError(f"{arguments.action} which agent? Give its name or id")
@@ -60,21 +53,66 @@ async def _agents(arguments: argparse.Namespace, target: Target) -> None:
             await fleet.forget_host(arguments.agent)
             console().print(f"{arguments.agent} is forgotten")
             return
-        agent = agent_named(agents, arguments.agent)
-        if arguments.action == "drain":
-            await fleet.drain(agent["id"], deadline=arguments.deadline)
-        elif arguments.action == "resume":
-            await fleet.resume(agent["id"])
+        id = agent_named(agents, arguments.agent)["id"]
+        if arguments.action == "log":
+            await _log(fleet, id, arguments)
         else:
-            await fleet.reload(agent["id"])
-        changed = await fleet.agent(agent["id"])
-        if arguments.json:
-            print_json(changed)
-        elif arguments.action == "reload":
-            line = f"{changed['name']} finishes what runs, then loads its model anew"
-            console().print(line)
-        else:
-            console().print(f"{changed['name']}: {changed['state']}")
+            await _steer(fleet, id, arguments)
+
+
+async def _list(fleet: "Management", agents: list[dict[str, Any]], *, as_json: bool) -> None:
+    from ..fleet_state import FleetState
+    from .status import view
+
+    if as_json:
+        print_json(agents)
+        return
+    state = FleetState()
+    state.apply("snapshot", {"agents": agents, "requests": []})
+    screen = console()
+    screen.print(view(state))
+    _print_memory(screen, agents)
+    _print_gone(screen, await fleet.hosts())
+
+
+async def _steer(fleet: "Management", id: str, arguments: argparse.Namespace) -> None:
+    if arguments.action == "drain":
+        await fleet.drain(id, deadline=arguments.deadline)
+    elif arguments.action == "resume":
+        await fleet.resume(id)
+    else:
+        await fleet.reload(id)
+    changed = await fleet.agent(id)
+    if arguments.json:
+        print_json(changed)
+    elif arguments.action == "reload":
+        console().print(f"{changed['name']} finishes what runs, then loads its model anew")
+    else:
+        console().print(f"{changed['name']}: {changed['state']}")
+
+
+async def _log(fleet: "Management", id: str, arguments: argparse.Namespace) -> None:
+    screen = console()
+    if not arguments.follow:
+        _print_lines(screen, await fleet.agent_log(id), as_json=arguments.json)
+        return
+    async with aclosing(fleet.agent_log_events(id)) as events:
+        async for event in events:
+            _print_lines(screen, event.data["lines"], as_json=arguments.json)
+
+
+def _print_lines(screen: "Screen", lines: Iterable[dict[str, Any]], *, as_json: bool) -> None:
+    """The lines of an agent's log, the newest last; as JSON an object a line."""
+    for line in lines:
+        if as_json:
+            print_json(line)
+            continue
+        at = datetime.fromtimestamp(line["at"]).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        text = f"{at}  {line['level']:7}  {line['text']}"
+        screen.print(text, style=_STYLES.get(line["level"]), soft_wrap=True)
+
+
+_STYLES = {"warning": "yellow", "error": "red"}
 
 
 def _print_memory(screen: "Screen", agents: Iterable[dict[str, Any]]) -> None:

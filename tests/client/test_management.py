@@ -20,6 +20,7 @@ CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any], object, tuple[str, str, 
         {},
         ("POST", "/api/v1/agents/a/drain", b'{"deadline": "5s"}'),
     ),
+    ("agent_log", ("a",), {}, {"lines": []}, ("GET", "/api/v1/agents/a/log", b"")),
     ("resume", ("a",), {}, {}, ("POST", "/api/v1/agents/a/resume", b"{}")),
     ("reload", ("a",), {}, {}, ("POST", "/api/v1/agents/a/reload", b"{}")),
     (
@@ -86,7 +87,7 @@ async def test_each_call(
 
 def test_the_table_has_every_call() -> None:
     public = {name for name in vars(Management) if not name.startswith("_")}
-    assert public - {"close", "events", "diary_events", "desired_state"} == {
+    assert public - {"close", "events", "diary_events", "agent_log_events", "desired_state"} == {
         call[0] for call in CALLS
     }
 

@@ -5,7 +5,7 @@ import pytest
 from arriero.cli.arguments import UsageError
 from arriero.cli.commands.agents import agent_named, main
 from tests.cli.commands.answers import AGENT
-from tests.client.fakes import FakeServer, says
+from tests.client.fakes import FakeServer, says, writes
 
 HOSTS = [
     {"name": "box", "state": "here", "last_seen": 1.7e9, "labels": {}},
@@ -63,6 +63,29 @@ def test_actions(
     assert balancer.seen[1] == ("POST", f"/api/v1/agents/id-1/{path}", body)
     said = capsys.readouterr().out
     assert said == ("box: draining\n" if path != "reload" else RELOADS)
+
+
+LINE = {"number": 7, "at": 1.7e9, "level": "warning", "text": "the engine process ended"}
+
+
+def test_log(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    balancer.will(*[says({"agents": [AGENT]}), says({"lines": [LINE], "after": 7})] * 2)
+    assert main(["log", "box"]) == 0
+    assert capsys.readouterr().out.split("  ")[1:] == ["warning", "the engine process ended\n"]
+    assert balancer.seen[1][1] == "/api/v1/agents/id-1/log"
+    assert main(["log", "box", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == LINE
+
+
+def test_log_follows(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    event = f"id: 7\nevent: lines\ndata: {json.dumps({'lines': [LINE], 'after': 7})}\n\n"
+    gone = says({"error": {"code": "not_found", "message": "no such agent"}}, status=404)
+    balancer.will(says({"agents": [AGENT]}), writes(event.encode()), gone)
+    assert main(["log", "box", "--follow", "--json"]) == 2
+    shown = capsys.readouterr()
+    assert json.loads(shown.out) == LINE
+    assert "no such agent" in shown.err
+    assert balancer.headers[2]["Last-Event-ID"] == "7"
 
 
 RELOADS = "box finishes what runs, then loads its model anew\n"
