@@ -189,7 +189,6 @@ async def assemble(
         url=settings.public_url,
         render=metrics.render,
         sessions=sessions,
-        conversations=conversation_service,
         requests=request_service,
     )
     workers = {} if pipes is None else pipes.place.names(settings.balancer_name)
@@ -399,11 +398,7 @@ def open_conversations(
     bounds = ConversationBounds(
         num=MAX_ENTRIES, num_bytes=settings.responses_limit, age=settings.responses_max_age
     )
-
-    def forget_here(id: str, kind: type, owner: str | None) -> bool:
-        return memory.forget(id, kind, time.monotonic(), owner=owner)
-
-    service = ConversationService(persistence.store.conversations, bounds, KINDS, forget_here)
+    service = ConversationService(persistence.store.conversations, bounds, KINDS)
     return Conversations(memory, service), service
 
 

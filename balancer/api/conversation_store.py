@@ -35,17 +35,12 @@ class Entry(Protocol):
 E = TypeVar("E", bound=Entry)
 
 
-class AnswerStore(Protocol):
-    """Stores what an answer adds to a conversation; see `ConversationStore.put`."""
-
-    def put(self, id: str, entry: Entry, now: float, *, owner: str | None = None) -> bool: ...
-
-
 @dataclass(slots=True)
 class _Used:
     entry: Entry
     used_at: float
     owner: str | None
+    is_shared: bool
 
 
 class ConversationStore:
@@ -72,15 +67,23 @@ class ConversationStore:
         """The bytes that all entries count for."""
         return self.pool.sizes.total
 
-    def put(self, id: str, entry: Entry, now: float, *, owner: str | None = None) -> bool:
+    def put(
+        self,
+        id: str,
+        entry: Entry,
+        now: float,
+        *,
+        owner: str | None = None,
+        is_shared: bool = False,
+    ) -> bool:
         """Stores `entry`, evicting older ones, if it is within its fair share. Whether it did.
 
         It belongs to `owner` (`Caller.owner`), and only that one finds it. It takes the place of
-        one that was stored under the same id.
+        one that was stored under the same id. `is_shared`: a store of several balancers has it too.
         """
         if not self.pool.claim(id, owner or EVERYBODY, entry.num_bytes):
             return False
-        self._entries[id] = _Used(entry, now, owner)
+        self._entries[id] = _Used(entry, now, owner, is_shared)
         self._entries.move_to_end(id)
         self._make_room(now)
         return True
@@ -104,6 +107,10 @@ class ConversationStore:
             return False
         self._remove(id)
         return True
+
+    def is_shared(self, id: str) -> bool:
+        """Whether the entry of this id is in a store of several balancers, too."""
+        return id in self._entries and self._entries[id].is_shared
 
     def drop(self, id: str) -> None:
         """Deletes an entry, whoever's it is, if it is still there."""

@@ -21,12 +21,14 @@ V = TypeVar("V", bound=Versioned)
 class SharedConversations(Protocol):
     """Conversations of several balancers: `balancer.durable.conversation_service`.
 
-    Coroutines raise `StoreUnavailable`.
+    `has`, `find` and `forget` raise `StoreUnavailable`.
     """
 
     def put(self, id: str, entry: Any, num_bytes: int, owner: str | None) -> None: ...
 
-    def use(self, id: str) -> None: ...
+    async def written(self, id: str) -> None: ...
+
+    async def has(self, id: str, kind: type[Entry], owner: str | None) -> bool: ...
 
     async def find(self, id: str, kind: type[E], owner: str | None) -> E | None: ...
 
@@ -34,7 +36,10 @@ class SharedConversations(Protocol):
 
 
 class Conversations:
-    """`memory` has those of this balancer; `shared` all, if there may be others."""
+    """`memory` has those of this balancer; `shared` all, if there may be others.
+
+    Then what is in memory and no longer in `shared` was removed at another balancer, or is too old.
+    """
 
     def __init__(
         self,
@@ -48,21 +53,36 @@ class Conversations:
         self._clock = clock
 
     def put(self, id: str, entry: Entry, now: float, *, owner: str | None = None) -> bool:
-        """Store it, and say whether it is stored. Others may continue it shortly after."""
-        is_stored = self.memory.put(id, entry, now, owner=owner)
+        """Store it, and say whether it is stored. Any balancer may continue it once `written`."""
+        is_stored = self.memory.put(id, entry, now, owner=owner, is_shared=self._shared is not None)
         if is_stored and self._shared is not None:
             self._shared.put(id, entry, entry.num_bytes, owner)
         return is_stored
 
+    async def written(self, id: str) -> None:
+        """Wait until any balancer can continue it; not for long, nor while the store is away."""
+        if self._shared is not None:
+            await self._shared.written(id)
+
     async def find(self, id: str, kind: type[E], *, owner: str | None = None) -> E | None:
-        """The owner's conversation of this kind, whichever balancer stored it."""
-        found = self.memory.find(id, kind, self._clock(), owner=owner)
-        if self._shared is None:
-            return found
-        if found is None:
+        """The owner's conversation of this kind, whichever balancer stored it.
+
+        While the store is away, what is here goes on here.
+        """
+        here = self.memory.find(id, kind, self._clock(), owner=owner)
+        if self._shared is None or (here is not None and not self.memory.is_shared(id)):
+            return here
+        if here is None:
             return await self._shared.find(id, kind, owner)
-        self._shared.use(id)
-        return found
+        try:
+            is_there = await self._shared.has(id, kind, owner)
+        except StoreUnavailable:
+            return here
+        newest = self.memory.find(id, kind, self._clock(), owner=owner)
+        if not is_there and newest is here:
+            self.memory.drop(id)
+            return None
+        return newest
 
     async def find_newest(self, id: str, kind: type[V], *, owner: str | None = None) -> V | None:
         """The owner's conversation of a kind that changes, as it is by now.
@@ -80,7 +100,7 @@ class Conversations:
                 raise
             found = None
         if found is None:
-            return self.memory.find(id, kind, self._clock(), owner=owner)
+            return await self.find(id, kind, owner=owner)
         return self.newest_here(id, found, owner=owner)
 
     def newest_here(self, id: str, known: V, *, owner: str | None = None) -> V:

@@ -208,6 +208,7 @@ async def _generated(
                 content_type=content_type,
                 headers=headers,
                 frame_of=rendering.frame_of,
+                stored=rendering.stored,
             )
         async with Merged(streams) as merged:
             chunks = _chunks(merged, write)
@@ -312,6 +313,7 @@ async def _whole(streams: Sequence[Stream], rendering: Rendering) -> object:
                 if isinstance(event, Failed):
                     raise event.error
                 rendering.take(event, number)
+    await rendering.stored()
     return rendering.whole()
 
 

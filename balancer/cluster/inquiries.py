@@ -6,7 +6,7 @@ So a balancer needs no address of another, nor a key: all that share the store a
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from ..store.port import StoreAway
@@ -22,11 +22,8 @@ PATIENCE = 1.0
 MOST_ANSWERING = 16
 """Answers that may be on their way at once; other questions are left without one."""
 
-Answer = Awaitable[bytes | None] | bytes | None
-"""What is answered now, or later; `None` to what this balancer does not know."""
-
-Respond = Callable[[str, str], Answer]
-"""What this balancer answers to a question and what it is about."""
+Respond = Callable[[str, str], bytes | None]
+"""What this balancer answers to a question and what it is about; `None` to one it does not know."""
 
 
 class Inquiries:
@@ -92,8 +89,6 @@ class Inquiries:
 
     async def _answer(self, question: Asked) -> None:
         body = self._respond(question.what, question.about)
-        if isinstance(body, Awaitable):
-            body = await body
         if body is None:
             return
         try:

@@ -8,7 +8,6 @@ from importlib.metadata import version
 from ..access.key_service import KeyService
 from ..access.session_service import SessionService
 from ..diary.diary import Diary
-from ..durable.conversation_service import QUESTION, ConversationService
 from ..durable.request_service import RequestService
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from ..management.answer_types import Balancer
@@ -17,7 +16,6 @@ from ..management.steering.desired_state_service import DesiredStateService
 from ..management.steering.drains import DrainService
 from ..persistence import Persistence
 from .cluster_view import ClusterView
-from .inquiries import Answer, Respond
 from .peer_store import Peer
 from .peers import Peers, PeersStatus
 from .responder import Render, Responder, no_metrics
@@ -35,7 +33,6 @@ def open_peers(
     url: str | None = None,
     render: Render = no_metrics,
     sessions: SessionService,
-    conversations: ConversationService | None = None,
     requests: RequestService | None = None,
 ) -> Peers | None:
     """What keeps this balancer in touch with others; `None` where the store has only one.
@@ -61,31 +58,18 @@ def open_peers(
         name=name,
         version=version("arriero"),
         url=url,
-        respond=responding(responder, conversations),
+        respond=responder.respond,
         on_lead=lambda: diary.note(
             "leader_changed", name, "it leads: it gives agents their orders"
         ),
     )
     diary.leads = lambda: peers.status().epoch is not None
-    if conversations is not None:
-        conversations.serve(peers.inquiries.ask)
     return peers
 
 
 async def reads_none() -> bool:
     """There are no requests that outlive their balancer."""
     return True
-
-
-def responding(responder: Responder, conversations: ConversationService | None) -> Respond:
-    """What answers other balancers' questions."""
-
-    def respond(what: str, about: str) -> Answer:
-        if what == QUESTION and conversations is not None:
-            return conversations.respond(about)
-        return responder.respond(what, about)
-
-    return respond
 
 
 def cluster_view_of(peers: Peers | None, workers: Mapping[str, int]) -> ClusterView:

@@ -17,9 +17,6 @@ MOST_WRITTEN = 64
 MOST_BYTES_WRITTEN = 8 * 1024 * 1024
 """In one transaction, as conversations count them; one alone may have more."""
 
-MOST_USED = 2048
-"""Conversations whose use waits to be noted; of more, the first ones are not."""
-
 
 @dataclass(frozen=True, slots=True)
 class UnwrittenConversation:
@@ -32,20 +29,13 @@ class UnwrittenConversation:
     num_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Unwritten:
-    """What to write together: conversations, and the ids of those that were used."""
-
-    waiting: tuple[UnwrittenConversation, ...]
-    used: tuple[str, ...]
-
-
 class ConversationBacklog:
     """The `Backlog` of conversations' ids."""
 
     def __init__(self, most_bytes: int) -> None:
         self._waiting: dict[str, UnwrittenConversation] = {}
-        self._used: dict[str, None] = {}
+        self.alone: dict[str, None] = {}
+        """The last ones that are never written: they go on at this balancer alone."""
         self.pool: FairEviction[str, str] = FairEviction(most_bytes, MOST_WAITING)
 
     def __len__(self) -> int:
@@ -61,33 +51,29 @@ class ConversationBacklog:
     @property
     def has_any(self) -> bool:
         """Whether there is something to write."""
-        return bool(self._waiting or self._used)
+        return bool(self._waiting)
 
     def add(self, new: UnwrittenConversation) -> int:
         """It is to be written; how many are given up for it, itself perhaps among them."""
         self.drop(new.id)
+        self.alone.pop(new.id, None)
         self._waiting[new.id] = new
         self.pool.add(new.id, new.owner, new.num_bytes)
         num = len(self)
         while (given_up := self.pool.evict()) is not None:
             del self._waiting[given_up]
+            self._give_up(given_up)
         return num - len(self)
-
-    def use(self, id: str) -> None:
-        """It was used, which the store has to know, or it may delete it too early."""
-        if id not in self and len(self._used) < MOST_USED:
-            self._used[id] = None
 
     def drop(self, id: str) -> None:
         """It is not to be written any more."""
-        self._used.pop(id, None)
         if self._waiting.pop(id, None) is not None:
             self.pool.remove(id)
 
     # ---- writing
 
     def next_batch(self) -> Sequence[str]:
-        """What to write next, the oldest first; and what was used."""
+        """What to write next, the oldest first."""
         batch: list[str] = []
         num_bytes = 0
         for each in self._waiting.values():
@@ -96,26 +82,27 @@ class ConversationBacklog:
             if batch and is_full:
                 break
             batch.append(each.id)
-        return (*batch, *self._used)
+        return batch
 
-    def unwritten(self, ids: Collection[str]) -> Unwritten:
+    def unwritten(self, ids: Collection[str]) -> tuple[UnwrittenConversation, ...]:
         """What to write of these now."""
-        return Unwritten(
-            tuple(each for id in ids if (each := self._waiting.get(id)) is not None),
-            tuple(id for id in ids if id in self._used),
-        )
+        return tuple(each for id in ids if (each := self._waiting.get(id)) is not None)
 
-    def written(self, _ids: Sequence[str], outcome: Unwritten) -> None:
+    def written(self, _ids: Sequence[str], outcome: Sequence[UnwrittenConversation]) -> None:
         """This is in the store. What took the place of it meanwhile still waits."""
-        for each in outcome.waiting:
+        for each in outcome:
             if self._waiting.get(each.id) is each:
                 self.drop(each.id)
-        for id in outcome.used:
-            self._used.pop(id, None)
 
     def lost(self, item: str) -> None:
         """It can never be written."""
         self.drop(item)
+        self._give_up(item)
+
+    def _give_up(self, id: str) -> None:
+        self.alone[id] = None
+        if len(self.alone) > MOST_WAITING:
+            del self.alone[next(iter(self.alone))]
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""

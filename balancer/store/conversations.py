@@ -48,29 +48,28 @@ class SavedConversations:
         self._transaction = database.transaction
         self._now = database.now
 
-    async def save_conversations(
-        self, conversations: Collection[SavedConversation], used: Collection[str] = ()
-    ) -> None:
-        """Save these, in place of what is there under their ids; and note that `used` were."""
+    async def save_conversations(self, conversations: Collection[SavedConversation]) -> None:
+        """Save these, in place of what is there under their ids."""
+        rows = [asdict(each) | _storable(each) for each in conversations]
+        adding = self._database.insert(CONVERSATIONS)
+        new = adding.excluded
+        adding = adding.on_conflict_do_update(
+            index_elements=[_C.id],
+            set_={
+                _C.document: new.document,
+                _C.num_bytes: new.num_bytes,
+                _C.used_at: new.used_at,
+            },
+            where=(_C.owner == new.owner) & (_C.kind == new.kind),
+        )
         async with self._transaction() as connection:
-            if conversations:
-                rows = [asdict(each) | _storable(each) for each in conversations]
-                adding = self._database.insert(CONVERSATIONS)
-                new = adding.excluded
-                adding = adding.on_conflict_do_update(
-                    index_elements=[_C.id],
-                    set_={
-                        _C.document: new.document,
-                        _C.num_bytes: new.num_bytes,
-                        _C.used_at: new.used_at,
-                    },
-                    where=(_C.owner == new.owner) & (_C.kind == new.kind),
-                )
-                await connection.execute(adding.values(used_at=self._now), rows)
-            if used:
-                ids = [storable_text(each) for each in used]
-                now_used = update(CONVERSATIONS).where(_C.id.in_(ids)).values(used_at=self._now)
-                await connection.execute(now_used)
+            await connection.execute(adding.values(used_at=self._now), rows)
+
+    async def use_conversation(self, id: str, kind: str, owner: str) -> bool:
+        """Whether it is there. It counts as used."""
+        async with self._transaction() as connection:
+            used = update(CONVERSATIONS).where(_one(id, kind, owner)).values(used_at=self._now)
+            return (await connection.execute(used)).rowcount > 0
 
     async def find_conversation(self, id: str, kind: str, owner: str) -> bytes | None:
         """Its document. It counts as used."""

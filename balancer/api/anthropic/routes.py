@@ -21,7 +21,6 @@ from ...fleet.runtime.fleet_runtime import FleetRuntime, new_request_id
 from ..access.permissions import Needs
 from ..common.counting import count_tokens
 from ..common.readable import check_copies
-from ..conversation_store import AnswerStore
 from ..conversations import Conversations
 from ..endpoint import Endpoint, Generation, Known, Opened, handler
 from ..route import ANTHROPIC, Route
@@ -237,7 +236,7 @@ class _Answer(MessageEvents):
 
     def __init__(
         self,
-        store: AnswerStore,
+        store: Conversations,
         asked: _Asked,
         edited: Edited,
         owner: str | None,
@@ -264,6 +263,11 @@ class _Answer(MessageEvents):
             # Stored before the end is sent: the client may continue the thread at once.
             self._keep()
         return rendered
+
+    async def stored(self) -> None:
+        """Wait until any balancer can continue the thread."""
+        if self._asked.requested.thread is not None:
+            await self._store.written(self.message["id"])
 
     def _keep(self) -> None:
         asked = self._asked

@@ -24,6 +24,10 @@ class Rendering(ABC):
         """The last bytes of a stream, once all requests have ended well."""
         return b""
 
+    async def stored(self) -> None:
+        """Wait until what the answer stores is stored; before the last bytes are sent."""
+        return
+
     @abstractmethod
     def take(self, event: Event, number: int = 0, /) -> object:
         """Gather `event`, which is no error, for the whole answer."""

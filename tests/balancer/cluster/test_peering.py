@@ -1,22 +1,17 @@
-from collections.abc import Awaitable
 from pathlib import Path
 
 from arriero.balancer.access.access import Access
 from arriero.balancer.access.key_service import KeyService
 from arriero.balancer.access.session_service import SessionService
 from arriero.balancer.cluster.peer_store import Beat, Peer
-from arriero.balancer.cluster.peering import balancers_of, open_peers, responding
+from arriero.balancer.cluster.peering import balancers_of, open_peers
 from arriero.balancer.cluster.peers import Peers, PeersStatus
-from arriero.balancer.cluster.responder import Responder
 from arriero.balancer.diary.diary import Diary
-from arriero.balancer.durable.conversation_service import QUESTION
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.balancers import alone
 from arriero.balancer.management.steering.desired_state_service import DesiredStateService
 from arriero.balancer.management.steering.drains import DrainService
-from arriero.balancer.parts import open_conversations
 from arriero.balancer.persistence import Persistence
-from arriero.balancer.settings import BalancerSettings
 from arriero.balancer.store.url import parse_store_url
 from tests.balancer.management.conftest import metrics, runtime
 from tests.balancer.store.postgres import PostgresServer
@@ -47,21 +42,6 @@ async def test_postgresql_has_several(postgres: PostgresServer, runtime: FleetRu
     persistence = await Persistence.open(parse_store_url(postgres.database()))
     peers = opened(persistence, runtime)
     assert peers is not None and not peers.status().is_connected
-    await persistence.close()
-
-
-async def test_questions_of_conversations_are_their_keepers(
-    postgres: PostgresServer, runtime: FleetRuntime
-) -> None:
-    persistence = await Persistence.open(parse_store_url(postgres.database()))
-    _, desired_state = open_conversations(BalancerSettings(), persistence)
-    respond = responding(Responder(runtime), desired_state)
-    about = '{"id":"a","kind":"thread","owner":"","is_unwanted":false}'
-    answer = respond(QUESTION, about)
-    assert isinstance(answer, Awaitable)
-    assert await answer == b'{"was_here":false}'
-    assert respond("cancel", '{"id":"nobody"}') == b'{"is_cancelled":false}'
-    assert responding(Responder(runtime), None)(QUESTION, about) is None
     await persistence.close()
 
 

@@ -33,17 +33,19 @@ class FakeConversations(SavedConversations):
     def goes_away(self) -> None:
         self.problem = StoreAway("connection refused")
 
-    async def save_conversations(
-        self, conversations: Collection[SavedConversation], used: Collection[str] = ()
-    ) -> None:
+    async def save_conversations(self, conversations: Collection[SavedConversation]) -> None:
         self.is_writing.set()
         await self.may_write.wait()
         self._check()
         if any(each.id in self.unwritable for each in conversations):
             raise OverflowError("too large")
-        await super().save_conversations(conversations, used)
+        await super().save_conversations(conversations)
         self.saved |= {each.id: each for each in conversations}
-        self.used += used
+
+    async def use_conversation(self, id: str, kind: str, owner: str) -> bool:
+        self._check()
+        self.used.append(id)
+        return await super().use_conversation(id, kind, owner)
 
     async def find_conversation(self, id: str, kind: str, owner: str) -> bytes | None:
         self._check()

@@ -1,16 +1,16 @@
 """What waits to be written, and how much of it."""
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from arriero.balancer.durable import conversation_backlog
 from arriero.balancer.durable.conversation_backlog import (
-    MOST_USED,
     MOST_WAITING,
     MOST_WRITTEN,
     ConversationBacklog,
-    Unwritten,
     UnwrittenConversation,
 )
 
@@ -65,7 +65,7 @@ def test_one_that_is_replaced_while_it_is_written_is_written_again() -> None:
     what = backlog.unwritten(ids)
     backlog.add(newer := waiting("a", 2))
     backlog.written(ids, what)
-    assert backlog.unwritten(backlog.next_batch()) == Unwritten((newer,), ())
+    assert backlog.unwritten(backlog.next_batch()) == (newer,)
 
 
 def test_one_that_cannot_be_written_is_left_out() -> None:
@@ -74,12 +74,15 @@ def test_one_that_cannot_be_written_is_left_out() -> None:
         backlog.add(waiting(id))
     backlog.lost("a")
     assert write(backlog) == ["b"]
+    assert list(backlog.alone) == ["a"]
+    backlog.add(waiting("a"))
+    assert not backlog.alone
 
 
 def test_of_more_than_may_wait_the_oldest_are_given_up() -> None:
     backlog = ConversationBacklog(10)
     assert [backlog.add(waiting(id, 4)) for id in "abc"] == [0, 0, 1]
-    assert "a" not in backlog
+    assert "a" not in backlog and "a" in backlog.alone
     assert backlog.add(waiting("d", 11)) == 3, "itself, too"
     few = ConversationBacklog(MOST_WAITING * 2)
     assert sum(few.add(waiting(str(number))) for number in range(MOST_WAITING + 3)) == 3
@@ -88,23 +91,8 @@ def test_of_more_than_may_wait_the_oldest_are_given_up() -> None:
 def test_what_is_dropped_is_not_written() -> None:
     backlog = ConversationBacklog(10)
     backlog.add(waiting("a"))
-    backlog.use("x")
     backlog.drop("a")
-    backlog.drop("x")
     assert not backlog.has_any and list(backlog.next_batch()) == []
-
-
-def test_uses_are_noted_once_and_are_bounded() -> None:
-    backlog = ConversationBacklog(10)
-    backlog.add(waiting("a"))
-    for id in ("a", "x", "x"):
-        backlog.use(id)
-    what = backlog.unwritten(backlog.next_batch())
-    assert ([each.id for each in what.waiting], what.used) == (["a"], ("x",)), "it is used anyway"
-    write(backlog)
-    for number in range(MOST_USED + 5):
-        backlog.use(str(number))
-    assert len(backlog.next_batch()) == MOST_USED
 
 
 class Machine(RuleBasedStateMachine):
@@ -115,7 +103,7 @@ class Machine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.backlog = ConversationBacklog(20)
-        self.writing: Unwritten | None = None
+        self.writing: Sequence[UnwrittenConversation] | None = None
 
     @rule(id=ids, num_bytes=st.integers(0, 25))
     def add(self, id: str, num_bytes: int) -> None:
@@ -127,10 +115,6 @@ class Machine(RuleBasedStateMachine):
         self.backlog.drop(id)
         assert id not in self.backlog
 
-    @rule(id=ids)
-    def use(self, id: str) -> None:
-        self.backlog.use(id)
-
     @rule()
     def take(self) -> None:
         if self.writing is None:
@@ -141,7 +125,7 @@ class Machine(RuleBasedStateMachine):
         writing, self.writing = self.writing, None
         if writing is not None and is_well:
             self.backlog.written((), writing)
-            assert all(self.backlog.get(each.id) is not each for each in writing.waiting)
+            assert all(self.backlog.get(each.id) is not each for each in writing)
 
     @invariant()
     def holds(self) -> None:

@@ -1,25 +1,16 @@
 """Conversations of several balancers over one store."""
 
 import asyncio
-import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
 import pytest
 from pydantic import TypeAdapter
 
-from arriero.balancer.cluster.questions import Replies, Reply
 from arriero.balancer.durable import conversation_service as conversation_service
-from arriero.balancer.durable.conversation_service import (
-    MAX_ID,
-    PRESENCE,
-    QUESTION,
-    About,
-    ConversationService,
-    Presence,
-)
+from arriero.balancer.durable.conversation_service import MAX_ID, ConversationService
 from arriero.balancer.store import write_behind
 from arriero.balancer.store.conversations import ConversationBounds
 from arriero.balancer.store.health import LOST
@@ -48,20 +39,16 @@ KINDS = {Talk: ("talk", TypeAdapter(Talk)), Other: ("other", TypeAdapter(Other))
 
 
 class Balancer:
-    """A keeper, and what is in its balancer's memory."""
+    """The service of one balancer."""
 
     def __init__(self, store: FakeConversations) -> None:
-        self.memory: set[tuple[str, type, str | None]] = set()
-        self.keeper = ConversationService(store, BOUNDS, KINDS, self._forget)
-
-    def _forget(self, id: str, kind: type, owner: str | None) -> bool:
-        was_here = (id, kind, owner) in self.memory
-        self.memory.discard((id, kind, owner))
-        return was_here
+        self.keeper = ConversationService(store, BOUNDS, KINDS)
 
     def put(self, id: str, text: str = "hi", owner: str | None = "ana@1") -> None:
-        self.memory.add((id, Talk, owner))
         self.keeper.put(id, Talk(text), len(text), owner)
+
+    async def has(self, id: str, owner: str | None = "ana@1") -> bool:
+        return await self.keeper.has(id, Talk, owner)
 
     async def find(self, id: str, owner: str | None = "ana@1") -> Talk | None:
         return await self.keeper.find(id, Talk, owner)
@@ -70,22 +57,12 @@ class Balancer:
         return await self.keeper.forget(id, Talk, owner)
 
 
-def asking(*others: Balancer) -> Callable[[str, str], Awaitable[Replies]]:
-    async def ask(what: str, about: str) -> Replies:
-        assert what == QUESTION and about.isascii(), "as news have to be"
-        bodies = [await each.keeper.respond(about) for each in others]
-        return Replies(tuple(Reply("other", body) for body in bodies if body is not None))
-
-    return ask
-
-
 @asynccontextmanager
 async def running(store: FakeConversations, num: int = 2) -> AsyncIterator[list[Balancer]]:
-    """So many balancers over the store, each of which asks the others."""
+    """So many balancers over the store."""
     balancers = [Balancer(store) for _ in range(num)]
     async with AsyncExitStack() as stack:
         for each in balancers:
-            each.keeper.serve(asking(*(other for other in balancers if other is not each)))
             task = asyncio.create_task(each.keeper.run())
             stack.push_async_callback(cancelled, task)
         yield balancers
@@ -99,7 +76,9 @@ async def cancelled(task: asyncio.Task[None]) -> None:
 async def test_what_one_keeps_another_finds() -> None:
     async with running(FakeConversations()) as (one, two):
         one.put("a", "hello")
+        await one.keeper.written("a")
         assert await two.find("a") == Talk("hello")
+        assert await two.has("a") and not await two.has("b")
         assert one.keeper.num_waiting == 0
         assert await two.find("b") is None
 
@@ -108,6 +87,7 @@ async def test_an_owner_is_told_of_his_own_alone() -> None:
     async with running(FakeConversations()) as (one, two):
         one.put("a")
         one.put("b", owner=None)
+        await one.keeper.flush(5)
         for owner in ("ben@1", None):
             assert await two.find("a", owner) is None
             assert not await two.forget("a", owner)
@@ -118,49 +98,33 @@ async def test_an_owner_is_told_of_his_own_alone() -> None:
 
 
 async def test_ids_and_owners_may_have_any_letters() -> None:
-    store = FakeConversations()
-    store.may_write.clear()
-    async with running(store) as (one, two):
+    async with running(FakeConversations()) as (one, two):
         one.put("ä", owner="josé@1")
-        found = asyncio.create_task(two.find("ä", "josé@1"))
-        await store.is_writing.wait()
-        store.may_write.set()
-        assert await found == Talk("hi")
+        await one.keeper.written("ä")
+        assert await two.find("ä", "josé@1") == Talk("hi")
 
 
-async def test_what_is_not_written_yet_is_waited_for() -> None:
+async def test_the_end_of_an_answer_waits_until_it_is_written() -> None:
     store = FakeConversations()
     store.may_write.clear()
     async with running(store) as (one, two):
         one.put("a")
-        found = asyncio.create_task(two.find("a"))
+        assert await one.has("a"), "it is to be written"
+        ending = asyncio.create_task(one.keeper.written("a"))
         await store.is_writing.wait()
-        assert not found.done()
+        assert not ending.done()
         store.may_write.set()
-        assert await found == Talk("hi")
+        await ending
+        assert await two.find("a") == Talk("hi")
 
 
-async def test_one_that_is_written_before_its_balancer_is_asked_is_found() -> None:
-    store = FakeConversations()
-    async with running(store, num=1) as (one,):
-        lone = Balancer(store)
-        ask_one = asking(one)
-
-        async def ask(what: str, about: str) -> Replies:
-            one.put("a")
-            await one.keeper.flush(5.0)
-            return await ask_one(what, about)
-
-        lone.keeper.serve(ask)
-        assert await lone.find("a") == Talk("hi")
-
-
-async def test_who_waits_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversation_service, "PATIENCE", 0.01)
     store = FakeConversations()
     store.may_write.clear()
     async with running(store) as (one, two):
         one.put("a")
+        await one.keeper.written("a")
         assert await two.find("a") is None
 
 
@@ -168,32 +132,22 @@ async def test_who_waits_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch)
 async def test_what_is_forgotten_is_forgotten_everywhere(is_written: bool) -> None:
     store = FakeConversations()
     store.may_write.clear()
-    async with running(store, 3) as (one, two, three):
+    async with running(store) as (one, two):
         one.put("a")
         await store.is_writing.wait()
         one.put("b")
         if is_written:
             store.may_write.set()
             await one.keeper.flush(5)
-        forgotten = asyncio.create_task(two.forget("b"))
+        forgotten = asyncio.create_task(one.forget("b"))
         await asyncio.sleep(0)
-        also = asyncio.create_task(two.forget("a"))  # its write has begun
+        also = asyncio.create_task(one.forget("a"))  # its write has begun
         await asyncio.sleep(0)
         store.may_write.set()
         assert await forgotten and await also
         await one.keeper.flush(5)
-        assert (store.saved, one.memory) == ({}, set())
-        assert not await three.forget("a")
-
-
-async def test_what_was_used_is_noted() -> None:
-    store = FakeConversations()
-    async with running(store) as (one, _):
-        one.put("a")
-        await one.keeper.flush(5)
-        one.keeper.use("a")
-        await one.keeper.flush(5)
-    assert store.used == ["a"]
+        assert store.saved == {}
+        assert not await one.has("a") and not await two.forget("a")
 
 
 async def test_while_the_store_is_away_conversations_wait(
@@ -210,6 +164,8 @@ async def test_while_the_store_is_away_conversations_wait(
         with pytest.raises(StoreUnavailable):
             await one.forget("b")
         assert one.keeper.num_waiting == 1
+        assert await one.has("a")
+        await one.keeper.written("a")  # at once: the end of an answer does not wait for it
         store.problem = None
         await one.keeper.flush(5)
     assert store.saved.keys() == {"a"}
@@ -222,6 +178,7 @@ async def test_of_too_much_some_go_on_where_they_began(caplog: pytest.LogCapture
     async with running(store, 1) as (one,):
         one.put("a", "x" * 9_000)
         one.put("b", "x" * 9_000)
+        assert await one.has("a"), "here"
     assert "conversations that are not written, and go on here alone: 1" in caplog.text
 
 
@@ -237,6 +194,7 @@ async def test_one_that_cannot_be_written_is_left_out(caplog: pytest.LogCaptureF
         one.put("lost")
         await one.keeper.flush(5)
         store.problem = None
+        assert await one.has("bad") and await one.has("lost"), "here"
         one.put("next")
         await one.keeper.flush(5)
     assert store.saved.keys() == {"good", "next"}
@@ -260,25 +218,6 @@ async def test_an_id_that_is_none_of_ours_is_not_looked_for() -> None:
     assert not await lone.forget("x" * (MAX_ID + 1))
 
 
-@pytest.mark.parametrize(
-    "text", ["{}", "no", '{"id":"a","kind":"x","owner":"","is_unwanted":true}']
-)
-async def test_a_question_of_another_version_has_no_answer(text: str) -> None:
-    assert await Balancer(FakeConversations()).keeper.respond(text) is None
-
-
-async def test_an_answer_of_another_version_is_none() -> None:
-    lone = Balancer(FakeConversations())
-
-    async def ask(_what: str, _about: str) -> Replies:
-        return Replies(
-            (Reply("new", b"[]"), Reply("well", PRESENCE.dump_json(Presence(was_here=False))))
-        )
-
-    lone.keeper.serve(ask)
-    assert await lone.find("a") is None
-
-
 async def test_old_ones_are_deleted() -> None:
     store = FakeConversations()
     async with running(store, 1):
@@ -298,16 +237,7 @@ async def test_one_that_the_store_does_not_take_costs_itself_and_is_not_said_to_
         await store.is_writing.wait()
         for id in ("good", "bad", "better"):  # one batch
             one.put(id)
-        one.keeper.use("first")
-        told = [
-            asyncio.create_task(one.keeper.respond(json.dumps(about(id)))) for id in ("bad", "good")
-        ]
-        await asyncio.sleep(0)
         store.may_write.set()
-        assert [PRESENCE.validate_json(await each or b"") for each in told] == [
-            Presence(was_here=False),
-            Presence(was_here=True),
-        ]
         await one.keeper.flush(5)
         assert store.saved.keys() == {"first", "good", "better"}
         assert await two.find("bad") is None
@@ -315,7 +245,3 @@ async def test_one_that_the_store_does_not_take_costs_itself_and_is_not_said_to_
         one.put("next")
         await one.keeper.flush(5)
         assert one.keeper.status() == StoreStatus(num_dropped=1)
-
-
-def about(id: str) -> About:
-    return About(id=id, kind="talk", owner="ana@1", is_unwanted=False)

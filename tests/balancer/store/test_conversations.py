@@ -36,6 +36,7 @@ async def test_whoever_has_another_owner_or_kind_finds_nothing(store: SavedConve
     await store.save_conversations([FIRST])
     for kind, owner in (("talk", "ben@1"), ("talk", ""), ("other", "ana@1")):
         assert await store.find_conversation("a", kind, owner) is None
+        assert not await store.use_conversation("a", kind, owner)
         assert not await store.forget_conversation("a", kind, owner)
     assert await store.forget_conversation("a", "talk", "ana@1")
     assert not await store.forget_conversation("a", "talk", "ana@1")
@@ -43,7 +44,7 @@ async def test_whoever_has_another_owner_or_kind_finds_nothing(store: SavedConve
 
 async def test_the_same_again_changes_nothing(store: SavedConversations) -> None:
     await store.save_conversations([FIRST])
-    await store.save_conversations([FIRST, replace(FIRST, id="b")], ["a", "nobody"])
+    await store.save_conversations([FIRST, replace(FIRST, id="b")])
     assert await found(store, "a", "b") == ["a", "b"]
 
 
@@ -74,7 +75,7 @@ async def test_the_least_recently_used_go_first(
     for id in "abc":
         await store.save_conversations([replace(FIRST, id=id)])
         await asyncio.sleep(0.003)  # the database's clock goes on
-    await store.save_conversations([], ["a"])
+    assert await store.use_conversation("a", "talk", "ana@1")
     assert await store.trim_conversations(bounds) == 3 - len(kept)
     assert await found(store, "a", "b", "c") == kept
 

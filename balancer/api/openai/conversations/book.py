@@ -25,10 +25,11 @@ class ConversationBook:
     def __init__(self, conversations: Conversations) -> None:
         self._conversations = conversations
 
-    def add(self, conversation: KeptConversation, owner: str | None) -> str:
+    async def add(self, conversation: KeptConversation, owner: str | None) -> str:
         """Keep a new one; its id. Raises `RequestTooLarge`, or `NotSupported`."""
         id = f"{PREFIX}{new_request_id()}"
         self._put(id, conversation, owner)
+        await self._conversations.written(id)
         return id
 
     async def find(
@@ -49,6 +50,7 @@ class ConversationBook:
         """The newest version, changed and kept. Raises as `find` and `changed` do."""
         new = changed(await self.find(id, owner))
         self._put(id, new, owner)
+        await self._conversations.written(id)
         return new
 
     def append(

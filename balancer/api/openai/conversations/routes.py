@@ -81,7 +81,7 @@ class _Handlers:
         items = _identified(asked.items)
         empty = KeptConversation(created_at=int(time.time()), metadata=asked.metadata)
         conversation = replace(empty.with_items(items), version=empty.version)
-        id = self._book.add(conversation, caller_of(request).owner)
+        id = await self._book.add(conversation, caller_of(request).owner)
         return _shown(id, conversation)
 
     async def retrieve(self, request: web.Request) -> Conversation:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 from .....shared.inference import Done, Event, RequestId, UsedTier
-from ...conversation_store import AnswerStore
+from ...conversations import Conversations
 from .answer_types import Response
 from .events import ResponseEvents
 from .items import Item, Json, items_of, with_ids
@@ -25,7 +25,7 @@ class Answer(ResponseEvents):
     def __init__(
         self,
         id: RequestId,
-        store: AnswerStore,
+        store: Conversations,
         requested: Requested,
         previous: Stored | None,
         *,
@@ -59,6 +59,12 @@ class Answer(ResponseEvents):
             given = with_ids(self._requested.input, self._id)
             self._add_turn((*given, *items_of(self.response["output"])))
         return rendered
+
+    async def stored(self) -> None:
+        """Wait until any balancer can continue the response, and its conversation."""
+        for id in (self.response["id"], self._requested.conversation_id):
+            if id is not None:
+                await self._store.written(id)
 
     def _keep(self, response: Response) -> None:
         given = with_ids(self._requested.input, self._id)

@@ -21,7 +21,7 @@ from ....fleet.runtime.retained_requests import RetainedRequest, RetainedRequest
 from ....fleet.runtime.stream import merged
 from ...common.event_stream import frames
 from ...common.idempotency import RestoreRetained
-from ...conversation_store import AnswerStore
+from ...conversations import Conversations
 from .answer import Answer
 from .answer_types import Response
 from .events import RESPONSE_PREFIX, ResponseEvents
@@ -204,7 +204,7 @@ def note_of(
     return _note.dump_json(note)
 
 
-def answer_of(retained: RetainedRequest, store: AnswerStore) -> Answer:
+def answer_of(retained: RetainedRequest, store: Conversations) -> Answer:
     """The renderer of the response. Raises `ValueError` for a note that is not readable."""
     note = _note.validate_json(retained.note)
     requested = parse_response(note.body.encode())

@@ -44,7 +44,7 @@ def routes(
     restore_retained: RestoreRetained,
 ) -> list[Route]:
     """The routes under `/v1/responses`."""
-    restore = partial(answer_of, store=conversations.memory)
+    restore = partial(answer_of, store=Conversations(conversations.memory))
     background = BackgroundResponses(retained, restore_retained, restore)
     responses = Responses(runtime, conversations, bodies, background)
     handlers = _Handlers(runtime, conversations, background, responses)
@@ -220,7 +220,8 @@ class _Handlers:
         request[request_id_key] = retained.id
         answer = Answer(
             retained.id,
-            self._conversations.memory,  # with its events it is in the store of retained requests
+            # With its events it is in the store of retained requests.
+            Conversations(self._conversations.memory),
             requested,
             asked.previous,
             served=served,

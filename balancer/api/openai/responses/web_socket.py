@@ -24,11 +24,12 @@ from .....shared.errors import (
     Unauthorized,
 )
 from .....shared.framing.handshake import is_handshake, received
+from .....shared.inference import Done, Event, Failed
 from ....fleet.runtime.fleet_runtime import FleetRuntime
 from ....fleet.runtime.stream import LISTED_LOG_PROB
 from ...access.leases import Leases
 from ...access.permissions import Needs
-from ...conversation_store import DEFAULT_BYTES, ConversationStore, E
+from ...conversation_store import DEFAULT_BYTES, ConversationStore, E, Entry
 from ...conversations import Conversations
 from ...endpoint import opened_of
 from ...fields.field_notes import FieldNotes
@@ -81,8 +82,13 @@ class _Everybodys:
         if id not in self._unstored:
             self._conversations.put(id, entry, time.monotonic(), owner=owner)
 
-    def use(self, id: str) -> None:
-        """The next `find` of it notes that."""
+    async def written(self, id: str) -> None:
+        await self._conversations.written(id)
+
+    async def has(self, id: str, kind: type[Entry], owner: str | None) -> bool:
+        if id in self._unstored:
+            return True
+        return await self._conversations.find(id, kind, owner=owner) is not None
 
     async def find(self, id: str, kind: type[E], owner: str | None) -> E | None:
         return await self._conversations.find(id, kind, owner=owner)
@@ -315,11 +321,19 @@ class _Session:
                 raise TypeError("a response is written by its answer")
             writing = SocketWriting(answer, asked.lane, notes.names)
 
-            def take(event: Any) -> bool:
-                written = [self._frames.write(frame) for frame in writing.frames(event)]
+            last: list[bytes] = []
+
+            def take(event: Event) -> bool:
+                frames = writing.frames(event)
+                if isinstance(event, Done | Failed):
+                    last.extend(frames)
+                    return True
+                written = [self._frames.write(frame) for frame in frames]
                 return all(written)
 
             await stream.push(take, self._frames.drained)
+            await answer.stored()
+            await self._send(last)
 
     async def _parsed(self, body: bytes) -> tuple[Requested, FieldNotes]:
         reports = self._request.app.get(FAULT_REPORTS)

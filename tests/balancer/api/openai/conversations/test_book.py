@@ -20,7 +20,7 @@ def said(id: str, text: str = "Hi") -> Message:
 
 async def test_its_owner_alone_finds_it() -> None:
     book = ConversationBook(Conversations())
-    id = book.add(EMPTY, "ana")
+    id = await book.add(EMPTY, "ana")
     assert await book.find(id, "ana") == EMPTY
     with pytest.raises(NotFound) as caught:
         await book.find(id, "ben", field="conversation")
@@ -32,7 +32,7 @@ async def test_its_owner_alone_finds_it() -> None:
 
 async def test_turns_that_overlap_are_all_kept() -> None:
     book = ConversationBook(Conversations())
-    id = book.add(EMPTY, None)
+    id = await book.add(EMPTY, None)
     book.append(id, EMPTY, (said("a"),), owner=None)
     book.append(id, EMPTY, (said("b"),), owner=None)
     await book.change(id, None, lambda found: found.with_items((said("c"),)))
@@ -43,7 +43,7 @@ async def test_a_turn_for_which_there_is_no_room_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     book = ConversationBook(Conversations(ConversationStore(max_bytes=200)))
-    id = book.add(EMPTY, None)
+    id = await book.add(EMPTY, None)
     with caplog.at_level(logging.WARNING):
         book.append(id, EMPTY, (said("a", "x" * 300),), owner=None)
     assert "a turn is not in its conversation" in caplog.text
@@ -52,6 +52,6 @@ async def test_a_turn_for_which_there_is_no_room_is_logged(
         await book.change(id, None, lambda found: found.with_items((said("a", "x" * 300),)))
 
 
-def test_where_nothing_is_kept() -> None:
+async def test_where_nothing_is_kept() -> None:
     with pytest.raises(NotSupported, match="--responses-limit 0"):
-        ConversationBook(Conversations(ConversationStore(max_bytes=0))).add(EMPTY, None)
+        await ConversationBook(Conversations(ConversationStore(max_bytes=0))).add(EMPTY, None)

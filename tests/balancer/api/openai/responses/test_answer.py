@@ -2,7 +2,7 @@
 
 import pytest
 
-from arriero.balancer.api.conversation_store import ConversationStore
+from arriero.balancer.api.conversations import Conversations
 from arriero.balancer.api.openai.responses.answer import Answer
 from arriero.balancer.api.openai.responses.requests import parse_response
 from arriero.balancer.api.openai.responses.stored import Stored
@@ -20,7 +20,7 @@ from tests.balancer.api.fake_runtime import done
     ],
 )
 def test_what_ended_well_is_stored(body: bytes, end: Event, *, is_stored: bool) -> None:
-    store = ConversationStore()
+    store = Conversations()
     answer = Answer(
         RequestId("r"),
         store,
@@ -34,4 +34,4 @@ def test_what_ended_well_is_stored(body: bytes, end: Event, *, is_stored: bool) 
     answer.begin()
     answer.take(Token("yes"))
     answer.take(end)
-    assert (store.find("resp_r", Stored, 0.0, owner="a") is not None) == is_stored
+    assert (store.memory.find("resp_r", Stored, 0.0, owner="a") is not None) == is_stored

@@ -11,7 +11,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.api.app import inference_app
-from arriero.balancer.api.conversation_store import ConversationStore
+from arriero.balancer.api.conversations import Conversations
 from arriero.balancer.api.openai.responses.answer import Answer
 from arriero.balancer.api.openai.responses.background import answer_of, note_of
 from arriero.balancer.api.openai.responses.requests import Requested, parse_response
@@ -239,7 +239,7 @@ RECORD = RetainedRecord(RetainedKey("ana@1", "k"), RequestId("r"), b"", created_
 
 
 def previous() -> Stored:
-    store = ConversationStore()
+    store = Conversations()
     requested = parse_response(b'{"input": "before"}')
     answer = Answer(
         RequestId("p"),
@@ -260,7 +260,7 @@ def previous() -> Stored:
 @pytest.mark.parametrize("continues", [False, True])
 def test_it_is_the_same(continues: bool) -> None:
     requested, before = parse_response(BODY), previous() if continues else None
-    store = ConversationStore()
+    store = Conversations()
     first = Answer(
         RECORD.id,
         store,
@@ -274,14 +274,14 @@ def test_it_is_the_same(continues: bool) -> None:
     retained = RetainedRequest(
         RECORD, lambda _, __: None, note=note_of(requested, before, "m", "priority")
     )
-    other_store = ConversationStore()
+    other_store = Conversations()
     second = answer_of(retained, other_store)
     for event in (Token("a"), done()):
         assert first.take(event) == second.take(event)
     assert first.response == second.response
     assert first.response["service_tier"] == "priority"
     [mine, others] = [
-        each.find("resp_r", Stored, 0.0, owner="ana@1") for each in (store, other_store)
+        each.memory.find("resp_r", Stored, 0.0, owner="ana@1") for each in (store, other_store)
     ]
     assert mine == others and mine is not None
     assert len(mine.history) == (4 if continues else 2)
@@ -290,4 +290,4 @@ def test_it_is_the_same(continues: bool) -> None:
 def test_a_note_that_is_not_readable() -> None:
     retained = RetainedRequest(RECORD, lambda _, __: None, note=b'{"later": 1}')
     with pytest.raises(ValueError, match="later"):
-        answer_of(retained, ConversationStore())
+        answer_of(retained, Conversations())

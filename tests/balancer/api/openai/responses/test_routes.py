@@ -1,5 +1,6 @@
 """The Responses API over a fake fleet runtime."""
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
@@ -10,7 +11,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.api.app import inference_app
 from arriero.balancer.api.common.readable import MAX_TEXT_BYTES
-from arriero.balancer.api.conversation_store import ConversationStore, E
+from arriero.balancer.api.conversation_store import ConversationStore, E, Entry
 from arriero.balancer.api.conversations import Conversations
 from arriero.balancer.api.openai.responses.items import item_id
 from arriero.balancer.api.openai.responses.stored import Stored
@@ -26,6 +27,7 @@ from arriero.shared.queries import Counted
 from tests.balancer.api.counting_runtime import CountingFleetRuntime
 from tests.balancer.api.fake_runtime import FakeFleetRuntime, done, echo
 from tests.balancer.api.openai.responses.strict import checked_event, checked_response
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -291,12 +293,19 @@ class OfOthers:
     def __init__(self, other: ConversationStore) -> None:
         self.other = other
         self.problem: Exception | None = None
+        self.ending: list[str] = []
+        self.may_end = asyncio.Event()
+        self.may_end.set()
 
     def put(self, id: str, entry: Any, num_bytes: int, owner: str | None) -> None:
         """The other has its own."""
 
-    def use(self, id: str) -> None:
-        """The other does not know."""
+    async def written(self, id: str) -> None:
+        self.ending.append(id)
+        await self.may_end.wait()
+
+    async def has(self, id: str, kind: type[Entry], owner: str | None) -> bool:
+        return await self.find(id, kind, owner) is not None
 
     async def find(self, id: str, kind: type[E], owner: str | None) -> E | None:
         if self.problem is not None:
@@ -307,6 +316,25 @@ class OfOthers:
         if self.problem is not None:
             raise self.problem
         return self.other.forget(id, kind, time.monotonic(), owner=owner)
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_a_response_ends_once_all_balancers_can_continue_it(is_streamed: bool) -> None:
+    others = OfOthers(ConversationStore())
+    others.may_end.clear()
+    app = inference_app(FakeFleetRuntime(echo), Conversations(ConversationStore(), others))
+    async with TestClient(TestServer(app)) as client:
+        body = {"input": "hi", "stream": is_streamed}
+
+        async def asked() -> bytes:
+            async with client.post("/v1/responses", json=body) as response:
+                return await response.read()
+
+        asking = asyncio.create_task(asked())
+        await until(lambda: others.ending)
+        assert not asking.done()
+        others.may_end.set()
+        assert others.ending[0].encode() in await asking
 
 
 async def test_a_response_that_another_balancer_kept(
