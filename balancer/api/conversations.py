@@ -59,10 +59,11 @@ class Conversations:
             self._shared.put(id, entry, entry.num_bytes, owner)
         return is_stored
 
-    async def written(self, id: str) -> None:
-        """Wait until any balancer can continue it; not for long, nor while the store is away."""
+    async def written(self, *ids: str) -> None:
+        """Wait until any balancer can continue these; not for long, nor while the store is away."""
         if self._shared is not None:
-            await self._shared.written(id)
+            for id in ids:
+                await self._shared.written(id)
 
     async def find(self, id: str, kind: type[E], *, owner: str | None = None) -> E | None:
         """The owner's conversation of this kind, whichever balancer stored it.

@@ -313,7 +313,8 @@ async def _whole(streams: Sequence[Stream], rendering: Rendering) -> object:
                 if isinstance(event, Failed):
                     raise event.error
                 rendering.take(event, number)
-    await rendering.stored()
+    if (storing := rendering.stored()) is not None:
+        await storing
     return rendering.whole()
 
 

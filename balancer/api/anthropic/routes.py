@@ -264,10 +264,11 @@ class _Answer(MessageEvents):
             self._keep()
         return rendered
 
-    async def stored(self) -> None:
-        """Wait until any balancer can continue the thread."""
-        if self._asked.requested.thread is not None:
-            await self._store.written(self.message["id"])
+    def stored(self) -> Awaitable[None] | None:
+        """What to wait for: any balancer can then continue the thread."""
+        if self._asked.requested.thread is None:
+            return None
+        return self._store.written(self.message["id"])
 
     def _keep(self) -> None:
         asked = self._asked

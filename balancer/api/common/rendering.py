@@ -1,6 +1,7 @@
 """What an API gives the frame of its endpoints: how its answer is written."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Awaitable
 
 from ....shared.inference import Event, TokenKind
 from ..transport.text_frame import TextFrame
@@ -24,9 +25,9 @@ class Rendering(ABC):
         """The last bytes of a stream, once all requests have ended well."""
         return b""
 
-    async def stored(self) -> None:
-        """Wait until what the answer stores is stored; before the last bytes are sent."""
-        return
+    def stored(self) -> Awaitable[None] | None:
+        """What to wait for before the last bytes are sent: the answer is stored then."""
+        return None
 
     @abstractmethod
     def take(self, event: Event, number: int = 0, /) -> object:

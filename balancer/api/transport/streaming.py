@@ -62,26 +62,26 @@ async def send_events(
     content_type: str,
     headers: Mapping[str, str] | None = None,
     frame_of: FrameOf = no_frame,
-    stored: Callable[[], Awaitable[None]] | None = None,
+    stored: Callable[[], Awaitable[None] | None] = lambda: None,
 ) -> web.StreamResponse:
     """Answers 200 once there are bytes to send; what `render` raises before that is raised.
 
     Where `frame_of` has a frame for a token, `render` is not called for it. The bytes of the last
-    event are sent after `stored` has returned. A disconnect cancels the request, since the
-    connection is lost.
+    event are sent when what `stored` returns has been waited for. A disconnect cancels the request,
+    since the connection is lost.
     """
     async for event in stream:
         if first := render(event):
             break
     else:
         raise RuntimeError("a request ended without an answer")
-    if stored is not None and isinstance(event, Done):
-        await stored()
+    if isinstance(event, Done) and (storing := stored()) is not None:
+        await storing
     response = await _begun(request, first, content_type, headers)
     pusher = EventPusher(request, response, render, frame_of)
     await stream.push(pusher.take, request.writer.drain)
-    if stored is not None:
-        await stored()
+    if not isinstance(event, Done) and (storing := stored()) is not None:
+        await storing
     await response.write_eof(pusher.ending)
     return response
 

@@ -1,7 +1,7 @@
 """One response while it is generated; it is stored if it ends without an error."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from .....shared.inference import Done, Event, RequestId, UsedTier
 from ...conversations import Conversations
@@ -60,11 +60,10 @@ class Answer(ResponseEvents):
             self._add_turn((*given, *items_of(self.response["output"])))
         return rendered
 
-    async def stored(self) -> None:
-        """Wait until any balancer can continue the response, and its conversation."""
-        for id in (self.response["id"], self._requested.conversation_id):
-            if id is not None:
-                await self._store.written(id)
+    def stored(self) -> Awaitable[None]:
+        """What to wait for: any balancer can then continue the response, and its conversation."""
+        conversation = self._requested.conversation_id
+        return self._store.written(self.response["id"], *([conversation] if conversation else []))
 
     def _keep(self, response: Response) -> None:
         given = with_ids(self._requested.input, self._id)
