@@ -23,6 +23,10 @@ class GenerateOptions(TypedDict, total=False):
     top_n_sigma: float
     xtc_probability: float
     xtc_threshold: float
+    dynatemp_range: float
+    dynatemp_exponent: float
+    adaptive_target: float
+    adaptive_decay: float
     repeat_penalty: float
     repeat_last_n: int
     presence_penalty: float

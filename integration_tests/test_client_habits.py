@@ -170,6 +170,8 @@ async def test_samplers_apply_in_the_order_that_is_given(shared_fleet: Fleet) ->
     idle = [*orders[0], "adaptive_p"]
     body = {**asked, "n_predict": 12, "samplers": idle, "adaptive_target": -0.01}
     assert (await posted(shared_fleet, "/completion", body))["content"] == one["content"]
+    body |= {"adaptive_target": 0.05, "adaptive_decay": 0.5}
+    assert (await posted(shared_fleet, "/completion", body))["content"] != one["content"]
 
 
 async def test_a_schema_that_is_not_strict_is_checked_at_the_end(shared_fleet: Fleet) -> None:

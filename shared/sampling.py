@@ -90,6 +90,7 @@ SamplerName = Literal[
     "min_p",
     "xtc",
     "temperature",
+    "adaptive_p",
 ]
 """Samplers by llama-server's names, in the order in which they apply."""
 
@@ -198,6 +199,42 @@ class SamplingChoices:
     xtc_threshold: Annotated[
         Probability | None,
         Sampler("the probability that counts for `xtc_probability`", "llama_samplers", step=0.01),
+    ] = None
+    dynatemp_range: Annotated[
+        Temperature | None,
+        Sampler(
+            "the temperature is so much lower where the model is sure, and so much higher where it "
+            "is not; not at a temperature of 0",
+            "llama_samplers",
+            off=0,
+            step=0.1,
+        ),
+    ] = None
+    dynatemp_exponent: Annotated[
+        Annotated[float, Field(ge=0, le=100)] | None,
+        Sampler(
+            "how the temperature follows the uncertainty for `dynatemp_range`: as this power of it",
+            "llama_samplers",
+            step=0.1,
+        ),
+    ] = None
+    adaptive_target: Annotated[
+        Annotated[float, Field(ge=-1, le=1)] | None,
+        Sampler(
+            "the probability near which tokens are chosen from what the filters leave, the mean of "
+            "the last tokens included; below 0 it is off",
+            "llama_samplers",
+            off=-1,
+            step=0.01,
+        ),
+    ] = None
+    adaptive_decay: Annotated[
+        Annotated[float, Field(ge=0, le=0.99)] | None,
+        Sampler(
+            "how much of the mean for `adaptive_target` is left after a token",
+            "llama_samplers",
+            step=0.01,
+        ),
     ] = None
     repeat_penalty: Annotated[
         RepeatPenalty | None,

@@ -100,7 +100,8 @@ _OFF: Mapping[SamplerName, Mapping[str, float]] = {
     "top_p": {"top_p": 1.0},
     "min_p": {"min_p": 0.0},
     "xtc": {"xtc_probability": 0.0},
-    "temperature": {"temperature": 1.0},
+    "temperature": {"temperature": 1.0, "dynatemp_range": 0.0},
+    "adaptive_p": {"adaptive_target": -1.0},
 }
 """Values with which each sampler does nothing; without `dry_multiplier`, DRY is off."""
 
@@ -112,8 +113,12 @@ def _off(request: GenerateRequest) -> dict[str, float]:
 
 
 def _order(request: GenerateRequest, given: Mapping[str, Any]) -> tuple[SamplerName, ...]:
-    """The samplers that are on, in the request's order, if that is not llama.cpp's."""
-    on = [name for name in dict.fromkeys(request.samplers) if _is_on(name, request, given)]
+    """The samplers that are on, in the request's order, if that is not llama.cpp's.
+
+    `adaptive_p` draws what the others leave, wherever it stands.
+    """
+    names = [name for name in dict.fromkeys(request.samplers) if name != "adaptive_p"]
+    on = [name for name in names if _is_on(name, request, given)]
     return () if on == sorted(on, key=SAMPLER_ORDER.index) else tuple(on)
 
 

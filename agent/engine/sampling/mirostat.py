@@ -39,7 +39,7 @@ class Mirostat:
         values = weights.values[ids]
         values = values[values > 0]  # the highest come first, so places stay
         probabilities = values / values.sum()
-        place = self._place(probabilities)
+        place = place_of(probabilities, self._rng)
         self._learn(probabilities[place])
         return int(ids[place])
 
@@ -81,14 +81,15 @@ class Mirostat:
         ids = ids[-np.log2(values[ids] / whole) <= self._most_surprise]
         return ids[np.argsort(-values[ids])] if ids.size else ranking.highest(1)
 
-    def _place(self, probabilities: NDArray[np.float32]) -> int:
-        """Draw like C++'s `std::discrete_distribution`: nothing where there is no choice."""
-        if probabilities.size < 2:
-            return 0
-        shares = probabilities.astype(np.float64)
-        sums = (shares / shares.sum()).cumsum()
-        sums[-1] = 1.0
-        return int(sums.searchsorted(self._rng.draw()))
+
+def place_of(probabilities: NDArray[np.float32], rng: Mt19937) -> int:
+    """Draw like C++'s `std::discrete_distribution`: nothing where there is no choice."""
+    if probabilities.size < 2:
+        return 0
+    shares = probabilities.astype(np.float64)
+    sums = (shares / shares.sum()).cumsum()
+    sums[-1] = 1.0
+    return int(sums.searchsorted(rng.draw()))
 
 
 @dataclass(frozen=True, slots=True)

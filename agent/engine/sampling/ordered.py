@@ -1,7 +1,7 @@
 """Samplers in an order of the request's own, one after another, as llama.cpp's chain applies them.
 
 llama.cpp's own order is what `filters` is made for, and nearly all requests have that. Any other
-order is said plainly here.
+order is said plainly here, and so is a temperature that follows the row (`dynatemp_range`).
 """
 
 import math
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from .filters import most_typical
 from .sampling import Sampling
-from .selection import Ids, Row
+from .selection import FEW, Ids, Row, highest
 
 
 class Changes(Protocol):
@@ -29,23 +29,50 @@ def left_in_order(
     histories: Mapping[str, Changes],
     draw_for_xtc: Callable[[], float],
 ) -> tuple[Ids, Row]:
-    """The tokens that `sampling.samplers` leave, and their logits; temperature has been applied.
+    """The tokens that `sampling.order` leaves, and their logits; temperature has been applied.
 
     No logit may be NaN, and the highest is finite. `row` is overwritten.
     """
     ids = np.flatnonzero(row > -np.inf)
     logits = row[ids]
-    for name in sampling.samplers:
+    for name in sampling.order:
         if name in histories:
             row[ids] = logits
             histories[name].apply(row)
             logits = row[ids]
+        elif name == "temperature" and sampling.has_dynamic_temperature:
+            ids, logits = _heated(ids, logits, sampling)
         elif name == "temperature" and sampling.temperature > 0:
             logits = logits / np.float32(sampling.temperature)
         else:
             kept = _kept(name, logits, sampling, draw_for_xtc)
             ids, logits = ids[kept], logits[kept]
     return ids, logits
+
+
+def _heated(ids: Ids, logits: Row, sampling: Sampling) -> tuple[Ids, Row]:
+    """The highest first, at a temperature that their entropy gives, as a part of the highest one.
+
+    https://arxiv.org/abs/2309.02772
+    """
+    if logits.size < 2:
+        return ids, logits
+    order = np.argsort(-logits, kind="stable")
+    ids, logits = ids[order], logits[order]
+    probabilities = softmax(logits)
+    some = probabilities[probabilities > 0]
+    entropy = float(-(some * np.log(some)).sum()) / math.log(logits.size)
+    low = max(0.0, sampling.temperature - sampling.dynatemp_range)
+    high = sampling.temperature + sampling.dynatemp_range
+    temperature = np.float32(low + (high - low) * max(entropy, 0.0) ** sampling.dynatemp_exponent)
+    return (ids, logits / temperature) if temperature > 0 else (ids[:1], logits[:1])
+
+
+def softmax(logits: Row) -> Row:
+    """The probabilities of tokens with these logits."""
+    weights: Row = np.exp(logits - logits.max())
+    weights /= weights.sum()
+    return weights
 
 
 def _kept(
@@ -64,6 +91,8 @@ def _kept(
             return most_typical(logits, sampling.typical_p)
         case _:
             pass
+    if name == "top_k" and sampling.top_k <= FEW:
+        return highest(logits, min(sampling.top_k, logits.size))
     order = np.argsort(-logits, kind="stable")
     if name == "top_k":
         return order[: sampling.top_k]

@@ -1,9 +1,9 @@
 """Choosing a sequence's next token from its row of logits.
 
 What llama.cpp's own chain does, in the order of its `common_sampler`: biases, penalties, DRY,
-top-n-sigma, top-k, typical, top-p, min-p, XTC, temperature, and the draw by seed; or these in an
-order that the request gives (`ordered`); or biases, temperature and mirostat. The draws are
-llama.cpp's too, so the same seed gives the same tokens there. As in llama-server the penalties'
+top-n-sigma, top-k, typical, top-p, min-p, XTC, temperature, `adaptive_p`, and the draw by seed; or
+these in an order that the request gives (`ordered`); or biases, temperature and mirostat. The draws
+are llama.cpp's too, so the same seed gives the same tokens there. As in llama-server the penalties'
 history begins with the prompt, so a token that the prompt repeats is penalised in the answer.
 """
 
@@ -16,13 +16,14 @@ import numpy as np
 from ..grammar.constraint import GrammarState, Mask
 from ..loaded_model import Vocab
 from ..sequence import NewSequence
+from .adaptive import AdaptiveProbability
 from .bad_words import BadWords
 from .dry import DryPenalty
 from .filters import Pool
 from .log_probs import LogProbs, RawRow
-from .mirostat import Mirostat
+from .mirostat import Mirostat, place_of
 from .mt19937 import Mt19937
-from .ordered import left_in_order
+from .ordered import left_in_order, softmax
 from .penalties import Penalties
 from .sampling import Sampling
 from .selection import FEW, Ids, Row, tops_of, without_nan
@@ -63,6 +64,7 @@ class Sampler:
         self._forced = deque(sequence.forced)
         self._early = _ends(sequence.sampling, vocab)
         histories = _histories(sequence)
+        self._order = sequence.sampling.order
         in_order = sequence.sampling.samplers
         self._histories = tuple(histories.values())
         self._before = tuple(each for name, each in histories.items() if name not in in_order)
@@ -75,6 +77,9 @@ class Sampler:
         self._xtc_chance = Mt19937(sequence.sampling.seed) if sequence.sampling.has_xtc else None
         has_mirostat = sequence.sampling.mirostat > 0
         self._mirostat = Mirostat(sequence.sampling, self._rng) if has_mirostat else None
+        self._adaptive = _adaptive(sequence.sampling)
+        self._drawn: tuple[int, np.float32] | None = None
+        """What `_adaptive` has to learn if this token is chosen: the probability that it had."""
         self._log_probs: list[LogProbs] = []
 
     @property
@@ -117,7 +122,7 @@ class Sampler:
         """Whether `_change` has something to do, or a token is forced whatever filters do."""
         is_early = self._num_chosen < self._sampling.min_tokens
         has_mask = self._allowed is not None or self._grammar is not None
-        is_ordered = bool(self._sampling.samplers)
+        is_ordered = bool(self._order)
         has_history = is_ordered or bool(self._histories)
         return bool(self._biased.size or has_mask or is_early or has_history or self._forced)
 
@@ -150,12 +155,14 @@ class Sampler:
             self._grammar.accept(token)
         for history in self._histories:
             history.accept(token)
+        if self._adaptive is not None and self._drawn is not None and self._drawn[0] == token:
+            self._adaptive.accept(self._drawn[1])
         return token
 
     def _pick(self, row: Row, raw: RawRow | None) -> int:
         sampling = self._sampling
         is_greedy = sampling.temperature <= 0
-        if sampling.samplers and self._mirostat is None:
+        if self._order and self._mirostat is None:
             return self._pick_in_order(row)
         if is_greedy and not sampling.may_pass_over_the_best:
             return self._best(row)
@@ -183,6 +190,11 @@ class Sampler:
         ids, logits = left_in_order(row, self._sampling, self._in_order, self._draw_for_xtc)
         if self._sampling.temperature <= 0:
             return int(ids[logits.argmax()])
+        if self._adaptive is not None:
+            probabilities = softmax(logits)
+            place = place_of(softmax(self._adaptive.weighed(probabilities)), self._rng)
+            self._drawn = int(ids[place]), probabilities[place]
+            return int(ids[place])
         sums = wide_sums(np.exp(logits - logits.max()))
         return int(ids[sums.searchsorted(max(self._rng.draw() * sums[-1], _LEAST_DRAW))])
 
@@ -223,6 +235,12 @@ class Sampler:
         if self._num_chosen < self._sampling.min_tokens:
             ruled_out.update(self._early.tolist())
         return next((token for token in range(size) if token not in ruled_out), 0)
+
+
+def _adaptive(sampling: Sampling) -> AdaptiveProbability | None:
+    if not sampling.has_adaptive:
+        return None
+    return AdaptiveProbability(sampling.adaptive_target, sampling.adaptive_decay)
 
 
 class _History(Protocol):

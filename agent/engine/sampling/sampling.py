@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ....shared.sampling import DEFAULT_TEMPERATURE, DEFAULT_TOP_P
+from ....shared.sampling import DEFAULT_TEMPERATURE, DEFAULT_TOP_P, SAMPLER_ORDER
 
 Breakers = Mapping[int, tuple[tuple[int, ...], ...]]
 """Where a repetition may not reach beyond: by first token, what may follow it to complete one."""
@@ -32,7 +32,7 @@ class Sampling:
     end-of-generation tokens from ever being chosen. The first `min_tokens` tokens are none of them
     and none of `stop_tokens`, unless a grammar leaves no other. A `top_k` of 0, `top_p` of 1,
     `min_p` of 0, `typical_p` of 1, `top_n_sigma` of 0 and `xtc_probability` of 0 leave that filter
-    out.
+    out. So do a `dynatemp_range` of 0 and an `adaptive_target` below 0.
     Penalties look at the last `repeat_last_n` tokens, the prompt's included, as llama-server's
     do. A `mirostat` of 1 or 2 takes the place of all filters and penalties.
 
@@ -55,6 +55,10 @@ class Sampling:
     top_n_sigma: float = 0.0
     xtc_probability: float = 0.0
     xtc_threshold: float = 0.1
+    dynatemp_range: float = 0.0
+    dynatemp_exponent: float = 1.0
+    adaptive_target: float = -1.0
+    adaptive_decay: float = 0.9
     repeat_penalty: float = 1.0
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
@@ -87,6 +91,35 @@ class Sampling:
         return self.xtc_probability > 0 and self.xtc_threshold <= 0.5
 
     @property
+    def has_dynamic_temperature(self) -> bool:
+        """Whether the temperature follows the model's uncertainty."""
+        return self.dynatemp_range > 0 and self.temperature > 0 and self.mirostat == 0
+
+    @property
+    def has_adaptive(self) -> bool:
+        """Whether tokens near a target probability are chosen."""
+        return self.adaptive_target >= 0 and self.temperature > 0 and self.mirostat == 0
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The samplers that apply one after another; empty if `filters` has them all.
+
+        In llama.cpp's own order the histories come first, and are none of these.
+        """
+        if self.samplers or not (self.has_dynamic_temperature or self.has_adaptive):
+            return self.samplers
+        is_on = {
+            "top_n_sigma": self.top_n_sigma > 0,
+            "top_k": self.top_k > 0,
+            "typ_p": self.typical_p < 1,
+            "top_p": self.top_p < 1,
+            "min_p": self.min_p > 0,
+            "xtc": self.has_xtc,
+            "temperature": True,
+        }
+        return tuple(name for name in SAMPLER_ORDER if is_on.get(name))
+
+    @property
     def may_pass_over_the_best(self) -> bool:
         """Whether a filter may leave out the highest logit."""
         return self.mirostat == 0 and (self.typical_p < 1 or self.has_xtc)
@@ -95,11 +128,14 @@ class Sampling:
     def can_resume(self) -> bool:
         """Whether a sampler chooses as another would have that chose the tokens before.
 
-        Two choices depend on rows of logits, which are not there any more, and start anew: mirostat
-        draws only where there is a choice, and its `mu` follows the tokens' surprise; XTC draws,
-        from a generator of its own, only where at least two candidates are left. Rarely, so does a
-        row of which nothing finite was left: it took no draw.
+        Three choices depend on rows of logits, which are not there any more, and start anew:
+        mirostat draws only where there is a choice, and its `mu` follows the tokens' surprise; so
+        do `adaptive_p` and its mean of probabilities; XTC draws, from a generator of its own, only
+        where at least two candidates are left. Rarely, so does a row of which nothing finite was
+        left: it took no draw.
         """
+        if self.has_adaptive:
+            return False
         has_mirostat = self.mirostat > 0 and self.temperature > 0
         return not has_mirostat and not (self.mirostat == 0 and self.has_xtc)
 

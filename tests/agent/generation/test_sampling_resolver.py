@@ -30,6 +30,10 @@ def test_everything_that_is_said() -> None:
         "top_n_sigma": 1.5,
         "xtc_probability": 0.5,
         "xtc_threshold": 0.2,
+        "dynatemp_range": 0.3,
+        "dynatemp_exponent": 1.2,
+        "adaptive_target": 0.5,
+        "adaptive_decay": 0.8,
         "repeat_penalty": 1.1,
         "presence_penalty": -1.0,
         "frequency_penalty": 2.0,
@@ -147,3 +151,19 @@ def test_a_bad_word_without_tokens_is_refused() -> None:
     with pytest.raises(InvalidRequest) as caught:
         SamplingResolver(Silent()).sampling(GenerateRequest(prompt="x", bad_words=("a", "b")), 1)
     assert caught.value.field == "bad_words[0]"
+
+
+def test_samplers_that_are_not_named_are_off() -> None:
+    given = {"dynatemp_range": 0.5, "adaptive_target": 0.25}
+    with_both = sampling(**given)
+    assert with_both.has_dynamic_temperature and with_both.has_adaptive
+    assert with_both.order[-1] == "temperature"
+    other = sampling(samplers=("min_p", "adaptive_p"), **given)
+    assert (other.has_dynamic_temperature, other.has_adaptive, other.order) == (
+        False,
+        True,
+        ("min_p", "temperature"),
+    )
+    other = sampling(samplers=("temperature", "min_p"), **given)
+    assert (other.has_dynamic_temperature, other.has_adaptive) == (True, False)
+    assert not sampling(temperature=0.0, **given).order, "the likeliest token, whatever is set"

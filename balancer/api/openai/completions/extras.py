@@ -201,7 +201,6 @@ _OTHER_NAMES: Mapping[str, str] = {
 }
 
 _LACKING: Mapping[str, tuple[str, Callable[[float], bool]]] = {
-    "adaptive_p": ("adaptive_target", lambda target: target < 0),
     "tfs_z": ("tfs_z", lambda z: z >= 1),
     "top_a": ("top_a", lambda a: a <= 0),
 }
@@ -222,8 +221,7 @@ def _with_samplers(body: dict[str, Any], leaves_out: Sequence[str]) -> dict[str,
         return body
     if len(given) > MAX_SAMPLERS:
         raise InvalidRequest(f"`samplers` has more than {MAX_SAMPLERS} entries", field="samplers")
-    plain = {name: value for name, value in body.items() if name not in _IDLE_FIELDS}
-    names = []
+    plain, names = {**body}, []
     for place, name in enumerate(given):
         name = name.replace("-", "_")
         name = _OTHER_NAMES.get(name, name)
@@ -231,12 +229,10 @@ def _with_samplers(body: dict[str, Any], leaves_out: Sequence[str]) -> dict[str,
             names.append(name)
         elif name not in leaves_out and name != "mirostat":
             _check_idle(name, f"samplers[{place}]", body)
-    plain["samplers"] = [] if names == [*SAMPLER_ORDER] else [*dict.fromkeys(names)]
+    usual = [name for name in SAMPLER_ORDER if name != "adaptive_p"]
+    is_usual = names == [*SAMPLER_ORDER] or (names == usual and not body.get("adaptive_target"))
+    plain["samplers"] = [] if is_usual else [*dict.fromkeys(names)]
     return plain
-
-
-_IDLE_FIELDS = ("adaptive_target", "adaptive_decay")
-"""Fields of samplers that are not here, and that were checked."""
 
 
 def _check_idle(name: str, place: str, body: Mapping[str, Any]) -> None:

@@ -216,6 +216,10 @@ class Chain:
             return
         for name in sampling.samplers or SAMPLER_ORDER:
             self._add_named(name, sequence, size)
+        if sampling.adaptive_target >= 0:
+            target, decay = sampling.adaptive_target, sampling.adaptive_decay
+            self._add(llama_cpp.llama_sampler_init_adaptive_p(target, decay, sampling.seed))
+            return
         self._add(llama_cpp.llama_sampler_init_dist(sampling.seed))
 
     def choose(self, row: Row) -> tuple[int, dict[int, float]]:
@@ -268,7 +272,9 @@ class Chain:
                 xtc = llama_cpp.llama_sampler_init_xtc(chance, threshold, 1, sampling.seed)
                 self._add(xtc)
             case "temperature":
-                self._add(llama_cpp.llama_sampler_init_temp(sampling.temperature))
+                spread, power = sampling.dynatemp_range, sampling.dynatemp_exponent
+                temperature = sampling.temperature
+                self._add(llama_cpp.llama_sampler_init_temp_ext(temperature, spread, power))
 
     def _add(self, sampler: Any) -> None:
         llama_cpp.llama_sampler_chain_add(self._chain, sampler)
@@ -312,6 +318,15 @@ CHOICES: dict[str, dict[str, Any]] = {
     "dry": {"dry": Dry(multiplier=4.0, allowed_length=1)},
     "dry of all": {"dry": Dry(multiplier=0.5, base=1.0, allowed_length=0, penalty_last_n=20)},
     "dry and penalties": {"dry": Dry(multiplier=2.0, base=3.0), "repeat_penalty": 1.3},
+    "dynamic temperature": {"dynatemp_range": 0.7},
+    "dynamic temperature from 0": {"dynatemp_range": 2.0, "dynatemp_exponent": 2.5, "top_k": 0},
+    "dynamic temperature alone": {"dynatemp_range": 0.5, "top_k": 0, "top_p": 1.0, "min_p": 0.0},
+    "dynamic temperature of one": {"dynatemp_range": 0.5, "top_k": 1},
+    "adaptive": {"adaptive_target": 0.3},
+    "adaptive of all": {"adaptive_target": 0.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0},
+    "adaptive, fast": {"adaptive_target": 1.0, "adaptive_decay": 0.0, "repeat_penalty": 1.3},
+    "adaptive of one": {"adaptive_target": 0.5, "top_k": 1},
+    "both": {"adaptive_target": 0.2, "dynatemp_range": 0.7, "xtc_probability": 0.5},
     "mirostat": {"mirostat": 1},
     "mirostat, surprising": {"mirostat": 1, "mirostat_tau": 3.0, "mirostat_eta": 0.5},
     "mirostat 2": {"mirostat": 2},

@@ -113,7 +113,9 @@ def test_it_goes_on_as_the_first_would_have(choices: dict[str, Any], cut: int, s
     assert whole[:cut] + rest == whole
 
 
-@pytest.mark.parametrize("choices", [{"mirostat": 2}, {"xtc_probability": 0.5}])
+@pytest.mark.parametrize(
+    "choices", [{"mirostat": 2}, {"xtc_probability": 0.5}, {"adaptive_target": 0.0}]
+)
 def test_what_depends_on_lost_rows_cannot_be_resumed(choices: dict[str, Any]) -> None:
     assert not sequence(choices).sampling.can_resume
     assert sequence({"mirostat": 2, "xtc_probability": 0.5, "temperature": 0}).sampling.can_resume
