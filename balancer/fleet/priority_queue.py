@@ -6,13 +6,20 @@ about as many outdated ones, however often ranks change or keys go. No group is 
 
 import heapq
 from collections.abc import Hashable, Iterable, Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 G = TypeVar("G", bound=Hashable)
-K = TypeVar("K", bound=int | str)
+K = TypeVar("K", bound="Ordered")
 R = TypeVar("R", float, tuple[float, int])
 
 _SLACK = 64
+
+
+class Ordered(Hashable, Protocol):
+    """A key that comes before others."""
+
+    def __lt__(self, other: Any, /) -> bool:
+        """Whether it comes before the other."""
 
 
 class PriorityQueue(Generic[K, R]):
@@ -87,6 +94,10 @@ class Groups(Generic[G, K, R]):
 
     def __init__(self) -> None:
         self._queues: dict[G, PriorityQueue[K, R]] = {}
+
+    def __len__(self) -> int:
+        """How many groups there are."""
+        return len(self._queues)
 
     def __iter__(self) -> Iterator[G]:
         """The groups, in no order."""

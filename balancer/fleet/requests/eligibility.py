@@ -1,12 +1,13 @@
 """Which agents may serve a request: what an agent offers, and keys for what requests wait for."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
 from ....shared.continuation import BY_TEXT
-from ....shared.inference import GenerateRequest, RequestId
+from ....shared.inference import GenerateRequest
 from ....shared.inference.abilities import ABILITIES, Ability, needs_of
 from ....shared.inference.prefix_peers import Peer
 from ..decisions import LinkId
@@ -152,7 +153,6 @@ class Needs:
         self.lacked: frozenset[Ability] = frozenset()
         self._keys: dict[Key, None] = {}
         self._used: Tally[Key] = Tally()
-        self._by_request: dict[RequestId, Key] = {}
 
     def __len__(self) -> int:
         """How many keys there are."""
@@ -185,27 +185,28 @@ class Needs:
             and (isinstance(key, Able) or goes_on_from(key.origin))
         )
 
-    def came(self, id: RequestId, key: Key) -> bool:
+    def came(self, key: Key) -> bool:
         """A request waits for `key`. Returns whether agents have others to offer now."""
-        self.left(id)
-        self._by_request[id] = key
         self._used.add(key, 1)
         if key in self._keys:
             return False
         self._keys[key] = None
         return True
 
-    def left(self, id: RequestId) -> None:
-        """A request is over, if it had a key."""
-        if (key := self._by_request.pop(id, None)) is None:
+    def left(self, key: Key | None) -> None:
+        """A request with this key, if it had one, is over, or has another."""
+        if key is None:
             return
         self._used.add(key, -1)
         unused = [each for each in self._keys if each not in self._used]
         for each in unused[: max(0, len(unused) - MAX_UNUSED)]:
             del self._keys[each]
 
-    def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
-        used = set(self._by_request.values())
+    def check_integrity(self, keys: Iterable[Key | None]) -> None:
+        """For tests: raise if an invariant does not hold; `keys` are those of all requests."""
+        counts = Counter(key for key in keys if key is not None)
+        used = counts.keys()
+        if any(self._used[key] != counts[key] for key in (*self._used, *used)):
+            raise RuntimeError("keys of requests are miscounted")
         if not used <= self._keys.keys() or len(self._keys) > len(used) + MAX_UNUSED:
             raise RuntimeError("keys without requests, or requests without theirs")

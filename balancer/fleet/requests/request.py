@@ -18,6 +18,7 @@ whole request never moves.
 
 from dataclasses import dataclass, replace
 from math import inf
+from typing import Literal
 
 from ....shared.continuation import BY_TEXT, Continuation
 from ....shared.errors import (
@@ -189,7 +190,7 @@ class Request(Lifecycle):
     for the agents that `waits_for` means. `place`, `turn`: see `fair_queue.py`. It is `held_for` an
     agent that has computed much of its prompt, for a while; or had `waited_for` one when it
     started. It `may_be_dropped` for others as long as it has had no agent. Its `listener` hears how
-    it waits, if its client wants that.
+    it waits, if its client wants that. `contest` and `contested`: see `preemption.py`.
     """
 
     __slots__ = (
@@ -206,6 +207,8 @@ class Request(Lifecycle):
         "bound_to",
         "cache_key",
         "claim",
+        "contest",
+        "contested",
         "delivered",
         "deserted",
         "expected_charge",
@@ -289,6 +292,8 @@ class Request(Lifecycle):
         self.held_until = inf
         self.may_be_dropped = False
         self.listener: Listener | None = None
+        self.contest: Literal["waits", "runs", "asked"] | None = None
+        self.contested: tuple[QueueKey, ...] = ()
 
     def __lt__(self, other: "Request") -> bool:
         """Whether it came before the other."""

@@ -37,7 +37,7 @@ from ..routing.rates import Measurement
 from ..view import RequestView
 from .delivered import Claim, Reported, consistent
 from .dispatch.dispatch import AssignSlot, Dispatch
-from .eligibility import ByText, Needs, Offer, QueueKey, model_of
+from .eligibility import Able, ByText, Needs, Offer, QueueKey, model_of
 from .preemption import Foreground, Preemption, least_run
 from .request import MAX_ISOLATED, SUSPECT_SECONDS, Request
 from .waiting_room import WaitingRoom
@@ -92,8 +92,6 @@ class Requests:
         self.num_moves = 0
         self._deadlines: Deadlines[Request] = Deadlines()
         self._least_patience = min(LEAST_PATIENCE, limits.first_token_timeout / 2)
-        self._bound: dict[RequestId, None] = {}
-        """Requests that wait for agents like the one that began their answer: one was here."""
         self._needed = Needed()
 
     def __len__(self) -> int:
@@ -147,7 +145,7 @@ class Requests:
         decisions = self._make_room(request, now)
         assigned = self.dispatch.enqueue(request)
         if isinstance(assigned, Refuse):
-            self.needs.left(id)
+            self.needs.left(request.able)
             assigned.error.retry_after = self.waiting_room.retry_after(asked.model)
             return [*decisions, *refuse(request, assigned.error, now)]
         self._came(request, now)
@@ -177,15 +175,10 @@ class Requests:
         by_text, engine = request.by_text, request.engine
         if not request.has_streamed:
             self._look_at_need(request)
-        elif by_text is None:
-            request.bound_to = engine
-        elif engine is not None and self.dispatch.serves(engine):
-            self._bound[request.id] = None
+        elif by_text is None or (engine is not None and self.dispatch.serves(engine)):
             request.bound_to = engine
         else:
-            if self.needs.came(request.id, by_text):
-                self._offer_anew()
-            request.able = by_text
+            self._needs(request, by_text)
 
     def _make_room(self, newcomer: Request, now: float) -> list[Decision]:
         """End the one that has to go from a full queue for such a newcomer, if one has to."""
@@ -220,7 +213,15 @@ class Requests:
 
     def renamed(self, names: Mapping[str, str], now: float) -> list[Decision]:
         """Models of `names` are called something else now: those who wait for them follow."""
-        renamed, assigned = self.dispatch.renamed(names)
+        renamed = self.dispatch.following(names)
+        for request in renamed:
+            former = request.asked.model
+            if former is None or former not in names:
+                continue
+            request.asked = replace(request.asked, model=names[former])
+            if request.kind != "batch":
+                self.foreground.renamed(former, names[former])
+        assigned = self.dispatch.renamed(renamed)
         for request in renamed:
             self._waits(request)
             self._changes.advance()
@@ -571,13 +572,12 @@ class Requests:
         """Have agents stop `batch` requests whose slots others need; they go on later."""
         decisions: list[Decision] = []
         asked = self._preemption.due(now, self.dispatch.has_free_slot, self._may_be_preempted)
-        for request in (self._live[id] for id in asked):
+        for request in asked:
             decisions += self._stop(request, now)
             request.leaving_for = "gave_way"
         return decisions
 
-    def _may_be_preempted(self, id: RequestId) -> bool:
-        request = self._live[id]
+    def _may_be_preempted(self, request: Request) -> bool:
         is_going = request.is_cancelling or request.is_leaving
         return request.can_move and not is_going
 
@@ -647,7 +647,6 @@ class Requests:
                 forwards=agent.forwards,
             )
             request.claim = Claim.of(request.asked, agent.model, request.delivered)
-            self._bound.pop(request.id, None)
             self.waiting_room.started(request, now)
             self._runs(request, offer_of(agent, self.needs).keys)
             if not (request.has_streamed or len(request.deserted) == MOST_DESERTED):
@@ -721,23 +720,20 @@ class Requests:
         engine = request.engine
         if engine is not None and self.dispatch.serves(engine, besides=leaves):
             self.dispatch.bind(request, engine)
-            self._bound[request.id] = None
         elif request.by_text is not None:
             self._by_text(request, request.by_text)
         elif engine is not None:
             self.dispatch.bind(request, engine)
 
     def _by_text(self, request: Request, by_text: ByText) -> None:
-        self._bound.pop(request.id, None)
-        if self.needs.came(request.id, by_text):
-            self._offer_anew()
+        self._needs(request, by_text)
         self.dispatch.goes_on_by_text(request, by_text)
 
     def _unbind(self, now: float) -> list[Decision]:
         """Agents changed or left: those whose answers no like agent goes on with take others."""
+        bound = [each for each in self.dispatch.waiting if each.bound_to is not None]
         freed = []
-        for id in list(self._bound):
-            request = self._live[id]
+        for request in sorted(bound):
             if request.engine is not None and self.dispatch.serves(request.engine):
                 continue
             if (by_text := request.by_text) is not None:
@@ -784,32 +780,32 @@ class Requests:
         self.tokens_kept -= request.num_tokens
         self._deadlines.disarm(request)
         self.waiting_room.stops(request)
-        self._preemption.stops(request.id)
-        self.foreground.left(request.id)
-        self.needs.left(request.id)
-        self._bound.pop(request.id, None)
+        self._preemption.stops(request)
+        if request.kind != "batch":
+            self.foreground.left(request.asked.model)
+        self.needs.left(request.able)
         self._changes.advance()
         self._touch_agent(request)
 
     def _waits(self, request: Request) -> None:
         """It has no agent: `batch` requests are preempted for it, unless it is one."""
-        self._preemption.stops(request.id)
+        self._preemption.stops(request)
         if request.kind != "batch":
-            self._preemption.waits(request.id, request.queue_key)
+            self._preemption.waits(request, request.queue_key)
 
     def _runs(self, request: Request, keys: tuple[QueueKey, ...]) -> None:
         """It has an agent that takes requests of the queues `keys`."""
         if request.kind != "batch":
-            self._preemption.stops(request.id)
+            self._preemption.stops(request)
         else:
             at = request.assigned_at + least_run(request.moves.num_preempted)
-            self._preemption.runs(request.id, keys, at)
+            self._preemption.runs(request, keys, at)
 
     def _came(self, request: Request, now: float) -> None:
         """It is here from now on."""
         self._live[request.id] = request
         if request.kind != "batch":
-            self.foreground.came(request.id, request.asked.model, now)
+            self.foreground.came(request.asked.model, now)
         self._deadlines.arm(request)
         self._changes.advance()
 
@@ -824,8 +820,14 @@ class Requests:
 
     def _look_at_need(self, request: Request) -> None:
         """If not every agent can serve a newcomer, those that can offer to, from now on."""
-        request.able = able = self.needs.key_of(request.asked)
-        if able is not None and self.needs.came(request.id, able):
+        if (able := self.needs.key_of(request.asked)) is not None:
+            self._needs(request, able)
+
+    def _needs(self, request: Request, able: Able | ByText) -> None:
+        """It needs this from now on; agents offer it."""
+        self.needs.left(request.able)
+        request.able = able
+        if self.needs.came(able):
             self._offer_anew()
 
     def _offer_anew(self) -> None:
@@ -839,10 +841,11 @@ class Requests:
         if agent.generates is None or not self.needs.seen(agent.abilities):
             return []
         narrowed = []
-        for id, request in self._live.items():
+        for request in self._live.values():
             is_bound = request.has_streamed  # to who goes on with its answer
             if not is_bound and (able := self.needs.key_of(request.asked)) is not None:
-                self.needs.came(id, able)
+                self.needs.left(request.able)
+                self.needs.came(able)
                 self.dispatch.narrow(request, able)
                 narrowed.append(request)
         self._offer_anew()
@@ -851,14 +854,12 @@ class Requests:
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
         self.dispatch.check_integrity()
-        self.needs.check_integrity()
+        self.needs.check_integrity(each.able for each in self._live.values())
         if len(self.foreground) != sum(e.kind != "batch" for e in self._live.values()):
             raise RuntimeError("requests above the class batch are miscounted")
         self.waiting_room.check_integrity()
-        self._preemption.check_integrity()
+        self._preemption.check_integrity(self._live.values())
         self._deadlines.check_integrity()
-        if any(self._live[id].slot is not None for id in self._bound):
-            raise RuntimeError("a request that runs waits for an agent")
         if self.tokens_kept != sum(each.num_tokens for each in self._live.values()):
             raise RuntimeError("the kept tokens are miscounted")
         for id, request in self._live.items():

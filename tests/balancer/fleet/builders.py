@@ -1,6 +1,6 @@
 """Messages and requests with the fields that tests rarely care about filled in."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from arriero.balancer.fleet.caller import ANONYMOUS, Caller
@@ -8,6 +8,7 @@ from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.core.fleet_views import FleetViews
 from arriero.balancer.fleet.decisions import Decision, Deliver, DeliverTokens, Finish, Send
 from arriero.balancer.fleet.limits import Limits
+from arriero.balancer.fleet.requests.dispatch.dispatch import AssignSlot, Dispatch
 from arriero.balancer.fleet.requests.request import Request
 from arriero.balancer.fleet.token_estimate import LEAST
 from arriero.shared.errors import RequestError, to_wire
@@ -78,6 +79,14 @@ def asking(
     made = Asking(RequestId(id), asked, Limits(), 0.0, caller=caller)
     made.expected_charge = charge
     return made
+
+
+def renamed(dispatch: Dispatch, names: Mapping[str, str]) -> list[AssignSlot]:
+    """Models of `names` are called something else now."""
+    following = dispatch.following(names)
+    for each in following:
+        each.asked = replace(each.asked, model=names[each.asked.model or ""])
+    return dispatch.renamed(following)
 
 
 USAGE = Usage(prompt_tokens=3, completion_tokens=2)

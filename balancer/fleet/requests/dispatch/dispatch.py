@@ -20,7 +20,7 @@ Invariants:
 - No more newcomers wait than `max_buffered`; those that come back are never turned away.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass, replace
 
 from .....shared.errors import QueueFull
@@ -267,15 +267,16 @@ class Dispatch:
             num_slots -= agent.offer.slots
         return num_slots > 0
 
-    def renamed(self, names: Mapping[str, str]) -> tuple[list[Request], list[AssignSlot]]:
-        """Requests for a model of `names` wait for its new name there; which requests these are."""
-        renamed = sorted(each for each in self._waiting if _follows(each, names))
-        for request in renamed:
-            self._release(request)
-            name = request.asked.model or ""
-            request.asked = replace(request.asked, model=names.get(name, name))
+    def following(self, names: Container[str | None]) -> list[Request]:
+        """The requests that wait for a model of `names`, by that name, first arrived first."""
+        return sorted(each for each in self._waiting if _follows(each, names))
+
+    def renamed(self, requests: Iterable[Request]) -> list[AssignSlot]:
+        """These, which were `following` it, wait for what their model is called now."""
+        for request in requests:
+            self._unhold(request)
             self._waiting.renamed(request, request.queue_key, self.now)
-        return renamed, self._place(renamed)
+        return self._place(requests)
 
     def narrow(self, request: Request, able: Able | ByText) -> None:
         """From now on only agents that can do this may have the request; then call `retry`."""
@@ -499,7 +500,7 @@ class Dispatch:
             _require(agent.held <= waiting, "a held request does not wait")
 
 
-def _follows(request: Request, names: Collection[str]) -> bool:
+def _follows(request: Request, names: Container[str | None]) -> bool:
     """Whether it waits for a model of `names`, under any agent of it, or one agent alone."""
     is_for_some = isinstance(request.waits_for, Engine | Able | ByText)
     return not is_for_some and model_of(request.queue_key) in names

@@ -86,7 +86,6 @@ SCORED = GenerateRequest(prompt="a", model="m", logprobs=True)
 PLAIN = GenerateRequest(prompt="a", model="m")
 KEY = Able("m", ("logprobs",))
 FEW = ABILITIES - {"logprobs", "gbnf"}
-R = RequestId("r")
 
 
 def test_as_long_as_all_agents_can_do_everything_there_are_no_keys() -> None:
@@ -107,37 +106,40 @@ def test_a_request_has_a_key_for_what_some_agent_lacks() -> None:
 def test_agents_offer_the_keys_of_those_who_are_here() -> None:
     needs = Needs()
     needs.seen(FEW)
-    assert needs.came(R, KEY)
-    assert not needs.came(RequestId("r2"), KEY)
+    assert needs.came(KEY)
+    assert not needs.came(KEY)
     assert needs.keys_for("m", ABILITIES) == (KEY,)
     assert needs.keys_for("m", FEW) == ()
     assert needs.keys_for("other", ABILITIES) == ()
     anyones = Able(None, ("logprobs",))
-    assert needs.came(RequestId("r3"), anyones)
+    assert needs.came(anyones)
     assert needs.keys_for("other", ABILITIES) == (anyones,)
-    needs.check_integrity()
+    needs.check_integrity([KEY, KEY, anyones])
 
 
 def test_answers_that_go_on_by_text_are_offered_to_those_who_go_on_with_them() -> None:
     needs = Needs()
     by_text = ByText("m", ("prompt",), "f")
-    assert needs.came(R, by_text)
+    assert needs.came(by_text)
     assert needs.keys_for("m", ABILITIES, lambda origin: origin == "f") == (by_text,)
     assert needs.keys_for("m", ABILITIES, lambda origin: origin == "g") == ()
     assert needs.keys_for("m", ABILITIES - {"prompt"}, lambda _: True) == ()
     assert needs.keys_for("other", ABILITIES, lambda _: True) == ()
-    needs.check_integrity()
+    needs.check_integrity([by_text])
 
 
 def test_only_so_many_keys_are_kept_that_nobody_needs() -> None:
     needs = Needs()
     needs.seen(frozenset())
-    needs.came(R, KEY)
+    needs.came(KEY)
     for number in range(3 * MAX_UNUSED):
-        needs.came(RequestId("other"), Able(f"m{number}", ("gbnf",)))
-        needs.check_integrity()
+        key = Able(f"m{number}", ("gbnf",))
+        needs.came(key)
+        needs.check_integrity([KEY, key])
+        needs.left(key)
+        needs.check_integrity([KEY])
     assert len(needs) <= MAX_UNUSED + 2
     assert needs.keys_for("m", ABILITIES) == (KEY,)
-    needs.left(R)
-    needs.left(R)
-    needs.check_integrity()
+    needs.left(KEY)
+    needs.left(None)
+    needs.check_integrity([None])

@@ -13,95 +13,112 @@ from arriero.balancer.fleet.requests.preemption import (
     Preemption,
     least_run,
 )
+from arriero.balancer.fleet.requests.request import Request
 from arriero.balancer.fleet.view import ForegroundView
-from arriero.shared.inference import RequestId
+from tests.balancer.fleet.builders import asking
 
-A, B, C, W, X = (RequestId(name) for name in "abcwx")
 KEYS: tuple[QueueKey, ...] = (None, "m")
+
+
+class Scene:
+    """A few requests, by their names."""
+
+    def __init__(self) -> None:
+        self.preemption = Preemption()
+        self.requests: dict[str, Request] = {}
+
+    def __getitem__(self, name: str) -> Request:
+        if name not in self.requests:
+            self.requests[name] = asking(name)
+            self.requests[name].arrival = len(self.requests)
+        return self.requests[name]
+
+    def runs(self, name: str, keys: tuple[QueueKey, ...], at: float) -> None:
+        self.preemption.runs(self[name], keys, at)
+
+    def waits(self, name: str, key: QueueKey) -> None:
+        self.preemption.waits(self[name], key)
+
+    def stops(self, name: str) -> None:
+        self.preemption.stops(self[name])
+
+    def due(
+        self, now: float, can_leave: Callable[[Request], bool] = lambda _: True
+    ) -> list[Request]:
+        asked = self.preemption.due(now, nothing_free, can_leave)
+        self.preemption.check_integrity(self.requests.values())
+        deadline = self.preemption.next_deadline(nothing_free)
+        assert deadline is None or deadline > now, "it would be called for ever"
+        return asked
 
 
 def nothing_free(_key: QueueKey) -> bool:
     return False
 
 
-def anybody(_id: RequestId) -> bool:
-    return True
-
-
-def due(
-    preemption: Preemption, now: float, can_leave: Callable[[RequestId], bool] = anybody
-) -> list[RequestId]:
-    ids = preemption.due(now, nothing_free, can_leave)
-    preemption.check_integrity()
-    deadline = preemption.next_deadline(nothing_free)
-    assert deadline is None or deadline > now, "it would be called for ever"
-    return ids
-
-
-def with_two() -> Preemption:
-    preemption = Preemption()
-    preemption.runs(A, KEYS, 5.0)
-    preemption.runs(B, KEYS, 3.0)
-    return preemption
+def with_two() -> Scene:
+    scene = Scene()
+    scene.runs("a", KEYS, 5.0)
+    scene.runs("b", KEYS, 3.0)
+    return scene
 
 
 def test_one_gives_way_for_each_that_waits_and_whose_time_came_first() -> None:
-    preemption = with_two()
-    assert preemption.next_deadline(nothing_free) is None
-    preemption.waits(W, "m")
-    assert preemption.next_deadline(nothing_free) == 3.0
-    assert due(preemption, 2.9) == []
-    assert due(preemption, 9.0) == [B]
-    assert due(preemption, 9.0) == []
-    assert preemption.num_asked == 1
-    preemption.waits(X, None)
-    assert due(preemption, 9.0) == [A]
+    scene = with_two()
+    assert scene.preemption.next_deadline(nothing_free) is None
+    scene.waits("w", "m")
+    assert scene.preemption.next_deadline(nothing_free) == 3.0
+    assert scene.due(2.9) == []
+    assert scene.due(9.0) == ["b"]
+    assert scene.due(9.0) == []
+    scene.waits("x", None)
+    assert scene.due(9.0) == ["a"]
 
 
 def test_while_a_slot_is_free_nobody_has_to_go() -> None:
-    preemption = with_two()
-    preemption.waits(W, "m")
-    assert preemption.due(9.0, lambda _: True, anybody) == []
-    assert preemption.next_deadline(lambda _: True) is None
+    scene = with_two()
+    scene.waits("w", "m")
+    assert scene.preemption.due(9.0, lambda _: True, lambda _: True) == []
+    assert scene.preemption.next_deadline(lambda _: True) is None
 
 
 def test_who_starts_meanwhile_needs_no_slot() -> None:
-    preemption = with_two()
-    preemption.waits(W, "m")
-    preemption.stops(W)
-    assert due(preemption, 9.0) == []
+    scene = with_two()
+    scene.waits("w", "m")
+    scene.stops("w")
+    assert scene.due(9.0) == []
 
 
 def test_who_left_and_was_of_no_use_is_followed_by_another() -> None:
-    preemption = with_two()
-    preemption.waits(W, "m")
-    assert due(preemption, 9.0) == [B]
-    preemption.stops(B)
-    assert due(preemption, 9.0) == [A]
+    scene = with_two()
+    scene.waits("w", "m")
+    assert scene.due(9.0) == ["b"]
+    scene.stops("b")
+    assert scene.due(9.0) == ["a"]
 
 
 def test_what_runs_for_other_models_stays() -> None:
-    preemption = with_two()
-    preemption.waits(W, "n")
-    assert due(preemption, 9.0) == []
-    preemption.waits(W, "m")
-    assert due(preemption, 9.0) == [B]
+    scene = with_two()
+    scene.waits("w", "n")
+    assert scene.due(9.0) == []
+    scene.waits("w", "m")
+    assert scene.due(9.0) == ["b"]
 
 
 def test_what_cannot_leave_is_passed_over() -> None:
-    preemption = with_two()
-    preemption.waits(W, "m")
-    assert due(preemption, 9.0, lambda id: id != B) == [A]
+    scene = with_two()
+    scene.waits("w", "m")
+    assert scene.due(9.0, lambda each: each != "b") == ["a"]
 
 
 def test_an_agent_that_serves_something_else_now() -> None:
-    preemption = with_two()
-    preemption.runs(B, (), 3.0)
-    preemption.waits(W, "m")
-    assert due(preemption, 4.0) == []
-    assert due(preemption, 5.0) == [A]
-    preemption.runs(A, KEYS, 0.0)
-    assert due(preemption, 5.0) == [], "it has been asked"
+    scene = with_two()
+    scene.runs("b", (), 3.0)
+    scene.waits("w", "m")
+    assert scene.due(4.0) == []
+    assert scene.due(5.0) == ["a"]
+    scene.runs("a", KEYS, 0.0)
+    assert scene.due(5.0) == [], "it has been asked"
 
 
 def test_each_run_lasts_longer_than_the_one_before() -> None:
@@ -116,26 +133,23 @@ WANTED = st.sampled_from([None, "m", "n"])
 
 @given(st.lists(WANTED, max_size=6), st.lists(WANTED, max_size=6))
 def test_no_more_are_asked_than_wait(waiting: list[QueueKey], running: list[QueueKey]) -> None:
-    preemption = Preemption()
+    scene = Scene()
     for number, key in enumerate(waiting):
-        preemption.waits(RequestId(f"w{number}"), key)
+        scene.waits(f"w{number}", key)
     for number, key in enumerate(running):
-        preemption.runs(RequestId(f"r{number}"), (None, key) if key else (None,), 1.0)
-    asked = due(preemption, 1.0)
+        scene.runs(f"r{number}", (None, key) if key else (None,), 1.0)
+    asked = scene.due(1.0)
     assert len(asked) == len(set(asked)) <= len(waiting)
-    left = set(range(len(running))) - {int(id[1:]) for id in asked}
+    left = set(range(len(running))) - {int(each.id[1:]) for each in asked}
     if None in waiting and len(asked) < len(waiting):
         assert not left or waiting.count(None) <= len(asked)
-
-
-ONE, TWO = RequestId("1"), RequestId("2")
 
 
 def test_who_names_no_model_counts_everywhere() -> None:
     seen = Foreground()
     assert seen.view("m", 5.0) == seen.view(None, 5.0) == ForegroundView()
-    seen.came(ONE, "m", 1.0)
-    seen.came(TWO, None, 2.0)
+    seen.came("m", 1.0)
+    seen.came(None, 2.0)
     assert seen.view("m", 5.0) == ForegroundView(2, 3.0)
     assert seen.view("other", 5.0) == ForegroundView(1, 3.0)
     assert seen.view(None, 5.0) == ForegroundView(2, 3.0)
@@ -143,10 +157,9 @@ def test_who_names_no_model_counts_everywhere() -> None:
 
 def test_who_left_is_remembered() -> None:
     seen = Foreground()
-    seen.came(ONE, "m", 1.0)
-    seen.left(ONE)
-    seen.left(ONE)
-    seen.left(TWO)
+    seen.came("m", 1.0)
+    seen.renamed("m", "n")
+    seen.left("n")
     assert seen.view("m", 9.0) == ForegroundView(0, 8.0)
     assert len(seen) == 0
 
@@ -155,6 +168,6 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preemption, "MAX_MODELS", 2)
     seen = Foreground()
     for number in range(5):
-        seen.came(RequestId(f"{number}"), f"m{number}", float(number))
+        seen.came(f"m{number}", float(number))
     assert seen.view("m0", 9.0).seconds_since is None
     assert seen.view("m4", 9.0).seconds_since == 5.0

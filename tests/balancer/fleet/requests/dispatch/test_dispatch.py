@@ -18,7 +18,7 @@ from arriero.balancer.fleet.routing.rates import Measurement
 from arriero.shared.errors import QueueFull
 from arriero.shared.inference import Rates, RequestId, Usage
 from arriero.shared.inference.prefix_chain import PrefixChain
-from tests.balancer.fleet.builders import asking
+from tests.balancer.fleet.builders import asking, renamed
 
 HERE: dict[str, Request] = {}
 A, B, C = LinkId(1), LinkId(2), LinkId(3)
@@ -300,7 +300,8 @@ def test_what_is_isolated_follows_a_model_to_its_new_name() -> None:
     arrive(dispatch, "suspect", "m")
     dispatch.isolate(the("suspect"))
     dispatch.agent_left(A, [])
-    assert dispatch.renamed({"m": "n"}) == ([the("suspect")], [])
+    assert dispatch.following({"m": "n"}) == [the("suspect")]
+    assert renamed(dispatch, {"m": "n"}) == []
     assert join(dispatch, B, model="n") == [assign("suspect", B)]
     dispatch.check_integrity()
 

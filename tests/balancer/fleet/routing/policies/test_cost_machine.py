@@ -11,7 +11,7 @@ from arriero.balancer.fleet.requests.request import Request
 from arriero.balancer.fleet.routing.policies.cost import LeastCost
 from arriero.balancer.fleet.routing.rates import Measurement
 from arriero.shared.inference import Rates, Usage
-from tests.balancer.fleet.builders import asking
+from tests.balancer.fleet.builders import asking, renamed
 
 MODELS = st.sampled_from(["m", "m", "m", "n"])
 SHARED = ("You are brief. " * 200, "You are long-winded. " * 100)
@@ -132,10 +132,9 @@ class RoutingMachine(RuleBasedStateMachine):
 
     @rule(names=st.sampled_from([{"n": "m"}, {"x": "m"}]))
     def is_renamed(self, names: dict[str, str]) -> None:
-        ids, assigned = self.dispatch.renamed(names)
-        for id in ids:
+        for id in self.dispatch.following(names):
             self.models[id] = names[self.models[id] or ""]
-        self.follow(assigned)
+        self.follow(renamed(self.dispatch, names))
 
     @invariant()
     def who_waits_beside_a_free_agent_is_held_for_another(self) -> None:
