@@ -18,12 +18,10 @@ Where the disk has more of a prompt than memory, the sequence waits until that i
 is faster than computing (`disk_reads`); those behind it need not.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
-
-from ..kv_cache.memory import Memory
 from ..kv_cache.prefix_tree import Found
+from ..prompt_store.stored_prompt import StoredPrompt
 from .progress import Progress
+from .state import SchedulerState
 
 HEADROOM = 16
 """Tokens that each sequence can gain before one has to be preempted."""
@@ -32,147 +30,126 @@ WORTH_WAITING = 8
 """Shorter prefixes are computed again rather than waited for: that takes no longer than a step."""
 
 
-@dataclass(frozen=True, slots=True)
-class Begin:
-    """`one` begins with what was `found`, or with `num_loaded` tokens of what is stored.
+class Admission:
+    """Changes the queue and the memory: who begins has a slot, and cells or a state to load."""
 
-    All of what was found is in the cells.
-    """
+    def __init__(self, state: SchedulerState) -> None:
+        self._queue = state.queue
+        self._memory = state.memory
+        self._budget = state.budget
+        self._disk_reads = state.disk_reads
+        self._tally = state.tally
 
-    one: Progress
-    found: Found
-    num_loaded: int = 0
+    def admit(self) -> dict[int, int]:
+        """Let newcomers begin; by slot, how many computed tokens others wait for."""
+        awaited: dict[int, int] = {}
+        num_streaming = self._queue.num_streaming
+        for one in self._queue.candidates:
+            found = self._find(one)
+            num_loaded = self._num_loadable(one, found, num_streaming)
+            if num_loaded <= max(found.length, found.promised):
+                num_loaded = 0
+            ready = max(found.length, num_loaded)
+            if found.promised_by is not None and found.promised >= ready + WORTH_WAITING:
+                slot, length = found.promised_by, found.promised
+                self._memory.expect(slot, length)
+                awaited[slot] = min(length, awaited.get(slot, length))
+            elif not num_loaded and self._disk_reads.waits(one, found.length):
+                self._disk_reads.ask(one, found.length)
+                if not self._memory.is_present(found) and self._has_room(one, found):
+                    self._memory.fetch(found)
+            elif not self._has_room(one, found, num_loaded):
+                break
+            elif (stored := one.stored) is not None and num_loaded:
+                if not self._begin_stored(one, found, stored, num_loaded):
+                    break
+            else:
+                self._begin(one, found)
+        return awaited
 
-
-@dataclass(frozen=True, slots=True)
-class Await:
-    """Somebody waits for `slot` to have computed its first `length` tokens."""
-
-    slot: int
-    length: int
-
-
-@dataclass(frozen=True, slots=True)
-class Keep:
-    """The first `length` tokens of what is stored for `one` become a kept prefix.
-
-    What is not stored of them it shares with `source`.
-    """
-
-    one: Progress
-    length: int
-    source: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """`one` waits for what is on disk beyond its first `num_ready` tokens."""
-
-    one: Progress
-    num_ready: int
-
-
-@dataclass(frozen=True, slots=True)
-class Fetch:
-    """What was `found` is parked and has to come back."""
-
-    found: Found
-
-
-def admit(
-    waiting: Sequence[Progress],
-    running: Collection[Progress],
-    memory: Memory,
-    may_load: Callable[[int], bool] = lambda _: True,
-    waits_for_disk: Callable[[Progress, int], bool] = lambda *_: False,
-) -> Iterator[Begin | Await | Keep | Fetch | Read]:
-    """What becomes of `waiting`, which are in order of rank and each have a slot to go to.
-
-    Lazy: the caller carries out each decision before it asks for the next. `may_load` says whether
-    the whole state of so many tokens may be copied beside those who stream, `waits_for_disk`
-    whether one that could begin with so many tokens waits for more of them.
-    """
-    for one in waiting:
-        found = memory.find(one.history.keys, one.most_reused)
-        num_loaded = _num_loadable(one, found, memory, may_load)
-        if num_loaded <= max(found.length, found.promised):
-            num_loaded = 0
-        ready = max(found.length, num_loaded)
-        if found.promised_by is not None and found.promised >= ready + WORTH_WAITING:
-            yield Await(found.promised_by, found.promised)
-        elif not num_loaded and waits_for_disk(one, found.length):
-            yield Read(one, found.length)
-            if not memory.is_present(found) and _has_room(one, found, 0, running, memory):
-                yield Fetch(found)
-        elif not _has_room(one, found, num_loaded, running, memory):
-            return
-        elif num_loaded and not memory.has_pieces and memory.allowance.num_moved:
-            continue  # another whole state is copied before this step
-        elif num_loaded and not memory.can_keep:
-            yield Begin(one, found, num_loaded)
+    def _begin_stored(
+        self, one: Progress, found: Found, stored: StoredPrompt, num_loaded: int
+    ) -> bool:
+        """Let `one` begin with what is `stored` for it; whether those behind it may begin, too."""
+        memory = self._memory
+        if not memory.has_pieces and memory.allowance.num_moved:
+            return True  # another whole state is copied before this step
+        if not memory.can_keep:
+            self._load(one, stored, num_loaded)
+            return True
+        source = found.source if stored.start else None
+        if source is not None:
+            beginning = Found(stored.start, source)
+            if not memory.is_present(beginning):
+                memory.fetch(found)
+                if not memory.is_present(beginning):
+                    return True  # it comes back in several steps
+        holder = memory.adopt(stored.first(num_loaded), source)
+        one.adopted_as = None if one.num_read_from_disk else holder  # to tell who asked for it
+        one.stored = None
+        found = self._find(one)
+        if not self._has_room(one, found):
+            return False
+        if self._disk_reads.waits(one, found.length):
+            self._disk_reads.ask(one, found.length)
+            memory.fetch(found)
         else:
-            if num_loaded:
-                if not _has_beginning(one, found, memory):
-                    yield Fetch(found)
-                    if not _has_beginning(one, found, memory):
-                        continue  # it comes back in several steps
-                yield Keep(one, num_loaded, _beginning(one, found))
-                found = memory.find(one.history.keys, one.most_reused)
-                if not _has_room(one, found, 0, running, memory):
-                    return
-                if waits_for_disk(one, found.length):
-                    yield Read(one, found.length)
-                    yield Fetch(found)
-                    continue
-            if not memory.is_present(found):
-                yield Fetch(found)
-                found = memory.find(one.history.keys, one.most_reused)
-            if memory.is_present(found):
-                yield Begin(one, found)
-
-
-def _beginning(one: Progress, found: Found) -> int | None:
-    """Who has what comes before the stored part of a prompt, if anything does."""
-    return found.source if one.stored is not None and one.stored.start else None
-
-
-def _has_beginning(one: Progress, found: Found, memory: Memory) -> bool:
-    """Whether that is in the cells."""
-    source = _beginning(one, found)
-    if source is None or one.stored is None:
+            self._begin(one, found)
         return True
-    return memory.is_present(Found(one.stored.start, source))
 
+    def _begin(self, one: Progress, found: Found) -> None:
+        """Let it begin with what was found, if that is in the cells or comes back at once."""
+        if not self._memory.is_present(found):
+            self._memory.fetch(found)
+            found = self._find(one)
+        if self._memory.is_present(found):
+            self._enter(one, found)
 
-def _num_loadable(
-    one: Progress, found: Found, memory: Memory, may_load: Callable[[int], bool]
-) -> int:
-    """How much of what is stored for `one` it can begin with."""
-    if one.stored is None or not one.stored.is_usable:
-        return 0
-    if one.stored.start and (found.length < one.stored.start or not memory.can_keep):
-        return 0
-    if not memory.has_pieces and not may_load(len(one.stored.prompt)):
-        return 0
-    if len(one.stored.prompt) > memory.num_available:
-        return 0
-    return memory.num_loadable(one.stored, one.history.keys, one.most_reused)
+    def _find(self, one: Progress) -> Found:
+        return self._memory.find(one.history.keys, one.most_reused)
 
+    def _load(self, one: Progress, stored: StoredPrompt, num_loaded: int) -> None:
+        slot, keys = self._queue.begin(one), one.history.keys
+        self._memory.load(slot, keys, stored, num_loaded, marks=one.marks, borders=one.borders)
+        self._begun(one, num_loaded)
 
-def _has_room(
-    one: Progress,
-    found: Found,
-    num_loaded: int,
-    running: Collection[Progress],
-    memory: Memory,
-) -> bool:
-    if not running or memory.has_own_cells:
-        return True  # alone it fits: what does not is refused before it waits
-    everybody = [one, *running]
-    still_to_read = sum(other.num_pending for other in running)
-    headroom = sum(min(HEADROOM, other.num_left) for other in everybody)
-    if num_loaded and one.stored is not None:
-        needed = max(len(one.history), len(one.stored.prompt))
-    else:
-        needed = memory.num_needed(found, len(one.history))
-    return needed + still_to_read + headroom <= memory.num_available
+    def _enter(self, one: Progress, found: Found) -> None:
+        self._memory.enter(
+            self._queue.begin(one),
+            one.history.keys,
+            found,
+            most_shared=one.most_shared,
+            marks=one.marks,
+            borders=one.borders,
+        )
+        self._begun(one, found.length)
+
+    def _begun(self, one: Progress, num_shared: int) -> None:
+        one.stored = None
+        self._tally.shared(one.start(num_shared))
+
+    def _num_loadable(self, one: Progress, found: Found, num_streaming: int) -> int:
+        """How much of what is stored for `one` it can begin with."""
+        memory, stored = self._memory, one.stored
+        if stored is None or not stored.is_usable:
+            return 0
+        if stored.start and (found.length < stored.start or not memory.can_keep):
+            return 0
+        num_tokens = len(stored.prompt)
+        if not memory.has_pieces and not self._budget.may_copy_whole(num_streaming, num_tokens):
+            return 0
+        if num_tokens > memory.num_available:
+            return 0
+        return memory.num_loadable(stored, one.history.keys, one.most_reused)
+
+    def _has_room(self, one: Progress, found: Found, num_loaded: int = 0) -> bool:
+        running, memory = self._queue.running.values(), self._memory
+        if not running or memory.has_own_cells:
+            return True  # alone it fits: what does not is refused before it waits
+        still_to_read = sum(other.num_pending for other in running)
+        headroom = sum(min(HEADROOM, other.num_left) for other in (one, *running))
+        if num_loaded and one.stored is not None:
+            needed = max(len(one.history), len(one.stored.prompt))
+        else:
+            needed = memory.num_needed(found, len(one.history))
+        return needed + still_to_read + headroom <= memory.num_available

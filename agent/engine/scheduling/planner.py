@@ -12,15 +12,13 @@ that no sequence needs.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import partial
-from typing import assert_never
 
 from ..sequence import SequenceId
 from ..speculation.draft_worth import Speculation
 from ..speculation.drafter import DraftRequest, Proposal, StepPrices
 from ..step import Run, Save, SaveState, Step
 from .adapter_turns import AdapterKey, AdapterTurns, Turn, steps_of_a_turn
-from .admission import Await, Begin, Fetch, Keep, Read, admit
+from .admission import Admission
 from .prefill import Prefill
 from .progress import Progress
 from .state import SchedulerState
@@ -37,11 +35,11 @@ class Planner:
         self._tally = state.tally
         self._background = state.background
         self._exports = state.exports
-        self._disk_reads = state.disk_reads
         self._speculation = Speculation(
             most=state.capacity.max_draft, cost=state.budget.cost, end_tokens=state.end_tokens
         )
         self.prefill = Prefill(state)
+        self._admission = Admission(state)
         self._turns = AdapterTurns()
 
     def draft_requests(self) -> tuple[DraftRequest, ...]:
@@ -77,7 +75,7 @@ class Planner:
             self._budget.moved_cells(num_streaming), self._budget.most_whole(num_streaming)
         )
         saves = self._save()
-        return self._compose(self._admit(), saves, proposals)
+        return self._compose(self._admission.admit(), saves, proposals)
 
     def _next_streams(self) -> list[Progress]:
         """Those who generate in the next step, if it reads no prompts."""
@@ -135,65 +133,6 @@ class Planner:
             else:
                 saves += edits
         return tuple(saves)
-
-    def _admit(self) -> dict[int, int]:
-        """Let newcomers begin; by slot, how many computed tokens others wait for."""
-        awaited: dict[int, int] = {}
-        if not self._queue.waiting:
-            return awaited
-        running = self._queue.running.values()
-        may_load = partial(self._budget.may_copy_whole, self._queue.num_streaming)
-        decisions = admit(
-            self._queue.candidates, running, self._memory, may_load, self._disk_reads.waits
-        )
-        for decision in decisions:
-            match decision:
-                case Begin():
-                    self._begin(decision)
-                case Await(slot, length):
-                    self._memory.expect(slot, length)
-                    awaited[slot] = min(length, awaited.get(slot, length))
-                case Keep(one, length, source):
-                    self._keep(one, length, source)
-                case Read(one, num_ready):
-                    self._disk_reads.ask(one, num_ready)
-                case Fetch(found):
-                    self._memory.fetch(found)
-                case _:
-                    assert_never(decision)
-        return awaited
-
-    def _begin(self, decision: Begin) -> None:
-        one = decision.one
-        slot = self._queue.begin(one)
-        if decision.num_loaded and one.stored is not None:
-            self._memory.load(
-                slot,
-                one.history.keys,
-                one.stored,
-                decision.num_loaded,
-                marks=one.marks,
-                borders=one.borders,
-            )
-            num_shared = decision.num_loaded
-        else:
-            self._memory.enter(
-                slot,
-                one.history.keys,
-                decision.found,
-                most_shared=one.most_shared,
-                marks=one.marks,
-                borders=one.borders,
-            )
-            num_shared = decision.found.length
-        one.stored = None
-        self._tally.shared(one.start(num_shared))
-
-    def _keep(self, one: Progress, length: int, source: int | None) -> None:
-        if one.stored is not None:
-            holder = self._memory.adopt(one.stored.first(length), source)
-            one.adopted_as = None if one.num_read_from_disk else holder  # to tell who asked for it
-            one.stored = None
 
     def _compose(
         self,

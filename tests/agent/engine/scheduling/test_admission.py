@@ -1,25 +1,16 @@
 """Who may begin, who waits for what."""
 
-from dataclasses import replace
+from typing import Any
 
-from arriero.agent.engine.kv_cache.prefix_tree import Found
-from arriero.agent.engine.kv_cache.unified_memory import UnifiedMemory
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.engine.sampling.sampling import Sampling
-from arriero.agent.engine.scheduling.admission import (
-    HEADROOM,
-    WORTH_WAITING,
-    Await,
-    Begin,
-    Fetch,
-    Keep,
-    admit,
-)
+from arriero.agent.engine.scheduling.admission import HEADROOM, WORTH_WAITING, Admission
 from arriero.agent.engine.scheduling.context_shift import Window
 from arriero.agent.engine.scheduling.progress import Progress
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 from tests.agent.engine.fake_engine import stored_prompt
+from tests.agent.engine.setting import Setting
 from tests.agent.stored import whole
 
 
@@ -39,113 +30,110 @@ def make(
     return Progress(sequence, arrival=number, ceiling=200)
 
 
-def memory(num_cells: int) -> UnifiedMemory:
-    return UnifiedMemory(slots=4, holders=8, num_cells=num_cells, can_share=True, most_parked=1000)
+class Host(Setting):
+    """Sequences run and wait here; `admit` says who began, and with how many computed tokens."""
+
+    def __init__(self, num_cells: int = 500, **more: Any) -> None:
+        super().__init__(slots=4, num_cells=num_cells, **more)
+        self.queue, self.memory = self.state.queue, self.state.memory
+        self.awaited: dict[int, int] = {}
+
+    def run(self, one: Progress, num_computed: int = 0) -> int:
+        """The slot that `one` runs in, whoever waits; so many of its tokens are computed."""
+        waiting, self.queue.waiting = self.queue.waiting, []
+        found = self.memory.find((), 0)
+        self.queue.wait(one)
+        slot = self.queue.begin(one)
+        self.memory.enter(slot, one.history.keys, found)
+        self.memory.grow(slot, num_computed)
+        one.start(num_computed)
+        self.queue.waiting = waiting
+        return slot
+
+    def admit(self, *waiting: Progress) -> list[tuple[int, int]]:
+        for one in waiting:
+            self.queue.wait(one)
+        before = set(self.queue.running)
+        self.awaited = Admission(self.state).admit()
+        running = self.queue.running.items()
+        return [(one.id, one.num_computed) for slot, one in running if slot not in before]
 
 
 def test_alone_everybody_begins() -> None:
-    one = make(1, *range(90))
-    assert list(admit([one], [], memory(91))) == [Begin(one, Found())]
+    assert Host(91).admit(make(1, *range(90))) == [(1, 0)]
 
 
 def test_beside_others_there_has_to_be_headroom() -> None:
-    running, one = make(1, *[5] * 10), make(2, *[6] * 20)
     needed = 10 + 20 + 2 * HEADROOM
-    assert list(admit([one], [running], memory(needed))) == [Begin(one, Found())]
-    assert list(admit([one], [running], memory(needed - 1))) == []
+    for num_cells, begun in ((needed, [(2, 0)]), (needed - 1, [])):
+        host = Host(num_cells)
+        host.run(make(1, *[5] * 10))
+        assert host.admit(make(2, *[6] * 20)) == begun
 
 
 def test_no_more_headroom_than_somebody_can_use() -> None:
-    running, one = make(1, *[5] * 10, max_tokens=2), make(2, *[6] * 20, max_tokens=3)
-    assert list(admit([one], [running], memory(10 + 20 + 2 + 3))) == [Begin(one, Found())]
+    host = Host(10 + 20 + 2 + 3)
+    host.run(make(1, *[5] * 10, max_tokens=2))
+    assert host.admit(make(2, *[6] * 20, max_tokens=3)) == [(2, 0)]
 
 
 def test_who_has_no_room_keeps_those_behind_waiting() -> None:
-    running, large, small = make(1, 5), make(2, *[6] * 90), make(3, 7)
-    assert list(admit([large, small], [running], memory(80))) == []
+    host = Host(80)
+    host.run(make(1, 5))
+    assert host.admit(make(2, *[6] * 90), make(3, 7)) == []
 
 
 def test_a_prefix_that_is_being_computed_is_waited_for_and_holds_up_nobody() -> None:
-    cells = memory(500)
+    host = Host()
     common = range(1, WORTH_WAITING + 1)
-    running = make(1, *common, 99)
-    cells.enter(0, running.history.keys, Found())
-    same, other = make(2, *common, 98), make(3, 7)
-    assert list(admit([same, other], [running], cells)) == [
-        Await(0, WORTH_WAITING),
-        Begin(other, Found()),
-    ]
-    cells.grow(0, WORTH_WAITING)
-    assert list(admit([same], [running], cells)) == [Begin(same, Found(WORTH_WAITING, 0))]
+    slot = host.run(make(1, *common, 99))
+    assert host.admit(make(2, *common, 98), make(3, 7)) == [(3, 0)]
+    assert host.awaited == {slot: WORTH_WAITING}
+    host.memory.grow(slot, WORTH_WAITING)
+    assert host.admit() == [(2, WORTH_WAITING)]
 
 
 def test_shared_cells_need_no_room() -> None:
-    cells = memory(60)
-    running = make(1, *range(1, 31))
-    cells.enter(0, running.history.keys, Found())
-    cells.grow(0, 29)
-    same = make(2, *range(1, 25), max_tokens=1)
-    running.start(29)
-    assert list(admit([same], [running], cells)) == [Begin(same, Found(23, 0))]
+    host = Host(60)
+    host.run(make(1, *range(1, 31)), 29)
+    assert host.admit(make(2, *range(1, 25), max_tokens=1)) == [(2, 23)]
 
 
 def test_what_is_stored_is_loaded_where_it_is_more_than_what_is_held() -> None:
-    cells = memory(500)
-    held = make(1, *range(1, 11))
-    cells.enter(0, held.history.keys, Found())
-    cells.grow(0, 9)
-    held.start(9)
+    host = Host()
+    host.run(make(1, *range(1, 11)), 9)
     stored = whole(tuple(range(1, 21)), b"state")
     more = make(2, *range(1, 15), stored=stored)
-    less = make(3, *range(1, 9), stored=stored)
-    found = Found(9, 0)
-    decisions = admit([more], [held], cells)
-    assert next(decisions) == Keep(more, 13)
-    kept = cells.adopt(stored)
-    found = replace(found, length=13, source=kept)
-    assert next(decisions) == Fetch(found)
-    assert cells.fetch(found)
-    assert list(decisions) == [Begin(more, found)]
-    assert list(admit([less], [held], cells)) == [Begin(less, Found(7, kept))]
+    assert host.admit(more, make(3, *range(1, 9), stored=stored)) == [(2, 13), (3, 7)]
+    assert more.adopted_as is not None, "the others have what comes after as a cached prefix"
 
 
 def test_what_is_stored_has_to_fit_whole() -> None:
     stored = whole(tuple(range(1, 100)), b"state")
-    one = make(1, *range(1, 15), stored=stored)
-    assert list(admit([one], [], memory(98))) == [Begin(one, Found())]
-    assert next(admit([one], [], memory(99))) == Keep(one, 13)
+    for num_cells, num_shared in ((98, 0), (99, 13)):
+        assert Host(num_cells).admit(make(1, *range(1, 15), stored=stored)) == [(1, num_shared)]
 
 
 def test_what_takes_several_steps_to_come_back_is_waited_for_and_holds_up_nobody() -> None:
-    cells = memory(500)
-    one, other = make(1, *range(1, 41)), make(2, 99)
-    cells.adopt(stored_prompt(*range(1, 41), piece=10))
-    cells.allowance.renew(20)
-    held_up = []
-    for decision in admit([one, other], [], cells):
-        held_up.append(decision)
-        if isinstance(decision, Fetch):
-            assert not cells.fetch(decision.found)
-    assert held_up == [Fetch(Found(39, 7)), Begin(other, Found())]
-    cells.allowance.renew(20)
-    assert cells.fetch(Found(39, 7))
-    assert list(admit([one], [], cells)) == [Begin(one, Found(39, 7))]
+    host = Host()
+    host.memory.adopt(stored_prompt(*range(1, 41), piece=10))
+    host.memory.allowance.renew(20)
+    assert host.admit(make(1, *range(1, 41)), make(2, 99)) == [(2, 0)]
+    host.memory.allowance.renew(20)
+    assert host.admit() == [(1, 39)]
 
 
 def test_a_model_that_cannot_give_up_a_suffix_loads_all_or_nothing() -> None:
-    cells = UnifiedMemory(slots=4, holders=4, num_cells=100, can_share=False, most_parked=1000)
     stored = whole(tuple(range(1, 10)), b"state")
-    longer, part = make(1, *range(1, 12), stored=stored), make(2, *range(1, 8), stored=stored)
-    assert list(admit([longer], [], cells)) == [Begin(longer, Found(), 9)]
-    assert list(admit([part], [], cells)) == [Begin(part, Found())]
+    for length, num_shared in ((12, 9), (8, 0)):
+        host = Host(100, can_share=False, holders=4)
+        assert host.admit(make(1, *range(1, length), stored=stored)) == [(1, num_shared)]
 
 
 def test_cells_that_may_move_are_not_shared() -> None:
-    cells = memory(500)
+    host = Host()
     held = make(1, *range(1, 41))
-    cells.enter(0, held.history.keys, Found())
-    cells.grow(0, 39)
-    held.start(39)
+    host.run(held, 39)
     sequence = NewSequence(
         id=SequenceId(2),
         prompt=held.history.part(0, len(held.history)),
@@ -153,24 +141,24 @@ def test_cells_that_may_move_are_not_shared() -> None:
         sampling=Sampling(seed=0),
     )
     moving = Progress(sequence, arrival=2, ceiling=200, window=Window(200, 4, 50))
-    assert list(admit([moving], [held], cells)) == [Begin(moving, Found(4, 0))]
+    assert host.admit(moving) == [(2, 4)]
 
 
 def test_a_whole_state_that_would_take_too_long_is_computed() -> None:
-    cells = UnifiedMemory(slots=4, holders=4, num_cells=100, can_share=False, most_parked=1000)
-    one = make(1, *range(1, 12), stored=whole(tuple(range(1, 10)), b"state"))
-    assert list(admit([one], [], cells, lambda count: count < 9)) == [Begin(one, Found())]
-    assert list(admit([one], [], cells, lambda count: count == 9)) == [Begin(one, Found(), 9)]
+    for seconds, num_shared in ((10.0, 0), (1e-6, 9)):
+        host = Host(100, can_share=False, holders=4, cell_bytes=2**20)
+        streaming = make(1, 50, 51)
+        host.run(streaming, 2)
+        streaming.extend(52, now=0.0)
+        host.state.budget.moves.observe(9, seconds)
+        one = make(2, *range(1, 12), stored=whole(tuple(range(1, 10)), b"state"))
+        assert host.admit(one) == [(2, num_shared)]
 
 
 def test_one_whole_state_is_loaded_before_a_step_and_others_need_not_wait() -> None:
-    cells = UnifiedMemory(slots=4, holders=4, num_cells=100, can_share=False, most_parked=1000)
+    host = Host(100, can_share=False, holders=4)
     stored = whole(tuple(range(1, 10)), b"state")
     first, second = (make(number, *range(1, 12), stored=stored) for number in (1, 2))
-    other = make(3, 99)
-    decisions = admit([first, second, other], [], cells)
-    assert next(decisions) == Begin(first, Found(), 9)
-    cells.load(0, first.history.keys, stored, 9)
-    assert list(decisions) == [Begin(other, Found())]
-    cells.allowance.renew(0)
-    assert list(admit([second], [first], cells)) == [Begin(second, Found(), 9)]
+    assert host.admit(first, second, make(3, 99)) == [(1, 9), (3, 0)]
+    host.memory.allowance.renew(0)
+    assert host.admit() == [(2, 9)]
