@@ -1,11 +1,11 @@
-.PHONY: help install demo dist release-check test style types part-tests daemon-tests test-clients test-suites vulkan-tests check search format bench bench-setup bench-peer bench-soak bench-chaos
+.PHONY: help install demo dist release-check test style types compiled mutants part-tests daemon-tests test-clients test-suites vulkan-tests check search format bench bench-setup bench-peer bench-soak bench-chaos
 
 python := .venv/bin/python
 # How many processes share the tests with real daemons, a file at a time. Half of their time is
 # waiting, so four leave a core to the tests of the parts.
 jobs := 4
 each_file := --dist loadfile --no-loadscope-reorder --max-worker-restart 0
-# Each process rewrites the assertions of all tests, unless a run before has left them compiled.
+# What a run has compiled serves the next one.
 unexport PYTHONDONTWRITEBYTECODE
 
 help:
@@ -17,6 +17,7 @@ help:
 	@echo "make vulkan-tests  an agent on a Vulkan device that the CPU is; installs and builds what that needs"
 	@echo "make check   format, lint, types and the tests of the parts, in seconds"
 	@echo "make search  the tests of the parts with examples drawn anew, to look for what fails"
+	@echo "make mutants plants faults in the code, and says which of them no test sees (N=20, SINCE=commit)"
 	@echo "make format  formats the code"
 	@echo "make bench   continuous batching against static; a table, and JSON in bench/results"
 	@echo "make bench-setup  once: models and llama.cpp's own server for the next two, in a cache folder"
@@ -47,15 +48,19 @@ check: lint
 
 # Types and parts compute all the time, daemons wait a lot.
 test: style
-	@$(MAKE) --no-print-directory -j3 types part-tests daemon-tests
+	@$(MAKE) --no-print-directory -j4 COMPILED=compiled types part-tests daemon-tests
+
+# Rewrites the assertions of all tests once; otherwise each process of a first run does.
+compiled: install
+	@$(python) -m pytest -q --collect-only tests integration_tests >/dev/null
 
 # Threads of an engine that wait for each other leave the cores to other processes.
 part-tests daemon-tests: export OMP_WAIT_POLICY := passive
 
-part-tests: install
+part-tests: install $(COMPILED)
 	$(python) -m pytest -q -n 2 $(each_file) tests
 
-daemon-tests: install
+daemon-tests: install $(COMPILED)
 	$(python) -m pytest -q -n $(jobs) $(each_file) integration_tests
 
 test-clients: install
@@ -79,6 +84,10 @@ release-check: install
 dist: install
 	@$(python) -m pip install --quiet -c constraints.txt -e '.[release]'
 	@nice $(python) -m release.dist $(if $(BACKEND),--backend $(BACKEND))
+
+# N: how many faults; SINCE: only in lines that changed since this commit.
+mutants: install
+	$(python) -m tests.mutants --number $(or $(N),20) $(if $(SINCE),--since $(SINCE))
 
 search: install
 	$(python) -m pytest -q tests --hypothesis-profile searching

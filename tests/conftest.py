@@ -18,17 +18,29 @@ from tests.waiting import HANGS
 
 searching = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=200)
 settings.register_profile("searching", searching)
-settings.register_profile("repeatable", searching, derandomize=True, max_examples=25)
+settings.register_profile("repeatable", searching, derandomize=True, max_examples=12)
 settings.load_profile("repeatable")
 
 ASYNCHRONOUS_TIMEOUT = 2 * HANGS
 """Seconds. A wait inside a test ends before it, with a trace of what was waited for."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+SEARCHED = pytest.mark.skip(reason="`make search` runs it")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "thorough: costly, of what seldom changes; for `make search`"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A tighter limit for asynchronous tests in this folder that have none of their own."""
     here = Path(__file__).parent
+    is_search = config.getoption("--hypothesis-profile") == "searching"
     for item in items:
+        if not is_search and item.get_closest_marker("thorough"):
+            item.add_marker(SEARCHED)
         if (
             isinstance(item, pytest.Function)
             and inspect.iscoroutinefunction(item.function)

@@ -82,7 +82,7 @@ def command(num_workers: int) -> list[str]:
         text=True,
         check=True,
     )
-    [line] = [line for line in made.stdout.splitlines() if "pytest" in line]
+    [line] = [line for line in made.stdout.splitlines() if "pytest -q -n" in line]
     return [sys.executable, *shlex.split(line)[1:]]
 
 

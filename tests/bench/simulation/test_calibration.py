@@ -62,6 +62,7 @@ def test_what_was_measured_is_what_such_an_agent_does() -> None:
     assert last == sorted(last, reverse=True)
 
 
+@pytest.mark.thorough
 def test_what_is_slower_in_the_rehearsals_is_found() -> None:
     true = calibration_of(measured().slower(reading=1.5, one=1.4, full=1.2))
     found = fitted(

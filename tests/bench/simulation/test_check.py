@@ -114,6 +114,7 @@ def test_no_load_has_anything_in_common_with_what_is_rehearsed() -> None:
     assert not rehearsed & asked
 
 
+@pytest.mark.thorough
 async def test_agents_that_are_as_they_are_taken_to_be_are_predicted_at_all_loads() -> None:
     plan = Plan(
         lengths=Lengths(prompt=100, answer=8, most=200),

@@ -141,6 +141,7 @@ def test_hosts_that_share_a_machine_end_as_late_as_the_others_make_them() -> Non
     assert outcome.first_tokens == pytest.approx([0.8, 2.4])
 
 
+@pytest.mark.thorough
 def test_waits_are_erlangs() -> None:
     """M/M/c: four agents of one slot, 70 % busy, answers of exponential length."""
     servers, service, load = 4, 1.0, 0.7

@@ -50,7 +50,7 @@ def words_of(family: str, template: str) -> list[str]:
 
 @pytest.mark.parametrize(("family", "template"), NOTATIONS)
 # A failing walk has no smaller one that says more, and looking for one takes minutes.
-@settings(max_examples=6, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(max_examples=3, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(data=st.data())
 def test_what_is_written_is_read_as_calls_that_fit(
     family: str, template: str, data: st.DataObject
