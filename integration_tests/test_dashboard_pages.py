@@ -1290,6 +1290,15 @@ async def test_chats_are_kept_edited_and_asked_again(
 
     await dashboard.part("forget-chat").click()
     await expect(titles).to_have_text(["two"])
+
+    management.events = []
+    await dashboard.part("new-chat").click()
+    await dashboard.ask("three")
+    await dashboard.settle("error")
+    await expect(titles).to_have_text(["three", "two"])
+    await dashboard.page.reload()
+    await expect(titles).to_have_text(["three", "two"])
+    await expect(dashboard.part("prompt")).to_have_value("three")
     assert dashboard.complaints == []
 
 

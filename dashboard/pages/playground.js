@@ -89,6 +89,8 @@ export class PlaygroundPage {
       this.#chats.setMessages(chat, before);
       this.#drawChat();
     }
+    this.#chats.setPending(chat, question);
+    this.#drawChats();
     const again = () => this.#ask(before, question);
     const shown = this.#shown(before, question);
     const bubble = new AnswerBubble(again);
@@ -216,7 +218,7 @@ export class PlaygroundPage {
 
   /** Draw the current chat from what is stored. */
   #drawChat() {
-    const { messages, system } = this.#chats.current;
+    const { messages, system, pending } = this.#chats.current;
     for (const bubble of byId("chat").querySelectorAll(".bubble")) bubble.remove();
     show(byId("chat-empty"), true);
     byId("system").value = system;
@@ -230,6 +232,7 @@ export class PlaygroundPage {
         append(new AnswerBubble(again).restore(message).node);
       }
     });
+    if (pending) this.#putBack(pending);
     this.#drawChats();
   }
 

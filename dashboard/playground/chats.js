@@ -16,7 +16,7 @@ export class Chats {
   /** Begin a chat; an empty one is used again. The system prompt is taken along. */
   begin() {
     const { system } = this.current;
-    const empty = this.all.find((chat) => chat.messages.length === 0);
+    const empty = this.all.find((chat) => chat.messages.length === 0 && !chat.pending);
     this.current = empty ?? this.#new();
     this.current.system = system;
     this.save();
@@ -33,15 +33,25 @@ export class Chats {
     this.save();
   }
 
+  /** Keep a question that has no answer yet: it survives a reload of the page. */
+  setPending(chat, question) {
+    chat.pending = question;
+    this.save();
+  }
+
   /** Keep `messages` as those of `chat`, unless it was forgotten meanwhile. */
   setMessages(chat, messages) {
+    delete chat.pending;
     const extra = Math.max(0, messages.length - MAX_MESSAGES);
     chat.messages = messages.slice(extra + (extra % 2));
     this.save();
   }
 
   titles() {
-    return this.all.map((chat) => ({ id: chat.id, title: titleOf(chat.messages) }));
+    return this.all.map(({ id, messages, pending }) => ({
+      id,
+      title: titleOf(pending ? [...messages, pending] : messages),
+    }));
   }
 
   /** Write all chats; where the browser has no room, without the oldest ones. */
