@@ -14,7 +14,7 @@ from arriero.balancer.access.key_spec import KeySpec
 from arriero.balancer.api.anthropic.requests import parse_messages
 from arriero.balancer.api.anthropic.threads import Thread, stored_thread
 from arriero.balancer.api.conversation_store import ConversationStore
-from arriero.balancer.api.openai.responses.answer import Answer
+from arriero.balancer.api.openai.responses.answer import ResponseAnswer
 from arriero.balancer.api.openai.responses.requests import parse_response
 from arriero.balancer.api.openai.responses.stored import Stored
 from arriero.balancer.fleet.caller import Caller
@@ -216,7 +216,7 @@ def responses() -> list[Stored]:
     previous = None
     for number, input in enumerate(("é\u0000", INPUT)):
         wanted = parse_response(json.dumps({"input": input}).encode())
-        answer = Answer(
+        answer = ResponseAnswer(
             RequestId(str(number)),
             store,
             wanted,

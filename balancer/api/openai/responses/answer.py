@@ -15,7 +15,7 @@ AddTurn = Callable[[tuple[Item, ...]], None]
 """Adds what was said in one turn to a conversation."""
 
 
-class Answer(ResponseEvents):
+class ResponseAnswer(ResponseEvents):
     """The answer to `requested`, which continues `previous`, by the model `served`.
 
     It has the `service_tier`, and belongs to `owner`. Once it has ended, `add_turn` adds it, and

@@ -22,7 +22,7 @@ from ....fleet.runtime.stream import merged
 from ...common.event_stream import frames
 from ...common.idempotency import RestoreRetained
 from ...conversations import Conversations
-from .answer import Answer
+from .answer import ResponseAnswer
 from .answer_types import Response
 from .events import RESPONSE_PREFIX, ResponseEvents
 from .requests import Requested, parse_response
@@ -204,12 +204,12 @@ def note_of(
     return _note.dump_json(note)
 
 
-def answer_of(retained: RetainedRequest, store: Conversations) -> Answer:
+def answer_of(retained: RetainedRequest, store: Conversations) -> ResponseAnswer:
     """The renderer of the response. Raises `ValueError` for a note that is not readable."""
     note = _note.validate_json(retained.note)
     requested = parse_response(note.body.encode())
     requested.raw = b""
-    return Answer(
+    return ResponseAnswer(
         retained.id,
         store,
         requested,

@@ -26,7 +26,7 @@ from ...transport.fault_reports import refusals_reported
 from ...transport.http import request_id_key
 from ...transport.streaming import EVENT_STREAM, REQUEST_ID, send_stream
 from ..conversations.book import ConversationBook
-from .answer import AddTurn, Answer
+from .answer import AddTurn, ResponseAnswer
 from .answer_types import CountedInput, DeletedResponse
 from .background import BackgroundResponses, answer_of, chunks, note_of, parse_after
 from .events import response_id
@@ -98,8 +98,8 @@ class Responses:
             kept_log_prob=LISTED_LOG_PROB,
         )
 
-    def _rendering(self, asked: _Asked, owner: str | None, opened: Opened) -> Answer:
-        return Answer(
+    def _rendering(self, asked: _Asked, owner: str | None, opened: Opened) -> ResponseAnswer:
+        return ResponseAnswer(
             opened.id,
             self._conversations,
             asked.requested,
@@ -218,7 +218,7 @@ class _Handlers:
         except RequestError as error:
             raise requested.field_names.renamed(error) from error
         request[request_id_key] = retained.id
-        answer = Answer(
+        answer = ResponseAnswer(
             retained.id,
             # With its events it is in the store of retained requests.
             Conversations(self._conversations.memory),

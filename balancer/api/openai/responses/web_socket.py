@@ -39,7 +39,7 @@ from ...transport.callers import caller_of
 from ...transport.connections import watch_frames
 from ...transport.fault_reports import FAULT_REPORTS, report_refusal
 from ...transport.frame_writer import FrameWriter
-from .answer import Answer
+from .answer import ResponseAnswer
 from .events import response_id
 from .requests import Requested, parse_response
 from .routes import Responses
@@ -317,7 +317,7 @@ class _Session:
                 self.unstored.append(response_id(stream.id))
                 self._all_unstored.add(response_id(stream.id))
             answer = generation.rendering(opened_of(self._runtime, caller, generation, stream))
-            if not isinstance(answer, Answer):
+            if not isinstance(answer, ResponseAnswer):
                 raise TypeError("a response is written by its answer")
             writing = SocketWriting(answer, asked.lane, notes.names)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from arriero.balancer.api.conversations import Conversations
-from arriero.balancer.api.openai.responses.answer import Answer
+from arriero.balancer.api.openai.responses.answer import ResponseAnswer
 from arriero.balancer.api.openai.responses.requests import parse_response
 from arriero.balancer.api.openai.responses.stored import Stored
 from arriero.shared.errors import AgentLost
@@ -21,7 +21,7 @@ from tests.balancer.api.fake_runtime import done
 )
 def test_what_ended_well_is_stored(body: bytes, end: Event, *, is_stored: bool) -> None:
     store = Conversations()
-    answer = Answer(
+    answer = ResponseAnswer(
         RequestId("r"),
         store,
         parse_response(body),

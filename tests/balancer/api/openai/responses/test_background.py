@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.api.app import inference_app
 from arriero.balancer.api.conversations import Conversations
-from arriero.balancer.api.openai.responses.answer import Answer
+from arriero.balancer.api.openai.responses.answer import ResponseAnswer
 from arriero.balancer.api.openai.responses.background import answer_of, note_of
 from arriero.balancer.api.openai.responses.requests import Requested, parse_response
 from arriero.balancer.api.openai.responses.stored import Stored, stored
@@ -241,7 +241,7 @@ RECORD = RetainedRecord(RetainedKey("ana@1", "k"), RequestId("r"), b"", created_
 def previous() -> Stored:
     store = Conversations()
     requested = parse_response(b'{"input": "before"}')
-    answer = Answer(
+    answer = ResponseAnswer(
         RequestId("p"),
         store,
         requested,
@@ -261,7 +261,7 @@ def previous() -> Stored:
 def test_it_is_the_same(continues: bool) -> None:
     requested, before = parse_response(BODY), previous() if continues else None
     store = Conversations()
-    first = Answer(
+    first = ResponseAnswer(
         RECORD.id,
         store,
         requested,
