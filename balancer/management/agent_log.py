@@ -21,7 +21,7 @@ from ...shared.inference import AgentId
 from ...shared.reports.log_lines import LogLine
 from ..api.access.leases import Leases
 from ..api.access.permissions import Needs
-from ..api.openapi.document import Answer, Doc, json_answer, parameter
+from ..api.openapi.document import AnswerDoc, Doc, json_answer, parameter
 from ..api.route import Route
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from .answer_types import AgentLog
@@ -69,7 +69,7 @@ def agent_log_routes(runtime: FleetRuntime, leases: Leases) -> list[Route]:
         "The same, and the lines that follow as they come; an event `lines` without any says that "
         "the stream is alive.",
         {
-            200: Answer(
+            200: AnswerDoc(
                 "Server-sent events until the agent's link is gone.",
                 {"text/event-stream": {"x-item-schema": AgentLog}},
             )

@@ -14,7 +14,7 @@ from ...shared.models.assignments import Device
 from ...shared.quantities import parse_duration
 from ..api.access.leases import Leases
 from ..api.access.permissions import Needs
-from ..api.openapi.document import Answer, Doc, json_answer, parameter
+from ..api.openapi.document import AnswerDoc, Doc, json_answer, parameter
 from ..api.route import Route
 from ..api.transport.callers import identity_key
 from ..diary.diary import Diary
@@ -163,7 +163,7 @@ def routes(diary: Diary, leases: Leases) -> list[Route]:
         "What happened, the newest first; as server-sent events, the oldest of these first, and "
         "then what happens.",
         {
-            200: Answer(
+            200: AnswerDoc(
                 "The entries, or an event `entry` for each, and `alive` where none comes for long.",
                 {
                     "application/json": {"schema": DiaryPage},

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from ...shared.errors import NotFound
 from ..api.access.permissions import Needs
-from ..api.openapi.document import Answer, Doc
+from ..api.openapi.document import AnswerDoc, Doc
 from ..api.route import Route
 
 CONTENT_SECURITY_POLICY = "; ".join(
@@ -61,13 +61,13 @@ def routes() -> list[Route]:
     index_doc = Doc(
         "Dashboard",
         "The dashboard.",
-        {200: Answer("The page.", {"text/html": {}}), 304: Answer("Unchanged.")},
+        {200: AnswerDoc("The page.", {"text/html": {}}), 304: AnswerDoc("Unchanged.")},
     )
     kinds = ("text/html", "text/javascript", "text/css", "image/svg+xml")
     part_doc = Doc(
         "DashboardFile",
         "One of the dashboard's files.",
-        {200: Answer("A file.", {kind: {} for kind in kinds}), 304: Answer("Unchanged.")},
+        {200: AnswerDoc("A file.", {kind: {} for kind in kinds}), 304: AnswerDoc("Unchanged.")},
         errors=(NotFound,),
     )
     return [

@@ -12,7 +12,7 @@ from ..api.access.guard import ACCESS, guard
 from ..api.access.leases import Leases
 from ..api.access.permissions import Needs
 from ..api.native.routes import generate_route
-from ..api.openapi.document import Answer, Doc, json_answer, parameter
+from ..api.openapi.document import AnswerDoc, Doc, json_answer, parameter
 from ..api.route import Route, document_route, mount, permissions
 from ..api.transport.bodies import BODIES, MAX_BODY_BYTES, ONLY_JSON
 from ..api.transport.connections import watch_frames
@@ -138,7 +138,7 @@ def _events_route(hub: EventHub, leases: Leases) -> Route:
         "Events",
         "The fleet: a `snapshot`, then a `delta` on each change; and `throughput`, each second.",
         {
-            200: Answer(
+            200: AnswerDoc(
                 "Server-sent events without end.", {"text/event-stream": {"x-item-schema": Event}}
             )
         },
@@ -165,7 +165,7 @@ def metrics_route(metrics: Metrics, cluster: ClusterView | None = None) -> Route
         "Metrics",
         "Prometheus metrics.",
         {
-            200: Answer(
+            200: AnswerDoc(
                 "All metrics, in the format that `Accept` prefers.",
                 {"text/plain": {}, "application/openmetrics-text": {}},
             )
@@ -178,7 +178,7 @@ def _agent_route(handler: Handler) -> Route:
     doc = Doc(
         "AgentSocket",
         "The agents' WebSocket.",
-        {101: Answer("The WebSocket is open.")},
+        {101: AnswerDoc("The WebSocket is open.")},
         errors=(InvalidRequest,),
     )
     return Route("GET", agent_socket.PATH, Needs.JOIN, handler, doc)

@@ -34,7 +34,7 @@ from ....shared.framing.handshake import is_handshake
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ..access.leases import Leases
 from ..access.permissions import Needs
-from ..openapi.document import Answer, Doc, ErrorAnswer, json_answer
+from ..openapi.document import AnswerDoc, Doc, ErrorAnswer, json_answer
 from ..route import Route
 from ..transport.bodies import BODIES, MAX_BODY_BYTES
 from ..transport.callers import caller_of
@@ -64,7 +64,7 @@ class NativeSocket:
             "Socket",
             "A WebSocket that speaks JSON-RPC 2.0 and carries many requests at once.",
             {
-                101: Answer("The WebSocket is open."),
+                101: AnswerDoc("The WebSocket is open."),
                 400: json_answer("This is no upgrade request.", ErrorAnswer),
             },
         )

@@ -72,25 +72,25 @@ class ErrorAnswer(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AnswerDoc:
     """An answer that is no error: by media type, the forms that the document's words stand for."""
 
     description: str
     content: Mapping[str, Mapping[str, Form]] = field(default_factory=dict)
 
 
-def json_answer(description: str, form: Form) -> Answer:
+def json_answer(description: str, form: Form) -> AnswerDoc:
     """An answer in one piece."""
-    return Answer(description, {JSON: {"schema": form}})
+    return AnswerDoc(description, {JSON: {"schema": form}})
 
 
-def streamed(description: str, whole: Form, *kinds: str, item: Form | None = None) -> Answer:
+def streamed(description: str, whole: Form, *kinds: str, item: Form | None = None) -> AnswerDoc:
     """An answer that is a stream of one of `kinds`, of `item`s, or `whole` in one piece.
 
     OpenAPI 3.1 has no keyword for the items of a stream.
     """
     events = {} if item is None else {"x-item-schema": item}
-    return Answer(description, {**dict.fromkeys(kinds, events), JSON: {"schema": whole}})
+    return AnswerDoc(description, {**dict.fromkeys(kinds, events), JSON: {"schema": whole}})
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Doc:
 
     name: str
     summary: str
-    answers: Mapping[int, Answer]
+    answers: Mapping[int, AnswerDoc]
     errors: tuple[ErrorClass, ...] = field(default=(), kw_only=True)
     body: Body | None = field(default=None, kw_only=True)
     parameters: tuple[Json, ...] = field(default=(), kw_only=True)
@@ -173,7 +173,7 @@ def _operation(operation: Operation, forms: Described) -> Json:
     return described | {"responses": responses | _errors(doc, forms)}
 
 
-def _answer(answer: Answer, forms: Described) -> Json:
+def _answer(answer: AnswerDoc, forms: Described) -> Json:
     described: Json = {"description": answer.description}
     if answer.content:
         described["content"] = {

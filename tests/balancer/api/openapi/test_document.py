@@ -2,7 +2,7 @@
 
 from arriero.balancer.api.openapi.document import (
     OF_MODELS,
-    Answer,
+    AnswerDoc,
     Doc,
     Operation,
     document,
@@ -28,7 +28,7 @@ def test_an_operation() -> None:
     doc = Doc(
         "OneThing",
         "A thing.",
-        {200: json_answer("It.", STRING), 204: Answer("Nothing.")},
+        {200: json_answer("It.", STRING), 204: AnswerDoc("Nothing.")},
         parameters=(parameter("after", "query"),),
         errors=(NotFound,),
     )
