@@ -34,7 +34,7 @@ Lane = str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedResponse:
     """A response that is asked for: the body of the request, and the lane in which it comes.
 
     Without `generates` its input is computed and nothing is said.
@@ -52,7 +52,7 @@ class Steering:
     steer: Mapping[str, Any]
 
 
-def parse_event(message: bytes) -> Asked | Steering:
+def parse_event(message: bytes) -> AskedResponse | Steering:
     """A client's event. Raises `InvalidRequest`."""
     event = body_fields(message)
     kind = event.pop("type", None)
@@ -75,7 +75,7 @@ def parse_event(message: bytes) -> Asked | Steering:
             field="background",
         )
     event["stream"] = True  # which it is, whatever is said
-    return Asked(to_json(event), lane, generates)
+    return AskedResponse(to_json(event), lane, generates)
 
 
 class SocketWriting:

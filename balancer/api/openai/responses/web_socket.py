@@ -44,7 +44,7 @@ from .events import response_id
 from .requests import Requested, parse_response
 from .routes import Responses
 from .socket_events import (
-    Asked,
+    AskedResponse,
     Lane,
     SocketWriting,
     Steering,
@@ -183,7 +183,7 @@ class _Session:
         self._tasks = tasks
         self._held = held
         self._frames = FrameWriter(request, socket, tasks)
-        self._lanes: dict[Lane, deque[tuple[Asked, int]]] = {}
+        self._lanes: dict[Lane, deque[tuple[AskedResponse, int]]] = {}
         self._workers: set[asyncio.Task[None]] = set()
         self._num_waiting = 0
         self._close_reason = (WSCloseCode.OK, "")
@@ -281,7 +281,7 @@ class _Session:
 
     # ---- what it is answered
 
-    async def _work(self, name: Lane, lane: deque[tuple[Asked, int]]) -> None:
+    async def _work(self, name: Lane, lane: deque[tuple[AskedResponse, int]]) -> None:
         """Answers all that is asked for in a lane, one after the other."""
         while lane:
             asked, num_bytes = lane.popleft()
@@ -299,7 +299,7 @@ class _Session:
                 self._held.give_back(num_bytes)
         del self._lanes[name]
 
-    async def _answer(self, asked: Asked) -> None:
+    async def _answer(self, asked: AskedResponse) -> None:
         """Raises an error that precedes all events."""
         requested, notes = await self._parsed(asked.body)
         is_stored, requested.store = requested.store, True

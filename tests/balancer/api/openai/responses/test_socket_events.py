@@ -9,7 +9,7 @@ from openai.types.responses import responses_client_event_param
 from arriero.balancer.api.openai.responses.events import ResponseEvents
 from arriero.balancer.api.openai.responses.requests import RESPONSE_FIELDS, parse_response
 from arriero.balancer.api.openai.responses.socket_events import (
-    Asked,
+    AskedResponse,
     SocketWriting,
     Steering,
     error_frame,
@@ -42,7 +42,7 @@ def test_every_field_that_a_client_may_send_is_known() -> None:
 
 def test_a_response_is_asked_for() -> None:
     asked = parse_event(event(stream_id="a", generate=False, background=False))
-    assert isinstance(asked, Asked)
+    assert isinstance(asked, AskedResponse)
     assert (asked.lane, asked.generates) == ("a", False)
     assert json.loads(asked.body) == {"input": "Hi", "background": False, "stream": True}
 
