@@ -23,7 +23,7 @@ from ...shared.inference import (
 )
 from ...shared.strict import STRICT
 from ..fleet.caller import ANONYMOUS_NAME, Caller
-from ..fleet.retained_record import Asked, RetainedKey, RetainedRecord
+from ..fleet.retained_record import AskedRequest, RetainedKey, RetainedRecord
 from ..store.retained_records import SavedRequest
 
 
@@ -45,7 +45,7 @@ _error = TypeAdapter(WireError)
 _log_probs = TypeAdapter(tuple[TokenLogProbs, ...])
 
 
-def saved(record: RetainedRecord, asked: Asked) -> SavedRequest:
+def saved(record: RetainedRecord, asked: AskedRequest) -> SavedRequest:
     """A request as it is saved. Who has no owner, has the empty one."""
     document = _Document(
         request=asked.request,
@@ -65,7 +65,7 @@ def saved(record: RetainedRecord, asked: Asked) -> SavedRequest:
     )
 
 
-def restored(saved: SavedRequest) -> tuple[RetainedRecord, Asked]:
+def restored(saved: SavedRequest) -> tuple[RetainedRecord, AskedRequest]:
     """The request that was saved. Raises `ValueError` where this version cannot read it."""
     document = _document.validate_json(saved.document)
     owner = saved.owner or None
@@ -78,7 +78,7 @@ def restored(saved: SavedRequest) -> tuple[RetainedRecord, Asked]:
         model=document.model,
     )
     caller = Caller(name=document.caller, address=document.address, owner=owner)
-    return record, Asked(document.request, caller, document.note.encode())
+    return record, AskedRequest(document.request, caller, document.note.encode())
 
 
 # ---- events: a list with a tag for each

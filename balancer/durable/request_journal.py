@@ -16,7 +16,7 @@ from ...shared.inference import Done, Event, Failed, RequestId
 from ..fleet.caller import Account
 from ..fleet.footprint import footprint
 from ..fleet.requests.eligibility import Engine
-from ..fleet.retained_record import Asked, Retained, RetainedRecord
+from ..fleet.retained_record import AskedRequest, Retained, RetainedRecord
 from ..fleet.shares import Shares
 from ..store.retained_records import RetainedOutcome
 
@@ -34,7 +34,7 @@ class Begun:
     """A request that is new."""
 
     record: RetainedRecord
-    asked: Asked
+    asked: AskedRequest
     num_bytes: int = 0
 
     @property
@@ -104,7 +104,7 @@ class RequestJournal:
 
     # ---- what happens to requests
 
-    def begun(self, retained: Retained, asked: Asked) -> None:
+    def begun(self, retained: Retained, asked: AskedRequest) -> None:
         """A new request. If too many of its caller's wait to be written, it is never written."""
         num_bytes = len(asked.note) + footprint(asked.request)
         holder = asked.caller.account

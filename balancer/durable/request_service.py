@@ -15,7 +15,7 @@ from ...shared.inference import RequestId
 from ...shared.log import context
 from ..fleet.caller import Caller
 from ..fleet.requests.eligibility import Engine
-from ..fleet.retained_record import Asked
+from ..fleet.retained_record import AskedRequest
 from ..fleet.runtime.retained_requests import RetainedRequest, RetainedRequests
 from ..store.health import StoreHealth
 from ..store.port import StoreAway
@@ -192,7 +192,7 @@ class RequestService:
 
     def _restored(
         self, found: FoundRequest, *, runs_here: bool = False
-    ) -> tuple[RetainedRequest, Asked] | None:
+    ) -> tuple[RetainedRequest, AskedRequest] | None:
         """Know it; `None` for one that this version cannot read."""
         try:
             record, asked = restored(found.request)

@@ -29,7 +29,7 @@ class RetainedRecord(NamedTuple):
     model: str = ""
 
 
-class Asked(NamedTuple):
+class AskedRequest(NamedTuple):
     """What was asked for, and by whom.
 
     `note` is its API's own: what it needs to answer at another run of the balancer, as JSON.

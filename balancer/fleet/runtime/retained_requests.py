@@ -36,7 +36,7 @@ from ....shared.inference import (
 from ..caller import ANONYMOUS, Account, Caller
 from ..footprint import footprints
 from ..requests.eligibility import Engine
-from ..retained_record import Asked, RetainedKey, RetainedRecord
+from ..retained_record import AskedRequest, RetainedKey, RetainedRecord
 from ..shares import FairEviction, Refusal
 from .fleet_runtime import FleetRuntime, new_request_id
 from .stream import Stream
@@ -169,7 +169,7 @@ class Journal(Protocol):
     Never waits or raises.
     """
 
-    def begun(self, retained: RetainedRequest, asked: Asked, /) -> None:
+    def begun(self, retained: RetainedRequest, asked: AskedRequest, /) -> None:
         """It is new."""
 
     def grew(self, retained: RetainedRequest, /) -> None:
@@ -188,7 +188,7 @@ class Journal(Protocol):
 class NoJournal:
     """The journal of a balancer whose requests end with it."""
 
-    def begun(self, _retained: RetainedRequest, _asked: Asked) -> None:
+    def begun(self, _retained: RetainedRequest, _asked: AskedRequest) -> None:
         pass
 
     def grew(self, _retained: RetainedRequest) -> None:
@@ -289,11 +289,16 @@ class RetainedRequests:
         )
         # Another run of the balancer does not know the limits of the caller's key.
         request = replace(request, priority=self._runtime.views.priority(request, caller))
-        asked = Asked(self._runtime.seeded(request), caller, note)
+        asked = AskedRequest(self._runtime.seeded(request), caller, note)
         return self._open(record, asked, tell_waiting=tell_waiting, together=together)
 
     def _open(
-        self, record: RetainedRecord, asked: Asked, *, tell_waiting: float | None, together: int
+        self,
+        record: RetainedRecord,
+        asked: AskedRequest,
+        *,
+        tell_waiting: float | None,
+        together: int,
     ) -> RetainedRequest:
         # What an API without a note holds of it is counted with the requests that run.
         num_asked = max(len(asked.note), footprints([asked.request])) if asked.note else 0
@@ -361,7 +366,7 @@ class RetainedRequests:
     def restore(
         self,
         record: RetainedRecord,
-        asked: Asked,
+        asked: AskedRequest,
         events: Sequence[Event],
         *,
         runs_here: bool = False,
@@ -384,7 +389,7 @@ class RetainedRequests:
         return retained
 
     def resume_request(
-        self, retained: RetainedRequest, asked: Asked, engine: Engine | None
+        self, retained: RetainedRequest, asked: AskedRequest, engine: Engine | None
     ) -> None:
         """Go on with one that was restored and runs nowhere now. `engine` began its answer."""
         retained.is_remote = False

@@ -11,7 +11,7 @@ from arriero.balancer.durable.request_documents import (
     saved_events,
 )
 from arriero.balancer.fleet.caller import Caller
-from arriero.balancer.fleet.retained_record import Asked, RetainedKey, RetainedRecord
+from arriero.balancer.fleet.retained_record import AskedRequest, RetainedKey, RetainedRecord
 from arriero.shared.errors import AgentLost, InvalidRequest
 from arriero.shared.inference import (
     Begun,
@@ -67,7 +67,9 @@ EVENTS = st.one_of(
 @pytest.mark.parametrize("owner", [None, "ana@1"])
 def test_a_request_is_read_back(owner: str | None) -> None:
     record = RECORD._replace(key=RetainedKey(owner, "/v1#k#0"))
-    asked = Asked(REQUEST, Caller("ana", address="::1", owner=owner), b'{"body": "\xc3\xb1"}')
+    asked = AskedRequest(
+        REQUEST, Caller("ana", address="::1", owner=owner), b'{"body": "\xc3\xb1"}'
+    )
     assert restored(saved(record, asked)) == (record, asked)
 
 
@@ -83,7 +85,7 @@ def test_what_is_not_readable(document: str) -> None:
 
 
 def test_a_request_of_a_later_version_is_not_readable() -> None:
-    later = saved(RECORD, Asked(REQUEST, Caller()))
+    later = saved(RECORD, AskedRequest(REQUEST, Caller()))
     with pytest.raises(ValueError, match="later"):
         restored(type(later)(**{**_fields(later), "document": '{"later": 1}'}))
 

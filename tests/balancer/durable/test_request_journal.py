@@ -10,14 +10,14 @@ from arriero.balancer.durable import request_journal as journals
 from arriero.balancer.durable.request_journal import Growth, RequestJournal, Unwritten
 from arriero.balancer.fleet.caller import ANONYMOUS, Caller
 from arriero.balancer.fleet.requests.eligibility import Engine
-from arriero.balancer.fleet.retained_record import Asked, RetainedKey, RetainedRecord
+from arriero.balancer.fleet.retained_record import AskedRequest, RetainedKey, RetainedRecord
 from arriero.balancer.store.retained_records import RetainedOutcome
 from arriero.shared.errors import ShuttingDown
 from arriero.shared.inference import Done, Event, Failed, GenerateRequest, RequestId, Token
 from tests.balancer.api.fake_runtime import done
 
 ENGINE = Engine("m", "f")
-ASKED = Asked(GenerateRequest(prompt="x"), ANONYMOUS)
+ASKED = AskedRequest(GenerateRequest(prompt="x"), ANONYMOUS)
 WELL = RetainedOutcome()
 A, B = Token("a"), Token("b")
 

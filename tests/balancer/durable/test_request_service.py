@@ -13,7 +13,7 @@ from arriero.balancer.durable.request_documents import restored
 from arriero.balancer.durable.request_service import RequestService
 from arriero.balancer.fleet.caller import ANONYMOUS, Caller
 from arriero.balancer.fleet.requests.eligibility import Engine
-from arriero.balancer.fleet.retained_record import Asked, RetainedRecord
+from arriero.balancer.fleet.retained_record import AskedRequest, RetainedRecord
 from arriero.balancer.fleet.runtime.retained_requests import RetainedRequest, RetainedRequests
 from arriero.balancer.store import write_behind
 from arriero.balancer.store.health import LOST
@@ -388,7 +388,7 @@ async def test_one_that_cannot_be_followed_is_tried_again(
         assert retained.events == [A, done()]
 
 
-def _adopted(found: list[FoundRequest]) -> tuple[RetainedRecord, Asked, list[Event]]:
+def _adopted(found: list[FoundRequest]) -> tuple[RetainedRecord, AskedRequest, list[Event]]:
     return *restored(found[0].request), []
 
 

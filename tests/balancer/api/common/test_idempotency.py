@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.api.app import inference_app
 from arriero.balancer.fleet.caller import ANONYMOUS, Caller
-from arriero.balancer.fleet.retained_record import Asked, RetainedKey, RetainedRecord
+from arriero.balancer.fleet.retained_record import AskedRequest, RetainedKey, RetainedRecord
 from arriero.balancer.fleet.runtime.retained_requests import RetainedRequests
 from arriero.shared.errors import AgentLost
 from arriero.shared.inference import Failed, GenerateRequest, RequestId, Token
@@ -148,7 +148,7 @@ async def test_what_is_not_known_here_is_asked_for_in_the_store(runtime: FakeFle
         key = RetainedKey(None, f"{prefix}0")
         digest = sha256(b'{"messages": [{"role": "user", "content": "hi"}]}').digest()
         record = RetainedRecord(key, RequestId("r-1"), digest, created_at=12.5)
-        asked_before = Asked(GenerateRequest(prompt="x"), ANONYMOUS)
+        asked_before = AskedRequest(GenerateRequest(prompt="x"), ANONYMOUS)
         retained.restore(record, asked_before, [Token("alpha"), done()])
 
     async with TestClient(
