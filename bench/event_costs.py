@@ -24,7 +24,7 @@ from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.decisions import LinkId
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
-from arriero.balancer.fleet.runtime.outbox import Backlog
+from arriero.balancer.fleet.runtime.outbox import AgentBacklog
 from arriero.balancer.fleet.runtime.stream import Stream
 from arriero.balancer.management.events import pause_after
 from arriero.balancer.management.fleet_feed import MAX_REQUESTS_SENT, FleetFeed
@@ -83,8 +83,8 @@ class SilentAgent:
             self.running.append(message.id)
             self.started.append((self, message.id))
 
-    def backlog(self) -> Backlog:
-        return Backlog()
+    def backlog(self) -> AgentBacklog:
+        return AgentBacklog()
 
     def disconnect(self, reason: str) -> None:
         raise RuntimeError(f"a simulated agent was given up: {reason}")

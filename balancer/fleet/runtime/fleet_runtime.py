@@ -53,7 +53,7 @@ from ..recorder import Ending, Recorder
 from ..requests.eligibility import Engine
 from ..shares import Holding, Shares
 from ..view import AgentView, Cordon, SharedCordon
-from .outbox import Backlog, Peer
+from .outbox import AgentBacklog, Peer
 from .stream import Sink, Stream
 
 ANSWERS_PART = 4
@@ -221,10 +221,10 @@ class DecisionExecutor:
         """The requests, and the queries, whose clients wait. Costs their number."""
         return list(self._sinks), list(self._query_handles)
 
-    def backlog(self) -> Backlog:
+    def backlog(self) -> AgentBacklog:
         """What waits for all agents. Costs in proportion to their number."""
         waiting = [peer.backlog() for peer in self._peers.values()]
-        return Backlog(
+        return AgentBacklog(
             sum(each.num_messages for each in waiting), sum(each.num_bytes for each in waiting)
         )
 
@@ -536,7 +536,7 @@ class FleetRuntime:
         self._carry_out(self._fleet.agent_left(link, self._clock(), hung_up=hung_up))
         self._executor.forget_peer(link)
 
-    def backlog(self) -> Backlog:
+    def backlog(self) -> AgentBacklog:
         """What waits for all agents. Costs in proportion to their number."""
         return self._executor.backlog()
 

@@ -18,7 +18,7 @@ from ....shared.reports.figures import Family, Figure
 
 
 @dataclass(frozen=True, slots=True)
-class Backlog:
+class AgentBacklog:
     """What has not left to agents: messages, and the bytes of large ones on their way."""
 
     num_messages: Annotated[
@@ -43,7 +43,7 @@ class Backlog:
 class Peer(Protocol):
     """An agent's socket. No method waits or raises."""
 
-    def backlog(self) -> Backlog:
+    def backlog(self) -> AgentBacklog:
         """What waits here; bytes of large messages that came in part count as well."""
 
     def send(self, message: FromBalancer) -> None:
@@ -105,9 +105,9 @@ class Outbox:
         transport.set_write_buffer_limits(high=PIECE_BYTES)
         limit_unsent(transport.get_extra_info("socket"))
 
-    def backlog(self) -> Backlog:
+    def backlog(self) -> AgentBacklog:
         """What waits here, and what came in part."""
-        return Backlog(len(self._queue), self._queue.num_bytes + self.assembler.num_bytes)
+        return AgentBacklog(len(self._queue), self._queue.num_bytes + self.assembler.num_bytes)
 
     def send(self, message: FromBalancer) -> None:
         """Send a message, after those before it that are about the same request."""

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from ....shared.reports.figures import Family, Figure
 from ...control.model_status import Status
-from ...fleet.runtime.outbox import Backlog
+from ...fleet.runtime.outbox import AgentBacklog
 from ...fleet.view import AgentState, FleetTotals, FleetView
 from .engine_metrics import engine_metrics
 from .figure_metrics import figure_metrics
@@ -57,7 +57,7 @@ class FleetCollector(Collector):
         self,
         view: Callable[[], FleetView],
         *,
-        backlog: Callable[[], Backlog],
+        backlog: Callable[[], AgentBacklog],
         events: Callable[[], EventNumbers],
         hosts: Callable[[], Mapping[str, int]] = dict,
         desired: Callable[[], Iterable[Status]] = tuple,

@@ -31,7 +31,7 @@ from ....shared.inference import PRIORITY_CLASSES
 from ....shared.tracing.span_queue import QueueNumbers
 from ...control.model_status import Status
 from ...fleet.recorder import Ending, MoveReason, Origin
-from ...fleet.runtime.outbox import Backlog
+from ...fleet.runtime.outbox import AgentBacklog
 from ...fleet.shares import Shares
 from ...fleet.view import FleetView
 from ...jobs.jobs import JobNumbers
@@ -308,7 +308,7 @@ class Metrics:
         self,
         view: Callable[[], FleetView],
         *,
-        backlog: Callable[[], Backlog],
+        backlog: Callable[[], AgentBacklog],
         events: Callable[[], EventNumbers],
         hosts: Callable[[], Mapping[str, int]] = dict,
         desired: Callable[[], Iterable[Status]] = tuple,

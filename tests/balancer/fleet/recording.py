@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from arriero.balancer.fleet.recorder import Ending, MoveReason, Origin
-from arriero.balancer.fleet.runtime.outbox import Backlog
+from arriero.balancer.fleet.runtime.outbox import AgentBacklog
 from arriero.shared.messages import FromBalancer
 
 
@@ -52,8 +52,8 @@ class RecordingPeer:
         self.sent: list[FromBalancer] = []
         self.reason: str | None = None
 
-    def backlog(self) -> Backlog:
-        return Backlog(num_messages=1, num_bytes=10)
+    def backlog(self) -> AgentBacklog:
+        return AgentBacklog(num_messages=1, num_bytes=10)
 
     def send(self, message: FromBalancer) -> None:
         self.sent.append(message)

@@ -4,7 +4,7 @@ import asyncio
 
 from arriero.balancer.fleet.decisions import LinkId
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
-from arriero.balancer.fleet.runtime.outbox import Backlog
+from arriero.balancer.fleet.runtime.outbox import AgentBacklog
 from arriero.shared.inference import AgentId, RequestId
 from arriero.shared.messages import PROTOCOL_VERSION, FromBalancer, Hello, Output, Piece, Start
 from arriero.shared.models.assignments import HostFacts
@@ -43,8 +43,8 @@ class Peer:
     def send(self, message: FromBalancer) -> None:
         self.messages.append(message)
 
-    def backlog(self) -> Backlog:
-        return Backlog()
+    def backlog(self) -> AgentBacklog:
+        return AgentBacklog()
 
     def disconnect(self, reason: str) -> None:
         pass

@@ -9,7 +9,7 @@ from typing import Any, get_args, get_type_hints
 from pydantic import TypeAdapter
 from typing_extensions import is_typeddict
 
-from arriero.balancer.fleet.runtime.outbox import Backlog
+from arriero.balancer.fleet.runtime.outbox import AgentBacklog
 from arriero.balancer.fleet.view import AgentView, SlotsView
 from arriero.balancer.management import answer_types
 from arriero.balancer.management.answer_types import Aside, Clock, marked
@@ -71,7 +71,7 @@ def changed_figures() -> Iterator[tuple[str, AgentView]]:
 
 def scraped(view: AgentView) -> bytes:
     metrics = Metrics()
-    metrics.collect_fleet(lambda: fleet_view(view), backlog=Backlog, events=EventNumbers)
+    metrics.collect_fleet(lambda: fleet_view(view), backlog=AgentBacklog, events=EventNumbers)
     own = (b"arriero_agent", b"arriero_slots")
     return b"\n".join(line for line in metrics.render("")[0].splitlines() if line.startswith(own))
 

@@ -21,7 +21,7 @@ from arriero.balancer.fleet.runtime.fleet_runtime import (
     Reads,
     log_bad,
 )
-from arriero.balancer.fleet.runtime.outbox import Backlog
+from arriero.balancer.fleet.runtime.outbox import AgentBacklog
 from arriero.shared.errors import AgentLost, NotFound, QueueFull, RateLimited, ShuttingDown
 from arriero.shared.framing.heartbeat import SECOND_LOOK
 from arriero.shared.inference import AgentId, Done, Event, Failed, Rates, RequestId, Token, Usage
@@ -274,12 +274,12 @@ async def test_an_agent_whose_socket_closes_is_not_disconnected_again() -> None:
 
 async def test_what_waits_for_agents_is_added_up() -> None:
     dispatcher = QueryDispatcher()
-    assert dispatcher.runtime.backlog() == Backlog()
+    assert dispatcher.runtime.backlog() == AgentBacklog()
     dispatcher.join("a1")
     link, _ = dispatcher.join("a2")
-    assert dispatcher.runtime.backlog() == Backlog(num_messages=2, num_bytes=20)
+    assert dispatcher.runtime.backlog() == AgentBacklog(num_messages=2, num_bytes=20)
     dispatcher.runtime.agent_left(link)
-    assert dispatcher.runtime.backlog() == Backlog(num_messages=1, num_bytes=10)
+    assert dispatcher.runtime.backlog() == AgentBacklog(num_messages=1, num_bytes=10)
 
 
 async def test_each_ended_request_is_one_line_with_its_figures(

@@ -6,7 +6,7 @@ import socket
 import pytest
 from aiohttp import ClientConnectionResetError, WSCloseCode, WSMsgType
 
-from arriero.balancer.fleet.runtime.outbox import MAX_MESSAGES, Backlog, BalancerCodec, Outbox
+from arriero.balancer.fleet.runtime.outbox import MAX_MESSAGES, AgentBacklog, BalancerCodec, Outbox
 from arriero.shared.framing.frames import PIECE_BYTES, Assembler, FrameQueue
 from arriero.shared.framing.unsent import UNSENT_BYTES
 from arriero.shared.inference import GenerateRequest, RequestId
@@ -190,10 +190,10 @@ async def test_a_long_reason_is_cut_to_what_a_close_frame_holds() -> None:
 
 async def test_what_waits_is_counted() -> None:
     outbox, _ = outbox_on(FakeSocket(is_reading=False), patience=0.01)
-    assert outbox.backlog() == Backlog()
+    assert outbox.backlog() == AgentBacklog()
     outbox.send(Heartbeat())
     outbox.assembler.take(b"\0\0\0\1\0abc")
-    assert outbox.backlog() == Backlog(num_messages=1, num_bytes=3)
+    assert outbox.backlog() == AgentBacklog(num_messages=1, num_bytes=3)
 
 
 ID = RequestId("r")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from prometheus_client import CollectorRegistry
 
-from arriero.balancer.fleet.runtime.outbox import Backlog
+from arriero.balancer.fleet.runtime.outbox import AgentBacklog
 from arriero.balancer.fleet.view import FleetView, RoutingView
 from arriero.balancer.management.metrics.figure_metrics import figure_metrics
 from arriero.balancer.management.metrics.fleet_collector import (
@@ -26,7 +26,7 @@ class Scraped:
         self.registry.register(
             FleetCollector(
                 lambda: self.view,
-                backlog=lambda: Backlog(7, 4096),
+                backlog=lambda: AgentBacklog(7, 4096),
                 events=lambda: EventNumbers(2, 500, 90),
                 desired=lambda: ["loaded", "failed", "loaded"],
             )
