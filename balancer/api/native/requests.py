@@ -43,7 +43,7 @@ class _BatchBody:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class RequestBatch:
     """`ids[i]` is what the client calls `requests[i]`; no two are the same."""
 
     ids: tuple[str, ...]
@@ -67,7 +67,7 @@ def parse_generate(body: bytes) -> GenerateRequest:
     return request
 
 
-def parse_batch(body: bytes) -> Batch:
+def parse_batch(body: bytes) -> RequestBatch:
     """The body of `generate_batch`, all of it or nothing. Raises as `parse_generate` does."""
     parsed = parse_json(_batch, body)
     for position, entry in enumerate(parsed.requests):
@@ -82,7 +82,7 @@ def parse_batch(body: bytes) -> Batch:
         check_messages(entry.messages or (), names)
         check_tools(entry.tools or (), names)
         check_readable(entry)
-    return Batch(
+    return RequestBatch(
         ids=_unique_ids(parsed.requests),
         requests=tuple(entry.without_id() for entry in parsed.requests),
         stream=parsed.stream,

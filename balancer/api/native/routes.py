@@ -58,7 +58,7 @@ from .queries import (
     QueryCall,
     TokenizeAnswer,
 )
-from .requests import BATCH_BODY, GENERATE_BODY, Batch, parse_batch, parse_generate
+from .requests import BATCH_BODY, GENERATE_BODY, RequestBatch, parse_batch, parse_generate
 
 
 def routes(runtime: FleetRuntime) -> list[Route]:
@@ -164,7 +164,7 @@ def _events_doc(name: str, summary: str, body: Body, whole: Form) -> Doc:
     return Doc(name, summary, {200: answer}, errors=OF_MODELS, body=body)
 
 
-async def _answer_batch(batch: Batch, merged: Merged) -> web.Response:
+async def _answer_batch(batch: RequestBatch, merged: Merged) -> web.Response:
     began = time.monotonic()
     answers = await merged.collect()
     statistics = batch_statistics([each.end for each in answers], time.monotonic() - began)
@@ -173,13 +173,17 @@ async def _answer_batch(batch: Batch, merged: Merged) -> web.Response:
     return json_response({"results": results, "statistics": statistics})
 
 
-async def _stream_batch(request: web.Request, batch: Batch, merged: Merged) -> web.StreamResponse:
+async def _stream_batch(
+    request: web.Request, batch: RequestBatch, merged: Merged
+) -> web.StreamResponse:
     content_type = preferred(request, (NDJSON, EVENT_STREAM))
     lines = _batch_lines(batch, merged, _framing(content_type))
     return await send_stream(request, lines, content_type=content_type)
 
 
-async def _batch_lines(batch: Batch, merged: Merged, framing: Framing) -> AsyncIterator[bytes]:
+async def _batch_lines(
+    batch: RequestBatch, merged: Merged, framing: Framing
+) -> AsyncIterator[bytes]:
     began = time.monotonic()
     writers = [EventWriter({"id": id}, framing) for id in batch.ids]
     ends: list[EndEvent] = []

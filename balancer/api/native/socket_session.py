@@ -43,7 +43,7 @@ from .events import (
     end_fields,
 )
 from .queries import CALLS, QueryCall
-from .requests import Batch, parse_batch, parse_generate
+from .requests import RequestBatch, parse_batch, parse_generate
 from .rpc import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
@@ -384,7 +384,7 @@ class SocketSession:
         answer = partial(answer_generate, call.id, requested, stream, self._frames)
         self._start(call.id, [stream], answer)
 
-    def _generate_batch(self, call: Call, batch: Batch) -> None:
+    def _generate_batch(self, call: Call, batch: RequestBatch) -> None:
         self._check_room(len(batch.requests))
         open_one = partial(
             self._runtime.open,
@@ -467,7 +467,7 @@ async def answer_query(id: RpcId, asking: QueryCall, handle: QueryHandle) -> byt
 
 
 async def answer_batch(
-    id: RpcId, batch: Batch, streams: list[EventStream], frames: Frames
+    id: RpcId, batch: RequestBatch, streams: list[EventStream], frames: Frames
 ) -> bytes:
     """The answer to `generate_batch`; its notifications tell the entries apart by `item`."""
     began = time.monotonic()
@@ -486,7 +486,9 @@ async def answer_batch(
     return result(id, {"results": results, "statistics": statistics})
 
 
-async def _emit_batch(id: RpcId, batch: Batch, merged: Merged, frames: Frames) -> list[EndEvent]:
+async def _emit_batch(
+    id: RpcId, batch: RequestBatch, merged: Merged, frames: Frames
+) -> list[EndEvent]:
     writers = [EventWriter({"id": id, "item": item}, RPC_NOTIFICATIONS) for item in batch.ids]
     ends: dict[int, EndEvent] = {}
     async for events in merged:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from arriero.balancer.api.app import inference_app
 from arriero.balancer.api.common.merge import open_all, or_refusal
-from arriero.balancer.api.native.requests import Batch
+from arriero.balancer.api.native.requests import RequestBatch
 from arriero.balancer.api.native.socket_session import (
     MAX_LIVE_REQUESTS,
     LiveCall,
@@ -510,7 +510,7 @@ async def batch(emitted: Emitted, stream: bool) -> list[Any]:
     runtime.refusals = [None, QueueFull("full")]
     requests = tuple(GenerateRequest(prompt=name) for name in "AB")
     streams = open_all(or_refusal(runtime.open), requests)
-    requested = Batch(("a", "b"), requests, stream)
+    requested = RequestBatch(("a", "b"), requests, stream)
     return json.loads(await answer_batch(7, requested, streams, emitted))["result"]["results"]
 
 
