@@ -59,7 +59,7 @@ _Names = Annotated[ListOf[str], Field(max_length=MAX_TOOLS)]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class EditedConversation:
     """A conversation after an edit, and how many turns or tool uses were cleared for it."""
 
     messages: _Messages
@@ -82,7 +82,7 @@ class Edit(ABC):
         return 0
 
     @abstractmethod
-    def change(self, messages: _Messages) -> Change | None:
+    def change(self, messages: _Messages) -> EditedConversation | None:
         """What the edit makes of `messages`; `None` if there is nothing to clear."""
 
     @abstractmethod
@@ -135,7 +135,7 @@ class ClearThinking(Edit):
         ThinkingTurns(value=1)
     )
 
-    def change(self, messages: _Messages) -> Change | None:
+    def change(self, messages: _Messages) -> EditedConversation | None:
         """Without thinking in old turns."""
         if not isinstance(self.keep, ThinkingTurns):
             return None
@@ -148,7 +148,7 @@ class ClearThinking(Edit):
             _without_thinking(message) if at in cleared else message
             for at, message in enumerate(messages)
         )
-        return Change(tuple(edited), len(old))
+        return EditedConversation(tuple(edited), len(old))
 
     def applied(self, num_cleared: int, num_tokens: int) -> AppliedEdit:
         """The entry in the answer's `applied_edits`."""
@@ -183,7 +183,7 @@ class ClearToolUses(Edit):
         """`clear_at_least`."""
         return self.clear_at_least.value if self.clear_at_least else 0
 
-    def change(self, messages: _Messages) -> Change | None:
+    def change(self, messages: _Messages) -> EditedConversation | None:
         """Without the results of old tool uses."""
         uses = _answered_uses(messages)
         if isinstance(self.trigger, ToolUses) and len(uses) <= self.trigger.value:
@@ -195,7 +195,7 @@ class ClearToolUses(Edit):
             return None
         inputs = {use.id for use in old if use.id in results and self._clears_input_of(use.name)}
         edited = (_without_results(message, results, inputs) for message in messages)
-        return Change(tuple(edited), len(results))
+        return EditedConversation(tuple(edited), len(results))
 
     def _clears_input_of(self, tool: str) -> bool:
         cleared = self.clear_tool_inputs

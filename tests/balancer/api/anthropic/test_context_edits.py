@@ -8,10 +8,10 @@ from pydantic import TypeAdapter
 
 from arriero.balancer.api.anthropic.context_edits import (
     CLEARED,
-    Change,
     ClearThinking,
     ClearToolUses,
     ContextManagement,
+    EditedConversation,
 )
 from arriero.balancer.api.anthropic.conversation.blocks import Message
 from arriero.balancer.api.anthropic.conversation.messages import to_messages
@@ -48,18 +48,18 @@ def text(value: str) -> dict[str, Any]:
     return {"type": "text", "text": value}
 
 
-def edited(conversation: list[dict[str, Any]], **edit: Any) -> Change | None:
+def edited(conversation: list[dict[str, Any]], **edit: Any) -> EditedConversation | None:
     messages = _messages.validate_json(json.dumps(conversation))
     (requested,) = _management.validate_json(json.dumps({"edits": [edit]})).edits
     return requested.change(messages)
 
 
-def neutral(change: Change | None) -> tuple[ChatMessage, ...]:
+def neutral(change: EditedConversation | None) -> tuple[ChatMessage, ...]:
     assert change is not None
     return to_messages(None, change.messages)
 
 
-def thoughts(change: Change | None) -> list[str | None]:
+def thoughts(change: EditedConversation | None) -> list[str | None]:
     return [each.reasoning_content for each in neutral(change) if each.role == "assistant"]
 
 
