@@ -23,7 +23,7 @@ from .failures import Failures
 from .members import AgentReport, Member, Order, all_have_dialled, member_of
 from .model_status import TOO_OLD, ModelStatus, by_model, shortage_of, status_of
 from .placement import Departures, MemoryNeeds, Placement, Requirement, place
-from .rollout import Change, Rollout
+from .rollout import Reassignment, Rollout
 from .whereabouts import Obstacle, placement_in_words
 
 VERSIONS = 2**32
@@ -396,7 +396,7 @@ class Controller:
         )
         return [self._order(change) for change in rollout.changes()]
 
-    def _order(self, change: Change) -> GiveOrder:
+    def _order(self, change: Reassignment) -> GiveOrder:
         number = self._numbers.next()
         member = change.member
         self._orders[member.id] = Order(

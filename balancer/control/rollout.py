@@ -17,7 +17,7 @@ from .members import Member
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Reassignment:
     """An agent is to get this order. `interrupts` is the model that it serves until then."""
 
     member: Member
@@ -57,7 +57,7 @@ class Rollout:
             if target is not None and member.report.serves != target.name:
                 yield target.name
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[Reassignment]:
         """What may happen now."""
         due = [change for member in self._members if (change := self._due(member))]
         free = [change for change in due if _is_free(change)]
@@ -75,20 +75,20 @@ class Rollout:
         """One that waits for room waits for the others."""
         return any(each.is_changing and not each.waits_for_room for each in self._members)
 
-    def _due(self, member: Member) -> Change | None:
+    def _due(self, member: Member) -> Reassignment | None:
         if member.id not in self._targets:
             return None
         target = self._targets[member.id]
         serves = member.report.serves
         if _waits_for_nothing(member, target):
-            return Change(member, target)
+            return Reassignment(member, target)
         if member.assigned == target:
             return self._again(member, target) or self._by_other_hosts(member, target)
         if target is None and self._waits_for_retry(member):
             return None
         if serves is None or serves not in self._protected or is_live(member, target):
-            return Change(member, target)
-        return Change(member, target, member.interrupts or serves)
+            return Reassignment(member, target)
+        return Reassignment(member, target, member.interrupts or serves)
 
     def _waits_for_retry(self, member: Member) -> bool:
         """Whether an idle agent keeps what it failed to load: it may be mended."""
@@ -97,7 +97,7 @@ class Rollout:
             return False
         return self._failures.of(member.report.host_id, assigned) is not None
 
-    def _again(self, member: Member, target: Assignment | None) -> Change | None:
+    def _again(self, member: Member, target: Assignment | None) -> Reassignment | None:
         """Another try: where it takes nothing away, or an operator wants it."""
         if target is None or not member.has_failed:
             return None
@@ -107,22 +107,22 @@ class Rollout:
         failure = self._failures.of(member.report.host_id, target)
         if serves is not None and not (failure is not None and failure.is_forced):
             return None
-        return Change(member, target, serves if serves in self._protected else None)
+        return Reassignment(member, target, serves if serves in self._protected else None)
 
-    def _by_other_hosts(self, member: Member, target: Assignment | None) -> Change | None:
+    def _by_other_hosts(self, member: Member, target: Assignment | None) -> Reassignment | None:
         """The same, where other hosts than it was told may send its files without TLS."""
         assigned = member.assigned
         if target is None or assigned is None or assigned.http_hosts == target.http_hosts:
             return None
         serves = member.report.serves
         takes_away = member.has_failed and serves in self._protected
-        return Change(member, target, serves if takes_away else None)
+        return Reassignment(member, target, serves if takes_away else None)
 
-    def _is_stopped(self, change: Change) -> bool:
+    def _is_stopped(self, change: Reassignment) -> bool:
         target = change.assignment
         return target is not None and self._failures.stops(target) is not None
 
-    def _may_interrupt(self, change: Change) -> bool:
+    def _may_interrupt(self, change: Reassignment) -> bool:
         model = change.interrupts
         if model is None or model in self._interrupted:
             return False
@@ -137,7 +137,7 @@ class Rollout:
         return True
 
 
-def _is_free(change: Change) -> bool:
+def _is_free(change: Reassignment) -> bool:
     """Whether it takes nothing away, or only what the order before it took already."""
     return change.interrupts is None or change.member.interrupts is not None
 
