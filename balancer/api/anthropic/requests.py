@@ -35,11 +35,11 @@ from .conversation.documents import Text, Texts, check_documents
 from .conversation.messages import to_messages
 from .conversation.tools import (
     AnyChoice,
-    Choice,
     ClientTool,
     CustomTool,
     NamedChoice,
     Tool,
+    ToolUseChoice,
     with_changes,
     with_type,
 )
@@ -49,7 +49,7 @@ from .options import Format, OutputOptions, ThinkingOptions, Tier, grammar, prio
 _MaxTokens = Annotated[int, Field(ge=0, lt=2**31)]
 """With 0 the prompt is computed for later requests, and nothing is generated."""
 
-_NO_CHOICE = Choice()
+_NO_CHOICE = ToolUseChoice()
 _NO_OPTIONS = OutputOptions()
 
 FIELD_NAMES = FieldNames(
@@ -256,7 +256,7 @@ def _messages(conversation: Conversation) -> tuple[ChatMessage, ...]:
     return messages
 
 
-def _calling(choice: Choice | NamedChoice, conversation: Conversation) -> dict[str, Any]:
+def _calling(choice: ToolUseChoice | NamedChoice, conversation: Conversation) -> dict[str, Any]:
     """The neutral fields about tools."""
     tools = with_changes(conversation.tools, changes_in(from_summary(conversation.messages)))
     if choice.type in ("any", "tool") and not tools:

@@ -154,7 +154,7 @@ def with_changes(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class ToolUseChoice:
     """Whether the model calls tools."""
 
     __pydantic_config__ = STRICT
@@ -182,4 +182,4 @@ class NamedChoice:
         return NamedTool(name=self.name)
 
 
-AnyChoice = Annotated[Choice | NamedChoice, Field(discriminator="type")]
+AnyChoice = Annotated[ToolUseChoice | NamedChoice, Field(discriminator="type")]

@@ -9,18 +9,18 @@ from pydantic_core import to_json
 from arriero.balancer.api.anthropic.conversation.client_tools import FUNCTIONS
 from arriero.balancer.api.anthropic.conversation.tools import (
     AnyChoice,
-    Choice,
     ClientTool,
     CustomTool,
     NamedChoice,
     ToolChange,
+    ToolUseChoice,
     with_changes,
     with_type,
 )
 from arriero.shared.inference import NamedTool
 
 _change: TypeAdapter[Any] = TypeAdapter(ToolChange)
-_choice: TypeAdapter[Choice | NamedChoice] = TypeAdapter(AnyChoice)
+_choice: TypeAdapter[ToolUseChoice | NamedChoice] = TypeAdapter(AnyChoice)
 
 F = CustomTool(name="f", input_schema={"type": "object"})
 G = CustomTool(name="g", input_schema={"type": "object"}, description="does g", strict=True)
