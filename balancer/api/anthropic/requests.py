@@ -82,7 +82,7 @@ class ContinueThread:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conversation:
+class MessagesInput:
     """What an answer follows from: instructions, tools and messages."""
 
     system: str | tuple[Text, ...] | None
@@ -142,20 +142,20 @@ class Requested:
         self.hides_thinking = body.thinking is not None and body.thinking.is_hidden
         self.edits = () if body.context_management is None else body.context_management.edits
 
-    def conversation(self, previous: Conversation | None = None) -> Conversation:
+    def conversation(self, previous: MessagesInput | None = None) -> MessagesInput:
         """The whole conversation; `previous` is the thread that the body continues.
 
         Raises `InvalidRequest`.
         """
         body = self._body
-        own = Conversation(system=body.system, tools=body.tools, messages=body.messages)
+        own = MessagesInput(system=body.system, tools=body.tools, messages=body.messages)
         if previous is None:
             return own
         _check_same("system", own.system or previous.system, previous.system)
         _check_same("tools", own.tools or previous.tools, previous.tools)
         return replace(previous, messages=(*previous.messages, *own.messages))
 
-    def request(self, conversation: Conversation | None = None) -> GenerateRequest:
+    def request(self, conversation: MessagesInput | None = None) -> GenerateRequest:
         """The neutral request for `conversation`, or for the body's own conversation.
 
         Raises `InvalidRequest` and `RequestTooLarge`.
@@ -216,7 +216,7 @@ def _checked(body: _Body) -> _Body:
     return body
 
 
-def _neutral(parsed: _Body, conversation: Conversation) -> GenerateRequest:
+def _neutral(parsed: _Body, conversation: MessagesInput) -> GenerateRequest:
     if parsed.compaction is not None:
         parsed, conversation = _to_summarize(parsed, parsed.compaction, conversation)
     messages = _messages(conversation)
@@ -241,7 +241,7 @@ def _neutral(parsed: _Body, conversation: Conversation) -> GenerateRequest:
     return request
 
 
-def _messages(conversation: Conversation) -> tuple[ChatMessage, ...]:
+def _messages(conversation: MessagesInput) -> tuple[ChatMessage, ...]:
     messages = to_messages(conversation.system, conversation.messages)
     if len(messages) > MAX_MESSAGES:
         raise InvalidRequest(
@@ -256,7 +256,7 @@ def _messages(conversation: Conversation) -> tuple[ChatMessage, ...]:
     return messages
 
 
-def _calling(choice: ToolUseChoice | NamedChoice, conversation: Conversation) -> dict[str, Any]:
+def _calling(choice: ToolUseChoice | NamedChoice, conversation: MessagesInput) -> dict[str, Any]:
     """The neutral fields about tools."""
     tools = with_changes(conversation.tools, changes_in(from_summary(conversation.messages)))
     if choice.type in ("any", "tool") and not tools:
@@ -272,8 +272,8 @@ def _calling(choice: ToolUseChoice | NamedChoice, conversation: Conversation) ->
 
 
 def _to_summarize(
-    body: _Body, summarize: Summarize, conversation: Conversation
-) -> tuple[_Body, Conversation]:
+    body: _Body, summarize: Summarize, conversation: MessagesInput
+) -> tuple[_Body, MessagesInput]:
     """Without tools and thinking, so that the answer is the summary."""
     for field in ("context_management", "stop_sequences", "output_format"):
         if getattr(body, field):

@@ -36,7 +36,7 @@ from .options import tier_of
 from .requests import (
     FIELD_NAMES,
     ContinueThread,
-    Conversation,
+    MessagesInput,
     Requested,
     parse_count,
     parse_messages,
@@ -160,7 +160,7 @@ class _Asked:
     """A parsed body, with the conversation of the thread that it continues."""
 
     requested: Requested
-    conversation: Conversation
+    conversation: MessagesInput
     num_bytes: int
     """Bytes of all bodies that made the conversation."""
 

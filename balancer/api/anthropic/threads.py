@@ -14,7 +14,7 @@ from ...fleet.footprint import footprints
 from .conversation.blocks import AssistantMessage, as_blocks
 from .conversation.compaction import from_summary
 from .events import Block
-from .requests import Conversation
+from .requests import MessagesInput
 
 _answer = TypeAdapter(AssistantMessage)
 
@@ -23,7 +23,7 @@ _answer = TypeAdapter(AssistantMessage)
 class Thread:
     """A conversation up to an answer."""
 
-    conversation: Conversation
+    conversation: MessagesInput
     body_bytes: int
     """Bytes of the bodies and answers that made it."""
     memory: int = 0
@@ -35,7 +35,7 @@ class Thread:
         return max(self.body_bytes, self.memory)
 
 
-def stored_thread(conversation: Conversation, answer: list[Block], num_bytes: int) -> Thread:
+def stored_thread(conversation: MessagesInput, answer: list[Block], num_bytes: int) -> Thread:
     """The thread of `conversation`, whose requests had `num_bytes`, and its answer."""
     told = [{name: each for name, each in block.items() if name != "citations"} for block in answer]
     content = to_json({"role": "assistant", "content": told})
