@@ -32,7 +32,7 @@ _FLOAT_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EmbedFields:
+class EmbedBodyFields:
     """What the bodies of all calls that embed have in common."""
 
     __pydantic_config__ = STRICT

@@ -133,7 +133,7 @@ class QueryCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _EmbedBody(embeddings.EmbedFields):
+class _EmbedBody(embeddings.EmbedBodyFields):
     encoding: Encoding = "float"
 
 

@@ -18,7 +18,7 @@ from ....shared.queries import MAX_INPUTS, Dimensions, EmbedInput, Norm, Result,
 from ....shared.strict import STRICT, ListOf
 from ...fleet.queries.query import QueryRequest
 from ..common.body_fields import in_list, parse_named
-from ..common.embeddings import EmbedFields, encoded, named
+from ..common.embeddings import EmbedBodyFields, encoded, named
 from ..common.parts import first_fault, vectors_of
 from ..fields.field_notes import FieldNotes
 from ..fields.field_table import FieldTable
@@ -87,7 +87,7 @@ class EmbedCall:
 
     def query_request(self, model: str) -> QueryRequest:
         """The query for the model of that name; there has to be an input."""
-        fields = EmbedFields(
+        fields = EmbedBodyFields(
             input=self.inputs, model=model, normalize=self.normalize, dimensions=self.dimensions
         )
         return fields.query(Truncation(keeps="first") if self.is_truncated else None)

@@ -18,7 +18,7 @@ from .....shared.inference.request import TruncatePromptTokens
 from .....shared.queries import Result, Truncation
 from ....fleet.queries.query import QueryRequest
 from ...common.body_fields import in_list, parse_named
-from ...common.embeddings import EmbedFields, Encoding, encoded, named
+from ...common.embeddings import EmbedBodyFields, Encoding, encoded, named
 from ...common.parts import first_fault, vectors_of
 from ...fields.field_notes import FieldNotes
 from ...fields.field_table import FieldTable
@@ -50,7 +50,7 @@ class Embeddings(TypedDict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Body(EmbedFields):
+class _Body(EmbedBodyFields):
     encoding_format: Encoding = "float"
     truncate_prompt_tokens: TruncatePromptTokens | None = None
 

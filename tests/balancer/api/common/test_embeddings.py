@@ -4,14 +4,14 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.balancer.api.common.embeddings import EmbedFields, encoded, named
+from arriero.balancer.api.common.embeddings import EmbedBodyFields, encoded, named
 from arriero.balancer.api.common.parts import MAX_PART_INPUTS, Faulty
 from arriero.shared.errors import PromptTooLong
 from arriero.shared.queries import Embed, Vector
 
 
 def test_a_query_in_parts() -> None:
-    fields = EmbedFields(
+    fields = EmbedBodyFields(
         input=("x",) * (MAX_PART_INPUTS + 1), model="m", pooling="cls", dimensions=3
     )
     query_request = fields.query()
