@@ -117,7 +117,7 @@ class Reasoning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionCall:
+class InputFunctionCall:
     """A call of a function. `arguments` is JSON text; a client may send the object itself."""
 
     __pydantic_config__ = STRICT
@@ -150,7 +150,7 @@ class FunctionCallOutput:
 
 
 Item = Annotated[
-    Message | Reasoning | FunctionCall | FunctionCallOutput, Field(discriminator="type")
+    Message | Reasoning | InputFunctionCall | FunctionCallOutput, Field(discriminator="type")
 ]
 
 
@@ -171,7 +171,7 @@ class ItemReference:
 
 
 GivenItem = Annotated[
-    Message | Reasoning | FunctionCall | FunctionCallOutput | ItemReference,
+    Message | Reasoning | InputFunctionCall | FunctionCallOutput | ItemReference,
     Field(discriminator="type"),
 ]
 """An entry of an input."""
@@ -255,7 +255,7 @@ def _messages(items: Iterable[Item]) -> Iterator[ChatMessage]:
         match item:
             case Message(role="assistant") | Reasoning():
                 turn.add(item)
-            case FunctionCall():
+            case InputFunctionCall():
                 calls.add(item.call_id)
                 turn.add(item)
             case Message():
@@ -291,18 +291,18 @@ class _Turn:
                 return not self.content and not self.calls
             case Message(role="assistant"):
                 return not self.content and not self.calls
-            case FunctionCall():
+            case InputFunctionCall():
                 return True
             case _:
                 return False
 
-    def add(self, item: Message | Reasoning | FunctionCall) -> None:
+    def add(self, item: Message | Reasoning | InputFunctionCall) -> None:
         match item:
             case Reasoning():
                 self.thoughts.append(item.text)
             case Message():
                 self.content.append(item.text)
-            case FunctionCall():
+            case InputFunctionCall():
                 name = qualified(item.name, item.namespace)
                 function = {"name": name, "arguments": item.arguments}
                 self.calls.append({"id": item.call_id, "type": "function", "function": function})

@@ -16,7 +16,7 @@ from .answer_types import (
     MessagePart,
     OutputTextPart,
 )
-from .items import FunctionCall, FunctionCallOutput, InputImage, Item, Message, Reasoning
+from .items import FunctionCallOutput, InputFunctionCall, InputImage, Item, Message, Reasoning
 
 
 class Page(BaseModel):
@@ -76,7 +76,7 @@ def listed(item: Item) -> InputItem:
                 "summary": [{"type": part.type, "text": part.text} for part in item.summary],
                 "content": [{"type": part.type, "text": part.text} for part in item.content],
             }
-        case FunctionCall():
+        case InputFunctionCall():
             return _call(item)
         case FunctionCallOutput():
             return {
@@ -111,7 +111,7 @@ def _text(text: str) -> InputTextPart:
     return {"type": "input_text", "text": text}
 
 
-def _call(item: FunctionCall) -> FunctionCallItem:
+def _call(item: InputFunctionCall) -> FunctionCallItem:
     listed: FunctionCallItem = {
         "id": item.id,
         "type": "function_call",

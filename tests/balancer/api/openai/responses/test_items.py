@@ -7,8 +7,8 @@ from pydantic import TypeAdapter
 from pydantic_core import to_json
 
 from arriero.balancer.api.openai.responses.items import (
-    FunctionCall,
     FunctionCallOutput,
+    InputFunctionCall,
     Item,
     Message,
     Reasoning,
@@ -147,7 +147,7 @@ def test_an_answers_items_can_be_followed() -> None:
     reasoning, message, function = items_of(given)
     assert isinstance(reasoning, Reasoning)
     assert isinstance(message, Message) and message.text == "hi"
-    assert isinstance(function, FunctionCall)
+    assert isinstance(function, InputFunctionCall)
 
 
 def test_items_are_shown_as_the_client_knows_them() -> None:
