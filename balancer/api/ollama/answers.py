@@ -132,7 +132,7 @@ def time_text(seconds: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class LineHead:
     """What every line repeats; `created` in seconds since 1970."""
 
     model: str
@@ -168,8 +168,8 @@ class OllamaAnswer(Rendering):
     def __init__(
         self,
         shape: Shape,
-        head: Head,
-        whole: Callable[[Head, Accumulator], OllamaChat | OllamaText],
+        head: LineHead,
+        whole: Callable[[LineHead, Accumulator], OllamaChat | OllamaText],
     ) -> None:
         fields = {"model": head.model, "created_at": head.created_at}
         self._head = to_json(fields)[:-1] + b","
@@ -231,7 +231,7 @@ def tell_figures(line: OllamaFigures, done: Done) -> None:
     line["eval_duration"] = _nanoseconds(timings.total_ms - begun)
 
 
-def whole_chat(head: Head, answer: Accumulator) -> OllamaChat:
+def whole_chat(head: LineHead, answer: Accumulator) -> OllamaChat:
     """A whole answer of `/api/chat`. Raises the request's error."""
     whole = _empty_chat(head)
     tell_figures(whole, answer.done())
@@ -246,7 +246,7 @@ def whole_chat(head: Head, answer: Accumulator) -> OllamaChat:
     return whole
 
 
-def whole_text(head: Head, answer: Accumulator) -> OllamaText:
+def whole_text(head: LineHead, answer: Accumulator) -> OllamaText:
     """A whole answer of `/api/generate`. Raises the request's error."""
     whole = _empty_text(head)
     tell_figures(whole, answer.done())
@@ -258,21 +258,21 @@ def whole_text(head: Head, answer: Accumulator) -> OllamaText:
     return whole
 
 
-def loaded_chat(head: Head) -> OllamaChat:
+def loaded_chat(head: LineHead) -> OllamaChat:
     """The answer to a chat without messages: the model is there."""
     answer = _empty_chat(head)
     answer["done_reason"] = "load"
     return answer
 
 
-def loaded_text(head: Head) -> OllamaText:
+def loaded_text(head: LineHead) -> OllamaText:
     """The answer to an empty prompt, likewise."""
     answer = _empty_text(head)
     answer["done_reason"] = "load"
     return answer
 
 
-def _empty_chat(head: Head) -> OllamaChat:
+def _empty_chat(head: LineHead) -> OllamaChat:
     return {
         "model": head.model,
         "created_at": head.created_at,
@@ -281,7 +281,7 @@ def _empty_chat(head: Head) -> OllamaChat:
     }
 
 
-def _empty_text(head: Head) -> OllamaText:
+def _empty_text(head: LineHead) -> OllamaText:
     return {"model": head.model, "created_at": head.created_at, "response": "", "done": True}
 
 

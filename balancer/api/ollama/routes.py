@@ -22,7 +22,7 @@ from ..transport.streaming import NDJSON
 from .answers import (
     CHAT,
     GENERATE,
-    Head,
+    LineHead,
     OllamaAnswer,
     OllamaChat,
     OllamaText,
@@ -47,8 +47,8 @@ class _Call:
     parse: Parse
     names: FieldNames
     shape: Shape
-    whole: Callable[[Head, Accumulator], OllamaChat | OllamaText]
-    loaded: Callable[[Head], OllamaChat | OllamaText]
+    whole: Callable[[LineHead, Accumulator], OllamaChat | OllamaText]
+    loaded: Callable[[LineHead], OllamaChat | OllamaText]
 
 
 _CHAT = _Call(parse_chat, CHAT_NAMES, CHAT, whole_chat, loaded_chat)
@@ -88,12 +88,12 @@ def _endpoint(runtime: FleetRuntime, call: _Call) -> Endpoint[Requested]:
         asked = requested.request_for(name_of(runtime, requested.model, caller))
         if asked is None:  # whether the model is there is all that is asked
             model_of(runtime, requested.model, caller)
-            return Known(call.loaded(Head(requested.model, time.time())))
+            return Known(call.loaded(LineHead(requested.model, time.time())))
         return Generation(
             requests=[asked],
             is_streamed=requested.stream,
             rendering=lambda opened: OllamaAnswer(
-                call.shape, Head(requested.model, opened.created_at), call.whole
+                call.shape, LineHead(requested.model, opened.created_at), call.whole
             ),
             names=call.names,
             content_types=(NDJSON,),

@@ -11,7 +11,7 @@ from arriero.balancer.api.common.accumulator import Accumulator
 from arriero.balancer.api.ollama.answers import (
     CHAT,
     GENERATE,
-    Head,
+    LineHead,
     OllamaAnswer,
     OllamaChat,
     OllamaError,
@@ -42,7 +42,7 @@ from arriero.shared.inference import (
 )
 from tests.balancer.api.declared import check
 
-HEAD = Head("m", 1_700_000_000.5)
+HEAD = LineHead("m", 1_700_000_000.5)
 CREATED = "2023-11-14T22:13:20.500000Z"
 TIMINGS = Timings(queue_ms=1.0, first_token_ms=3.0, total_ms=10.5)
 DONE = Done("stop", Usage(prompt_tokens=7, completion_tokens=2), TIMINGS, "agent-1")
