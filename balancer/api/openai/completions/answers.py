@@ -417,7 +417,7 @@ _TEXT_END = b',"finish_reason":null}]'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
+class ChunkHead:
     """The fields that every chunk of an answer repeats; `created` in Unix seconds."""
 
     id: str
@@ -426,7 +426,7 @@ class Head:
     service_tier: UsedTier = "default"
 
 
-def _head_fields(head: Head, object_name: str) -> dict[str, object]:
+def _head_fields(head: ChunkHead, object_name: str) -> dict[str, object]:
     return {
         "object": object_name,
         "id": head.id,
@@ -442,7 +442,7 @@ class ChoicesAnswer(Rendering):
     def __init__(
         self,
         shape: Shape,
-        head: Head,
+        head: ChunkHead,
         *,
         num_choices: int,
         include_usage: bool,
@@ -584,7 +584,7 @@ def error_chunk(error: RequestError) -> bytes:
 
 
 def whole_answer(
-    shape: Shape, head: Head, answers: Sequence[Accumulator], num_choices: int
+    shape: Shape, head: ChunkHead, answers: Sequence[Accumulator], num_choices: int
 ) -> dict[str, object]:
     """All choices in one object, `num_choices` in a row for each prompt.
 

@@ -8,7 +8,7 @@ from ....fleet.runtime.fleet_runtime import FleetRuntime
 from ...access.permissions import Needs
 from ...endpoint import Endpoint, Generation, Opened, handler
 from ...route import OPENAI, Route
-from .answers import Chat, ChoicesAnswer, Completion, Head, Shape
+from .answers import Chat, ChoicesAnswer, ChunkHead, Completion, Shape
 from .requests import Requested, parse_chat, parse_completion
 
 
@@ -37,7 +37,7 @@ def _generation(requested: Requested, shape: Shape) -> Generation:
 
 
 def _rendering(requested: Requested, shape: Shape, opened: Opened) -> ChoicesAnswer:
-    head = Head(
+    head = ChunkHead(
         id=f"{shape.id_prefix}{opened.id}",
         created=int(opened.created_at),
         model=opened.model,

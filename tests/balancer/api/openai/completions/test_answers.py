@@ -14,8 +14,8 @@ from arriero.balancer.api.common.accumulator import Accumulator
 from arriero.balancer.api.openai.completions.answers import (
     Chat,
     ChoicesAnswer,
+    ChunkHead,
     Completion,
-    Head,
     LogProbsWriter,
     RunningUsage,
     Shape,
@@ -43,7 +43,7 @@ from tests.balancer.api.fake_runtime import TIMINGS, done
 from tests.balancer.api.pushed import pushed
 from tests.balancer.api.strict_models import checked
 
-HEAD = Head(id="x-1", created=5, model="m", service_tier="flex")
+HEAD = ChunkHead(id="x-1", created=5, model="m", service_tier="flex")
 
 
 def written(writer: ChoicesAnswer, *events: tuple[int, Event], tail: bool = True) -> list[Any]:
@@ -176,7 +176,7 @@ def test_a_failure_is_the_last_chunk() -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cs"])), st.sampled_from([Chat(), Completion()]))
 def test_any_text_makes_one_data_line(text: str, shape: Shape) -> None:
-    head = Head(id="x", created=1, model=text)
+    head = ChunkHead(id="x", created=1, model=text)
     one = ChoicesAnswer(shape, head, num_choices=1, include_usage=True)
     for chunk in written(one, (0, Token(text)), (0, Token(text)), (0, done())):
         assert chunk["model"] == text
