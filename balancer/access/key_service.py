@@ -35,7 +35,7 @@ T = TypeVar("T")
 Change = Callable[[], Coroutine[None, None, T]]
 
 
-class Known(Protocol):
+class KnownKeys(Protocol):
     """What knows the keys: `access.Access`."""
 
     @property
@@ -66,7 +66,7 @@ class KeyService:
 
     def __init__(
         self,
-        known: Known,
+        known: KnownKeys,
         store: Store,
         *,
         clock: Callable[[], float] = time.time,
