@@ -101,14 +101,14 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownAnswer:
     """An answer for which no agent has to be asked any more."""
 
     body: Mapping[str, object]
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Answer = Generation | Query | Known
+Answer = Generation | Query | KnownAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ async def respond(
                 return await _generated(request, runtime, answer)
         case Query():
             return await _queried(request, runtime, answer)
-        case Known():
+        case KnownAnswer():
             body, headers = await written(answer.body), answer.headers
             return web.Response(body=body, content_type="application/json", headers=headers)
 
@@ -253,7 +253,7 @@ async def collected(
     runtime: FleetRuntime, caller: Caller, answer: Answer
 ) -> tuple[RequestId | None, bytes]:
     """The id, if it has one, and the whole answer as JSON. Raises the `RequestError` of its end."""
-    if isinstance(answer, Known):
+    if isinstance(answer, KnownAnswer):
         return None, await written(answer.body)
     if isinstance(answer, Query):
         return await _asked(runtime, caller, answer, lambda _id: None)

@@ -22,7 +22,7 @@ from ..access.permissions import Needs
 from ..common.counting import count_tokens
 from ..common.readable import check_copies
 from ..conversations import Conversations
-from ..endpoint import Endpoint, Generation, Known, Opened, handler
+from ..endpoint import Endpoint, Generation, KnownAnswer, Opened, handler
 from ..route import ANTHROPIC, Route
 from ..transport.bodies import Bodies
 from ..transport.http import Handler, error_response, request_id_key
@@ -185,7 +185,7 @@ class _Messages:
             id_headers=(ID_HEADER,),
         )
 
-    async def count(self, requested: Requested, caller: Caller) -> Known:
+    async def count(self, requested: Requested, caller: Caller) -> KnownAnswer:
         """How many tokens the conversation has, after its edits."""
         asked = await self._asked(requested, caller.owner)
         edited = await self._edited(asked, caller)
@@ -197,7 +197,7 @@ class _Messages:
             original = num_tokens if edited.original_tokens is None else edited.original_tokens
             body["context_management"] = {"original_input_tokens": original}
         id = new_request_id()
-        return Known(body, {ID_HEADER: id, REQUEST_ID: id})
+        return KnownAnswer(body, {ID_HEADER: id, REQUEST_ID: id})
 
     async def _asked(self, requested: Requested, owner: str | None) -> _Asked:
         """The body with the thread that it continues. Raises `RequestError`."""

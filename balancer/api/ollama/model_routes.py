@@ -14,7 +14,7 @@ from ...fleet.view import ModelView
 from ..access.permissions import Needs
 from ..common.answering import json_response
 from ..common.parts import only
-from ..endpoint import Endpoint, Known, Query, handler
+from ..endpoint import Endpoint, KnownAnswer, Query, handler
 from ..route import OLLAMA, Route
 from ..transport.callers import caller_of
 from .answers import time_text
@@ -98,17 +98,17 @@ class _Handlers:
         models = self._runtime.views.models(caller_of(request))
         return json_response(OllamaRunningModels(models=running(models)))
 
-    async def show(self, name: str, caller: Caller) -> Query | Known:
+    async def show(self, name: str, caller: Caller) -> Query | KnownAnswer:
         model = model_of(self._runtime, name, caller)
         if model.status != "loaded":
-            return Known(described(model.info, None, self._started))
+            return KnownAnswer(described(model.info, None, self._started))
         query = QueryRequest(kind="text", parts=(DescribeTokenizer(),), model=model.info.name)
         return Query(query, lambda _id, results: self._described(model, results))
 
     def _described(self, model: ModelView, results: Sequence[Result]) -> Mapping[str, object]:
         return described(model.info, only(results, TokenizerDescription), self._started)
 
-    async def embed(self, call: EmbedCall, caller: Caller) -> Query | Known:
+    async def embed(self, call: EmbedCall, caller: Caller) -> Query | KnownAnswer:
         started = time.monotonic_ns()
         return self._embedded(
             call,
@@ -116,13 +116,13 @@ class _Handlers:
             lambda results: vectors_answer(call, results, time.monotonic_ns() - started),
         )
 
-    async def embeddings(self, call: EmbedCall, caller: Caller) -> Query | Known:
+    async def embeddings(self, call: EmbedCall, caller: Caller) -> Query | KnownAnswer:
         return self._embedded(call, caller, lambda results: vector_answer(call, results))
 
-    def _embedded(self, call: EmbedCall, caller: Caller, shape: Shape) -> Query | Known:
+    def _embedded(self, call: EmbedCall, caller: Caller, shape: Shape) -> Query | KnownAnswer:
         """Without an input, whether the model is there is all that is asked."""
         if not call.inputs:
             model_of(self._runtime, call.model, caller)
-            return Known(shape(()))
+            return KnownAnswer(shape(()))
         query = call.query_request(name_of(self._runtime, call.model, caller))
         return Query(query, lambda _id, results: shape(results))

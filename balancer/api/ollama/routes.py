@@ -14,7 +14,7 @@ from ..access.permissions import Needs
 from ..common.accumulator import Accumulator
 from ..common.field_names import FieldNames
 from ..common.models import unknown_model
-from ..endpoint import Endpoint, Generation, Known, handler
+from ..endpoint import Endpoint, Generation, KnownAnswer, handler
 from ..fields.field_notes import FieldNotes
 from ..route import OLLAMA, Route
 from ..transport.http import error_response
@@ -84,11 +84,11 @@ def model_of(runtime: FleetRuntime, asked: str, caller: Caller) -> ModelView:
 
 
 def _endpoint(runtime: FleetRuntime, call: _Call) -> Endpoint[Requested]:
-    async def answer(requested: Requested, caller: Caller) -> Generation | Known:
+    async def answer(requested: Requested, caller: Caller) -> Generation | KnownAnswer:
         asked = requested.request_for(name_of(runtime, requested.model, caller))
         if asked is None:  # whether the model is there is all that is asked
             model_of(runtime, requested.model, caller)
-            return Known(call.loaded(LineHead(requested.model, time.time())))
+            return KnownAnswer(call.loaded(LineHead(requested.model, time.time())))
         return Generation(
             requests=[asked],
             is_streamed=requested.stream,

@@ -16,7 +16,7 @@ from arriero.balancer.api.endpoint import (
     IGNORED_HEADER,
     Endpoint,
     Generation,
-    Known,
+    KnownAnswer,
     Opened,
     Query,
     collected,
@@ -226,7 +226,7 @@ async def test_a_query() -> None:
 
 
 async def test_what_is_known_already() -> None:
-    async with asked(FakeFleetRuntime(), Known({"a": 1}, {"X-More": "b"})) as client:
+    async with asked(FakeFleetRuntime(), KnownAnswer({"a": 1}, {"X-More": "b"})) as client:
         response = await client.post("/", json={})
         assert (await response.json(), response.headers["X-More"]) == ({"a": 1}, "b")
 

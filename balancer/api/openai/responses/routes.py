@@ -18,7 +18,7 @@ from ...common.counting import count_tokens
 from ...common.idempotency import RestoreRetained, retained_opener
 from ...common.readable import check_copies
 from ...conversations import Conversations
-from ...endpoint import Endpoint, Generation, Known, Opened, handler, obeyed, respond
+from ...endpoint import Endpoint, Generation, KnownAnswer, Opened, handler, obeyed, respond
 from ...route import OPENAI, Route
 from ...transport.bodies import Bodies
 from ...transport.callers import caller_of
@@ -111,14 +111,14 @@ class Responses:
             add_turn=asked.add_turn,
         )
 
-    async def count(self, requested: Requested, caller: Caller) -> Known:
+    async def count(self, requested: Requested, caller: Caller) -> KnownAnswer:
         """How many tokens the input has."""
         asked = await self.asked(requested, caller)
         num_tokens = await count_tokens(
             self._runtime, asked.neutral, requested.field_names, caller=caller
         )
         body: CountedInput = {"object": "response.input_tokens", "input_tokens": num_tokens}
-        return Known(body)
+        return KnownAnswer(body)
 
     async def asked(self, requested: Requested, caller: Caller) -> _Asked:
         """The request with all of the conversation. Raises as `Requested.request` does."""
