@@ -34,7 +34,7 @@ class _Call:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class OllamaChatMessage:
     """One message of `/api/chat`."""
 
     __pydantic_config__ = STRICT
@@ -48,10 +48,10 @@ class Message:
     tool_call_id: str | None = None
 
 
-Messages = Annotated[ListOf[Message], Field(max_length=MAX_MESSAGES)]
+Messages = Annotated[ListOf[OllamaChatMessage], Field(max_length=MAX_MESSAGES)]
 
 
-def to_neutral(messages: Iterable[Message]) -> tuple[ChatMessage, ...]:
+def to_neutral(messages: Iterable[OllamaChatMessage]) -> tuple[ChatMessage, ...]:
     """The conversation as neutral messages. Raises `InvalidRequest` for a picture that is none."""
     open_calls = _OpenCalls()
     return tuple(
@@ -60,7 +60,7 @@ def to_neutral(messages: Iterable[Message]) -> tuple[ChatMessage, ...]:
     )
 
 
-def _neutral(message: Message, open_calls: "_OpenCalls", images: str) -> ChatMessage:
+def _neutral(message: OllamaChatMessage, open_calls: "_OpenCalls", images: str) -> ChatMessage:
     id, name = message.tool_call_id, message.tool_name
     content = with_images(message.content or "", message.images or (), images)
     if message.role == "tool":
