@@ -81,7 +81,7 @@ MessagePart = Annotated[InputText | OutputText | InputImage, Field(discriminator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class InputMessage:
     """A message of the conversation."""
 
     __pydantic_config__ = STRICT
@@ -150,7 +150,7 @@ class FunctionCallOutput:
 
 
 Item = Annotated[
-    Message | Reasoning | InputFunctionCall | FunctionCallOutput, Field(discriminator="type")
+    InputMessage | Reasoning | InputFunctionCall | FunctionCallOutput, Field(discriminator="type")
 ]
 
 
@@ -171,7 +171,7 @@ class ItemReference:
 
 
 GivenItem = Annotated[
-    Message | Reasoning | InputFunctionCall | FunctionCallOutput | ItemReference,
+    InputMessage | Reasoning | InputFunctionCall | FunctionCallOutput | ItemReference,
     Field(discriminator="type"),
 ]
 """An entry of an input."""
@@ -253,12 +253,12 @@ def _messages(items: Iterable[Item]) -> Iterator[ChatMessage]:
             yield from turn.message()
             turn = _Turn()
         match item:
-            case Message(role="assistant") | Reasoning():
+            case InputMessage(role="assistant") | Reasoning():
                 turn.add(item)
             case InputFunctionCall():
                 calls.add(item.call_id)
                 turn.add(item)
-            case Message():
+            case InputMessage():
                 yield ChatMessage(role=item.role, content=_said(item.content))
             case FunctionCallOutput():
                 _check_called(item.call_id, calls)
@@ -289,18 +289,18 @@ class _Turn:
         match item:
             case Reasoning():
                 return not self.content and not self.calls
-            case Message(role="assistant"):
+            case InputMessage(role="assistant"):
                 return not self.content and not self.calls
             case InputFunctionCall():
                 return True
             case _:
                 return False
 
-    def add(self, item: Message | Reasoning | InputFunctionCall) -> None:
+    def add(self, item: InputMessage | Reasoning | InputFunctionCall) -> None:
         match item:
             case Reasoning():
                 self.thoughts.append(item.text)
-            case Message():
+            case InputMessage():
                 self.content.append(item.text)
             case InputFunctionCall():
                 name = qualified(item.name, item.namespace)

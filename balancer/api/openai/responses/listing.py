@@ -16,7 +16,7 @@ from .answer_types import (
     MessagePart,
     OutputTextPart,
 )
-from .items import FunctionCallOutput, InputFunctionCall, InputImage, Item, Message, Reasoning
+from .items import FunctionCallOutput, InputFunctionCall, InputImage, InputMessage, Item, Reasoning
 
 
 class Page(BaseModel):
@@ -59,7 +59,7 @@ def input_list(items: Sequence[Item], page: Page) -> InputItems:
 def listed(item: Item) -> InputItem:
     """An input item as it is listed."""
     match item:
-        case Message():
+        case InputMessage():
             is_models = item.role == "assistant"
             return {
                 "id": item.id,
@@ -90,7 +90,7 @@ def listed(item: Item) -> InputItem:
             assert_never(item)
 
 
-def _shown(item: Message) -> list[MessagePart]:
+def _shown(item: InputMessage) -> list[MessagePart]:
     """Texts as one, unless there are pictures between them."""
     content = item.content
     if isinstance(content, str) or not any(isinstance(each, InputImage) for each in content):

@@ -9,7 +9,7 @@ from pydantic_core import to_json
 
 from ....fleet.footprint import footprints
 from .answer_types import Response
-from .items import Item, Message, OutputText, items_of
+from .items import InputMessage, Item, OutputText, items_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Stored:
 
 def _without_logprobs(item: Item) -> Item:
     """An answer's item as a later request needs it: `response` has the log-probabilities."""
-    if not isinstance(item, Message) or isinstance(item.content, str):
+    if not isinstance(item, InputMessage) or isinstance(item.content, str):
         return item
     return replace(
         item,

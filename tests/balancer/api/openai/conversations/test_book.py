@@ -8,14 +8,14 @@ from arriero.balancer.api.conversation_store import ConversationStore
 from arriero.balancer.api.conversations import Conversations
 from arriero.balancer.api.openai.conversations.book import ConversationBook
 from arriero.balancer.api.openai.conversations.kept import KeptConversation
-from arriero.balancer.api.openai.responses.items import Message
+from arriero.balancer.api.openai.responses.items import InputMessage
 from arriero.shared.errors import NotFound, NotSupported, RequestTooLarge
 
 EMPTY = KeptConversation(created_at=5)
 
 
-def said(id: str, text: str = "Hi") -> Message:
-    return Message(id=id, role="user", content=text)
+def said(id: str, text: str = "Hi") -> InputMessage:
+    return InputMessage(id=id, role="user", content=text)
 
 
 async def test_its_owner_alone_finds_it() -> None:

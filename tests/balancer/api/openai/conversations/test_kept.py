@@ -3,13 +3,13 @@
 import pytest
 
 from arriero.balancer.api.openai.conversations.kept import KeptConversation, size_of
-from arriero.balancer.api.openai.responses.items import Message, OutputText
+from arriero.balancer.api.openai.responses.items import InputMessage, OutputText
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.inference import MAX_MESSAGES
 
 
-def said(id: str, text: str = "Hi") -> Message:
-    return Message(id=id, role="user", content=text)
+def said(id: str, text: str = "Hi") -> InputMessage:
+    return InputMessage(id=id, role="user", content=text)
 
 
 EMPTY = KeptConversation(created_at=5)
@@ -37,7 +37,7 @@ def test_it_counts_its_items() -> None:
 def test_it_counts_the_memory_that_its_items_take() -> None:
     """Empty objects are 24 times as large as their JSON, and a text with an emoji four times."""
     part = OutputText(text="", annotations=tuple({} for _ in range(10_000)))
-    odd = (Message(role="assistant", content=(part,)), said("b", "😀" + "x" * 100_000))
+    odd = (InputMessage(role="assistant", content=(part,)), said("b", "😀" + "x" * 100_000))
     one = EMPTY.with_items(odd)
     assert one.num_bytes > 10_000 * 64 + 4 * 100_000 > 3 * one.items_bytes
     assert one.as_stored().num_bytes >= one.num_bytes - 10

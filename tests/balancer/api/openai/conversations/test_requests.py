@@ -12,7 +12,7 @@ from arriero.balancer.api.openai.conversations.requests import (
     parse_labels,
     parse_new,
 )
-from arriero.balancer.api.openai.responses.items import InputText, Message
+from arriero.balancer.api.openai.responses.items import InputMessage, InputText
 from arriero.shared.errors import InvalidRequest
 from tests.balancer.api.sdk_fields import unlisted_names
 
@@ -27,7 +27,7 @@ def test_a_new_one() -> None:
     content = [{"type": "input_text", "text": "Hi"}]
     body = {"items": [{"role": "user", "content": content}], "metadata": {"a": "b"}}
     asked = parse_new(json.dumps(body).encode())
-    assert asked.items == (Message(role="user", content=(InputText(text="Hi"),)),)
+    assert asked.items == (InputMessage(role="user", content=(InputText(text="Hi"),)),)
     assert asked.metadata == {"a": "b"}
 
 

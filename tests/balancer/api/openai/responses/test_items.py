@@ -9,8 +9,8 @@ from pydantic_core import to_json
 from arriero.balancer.api.openai.responses.items import (
     FunctionCallOutput,
     InputFunctionCall,
+    InputMessage,
     Item,
-    Message,
     Reasoning,
     items_of,
     plain_items,
@@ -146,7 +146,7 @@ def test_an_answers_items_can_be_followed() -> None:
     ]  # fmt: skip
     reasoning, message, function = items_of(given)
     assert isinstance(reasoning, Reasoning)
-    assert isinstance(message, Message) and message.text == "hi"
+    assert isinstance(message, InputMessage) and message.text == "hi"
     assert isinstance(function, InputFunctionCall)
 
 

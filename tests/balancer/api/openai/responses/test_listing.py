@@ -2,11 +2,11 @@
 
 import pytest
 
-from arriero.balancer.api.openai.responses.items import Message
+from arriero.balancer.api.openai.responses.items import InputMessage
 from arriero.balancer.api.openai.responses.listing import Page, input_list, parse_page
 from arriero.shared.errors import InvalidRequest
 
-ITEMS = tuple(Message(id=id, role="user", content=id) for id in "abcd")
+ITEMS = tuple(InputMessage(id=id, role="user", content=id) for id in "abcd")
 
 
 def ids(page: Page) -> list[str]:

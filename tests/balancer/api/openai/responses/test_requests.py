@@ -8,7 +8,7 @@ from hypothesis import given
 from openai.types.responses import response_create_params
 
 from arriero.balancer.api.openai.responses.events import ResponseEvents
-from arriero.balancer.api.openai.responses.items import Message
+from arriero.balancer.api.openai.responses.items import InputMessage
 from arriero.balancer.api.openai.responses.requests import Requested, parse_response
 from arriero.shared.errors import InvalidRequest, RequestError
 from arriero.shared.inference import ChatMessage, GenerateRequest, JsonSchemaGrammar, NamedTool
@@ -379,7 +379,7 @@ def checked_echo(requested: Requested) -> dict[str, Any]:
 def test_what_runs_in_the_background_is_noted_with_the_items_it_refers_to() -> None:
     reference = {"type": "item_reference", "id": "msg_a_0"}
     requested = parse(input=[reference, {"role": "user", "content": "so?"}], background=True)
-    item = Message(id="msg_a_0", role="assistant", content="hi")
+    item = InputMessage(id="msg_a_0", role="assistant", content="hi")
     requested.refer({item.id or "": item})
     again = parse_response(requested.raw)
     assert not again.references

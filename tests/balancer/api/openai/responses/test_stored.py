@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from arriero.balancer.api.openai.responses.items import Message, OutputText, Reasoning
+from arriero.balancer.api.openai.responses.items import InputMessage, OutputText, Reasoning
 from arriero.balancer.api.openai.responses.stored import stored
 
 
@@ -26,19 +26,19 @@ def test_what_is_not_shown_counts_too() -> None:
     part = OutputText(text="", annotations=("x" * 1000,), logprobs=("y" * 1000,))
     hidden = (
         Reasoning(encrypted_content="z" * 1000),
-        Message(role="assistant", content=(part,), phase="p" * 1000),
+        InputMessage(role="assistant", content=(part,), phase="p" * 1000),
     )
-    plain = (Reasoning(), Message(role="assistant", content=""))
+    plain = (Reasoning(), InputMessage(role="assistant", content=""))
     more, less = (stored(answer("a"), items, None).num_bytes for items in (hidden, plain))
     assert more > less + 4000
 
 
 def test_an_entry_holds_the_conversation_up_to_it() -> None:
-    first = stored(answer("one"), (Message(role="user", content="a"),), None)
-    second = stored(answer("two"), (Message(role="user", content="b"),), first)
-    texts = [item.text for item in second.history if isinstance(item, Message)]
+    first = stored(answer("one"), (InputMessage(role="user", content="a"),), None)
+    second = stored(answer("two"), (InputMessage(role="user", content="b"),), first)
+    texts = [item.text for item in second.history if isinstance(item, InputMessage)]
     assert texts == ["a", "one", "b", "two"]
-    assert second.input == (Message(role="user", content="b"),)
+    assert second.input == (InputMessage(role="user", content="b"),)
     assert second.num_bytes > first.num_bytes > len("aone")
 
 
