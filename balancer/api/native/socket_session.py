@@ -82,7 +82,7 @@ MAX_LIVE_REQUESTS = 1024
 """Maximum queued and running requests per socket; each entry of a batch counts as one."""
 
 
-class Opened(Protocol):
+class OpenedCall(Protocol):
     """What the fleet runtime has opened for a call: a stream, or a query handle."""
 
     @property
@@ -95,7 +95,7 @@ class Opened(Protocol):
 class LiveCall:
     """`items` are what a batch calls its `streams`."""
 
-    streams: Sequence[Opened]
+    streams: Sequence[OpenedCall]
     task: asyncio.Task[None]
     items: Sequence[str] = ()
 
@@ -404,12 +404,12 @@ class SocketSession:
             raise
 
     def _start(
-        self, id: RpcId, streams: Sequence[Opened], answer: Answer, items: Sequence[str] = ()
+        self, id: RpcId, streams: Sequence[OpenedCall], answer: Answer, items: Sequence[str] = ()
     ) -> None:
         task = self._tasks.create_task(self._finish(id, streams, answer))
         self._live.add(id, LiveCall(streams, task, items))
 
-    async def _finish(self, id: RpcId, streams: Sequence[Opened], answer: Answer) -> None:
+    async def _finish(self, id: RpcId, streams: Sequence[OpenedCall], answer: Answer) -> None:
         try:
             frame = await answer()
         except Exception:
