@@ -37,7 +37,7 @@ REMEMBERED = 60.0
 
 
 @dataclass(slots=True, eq=False)
-class Owner:
+class IdentityOwner:
     """`key` names the owner's key; under `first_key` it said the id `said` first.
 
     The agent has the secret for sure (`is_known`) once it spoke.
@@ -57,9 +57,9 @@ class Identities:
     def __init__(self, secret: bytes, first_slots: int) -> None:
         self._secret = secret
         self._first_slots = first_slots
-        self._owners: dict[AgentId, Owner] = {}
+        self._owners: dict[AgentId, IdentityOwner] = {}
         """By the ids under which they are known."""
-        self._by_proof: dict[bytes, Owner] = {}
+        self._by_proof: dict[bytes, IdentityOwner] = {}
         self._gone: OrderedDict[AgentId, float] = OrderedDict()
         """Until when ids of agents that have gone are claimed."""
 
@@ -99,7 +99,7 @@ class Identities:
             return False
         return gone_until is None or now < gone_until
 
-    def joined(self, link: LinkId, hello: Hello, holder: Identity | None) -> Owner:
+    def joined(self, link: LinkId, hello: Hello, holder: Identity | None) -> IdentityOwner:
         """One that was not refused says this id from now on, on a link of its own."""
         known = self.known_as(hello, holder).agent_id
         self._gone.pop(known, None)
@@ -107,7 +107,9 @@ class Identities:
         if owner is None or not self._is_owner(owner, hello, holder):
             self._forget(known)
             secret = self._draw(link, known)
-            owner = Owner(secret, key, key, hello.agent_id, CircuitBreaker(self._first_slots))
+            owner = IdentityOwner(
+                secret, key, key, hello.agent_id, CircuitBreaker(self._first_slots)
+            )
             self._owners[known] = self._by_proof[_proof(secret)] = owner
         owner.key = key
         return owner
@@ -127,7 +129,7 @@ class Identities:
         if (owner := self._owners.pop(id, None)) is not None:
             del self._by_proof[_proof(owner.secret)]
 
-    def _is_owner(self, owner: Owner, hello: Hello, holder: Identity | None) -> bool:
+    def _is_owner(self, owner: IdentityOwner, hello: Hello, holder: Identity | None) -> bool:
         """Whether it is the same process, or has the same key."""
         shown = (hello.secret or "").encode("utf-8", "surrogatepass")
         if compare_digest(shown, owner.secret.encode()):

@@ -21,7 +21,7 @@ from ....shared.reports.statistics import Statistics
 from ...access.identity import Identity
 from ..bad_messages import CODE, speaker_of
 from ..decisions import Decision, Disconnect, LinkId, LogBad, ReadsLost, Send
-from ..identities import Owner
+from ..identities import IdentityOwner
 from ..recorder import MoveReason
 from ..registry import Agent
 from ..view import Departure
@@ -250,7 +250,7 @@ class Membership:
             return Reject(reason=refusal, retry=True, code="identity_taken")
         return None
 
-    def _welcome(self, hello: Hello, owner: Owner) -> Welcome:
+    def _welcome(self, hello: Hello, owner: IdentityOwner) -> Welcome:
         limits = self._state.limits
         return Welcome(
             protocol=hello.protocol,
