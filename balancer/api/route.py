@@ -20,22 +20,22 @@ from .transport.http import ACTING, Handler
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class ApiOwner:
     """Whose API a route follows, and where they describe it."""
 
     name: str
     url: str
 
 
-OPENAI = Owner("OpenAI", "https://platform.openai.com/docs/api-reference")
-ANTHROPIC = Owner("Anthropic", "https://docs.anthropic.com/en/api")
-OLLAMA = Owner("Ollama", "https://github.com/ollama/ollama/blob/main/docs/api.md")
-VLLM = Owner("vLLM", "https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html")
-LLAMA_SERVER = Owner(
+OPENAI = ApiOwner("OpenAI", "https://platform.openai.com/docs/api-reference")
+ANTHROPIC = ApiOwner("Anthropic", "https://docs.anthropic.com/en/api")
+OLLAMA = ApiOwner("Ollama", "https://github.com/ollama/ollama/blob/main/docs/api.md")
+VLLM = ApiOwner("vLLM", "https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html")
+LLAMA_SERVER = ApiOwner(
     "llama-server", "https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md"
 )
-COHERE = Owner("Cohere", "https://docs.cohere.com/reference/rerank")
-JINA = Owner("Jina", "https://api.jina.ai/redoc#tag/rerank")
+COHERE = ApiOwner("Cohere", "https://docs.cohere.com/reference/rerank")
+JINA = ApiOwner("Jina", "https://api.jina.ai/redoc#tag/rerank")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Route:
     path: str
     needs: Needs
     handler: Handler
-    doc: Doc | Owner
+    doc: Doc | ApiOwner
     is_endless: bool = field(default=False, kw_only=True)
     acts: bool = field(default=False, kw_only=True)
 
