@@ -53,7 +53,7 @@ from ..recorder import Ending, Recorder
 from ..requests.eligibility import Engine
 from ..shares import Holding, Shares
 from ..view import AgentView, Cordon, SharedCordon
-from .outbox import AgentBacklog, Peer
+from .outbox import AgentBacklog, AgentConnection
 from .stream import Sink, Stream
 
 ANSWERS_PART = 4
@@ -193,7 +193,7 @@ class DecisionExecutor:
         self._clock = clock
         self._sinks: dict[RequestId, Sink] = {}
         self._query_handles: dict[RequestId, QueryHandle] = {}
-        self._peers: dict[LinkId, Peer] = {}
+        self._peers: dict[LinkId, AgentConnection] = {}
 
     def add_sink(self, sink: Sink) -> None:
         """The events of the request of its id go to `sink`."""
@@ -203,7 +203,7 @@ class DecisionExecutor:
         """The outcome of the query of its id goes to `handle`."""
         self._query_handles[handle.id] = handle
 
-    def add_peer(self, link: LinkId, peer: Peer) -> None:
+    def add_peer(self, link: LinkId, peer: AgentConnection) -> None:
         """What is sent over `link` goes to `peer`."""
         self._peers[link] = peer
 
@@ -504,7 +504,9 @@ class FleetRuntime:
 
     # ---- agents
 
-    def agent_joined(self, peer: Peer, hello: Hello, holder: Identity | None = None) -> LinkId:
+    def agent_joined(
+        self, peer: AgentConnection, hello: Hello, holder: Identity | None = None
+    ) -> LinkId:
         """An agent said hello. It is answered through `peer`, also if it is not let in.
 
         `holder` is that of the key that it came with.
