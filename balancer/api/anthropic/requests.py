@@ -126,7 +126,7 @@ MESSAGES_FIELDS = FieldTable(_messages_body, MESSAGES)
 COUNT_FIELDS = FieldTable(_count_body, MESSAGES)
 
 
-class Requested:
+class MessagesRequest:
     """A parsed body."""
 
     def __init__(self, body: _Body, num_bytes: int) -> None:
@@ -171,20 +171,20 @@ def _check_same(field: str, given: object, stored: object) -> None:
         )
 
 
-def parse_messages(body: bytes, notes: FieldNotes | None = None) -> Requested:
+def parse_messages(body: bytes, notes: FieldNotes | None = None) -> MessagesRequest:
     """The body of `/v1/messages`. Raises `InvalidRequest`."""
     given = to_json(MESSAGES_FIELDS.given(body, notes, prepare=_with_types))
-    return Requested(_checked(parse_json(_messages_body, given)), len(body))
+    return MessagesRequest(_checked(parse_json(_messages_body, given)), len(body))
 
 
-def parse_count(body: bytes, notes: FieldNotes | None = None) -> Requested:
+def parse_count(body: bytes, notes: FieldNotes | None = None) -> MessagesRequest:
     """The body of `/v1/messages/count_tokens`: the same, but `max_tokens` is optional.
 
     As at Anthropic's, a conversation to be summarized is counted as it was sent.
     """
     given = to_json(COUNT_FIELDS.given(body, notes, prepare=_with_types))
     parsed = _checked(parse_json(_count_body, given))
-    return Requested(replace(parsed, compaction=None), len(body))
+    return MessagesRequest(replace(parsed, compaction=None), len(body))
 
 
 def _with_types(body: Json) -> Json:

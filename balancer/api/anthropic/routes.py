@@ -37,7 +37,7 @@ from .requests import (
     FIELD_NAMES,
     ContinueThread,
     MessagesInput,
-    Requested,
+    MessagesRequest,
     parse_count,
     parse_messages,
 )
@@ -159,7 +159,7 @@ async def apply_edits(
 class _Asked:
     """A parsed body, with the conversation of the thread that it continues."""
 
-    requested: Requested
+    requested: MessagesRequest
     conversation: MessagesInput
     num_bytes: int
     """Bytes of all bodies that made the conversation."""
@@ -173,7 +173,7 @@ class _Messages:
         self._conversations = conversations
         self._bodies = bodies
 
-    async def answer(self, requested: Requested, caller: Caller) -> Generation:
+    async def answer(self, requested: MessagesRequest, caller: Caller) -> Generation:
         """The message that continues the conversation."""
         asked = await self._asked(requested, caller.owner)
         edited = await self._edited(asked, caller)
@@ -185,7 +185,7 @@ class _Messages:
             id_headers=(ID_HEADER,),
         )
 
-    async def count(self, requested: Requested, caller: Caller) -> KnownAnswer:
+    async def count(self, requested: MessagesRequest, caller: Caller) -> KnownAnswer:
         """How many tokens the conversation has, after its edits."""
         asked = await self._asked(requested, caller.owner)
         edited = await self._edited(asked, caller)
@@ -199,7 +199,7 @@ class _Messages:
         id = new_request_id()
         return KnownAnswer(body, {ID_HEADER: id, REQUEST_ID: id})
 
-    async def _asked(self, requested: Requested, owner: str | None) -> _Asked:
+    async def _asked(self, requested: MessagesRequest, owner: str | None) -> _Asked:
         """The body with the thread that it continues. Raises `RequestError`."""
         thread = requested.thread
         if not isinstance(thread, ContinueThread):
@@ -276,5 +276,5 @@ class _Answer(MessageEvents):
         self._store.put(self.message["id"], thread, time.monotonic(), owner=self._owner)
 
 
-def _context(requested: Requested, edited: Edited) -> ContextManaged | None:
+def _context(requested: MessagesRequest, edited: Edited) -> ContextManaged | None:
     return None if requested.context_management is None else {"applied_edits": edited.applied}

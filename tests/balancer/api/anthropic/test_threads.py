@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from arriero.balancer.api.anthropic.conversation.messages import to_messages
-from arriero.balancer.api.anthropic.requests import Requested, parse_messages
+from arriero.balancer.api.anthropic.requests import MessagesRequest, parse_messages
 from arriero.balancer.api.anthropic.threads import Thread, stored_thread
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.inference import ChatMessage
@@ -15,7 +15,7 @@ USER = {"role": "user", "content": "hi"}
 TOOL = {"name": "f", "input_schema": {"type": "object"}}
 
 
-def requested(**body: Any) -> Requested:
+def requested(**body: Any) -> MessagesRequest:
     least = {"max_tokens": 5, "messages": [USER], "thread": {"type": "create"}}
     return parse_messages(json.dumps(least | body).encode())
 
