@@ -135,7 +135,7 @@ INFILL_FIELDS = FieldTable(_infill, _INFILL_RULES)
 
 
 @dataclass(frozen=True, slots=True)
-class Requested:
+class LlamaServerRequest:
     """A parsed body. Errors name fields by `names`."""
 
     request: GenerateRequest
@@ -145,14 +145,14 @@ class Requested:
     tells_progress: bool = False
 
 
-def parse_completion(body: bytes, notes: FieldNotes | None = None) -> Requested:
+def parse_completion(body: bytes, notes: FieldNotes | None = None) -> LlamaServerRequest:
     """The body of `/completion`. Raises `InvalidRequest` and `RequestTooLarge`."""
     given = COMPLETION_FIELDS.given(body, notes, prepare=plain_extras)
     parsed = parse_json(_body, to_json(given))
     return _requested(parsed, parsed.request_for(parsed.prompt), {})
 
 
-def parse_infill(body: bytes, notes: FieldNotes | None = None) -> Requested:
+def parse_infill(body: bytes, notes: FieldNotes | None = None) -> LlamaServerRequest:
     """The body of `/infill`. Raises as `parse_completion` does.
 
     Programs that complete code name the sampler `infill`, which ends an answer sooner; it is left
@@ -165,11 +165,13 @@ def parse_infill(body: bytes, notes: FieldNotes | None = None) -> Requested:
     return _requested(parsed, request, {"prompt": "input_prefix", "suffix": "input_suffix"})
 
 
-def _requested(parsed: _Options, request: GenerateRequest, renamed: Mapping[str, str]) -> Requested:
+def _requested(
+    parsed: _Options, request: GenerateRequest, renamed: Mapping[str, str]
+) -> LlamaServerRequest:
     check_readable(request)
     also = {"max_tokens": "n_predict", **renamed}
     own = FieldNames({"logprobs": "n_probs", **also})
     names = parsed.names([*parsed.grammars()], own, also=also)
-    return Requested(
+    return LlamaServerRequest(
         request, names, has_tokens=parsed.return_tokens, tells_progress=parsed.return_progress
     )

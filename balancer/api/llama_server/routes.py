@@ -21,7 +21,7 @@ from ..endpoint import Endpoint, Generation, Opened, Query, handler, respond
 from ..route import LLAMA_SERVER, Route
 from ..transport.callers import caller_of
 from .answers import CompletionAnswer
-from .requests import Requested, parse_completion, parse_infill
+from .requests import LlamaServerRequest, parse_completion, parse_infill
 
 PATHS = ("/completion", "/infill", "/props")
 
@@ -73,7 +73,7 @@ def routes(runtime: FleetRuntime) -> list[Route]:
     ]
 
 
-async def _answer(requested: Requested, _caller: Caller) -> Generation:
+async def _answer(requested: LlamaServerRequest, _caller: Caller) -> Generation:
     return Generation(
         requests=[requested.request],
         is_streamed=requested.request.stream,
@@ -83,7 +83,7 @@ async def _answer(requested: Requested, _caller: Caller) -> Generation:
     )
 
 
-def _rendering(requested: Requested, opened: Opened) -> CompletionAnswer:
+def _rendering(requested: LlamaServerRequest, opened: Opened) -> CompletionAnswer:
     return CompletionAnswer(
         requested.request,
         opened.model,

@@ -8,7 +8,7 @@ import pytest
 from arriero.balancer.api.fields.field_notes import FieldNotes
 from arriero.balancer.api.llama_server.requests import (
     ALL_TOKENS,
-    Requested,
+    LlamaServerRequest,
     parse_completion,
     parse_infill,
 )
@@ -18,7 +18,7 @@ from arriero.shared.inference import GbnfGrammar, GenerateRequest, JsonSchemaGra
 EBNF = 'root ::= "a"'
 
 
-def parsed(notes: FieldNotes | None = None, **body: Any) -> Requested:
+def parsed(notes: FieldNotes | None = None, **body: Any) -> LlamaServerRequest:
     return parse_completion(json.dumps({"prompt": "x"} | body).encode(), notes)
 
 
