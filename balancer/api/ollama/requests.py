@@ -71,7 +71,7 @@ class _GenerateBody(_Body):
 
 
 @dataclass(frozen=True, slots=True)
-class Requested:
+class OllamaRequest:
     """A parsed body. Without a `request` nothing is to be answered."""
 
     model: str
@@ -90,7 +90,7 @@ CHAT_FIELDS = FieldTable(_chat, fields.CHAT)
 GENERATE_FIELDS = FieldTable(_generate, fields.GENERATE)
 
 
-def parse_chat(body: bytes, notes: FieldNotes | None = None) -> Requested:
+def parse_chat(body: bytes, notes: FieldNotes | None = None) -> OllamaRequest:
     """The body of `/api/chat`. Raises `InvalidRequest` and `RequestTooLarge`."""
     given = CHAT_FIELDS.given(body, notes)
     parsed = parse_json(_chat, to_json(given))
@@ -106,7 +106,7 @@ def parse_chat(body: bytes, notes: FieldNotes | None = None) -> Requested:
     )
 
 
-def parse_generate(body: bytes, notes: FieldNotes | None = None) -> Requested:
+def parse_generate(body: bytes, notes: FieldNotes | None = None) -> OllamaRequest:
     """The body of `/api/generate`. Raises `InvalidRequest` and `RequestTooLarge`."""
     given = GENERATE_FIELDS.given(body, notes)
     parsed = parse_json(_generate, to_json(given))
@@ -126,12 +126,12 @@ def parse_generate(body: bytes, notes: FieldNotes | None = None) -> Requested:
     return _requested(parsed, {"messages": (*system, user)})
 
 
-def _requested(parsed: _Body, asked: Json | None) -> Requested:
+def _requested(parsed: _Body, asked: Json | None) -> OllamaRequest:
     """`asked` are the neutral fields of what is to be answered."""
     if parsed.top_logprobs and not parsed.logprobs:
         raise InvalidRequest("`top_logprobs` needs `logprobs: true`", field="top_logprobs")
     if asked is None:
-        return Requested(parsed.model, parsed.stream, None)
+        return OllamaRequest(parsed.model, parsed.stream, None)
     request = GenerateRequest(
         **asked,
         **(parsed.options or Options()).neutral(),
@@ -142,7 +142,7 @@ def _requested(parsed: _Body, asked: Json | None) -> Requested:
         top_logprobs=parsed.top_logprobs or None,
     )
     check_readable(request)
-    return Requested(parsed.model, parsed.stream, request)
+    return OllamaRequest(parsed.model, parsed.stream, request)
 
 
 def _thinking(think: Think | None) -> Json:

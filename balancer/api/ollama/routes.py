@@ -35,9 +35,9 @@ from .answers import (
 )
 from .models import served_name
 from .options import CHAT_NAMES, GENERATE_NAMES
-from .requests import Requested, parse_chat, parse_generate
+from .requests import OllamaRequest, parse_chat, parse_generate
 
-Parse = Callable[[bytes, FieldNotes | None], Requested]
+Parse = Callable[[bytes, FieldNotes | None], OllamaRequest]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,8 @@ def model_of(runtime: FleetRuntime, asked: str, caller: Caller) -> ModelView:
     return model
 
 
-def _endpoint(runtime: FleetRuntime, call: _Call) -> Endpoint[Requested]:
-    async def answer(requested: Requested, caller: Caller) -> Generation | KnownAnswer:
+def _endpoint(runtime: FleetRuntime, call: _Call) -> Endpoint[OllamaRequest]:
+    async def answer(requested: OllamaRequest, caller: Caller) -> Generation | KnownAnswer:
         asked = requested.request_for(name_of(runtime, requested.model, caller))
         if asked is None:  # whether the model is there is all that is asked
             model_of(runtime, requested.model, caller)
