@@ -118,7 +118,7 @@ class _CompletionBody(_Body):
 
 
 @dataclass(frozen=True, slots=True)
-class Requested:
+class CompletionsRequest:
     """A parsed body: one request per choice, `num_choices` in a row for each prompt.
 
     `echoes` are the prompts that the choices begin with, if they are echoed and agents do not send
@@ -158,7 +158,7 @@ CHAT_FIELDS = FieldTable(
 COMPLETION_FIELDS = FieldTable(_completion, fields.COMPLETION)
 
 
-def parse_chat(body: bytes, notes: FieldNotes | None = None) -> Requested:
+def parse_chat(body: bytes, notes: FieldNotes | None = None) -> CompletionsRequest:
     """The body of `/v1/chat/completions`. Raises `InvalidRequest` and `RequestTooLarge`."""
     has_functions = False
 
@@ -248,7 +248,7 @@ def _grammars(parsed: _Body, answer: ResponseFormat | None = None) -> list[tuple
     return [*found, *parsed.grammars()]
 
 
-def parse_completion(body: bytes, notes: FieldNotes | None = None) -> Requested:
+def parse_completion(body: bytes, notes: FieldNotes | None = None) -> CompletionsRequest:
     """The body of `/v1/completions`. Raises `InvalidRequest` and `RequestTooLarge`."""
     raw = COMPLETION_FIELDS.given(body, notes, prepare=plain_extras)
     names = in_list(raw, "prompt")
@@ -338,13 +338,13 @@ def _plain_message(message: object) -> object:
     }
 
 
-def _requested(parsed: _Body, prompts: list[dict[str, Any]]) -> Requested:
+def _requested(parsed: _Body, prompts: list[dict[str, Any]]) -> CompletionsRequest:
     if parsed.stream_options is not None and not parsed.stream:
         raise InvalidRequest("`stream_options` is only for `stream: true`", field="stream_options")
     options = parsed.stream_options or _StreamOptions()
     requests = [[_neutral(parsed, prompt, n) for n in range(parsed.n)] for prompt in prompts]
     check_readable(requests[0][0])  # the others differ in their seeds and prompts only
-    return Requested(
+    return CompletionsRequest(
         requests=tuple(chain.from_iterable(requests)),
         num_choices=parsed.n,
         model=parsed.model,

@@ -9,15 +9,15 @@ from ...access.permissions import Needs
 from ...endpoint import Endpoint, Generation, Opened, handler
 from ...route import OPENAI, Route
 from .answers import Chat, ChoicesAnswer, ChunkHead, Completion, Shape
-from .requests import Requested, parse_chat, parse_completion
+from .requests import CompletionsRequest, parse_chat, parse_completion
 
 
-async def _answer_chat(requested: Requested, _caller: Caller) -> Generation:
+async def _answer_chat(requested: CompletionsRequest, _caller: Caller) -> Generation:
     shape = Chat(has_log_probs=requested.has_log_probs, has_functions=requested.has_functions)
     return _generation(requested, shape)
 
 
-async def _answer_completion(requested: Requested, _caller: Caller) -> Generation:
+async def _answer_completion(requested: CompletionsRequest, _caller: Caller) -> Generation:
     shape = Completion(
         has_log_probs=requested.has_log_probs,
         echoes=requested.echoes,
@@ -26,7 +26,7 @@ async def _answer_completion(requested: Requested, _caller: Caller) -> Generatio
     return _generation(requested, shape)
 
 
-def _generation(requested: Requested, shape: Shape) -> Generation:
+def _generation(requested: CompletionsRequest, shape: Shape) -> Generation:
     return Generation(
         requests=requested.requests,
         is_streamed=requested.stream,
@@ -36,7 +36,7 @@ def _generation(requested: Requested, shape: Shape) -> Generation:
     )
 
 
-def _rendering(requested: Requested, shape: Shape, opened: Opened) -> ChoicesAnswer:
+def _rendering(requested: CompletionsRequest, shape: Shape, opened: Opened) -> ChoicesAnswer:
     head = ChunkHead(
         id=f"{shape.id_prefix}{opened.id}",
         created=int(opened.created_at),

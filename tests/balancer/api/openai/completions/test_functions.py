@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from arriero.balancer.api.openai.completions.requests import Requested, parse_chat
+from arriero.balancer.api.openai.completions.requests import CompletionsRequest, parse_chat
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.inference import NamedTool
 
@@ -13,7 +13,7 @@ LOOK = {"name": "look", "parameters": {"type": "object"}}
 USER = {"role": "user", "content": "Hi"}
 
 
-def chat(**body: Any) -> Requested:
+def chat(**body: Any) -> CompletionsRequest:
     return parse_chat(json.dumps({"messages": [USER], "functions": [LOOK]} | body).encode())
 
 

@@ -12,7 +12,7 @@ from arriero.balancer.api.common.field_names import SAME_NAMES
 from arriero.balancer.api.openai.completions import requests
 from arriero.balancer.api.openai.completions.requests import (
     MAX_CHOICES,
-    Requested,
+    CompletionsRequest,
     parse_chat,
     parse_completion,
 )
@@ -36,11 +36,11 @@ TOOL = {"type": "function", "function": {"name": "now"}}
 HI = (ChatMessage(role="user", content="Hi"),)
 
 
-def chat(**body: Any) -> Requested:
+def chat(**body: Any) -> CompletionsRequest:
     return parse_chat(json.dumps({"messages": MESSAGES} | body).encode())
 
 
-def completion(**body: Any) -> Requested:
+def completion(**body: Any) -> CompletionsRequest:
     return parse_completion(json.dumps({"prompt": "x"} | body).encode())
 
 
@@ -51,8 +51,10 @@ def refusal(parse: Any, **body: Any) -> InvalidRequest:
 
 
 def test_the_least() -> None:
-    assert chat() == Requested((GenerateRequest(messages=HI, stream=False),), 1, None, False, False)
-    assert completion() == Requested(
+    assert chat() == CompletionsRequest(
+        (GenerateRequest(messages=HI, stream=False),), 1, None, False, False
+    )
+    assert completion() == CompletionsRequest(
         (GenerateRequest(prompt="x", stream=False),), 1, None, False, False
     )
 
@@ -105,7 +107,9 @@ def test_everything() -> None:
         ignore_eos=True,
         model="m",
     )
-    assert replace(requested, field_names=SAME_NAMES) == Requested((expected,), 1, "m", True, True)
+    assert replace(requested, field_names=SAME_NAMES) == CompletionsRequest(
+        (expected,), 1, "m", True, True
+    )
     (request,) = completion(**sampling, max_tokens=9).requests
     assert (request.max_tokens, request.temperature, request.stop) == (9, 1.0, ("a", "b"))
 
