@@ -21,7 +21,7 @@ from ...transport.bodies import Bodies
 from ..completions.routes import CHAT, COMPLETION
 from ..errors import openai_error
 from ..queries.routes import embeddings_endpoint, rerank_endpoint
-from ..responses.requests import Requested, parse_response
+from ..responses.requests import ResponsesRequest, parse_response
 from ..responses.routes import Responses
 
 BATCH_PRIORITY = -1
@@ -61,7 +61,7 @@ class LineHandlers:
         return await collected(self._runtime, caller, answer)
 
 
-def _parse_unstored(body: bytes, notes: FieldNotes | None) -> Requested:
+def _parse_unstored(body: bytes, notes: FieldNotes | None) -> ResponsesRequest:
     requested = parse_response(body, notes)
     if requested.conversation_id is not None:
         raise InvalidRequest(

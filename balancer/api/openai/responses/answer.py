@@ -8,7 +8,7 @@ from ...conversations import Conversations
 from .answer_types import Response
 from .events import ResponseEvents
 from .items import Item, Json, items_of, with_ids
-from .requests import Requested
+from .requests import ResponsesRequest
 from .stored import Stored, stored
 
 AddTurn = Callable[[tuple[Item, ...]], None]
@@ -26,7 +26,7 @@ class ResponseAnswer(ResponseEvents):
         self,
         id: RequestId,
         store: Conversations,
-        requested: Requested,
+        requested: ResponsesRequest,
         previous: Stored | None,
         *,
         served: str,

@@ -25,7 +25,7 @@ from ...conversations import Conversations
 from .answer import ResponseAnswer
 from .answer_types import Response
 from .events import RESPONSE_PREFIX, ResponseEvents
-from .requests import Requested, parse_response
+from .requests import ResponsesRequest, parse_response
 from .stored import Stored
 
 logger = logging.getLogger(__name__)
@@ -195,7 +195,7 @@ _note = TypeAdapter(_Note)
 
 
 def note_of(
-    requested: Requested, previous: Stored | None, served: str, service_tier: UsedTier
+    requested: ResponsesRequest, previous: Stored | None, served: str, service_tier: UsedTier
 ) -> bytes:
     """The note that is retained with the request. `served` is the model that answers."""
     note = _Note(

@@ -207,7 +207,7 @@ _body = TypeAdapter(_Body)
 RESPONSE_FIELDS = FieldTable(_body, BODY)
 
 
-class Requested:
+class ResponsesRequest:
     """A parsed body."""
 
     def __init__(self, body: _Body, raw: bytes) -> None:
@@ -316,12 +316,12 @@ class Requested:
         return echo
 
 
-def parse_response(body: bytes, notes: FieldNotes | None = None) -> Requested:
+def parse_response(body: bytes, notes: FieldNotes | None = None) -> ResponsesRequest:
     """The body of `/v1/responses`. Raises `InvalidRequest`."""
     raw = RESPONSE_FIELDS.given(body, notes, prepare=_prepared)
     parsed = parse_json(_body, to_json(raw))
     _check(parsed)
-    return Requested(parsed, body)
+    return ResponsesRequest(parsed, body)
 
 
 def _prepared(raw: Json) -> Json:

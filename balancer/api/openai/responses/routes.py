@@ -32,7 +32,7 @@ from .background import BackgroundResponses, answer_of, chunks, note_of, parse_a
 from .events import response_id
 from .items import Item
 from .listing import input_list, parse_page
-from .requests import Requested, parse_response
+from .requests import ResponsesRequest, parse_response
 from .stored import Stored
 
 
@@ -65,7 +65,7 @@ def routes(
 class _Asked:
     """A parsed body with what it continues, and the request that this makes."""
 
-    requested: Requested
+    requested: ResponsesRequest
     previous: Stored | None
     neutral: GenerateRequest
     add_turn: AddTurn | None = None
@@ -87,7 +87,7 @@ class Responses:
         self._background = background
         self._book = ConversationBook(conversations)
 
-    async def answer(self, requested: Requested, caller: Caller) -> Generation:
+    async def answer(self, requested: ResponsesRequest, caller: Caller) -> Generation:
         """The response, while its client waits for it."""
         asked = await self.asked(requested, caller)
         return Generation(
@@ -111,7 +111,7 @@ class Responses:
             add_turn=asked.add_turn,
         )
 
-    async def count(self, requested: Requested, caller: Caller) -> KnownAnswer:
+    async def count(self, requested: ResponsesRequest, caller: Caller) -> KnownAnswer:
         """How many tokens the input has."""
         asked = await self.asked(requested, caller)
         num_tokens = await count_tokens(
@@ -120,8 +120,8 @@ class Responses:
         body: CountedInput = {"object": "response.input_tokens", "input_tokens": num_tokens}
         return KnownAnswer(body)
 
-    async def asked(self, requested: Requested, caller: Caller) -> _Asked:
-        """The request with all of the conversation. Raises as `Requested.request` does."""
+    async def asked(self, requested: ResponsesRequest, caller: Caller) -> _Asked:
+        """The request with all of the conversation. Raises as `ResponsesRequest.request` does."""
         add_turn: AddTurn | None = None
         if (id := requested.conversation_id) is None:
             previous = await self._previous(requested.previous_response_id, caller)
@@ -139,7 +139,7 @@ class Responses:
         return _Asked(requested, previous, neutral, add_turn)
 
     async def _referred(
-        self, requested: Requested, history: tuple[Item, ...], caller: Caller
+        self, requested: ResponsesRequest, history: tuple[Item, ...], caller: Caller
     ) -> dict[str, Item]:
         """The items that an input refers to, without those of the `history`. Raises `NotFound`.
 
@@ -203,7 +203,7 @@ class _Handlers:
             generation = await self._responses.answer(requested, caller_of(request))
         return await respond(request, self._runtime, generation)
 
-    async def _run(self, request: web.Request, requested: Requested) -> web.StreamResponse:
+    async def _run(self, request: web.Request, requested: ResponsesRequest) -> web.StreamResponse:
         """In the background."""
         caller = caller_of(request)
         with refusals_reported(request):

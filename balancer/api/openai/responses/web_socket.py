@@ -41,7 +41,7 @@ from ...transport.fault_reports import FAULT_REPORTS, report_refusal
 from ...transport.frame_writer import FrameWriter
 from .answer import ResponseAnswer
 from .events import response_id
-from .requests import Requested, parse_response
+from .requests import ResponsesRequest, parse_response
 from .routes import Responses
 from .socket_events import (
     AskedResponse,
@@ -335,7 +335,7 @@ class _Session:
             await answer.stored()
             await self._send(last)
 
-    async def _parsed(self, body: bytes) -> tuple[Requested, FieldNotes]:
+    async def _parsed(self, body: bytes) -> tuple[ResponsesRequest, FieldNotes]:
         reports = self._request.app.get(FAULT_REPORTS)
         notes = FieldNotes(is_strict=reports is not None and reports.is_strict)
         try:

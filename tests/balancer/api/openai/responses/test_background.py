@@ -14,7 +14,7 @@ from arriero.balancer.api.app import inference_app
 from arriero.balancer.api.conversations import Conversations
 from arriero.balancer.api.openai.responses.answer import ResponseAnswer
 from arriero.balancer.api.openai.responses.background import answer_of, note_of
-from arriero.balancer.api.openai.responses.requests import Requested, parse_response
+from arriero.balancer.api.openai.responses.requests import ResponsesRequest, parse_response
 from arriero.balancer.api.openai.responses.stored import Stored, stored
 from arriero.balancer.fleet.retained_record import RetainedKey, RetainedRecord
 from arriero.balancer.fleet.runtime.retained_requests import RetainedRequest, RetainedRequests
@@ -189,12 +189,12 @@ async def test_one_that_has_ended_holds_what_it_repeats_and_not_what_was_asked(
         bodies = [{"input": "x" * size, "metadata": {"n": str(n)}} for n in range(3)]
         ids = [(await create(client, **body))["id"] for body in bodies]
         assert retained.num_bytes > 3 * size
-        assert any(isinstance(each, Requested) for each in held_by(retained))
+        assert any(isinstance(each, ResponsesRequest) for each in held_by(retained))
         for stream in runtime.streams:
             stream.say(Begun(3, 0), *[Token(f"{n} ") for n in range(9)], done())
         await asyncio.sleep(0)
         assert retained.num_bytes < size // 4
-        assert not any(isinstance(each, Requested) for each in held_by(retained))
+        assert not any(isinstance(each, ResponsesRequest) for each in held_by(retained))
         for n, id in enumerate(ids):
             response = await get(client, id)
             assert (response["status"], response["metadata"]) == ("completed", {"n": str(n)})

@@ -9,7 +9,7 @@ from openai.types.responses import response_create_params
 
 from arriero.balancer.api.openai.responses.events import ResponseEvents
 from arriero.balancer.api.openai.responses.items import InputMessage
-from arriero.balancer.api.openai.responses.requests import Requested, parse_response
+from arriero.balancer.api.openai.responses.requests import ResponsesRequest, parse_response
 from arriero.shared.errors import InvalidRequest, RequestError
 from arriero.shared.inference import ChatMessage, GenerateRequest, JsonSchemaGrammar, NamedTool
 from tests.balancer.api.json_values import objects_like
@@ -18,7 +18,7 @@ from tests.balancer.api.openai.responses.strict import checked_response
 TOOL = {"type": "function", "name": "f", "description": "does f", "parameters": {"type": "object"}}
 
 
-def parse(**body: Any) -> Requested:
+def parse(**body: Any) -> ResponsesRequest:
     return parse_response(json.dumps({"input": "hi"} | body).encode())
 
 
@@ -369,7 +369,7 @@ def test_verbosity_is_told_to_the_template() -> None:
     assert checked_echo(requested)["text"] == {"format": {"type": "text"}, "verbosity": "low"}
 
 
-def checked_echo(requested: Requested) -> dict[str, Any]:
+def checked_echo(requested: ResponsesRequest) -> dict[str, Any]:
     """What a response repeats, held to the types of OpenAI's client."""
     response = ResponseEvents("r", created_at=0, echo=requested.echo("demo")).response
     checked_response(response)
