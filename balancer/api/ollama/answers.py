@@ -145,18 +145,18 @@ class LineHead:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class LineShape:
     """How the lines of the two calls differ: what stands before and after a token's text."""
 
     content: tuple[bytes, bytes]
     reasoning: tuple[bytes, bytes]
 
 
-CHAT = Shape(
+CHAT = LineShape(
     (b'"message":{"role":"assistant","content":', b"}"),
     (b'"message":{"role":"assistant","content":"","thinking":', b"}"),
 )
-GENERATE = Shape((b'"response":', b""), (b'"response":"","thinking":', b""))
+GENERATE = LineShape((b'"response":', b""), (b'"response":"","thinking":', b""))
 
 
 class OllamaAnswer(Rendering):
@@ -167,7 +167,7 @@ class OllamaAnswer(Rendering):
 
     def __init__(
         self,
-        shape: Shape,
+        shape: LineShape,
         head: LineHead,
         whole: Callable[[LineHead, Accumulator], OllamaChat | OllamaText],
     ) -> None:

@@ -23,10 +23,10 @@ from .answers import (
     CHAT,
     GENERATE,
     LineHead,
+    LineShape,
     OllamaAnswer,
     OllamaChat,
     OllamaText,
-    Shape,
     loaded_chat,
     loaded_text,
     ollama_error,
@@ -46,7 +46,7 @@ class _Call:
 
     parse: Parse
     names: FieldNames
-    shape: Shape
+    shape: LineShape
     whole: Callable[[LineHead, Accumulator], OllamaChat | OllamaText]
     loaded: Callable[[LineHead], OllamaChat | OllamaText]
 
