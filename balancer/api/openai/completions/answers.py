@@ -1,7 +1,7 @@
 """Neutral events in OpenAI's format: chunks of a stream, and whole answers.
 
 A prompt counts once in `usage`, however many choices it has. Where chat and completions differ, a
-`Shape` says how.
+`AnswerShape` says how.
 
 A token's chunk is assembled by hand from bytes that are precomputed for each choice.
 """
@@ -237,7 +237,7 @@ _FINISH_REASONS: dict[FinishReason, ChatFinish] = {
 }
 
 
-class Shape(Protocol):
+class AnswerShape(Protocol):
     """How chat and completions differ."""
 
     id_prefix: str
@@ -441,7 +441,7 @@ class ChoicesAnswer(Rendering):
 
     def __init__(
         self,
-        shape: Shape,
+        shape: AnswerShape,
         head: ChunkHead,
         *,
         num_choices: int,
@@ -584,7 +584,7 @@ def error_chunk(error: RequestError) -> bytes:
 
 
 def whole_answer(
-    shape: Shape, head: ChunkHead, answers: Sequence[Accumulator], num_choices: int
+    shape: AnswerShape, head: ChunkHead, answers: Sequence[Accumulator], num_choices: int
 ) -> dict[str, object]:
     """All choices in one object, `num_choices` in a row for each prompt.
 

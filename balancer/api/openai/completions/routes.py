@@ -8,7 +8,7 @@ from ....fleet.runtime.fleet_runtime import FleetRuntime
 from ...access.permissions import Needs
 from ...endpoint import Endpoint, Generation, Opened, handler
 from ...route import OPENAI, Route
-from .answers import Chat, ChoicesAnswer, ChunkHead, Completion, Shape
+from .answers import AnswerShape, Chat, ChoicesAnswer, ChunkHead, Completion
 from .requests import CompletionsRequest, parse_chat, parse_completion
 
 
@@ -26,7 +26,7 @@ async def _answer_completion(requested: CompletionsRequest, _caller: Caller) -> 
     return _generation(requested, shape)
 
 
-def _generation(requested: CompletionsRequest, shape: Shape) -> Generation:
+def _generation(requested: CompletionsRequest, shape: AnswerShape) -> Generation:
     return Generation(
         requests=requested.requests,
         is_streamed=requested.stream,
@@ -36,7 +36,7 @@ def _generation(requested: CompletionsRequest, shape: Shape) -> Generation:
     )
 
 
-def _rendering(requested: CompletionsRequest, shape: Shape, opened: Opened) -> ChoicesAnswer:
+def _rendering(requested: CompletionsRequest, shape: AnswerShape, opened: Opened) -> ChoicesAnswer:
     head = ChunkHead(
         id=f"{shape.id_prefix}{opened.id}",
         created=int(opened.created_at),

@@ -12,13 +12,13 @@ from pydantic import TypeAdapter
 
 from arriero.balancer.api.common.accumulator import Accumulator
 from arriero.balancer.api.openai.completions.answers import (
+    AnswerShape,
     Chat,
     ChoicesAnswer,
     ChunkHead,
     Completion,
     LogProbsWriter,
     RunningUsage,
-    Shape,
     chat_log_probs,
     error_chunk,
     usage_of,
@@ -58,7 +58,9 @@ def written(writer: ChoicesAnswer, *events: tuple[int, Event], tail: bool = True
     return [json.loads(chunk[6:]) for chunk in chunks]
 
 
-def writer(shape: Shape, *, num_choices: int = 1, include_usage: bool = False) -> ChoicesAnswer:
+def writer(
+    shape: AnswerShape, *, num_choices: int = 1, include_usage: bool = False
+) -> ChoicesAnswer:
     return ChoicesAnswer(shape, HEAD, num_choices=num_choices, include_usage=include_usage)
 
 
@@ -175,7 +177,7 @@ def test_a_failure_is_the_last_chunk() -> None:
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])), st.sampled_from([Chat(), Completion()]))
-def test_any_text_makes_one_data_line(text: str, shape: Shape) -> None:
+def test_any_text_makes_one_data_line(text: str, shape: AnswerShape) -> None:
     head = ChunkHead(id="x", created=1, model=text)
     one = ChoicesAnswer(shape, head, num_choices=1, include_usage=True)
     for chunk in written(one, (0, Token(text)), (0, Token(text)), (0, done())):
@@ -320,7 +322,7 @@ def gathered(*events: Event) -> Accumulator:
     return accumulator
 
 
-def choices_of(shape: Shape, *answers: Accumulator) -> Any:
+def choices_of(shape: AnswerShape, *answers: Accumulator) -> Any:
     return whole_answer(shape, HEAD, answers, 1)["choices"]
 
 
@@ -360,7 +362,7 @@ def test_log_probabilities_of_completions_stand_choice_by_choice() -> None:
 
 
 @pytest.mark.parametrize("shape", [Chat(), Completion()])
-def test_nobody_is_told_what_he_did_not_ask_for(shape: Shape) -> None:
+def test_nobody_is_told_what_he_did_not_ask_for(shape: AnswerShape) -> None:
     told = Token("a", log_probs=(A,))
     chunks = written(writer(shape), (0, told), (0, done()))
     assert {each["logprobs"] for each in chosen(chunks)} == {None}
@@ -465,7 +467,9 @@ def test_completions_have_no_calls() -> None:
         (Completion(), "prompt", (b'"text":', b"")),
     ],
 )
-def test_where_a_text_stands(shape: Shape, kind: TokenKind, around: tuple[bytes, bytes]) -> None:
+def test_where_a_text_stands(
+    shape: AnswerShape, kind: TokenKind, around: tuple[bytes, bytes]
+) -> None:
     assert shape.text_frame(kind, 2) == around
 
 
