@@ -46,18 +46,18 @@ class AskedResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class Steering:
+class ResponseSteer:
     """What a client wants to steer a response with."""
 
     steer: Mapping[str, Any]
 
 
-def parse_event(message: bytes) -> AskedResponse | Steering:
+def parse_event(message: bytes) -> AskedResponse | ResponseSteer:
     """A client's event. Raises `InvalidRequest`."""
     event = body_fields(message)
     kind = event.pop("type", None)
     if kind == STEER:
-        return Steering(event)
+        return ResponseSteer(event)
     if kind != CREATE:
         raise InvalidRequest(f"`type` must be {CREATE!r} or {STEER!r}", field="type")
     lane = event.pop("stream_id", None)
@@ -130,7 +130,7 @@ def error_frame(error: RequestError, lane: Lane, *, sequence_number: int | None 
     return to_json(_in_lane(event, lane))
 
 
-def steer_refusal(steering: Steering) -> bytes:
+def steer_refusal(steering: ResponseSteer) -> bytes:
     """Models here are not steered; what was to steer one comes back."""
     return to_json(
         {

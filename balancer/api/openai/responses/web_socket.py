@@ -46,8 +46,8 @@ from .routes import Responses
 from .socket_events import (
     AskedResponse,
     Lane,
+    ResponseSteer,
     SocketWriting,
-    Steering,
     error_frame,
     parse_event,
     steer_refusal,
@@ -262,7 +262,7 @@ class _Session:
         if len(message) > MAX_BODY_BYTES:
             raise body_too_large()
         event = await self._bodies.off_loop(len(message), partial(parse_event, message))
-        if isinstance(event, Steering):
+        if isinstance(event, ResponseSteer):
             self._held.give_back(len(message))
             await self._send([steer_refusal(event)])
             return

@@ -10,8 +10,8 @@ from arriero.balancer.api.openai.responses.events import ResponseEvents
 from arriero.balancer.api.openai.responses.requests import RESPONSE_FIELDS, parse_response
 from arriero.balancer.api.openai.responses.socket_events import (
     AskedResponse,
+    ResponseSteer,
     SocketWriting,
-    Steering,
     error_frame,
     parse_event,
     steer_refusal,
@@ -113,7 +113,7 @@ def test_a_response_to_continue_that_is_not_there() -> None:
 
 def test_nothing_is_steered() -> None:
     steering = parse_event(b'{"type": "response.steer", "input": "x", "previous_response_id": "r"}')
-    assert isinstance(steering, Steering)
+    assert isinstance(steering, ResponseSteer)
     told = json.loads(steer_refusal(steering))
     assert told["type"] == "response.steer.failed"
     assert told["error"]["code"] == "steering_not_supported"
