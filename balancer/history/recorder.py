@@ -7,7 +7,7 @@ from ..fleet.view import FleetTotals
 from ..store.records import DAY
 from .endings import Endings, ended_request
 from .series import OTHERS, Levels, Step, bounded
-from .sums import Tally
+from .sums import StepTally
 from .usage import UsageLedger
 
 MAX_TALLIES = 4096
@@ -31,9 +31,9 @@ class HistoryRecorder:
         self._begin()
 
     def _begin(self) -> None:
-        self._fleet = Tally()
-        self._agents: dict[str, Tally] = {}
-        self._models: dict[str, Tally] = {}
+        self._fleet = StepTally()
+        self._agents: dict[str, StepTally] = {}
+        self._models: dict[str, StepTally] = {}
 
     def close_step(self, at: int, seconds: int, totals: FleetTotals) -> Step:
         """What happened since the last call, as a step of `seconds` from `at` on."""
@@ -78,7 +78,7 @@ class HistoryRecorder:
         self._endings.add(ended_request(ending, now, self.here()))
         self._usage.ended(ending, int(now) // DAY)
 
-    def _of(self, agent: str, model: str) -> Iterator[Tally]:
+    def _of(self, agent: str, model: str) -> Iterator[StepTally]:
         yield self._fleet
         if agent:
             yield _tally(self._agents, agent)
@@ -86,11 +86,11 @@ class HistoryRecorder:
             yield _tally(self._models, model)
 
 
-def _tally(tallies: dict[str, Tally], name: str) -> Tally:
+def _tally(tallies: dict[str, StepTally], name: str) -> StepTally:
     found = tallies.get(name)
     if found is None:
         known = name if len(tallies) < MAX_TALLIES else OTHERS
-        found = tallies.setdefault(known, Tally())
+        found = tallies.setdefault(known, StepTally())
     return found
 
 

@@ -1,6 +1,6 @@
 """What one step of the history counts: for the fleet, for an agent, or for a model.
 
-`Tally` grows while the step lasts; `Sums` is its value afterwards, and can be added to others.
+`StepTally` grows while the step lasts; `Sums` is its value afterwards, and can be added to others.
 """
 
 from bisect import bisect_left, bisect_right
@@ -111,7 +111,7 @@ def add(parts: Sequence[Sums]) -> Sums:
     )
 
 
-class Tally:
+class StepTally:
     """Counts what happens, at a cost for each frame and ending and not for each token."""
 
     __slots__ = (

@@ -10,8 +10,8 @@ from arriero.balancer.history.sums import (
     MAX_DURATIONS,
     NUM_BUCKETS,
     RATIO,
+    StepTally,
     Sums,
-    Tally,
     add,
     histogram,
     merged,
@@ -22,7 +22,7 @@ from tests.balancer.history.builders import ending
 
 
 def test_a_tally_counts_what_happened() -> None:
-    tally = Tally()
+    tally = StepTally()
     tally.tokens(3)
     tally.tokens(2)
     tally.first_token(0.5)
@@ -42,7 +42,7 @@ def test_a_tally_counts_what_happened() -> None:
 
 
 def test_durations_are_held_one_by_one_up_to_a_limit() -> None:
-    tally = Tally()
+    tally = StepTally()
     frame = (0.01,) * (MAX_DURATIONS // 4)
     for _ in range(9):
         tally.between_tokens(frame)
