@@ -55,7 +55,7 @@ class Growth:
 
 
 @dataclass(frozen=True, slots=True)
-class Unwritten:
+class JournalWrites:
     """What to write together."""
 
     begun: tuple[Begun, ...] = ()
@@ -65,7 +65,7 @@ class Unwritten:
     cancelled: tuple[RequestId, ...] = ()
 
 
-Written = tuple[Unwritten, RetainedOutcome]
+Written = tuple[JournalWrites, RetainedOutcome]
 """What was written, and what came of it."""
 
 
@@ -162,10 +162,10 @@ class RequestJournal:
         ids = (*self._begun, *self._grown, *self._released, *self._forgotten, *self._cancelled)
         return tuple(dict.fromkeys(ids))
 
-    def unwritten(self, ids: Collection[RequestId]) -> Unwritten:
+    def unwritten(self, ids: Collection[RequestId]) -> JournalWrites:
         """What to write of these now."""
         chosen = set(ids)
-        return Unwritten(
+        return JournalWrites(
             begun=tuple(new for id, new in self._begun.items() if id in chosen),
             grown=tuple(
                 self._growth(retained) for id, retained in self._grown.items() if id in chosen

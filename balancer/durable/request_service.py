@@ -24,7 +24,7 @@ from ..store.retained import RetainedStore
 from ..store.retained_records import FoundRequest, RetainedBounds, RetainedWrite, SavedEvents
 from ..store.write_behind import WriteBehind
 from .request_documents import restored, restored_events, saved, saved_events
-from .request_journal import EngineOf, Growth, RequestJournal, Unwritten, Written
+from .request_journal import EngineOf, Growth, JournalWrites, RequestJournal, Written
 
 logger = logging.getLogger(__name__)
 
@@ -238,7 +238,7 @@ class RequestService:
         self.journal.passed_on(id)
 
 
-def _write_of(what: Unwritten) -> RetainedWrite:
+def _write_of(what: JournalWrites) -> RetainedWrite:
     """What the store takes, made on another thread, since a second's tokens may be many."""
     return RetainedWrite(
         begun=tuple(saved(new.record, new.asked) for new in what.begun),

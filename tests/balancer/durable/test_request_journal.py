@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arriero.balancer.durable import request_journal as journals
-from arriero.balancer.durable.request_journal import Growth, RequestJournal, Unwritten
+from arriero.balancer.durable.request_journal import Growth, JournalWrites, RequestJournal
 from arriero.balancer.fleet.caller import ANONYMOUS, Caller
 from arriero.balancer.fleet.requests.eligibility import Engine
 from arriero.balancer.fleet.retained_record import AskedRequest, RetainedKey, RetainedRecord
@@ -49,12 +49,12 @@ class Journal(RequestJournal):
     def _hear(self, is_urgent: bool) -> None:
         self.is_urgent = self.is_urgent or is_urgent
 
-    def all_unwritten(self) -> Unwritten:
+    def all_unwritten(self) -> JournalWrites:
         self.is_urgent = False
         assert bool(self.next_batch()) == self.has_any
         return self.unwritten(self.next_batch())
 
-    def wrote(self, what: Unwritten, outcome: RetainedOutcome = WELL) -> None:
+    def wrote(self, what: JournalWrites, outcome: RetainedOutcome = WELL) -> None:
         self.written((), (what, outcome))
 
 
@@ -164,7 +164,7 @@ def test_of_what_was_forgotten_only_that_is_written(is_written: bool) -> None:
     journal.forgot(request)
     journal.grew(request.says(B))
     journal.wrote(during)
-    assert journal.all_unwritten() == Unwritten(forgotten=(request.id,))
+    assert journal.all_unwritten() == JournalWrites(forgotten=(request.id,))
     journal.check_integrity()
 
 
@@ -182,7 +182,7 @@ def test_what_cannot_be_written_is_deleted_and_that_is_tried_once() -> None:
     journal = begun(request)
     journal.lost(request.id)
     journal.grew(request.says(A))
-    assert journal.all_unwritten() == Unwritten(forgotten=(request.id,))
+    assert journal.all_unwritten() == JournalWrites(forgotten=(request.id,))
     journal.lost(request.id)
     assert not journal.has_any
 
@@ -210,7 +210,7 @@ def test_what_waits_while_the_store_is_away_is_bounded(monkeypatch: pytest.Monke
     assert [each.id for each in grown(journal)] == ["0", "1"]
     for request in requests:
         journal.forgot(request)
-    assert journal.all_unwritten() == Unwritten(forgotten=(RequestId("2"),))
+    assert journal.all_unwritten() == JournalWrites(forgotten=(RequestId("2"),))
     assert journal.begun_bytes.total == journal.begun_counts.total == 0
 
 
@@ -231,7 +231,7 @@ def test_each_event_is_written_once_and_in_order(steps: list[str]) -> None:
     request, journal = Request(), make_journal()
     journal.begun(request, ASKED)
     written: list[Event] = []
-    trying: Unwritten | None = None
+    trying: JournalWrites | None = None
     for number, step in enumerate([*steps, "begin", "write", "begin", "write"]):
         if step == "say" and request.end is None:
             journal.grew(request.says(Token(str(number))))
