@@ -39,7 +39,7 @@ _WHY: Mapping[HostState, str] = {
 
 
 @dataclass(slots=True)
-class _Agent:
+class _SeenAgent:
     """`models` are those that it serves, and their adapters."""
 
     name: str
@@ -59,7 +59,7 @@ class Watcher:
 
     def __init__(self) -> None:
         self.hosts: dict[str, SavedHost] = {}
-        self._agents: dict[AgentId, _Agent] = {}
+        self._agents: dict[AgentId, _SeenAgent] = {}
         self._num_here: Counter[str] = Counter()
         self._going: dict[str, tuple[float, HostState]] = {}
         """Hosts without an agent of which nothing was told yet: when it is, and why they went."""
@@ -186,7 +186,7 @@ class Watcher:
         self._going.pop(view.name, None)
         if old is None:
             self._num_here[view.name] += 1
-        self._agents[view.id] = _Agent(view.name, models)
+        self._agents[view.id] = _SeenAgent(view.name, models)
         document = _document(view)
         if before is None or not was_here:
             first = now if before is None else before.first_seen
