@@ -57,7 +57,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class _Agent:
+class _RoutedAgent:
     """`estimate` of what its cache holds counts until it was `seen`; `home` is its disk."""
 
     model: str
@@ -92,7 +92,7 @@ class LeastCost(RoutingPolicy):
         self._beliefs = Beliefs()
         self._cache_keys = CacheKeys()
         self._speeds = Speeds()
-        self._agents: dict[LinkId, _Agent] = {}
+        self._agents: dict[LinkId, _RoutedAgent] = {}
         self._started: dict[RequestId, _Started] = {}
         self._backlog: dict[LinkId, float] = {}
         self._fetches = Fetches()
@@ -155,7 +155,7 @@ class LeastCost(RoutingPolicy):
             if home is not None and (known is None or known.home != home):
                 self._beliefs.take_back(link, home)
                 seen = max(seen, self._beliefs.tokens_of(link))
-            self._agents[link] = _Agent(model, most_tokens, seen, home)
+            self._agents[link] = _RoutedAgent(model, most_tokens, seen, home)
 
     def cache_is(self, link: LinkId, num_tokens: int) -> None:
         """An agent's cache holds that much, or more."""
