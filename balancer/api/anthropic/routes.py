@@ -156,7 +156,7 @@ async def apply_edits(
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _MessagesCall:
     """A parsed body, with the conversation of the thread that it continues."""
 
     requested: MessagesRequest
@@ -199,20 +199,20 @@ class _Messages:
         id = new_request_id()
         return KnownAnswer(body, {ID_HEADER: id, REQUEST_ID: id})
 
-    async def _asked(self, requested: MessagesRequest, owner: str | None) -> _Asked:
+    async def _asked(self, requested: MessagesRequest, owner: str | None) -> _MessagesCall:
         """The body with the thread that it continues. Raises `RequestError`."""
         thread = requested.thread
         if not isinstance(thread, ContinueThread):
-            return _Asked(requested, requested.conversation(), requested.num_bytes)
+            return _MessagesCall(requested, requested.conversation(), requested.num_bytes)
         id = thread.previous_message_id
         previous = await self._conversations.find(id, Thread, owner=owner)
         if previous is None:
             raise unknown_thread(id)
         num_bytes = previous.body_bytes + requested.num_bytes
         check_copies(num_bytes, field="thread.previous_message_id")
-        return _Asked(requested, requested.conversation(previous.conversation), num_bytes)
+        return _MessagesCall(requested, requested.conversation(previous.conversation), num_bytes)
 
-    async def _edited(self, asked: _Asked, caller: Caller) -> Edited:
+    async def _edited(self, asked: _MessagesCall, caller: Caller) -> Edited:
         """The request after its context edits. Raises `RequestError`."""
         conversation = asked.conversation
 
@@ -237,7 +237,7 @@ class _Answer(MessageEvents):
     def __init__(
         self,
         store: Conversations,
-        asked: _Asked,
+        asked: _MessagesCall,
         edited: Edited,
         owner: str | None,
         opened: Opened,
