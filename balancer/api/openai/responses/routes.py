@@ -62,7 +62,7 @@ def routes(
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _ResponsesCall:
     """A parsed body with what it continues, and the request that this makes."""
 
     requested: ResponsesRequest
@@ -98,7 +98,9 @@ class Responses:
             kept_log_prob=LISTED_LOG_PROB,
         )
 
-    def _rendering(self, asked: _Asked, owner: str | None, opened: Opened) -> ResponseAnswer:
+    def _rendering(
+        self, asked: _ResponsesCall, owner: str | None, opened: Opened
+    ) -> ResponseAnswer:
         return ResponseAnswer(
             opened.id,
             self._conversations,
@@ -120,7 +122,7 @@ class Responses:
         body: CountedInput = {"object": "response.input_tokens", "input_tokens": num_tokens}
         return KnownAnswer(body)
 
-    async def asked(self, requested: ResponsesRequest, caller: Caller) -> _Asked:
+    async def asked(self, requested: ResponsesRequest, caller: Caller) -> _ResponsesCall:
         """The request with all of the conversation. Raises as `ResponsesRequest.request` does."""
         add_turn: AddTurn | None = None
         if (id := requested.conversation_id) is None:
@@ -136,7 +138,7 @@ class Responses:
             num_bytes += len(to_json(requested.input))
         check_copies(num_bytes, field="previous_response_id")
         neutral = await self._bodies.off_loop(num_bytes, lambda: requested.request(history))
-        return _Asked(requested, previous, neutral, add_turn)
+        return _ResponsesCall(requested, previous, neutral, add_turn)
 
     async def _referred(
         self, requested: ResponsesRequest, history: tuple[Item, ...], caller: Caller
