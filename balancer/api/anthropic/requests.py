@@ -91,7 +91,7 @@ class MessagesInput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Body:
+class _CreateMessageBody:
     __pydantic_config__ = STRICT
 
     model: str | None = None
@@ -115,12 +115,12 @@ class _Body:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _MessagesBody(_Body):
+class _MessagesBody(_CreateMessageBody):
     max_tokens: _MaxTokens
 
 
 _messages_body = TypeAdapter(_MessagesBody)
-_count_body = TypeAdapter(_Body)
+_count_body = TypeAdapter(_CreateMessageBody)
 
 MESSAGES_FIELDS = FieldTable(_messages_body, MESSAGES)
 COUNT_FIELDS = FieldTable(_count_body, MESSAGES)
@@ -129,7 +129,7 @@ COUNT_FIELDS = FieldTable(_count_body, MESSAGES)
 class MessagesRequest:
     """A parsed body."""
 
-    def __init__(self, body: _Body, num_bytes: int) -> None:
+    def __init__(self, body: _CreateMessageBody, num_bytes: int) -> None:
         """`num_bytes` is the body's length."""
         self._body = body
         self.num_bytes = num_bytes
@@ -206,7 +206,7 @@ def _objects(value: object) -> Iterator[Json]:
         yield from (each for each in value if isinstance(each, dict))
 
 
-def _checked(body: _Body) -> _Body:
+def _checked(body: _CreateMessageBody) -> _CreateMessageBody:
     """Raises `InvalidRequest` for fields that contradict each other."""
     if body.context_management is not None:
         kinds = [edit.type for edit in body.context_management.edits]
@@ -216,7 +216,7 @@ def _checked(body: _Body) -> _Body:
     return body
 
 
-def _neutral(parsed: _Body, conversation: MessagesInput) -> GenerateRequest:
+def _neutral(parsed: _CreateMessageBody, conversation: MessagesInput) -> GenerateRequest:
     if parsed.compaction is not None:
         parsed, conversation = _to_summarize(parsed, parsed.compaction, conversation)
     messages = _messages(conversation)
@@ -272,8 +272,8 @@ def _calling(choice: ToolUseChoice | NamedChoice, conversation: MessagesInput) -
 
 
 def _to_summarize(
-    body: _Body, summarize: Summarize, conversation: MessagesInput
-) -> tuple[_Body, MessagesInput]:
+    body: _CreateMessageBody, summarize: Summarize, conversation: MessagesInput
+) -> tuple[_CreateMessageBody, MessagesInput]:
     """Without tools and thinking, so that the answer is the summary."""
     for field in ("context_management", "stop_sequences", "output_format"):
         if getattr(body, field):
