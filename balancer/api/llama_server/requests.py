@@ -92,7 +92,7 @@ class _Options(Guided):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Body(_Options):
+class _LlamaServerBody(_Options):
     __pydantic_config__ = STRICT
 
     prompt: PromptInput
@@ -128,7 +128,7 @@ class _InfillBody(_Options):
         return f"{''.join(extras)}{self.input_prefix}{self.prompt}"
 
 
-_body = TypeAdapter(_Body)
+_body = TypeAdapter(_LlamaServerBody)
 _infill = TypeAdapter(_InfillBody)
 COMPLETION_FIELDS = FieldTable(_body, _RULES)
 INFILL_FIELDS = FieldTable(_infill, _INFILL_RULES)
