@@ -41,7 +41,7 @@ Think = bool | Literal["low", "medium", "high", "max"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Body:
+class _OllamaBody:
     """What both take."""
 
     __pydantic_config__ = STRICT
@@ -56,13 +56,13 @@ class _Body:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _ChatBody(_Body):
+class _ChatBody(_OllamaBody):
     messages: Messages = ()
     tools: ToolList | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _GenerateBody(_Body):
+class _GenerateBody(_OllamaBody):
     prompt: str = ""
     suffix: str | None = None
     system: str | None = None
@@ -126,7 +126,7 @@ def parse_generate(body: bytes, notes: FieldNotes | None = None) -> OllamaReques
     return _requested(parsed, {"messages": (*system, user)})
 
 
-def _requested(parsed: _Body, asked: Json | None) -> OllamaRequest:
+def _requested(parsed: _OllamaBody, asked: Json | None) -> OllamaRequest:
     """`asked` are the neutral fields of what is to be answered."""
     if parsed.top_logprobs and not parsed.logprobs:
         raise InvalidRequest("`top_logprobs` needs `logprobs: true`", field="top_logprobs")
