@@ -43,7 +43,7 @@ class _ExpiresAfter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Body:
+class _CreateBatchBody:
     """`completion_window` is OpenAI's `24h`, or another duration of up to 30 days."""
 
     __pydantic_config__ = _STRICT
@@ -61,7 +61,7 @@ class _Body:
     output_expires_after: _ExpiresAfter | None = None
 
 
-_body = TypeAdapter(_Body)
+_body = TypeAdapter(_CreateBatchBody)
 
 
 def parse_batch(body: bytes) -> NewBatch:
