@@ -75,7 +75,7 @@ class _StreamOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Body(ServerExtras):
+class _CompletionsBody(ServerExtras):
     """What both endpoints take."""
 
     __pydantic_config__ = _STRICT
@@ -90,7 +90,7 @@ class _Body(ServerExtras):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _ChatBody(_Body, Switches):
+class _ChatBody(_CompletionsBody, Switches):
     messages: Messages
     max_tokens: MaxTokens | Literal[-1] | None = None
     max_completion_tokens: MaxTokens | Literal[-1] | None = None
@@ -107,7 +107,7 @@ class _ChatBody(_Body, Switches):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _CompletionBody(_Body):
+class _CompletionBody(_CompletionsBody):
     prompt: Annotated[ListOf[PromptInput], Field(min_length=1, max_length=MAX_CHOICES)]
     max_tokens: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
@@ -241,7 +241,9 @@ def _allowed(parsed: _ChatBody) -> Sequence[dict[str, Any]]:
     return choice.allowed_tools.among(tools) if isinstance(choice, AllowedChoice) else tools
 
 
-def _grammars(parsed: _Body, answer: ResponseFormat | None = None) -> list[tuple[str, Grammar]]:
+def _grammars(
+    parsed: _CompletionsBody, answer: ResponseFormat | None = None
+) -> list[tuple[str, Grammar]]:
     """The required grammars of the answer, by field."""
     grammar = answer.grammar() if answer else None
     found = [] if grammar is None else [("response_format", grammar)]
@@ -338,7 +340,7 @@ def _plain_message(message: object) -> object:
     }
 
 
-def _requested(parsed: _Body, prompts: list[dict[str, Any]]) -> CompletionsRequest:
+def _requested(parsed: _CompletionsBody, prompts: list[dict[str, Any]]) -> CompletionsRequest:
     if parsed.stream_options is not None and not parsed.stream:
         raise InvalidRequest("`stream_options` is only for `stream: true`", field="stream_options")
     options = parsed.stream_options or _StreamOptions()
@@ -355,7 +357,7 @@ def _requested(parsed: _Body, prompts: list[dict[str, Any]]) -> CompletionsReque
     )
 
 
-def _neutral(parsed: _Body, prompt: dict[str, Any], choice: int) -> GenerateRequest:
+def _neutral(parsed: _CompletionsBody, prompt: dict[str, Any], choice: int) -> GenerateRequest:
     penalties = ("repeat_penalty", parsed.repeat_penalty)
     fields = parsed.neutral()
     fields["repeat_penalty"] = either(*penalties, "repetition_penalty", parsed.repetition_penalty)
