@@ -50,7 +50,7 @@ class Embeddings(TypedDict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Body(EmbedBodyFields):
+class _CreateEmbeddingsBody(EmbedBodyFields):
     encoding_format: Encoding = "float"
     truncate_prompt_tokens: TruncatePromptTokens | None = None
 
@@ -65,7 +65,7 @@ class _Body(EmbedBodyFields):
         return None if most is None else Truncation(keeps="last", most=None if most < 0 else most)
 
 
-_body = TypeAdapter(_Body)
+_body = TypeAdapter(_CreateEmbeddingsBody)
 EMBEDDINGS_FIELDS = FieldTable(_body, fields.EMBEDDINGS)
 
 
