@@ -57,7 +57,7 @@ class _Document:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Body:
+class _RerankBody:
     __pydantic_config__ = STRICT
 
     query: NonEmpty
@@ -68,7 +68,7 @@ class _Body:
     return_documents: bool = False
 
 
-_body = TypeAdapter(_Body)
+_body = TypeAdapter(_RerankBody)
 RERANK_FIELDS = FieldTable(_body, fields.RERANK)
 
 
