@@ -169,7 +169,7 @@ class _ConversationId:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Body(Guided):
+class _ResponsesBody(Guided):
     __pydantic_config__ = STRICT
 
     input: Annotated[ListOf[GivenItem], Field(max_length=MAX_MESSAGES)] = ()
@@ -202,7 +202,7 @@ class _Body(Guided):
         return [*found, *self.grammars()]
 
 
-_body = TypeAdapter(_Body)
+_body = TypeAdapter(_ResponsesBody)
 
 RESPONSE_FIELDS = FieldTable(_body, BODY)
 
@@ -210,7 +210,7 @@ RESPONSE_FIELDS = FieldTable(_body, BODY)
 class ResponsesRequest:
     """A parsed body."""
 
-    def __init__(self, body: _Body, raw: bytes) -> None:
+    def __init__(self, body: _ResponsesBody, raw: bytes) -> None:
         """`raw` is the body as it came."""
         self._body = body
         self.num_bytes = len(raw)
@@ -332,7 +332,7 @@ def _prepared(raw: Json) -> Json:
     return given
 
 
-def _check(body: _Body) -> None:
+def _check(body: _ResponsesBody) -> None:
     """Raises `InvalidRequest` for fields that contradict each other."""
     if body.conversation is not None and body.previous_response_id is not None:
         raise InvalidRequest(
@@ -353,12 +353,12 @@ def _check(body: _Body) -> None:
         )
 
 
-def _conversation_id(body: _Body) -> str | None:
+def _conversation_id(body: _ResponsesBody) -> str | None:
     given = body.conversation
     return given.id if isinstance(given, _ConversationId) else given
 
 
-def _tool_choice(body: _Body) -> ToolChoice:
+def _tool_choice(body: _ResponsesBody) -> ToolChoice:
     choice = body.tool_choice
     if isinstance(choice, AllowedTools):
         return choice.mode
@@ -367,7 +367,7 @@ def _tool_choice(body: _Body) -> ToolChoice:
     return NamedTool(name=qualified(choice.name, choice.namespace))
 
 
-def _allowed(body: _Body) -> tuple[Json, ...]:
+def _allowed(body: _ResponsesBody) -> tuple[Json, ...]:
     """The functions that may be called. Raises `InvalidRequest`."""
     tools = functions(body.tools)
     choice = body.tool_choice
