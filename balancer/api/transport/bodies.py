@@ -160,7 +160,7 @@ class Bodies:
 
     async def _read(self, request: web.Request, held: "Held") -> bytes:
         content = request.content
-        body = _Body(held)
+        body = _BodyRead(held)
         try:
             if content.is_eof():  # small ones come with their header: there is nothing to wait for
                 body.add(content.read_nowait())
@@ -173,7 +173,7 @@ class Bodies:
         self._check_memory(request, body.parsed_bytes)
         return bytes(body.data)
 
-    async def _await_pieces(self, content: StreamReader, body: "_Body") -> None:
+    async def _await_pieces(self, content: StreamReader, body: "_BodyRead") -> None:
         loop = asyncio.get_running_loop()
         end = loop.time() + self._whole
         enough = 0
@@ -212,7 +212,7 @@ body_digest_key = web.RequestKey("body_digest_key", bytes)
 """Request key for the SHA-256 of the body of a request with an idempotency key."""
 
 
-class _Body:
+class _BodyRead:
     """What has come of one body. Raises `Overloaded`, `RequestTooLarge` and `InvalidRequest`."""
 
     def __init__(self, held: "Held") -> None:
