@@ -25,7 +25,7 @@ class _Function:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Call:
+class _MessageToolCall:
     __pydantic_config__ = STRICT
 
     function: _Function
@@ -43,7 +43,7 @@ class OllamaChatMessage:
     content: str | None = None
     thinking: str | None = None
     images: Images | None = None
-    tool_calls: Annotated[ListOf[_Call], Field(max_length=MAX_PARTS)] | None = None
+    tool_calls: Annotated[ListOf[_MessageToolCall], Field(max_length=MAX_PARTS)] | None = None
     tool_name: str | None = None
     tool_call_id: str | None = None
 
@@ -82,11 +82,11 @@ class _OpenCalls:
         self._num_calls = 0
         self._open: dict[str, str] = {}  # the names of functions by id
 
-    def made(self, calls: Sequence[_Call]) -> tuple[dict[str, Any], ...]:
+    def made(self, calls: Sequence[_MessageToolCall]) -> tuple[dict[str, Any], ...]:
         """The neutral calls."""
         return tuple(self._made(call) for call in calls)
 
-    def _made(self, call: _Call) -> dict[str, Any]:
+    def _made(self, call: _MessageToolCall) -> dict[str, Any]:
         self._num_calls += 1
         id = call.id or f"call{self._num_calls:05}"  # nine characters, as some templates ask for
         self._open[id] = call.function.name
