@@ -41,7 +41,7 @@ Parse = Callable[[bytes, FieldNotes | None], OllamaRequest]
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class _OllamaCall:
     """How the two calls differ."""
 
     parse: Parse
@@ -51,8 +51,8 @@ class _Call:
     loaded: Callable[[LineHead], OllamaChat | OllamaText]
 
 
-_CHAT = _Call(parse_chat, CHAT_NAMES, CHAT, whole_chat, loaded_chat)
-_GENERATE = _Call(parse_generate, GENERATE_NAMES, GENERATE, whole_text, loaded_text)
+_CHAT = _OllamaCall(parse_chat, CHAT_NAMES, CHAT, whole_chat, loaded_chat)
+_GENERATE = _OllamaCall(parse_generate, GENERATE_NAMES, GENERATE, whole_text, loaded_text)
 
 
 def routes(runtime: FleetRuntime) -> list[Route]:
@@ -83,7 +83,7 @@ def model_of(runtime: FleetRuntime, asked: str, caller: Caller) -> ModelView:
     return model
 
 
-def _endpoint(runtime: FleetRuntime, call: _Call) -> Endpoint[OllamaRequest]:
+def _endpoint(runtime: FleetRuntime, call: _OllamaCall) -> Endpoint[OllamaRequest]:
     async def answer(requested: OllamaRequest, caller: Caller) -> Generation | KnownAnswer:
         asked = requested.request_for(name_of(runtime, requested.model, caller))
         if asked is None:  # whether the model is there is all that is asked
