@@ -69,7 +69,7 @@ class ResponseEvents(EventRenderer):
         self._created_at = created_at
         self._is_background = is_background
         self._sequence_number = 0
-        self._open: _Text | _Call | None = None
+        self._open: _Text | _CallItem | None = None
         self.response: Response = {
             "id": response_id(id),
             "object": "response",
@@ -145,9 +145,9 @@ class ResponseEvents(EventRenderer):
         yield from self._close("completed")
         space, name = self._namespaces.get(call.name, (None, call.name))
         id = self._next_id("function_call")
-        yield from self._added(_Call(id, self._index, replace(call, name=name), space))
+        yield from self._added(_CallItem(id, self._index, replace(call, name=name), space))
 
-    def _added(self, item: "_Text | _Call") -> Iterator[Json]:
+    def _added(self, item: "_Text | _CallItem") -> Iterator[Json]:
         self._open = item
         yield from item.opening()
 
@@ -311,7 +311,7 @@ class _Text:
         return {"type": type, **place, **values}
 
 
-class _Call:
+class _CallItem:
     """A call of a function."""
 
     token_kind: TokenKind = "tool_call"
