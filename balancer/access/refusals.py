@@ -23,7 +23,7 @@ OTHERS = "many addresses"
 
 
 @dataclass(slots=True)
-class _Caller:
+class _RefusedCaller:
     """Since when it is counted, how often it was refused, and when it last had an entry.
 
     It went on, and was refused last, at `went_on_at`.
@@ -47,7 +47,9 @@ class Refusals:
     """`now` is in seconds, from a clock that never goes back."""
 
     def __init__(self) -> None:
-        self._callers: dict[tuple[Door, str], _Caller] = {}  # those that are counted longest first
+        self._callers: dict[
+            tuple[Door, str], _RefusedCaller
+        ] = {}  # those that are counted longest first
         self._logged: dict[tuple[str, str, str], float] = {}  # oldest first
         self._noted: list[float] = []
         self._forgot_at = -1.0
@@ -60,7 +62,7 @@ class Refusals:
         self._forget(now)
         if (door, who) not in self._callers and len(self._callers) >= MAX_CALLERS:
             who = OTHERS
-        caller = self._callers.setdefault((door, who), _Caller(now))
+        caller = self._callers.setdefault((door, who), _RefusedCaller(now))
         if now - caller.since >= MINUTE:
             caller.since, caller.num = now, 0
         caller.num += 1
@@ -101,7 +103,7 @@ class Refusals:
         self._logged[what] = now
         return True
 
-    def _is_noted(self, caller: _Caller, now: float) -> bool:
+    def _is_noted(self, caller: _RefusedCaller, now: float) -> bool:
         if caller.noted_at is not None and now - caller.noted_at < HOUR:
             return False
         self._noted = [at for at in self._noted if now - at < HOUR]
