@@ -56,7 +56,7 @@ class _OllamaBody:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _ChatBody(_OllamaBody):
+class _OllamaChatBody(_OllamaBody):
     messages: Messages = ()
     tools: ToolList | None = None
 
@@ -83,7 +83,7 @@ class OllamaRequest:
         return None if self.request is None else replace(self.request, model=model)
 
 
-_chat = TypeAdapter(_ChatBody)
+_chat = TypeAdapter(_OllamaChatBody)
 _generate = TypeAdapter(_GenerateBody)
 
 CHAT_FIELDS = FieldTable(_chat, fields.CHAT)
