@@ -71,7 +71,7 @@ class _TokenizeBody:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _DetokenizeBody:
+class _VllmDetokenizeBody:
     __pydantic_config__ = STRICT
 
     tokens: Detokenizable
@@ -107,7 +107,7 @@ class VllmTokenizer(TypedDict):
 
 
 _tokenize = TypeAdapter(_TokenizeBody)
-_detokenize = TypeAdapter(_DetokenizeBody)
+_detokenize = TypeAdapter(_VllmDetokenizeBody)
 _TOKENIZE_FIELDS = FieldTable(_tokenize, _RULES)
 _DETOKENIZE_FIELDS = FieldTable(_detokenize, {})
 
