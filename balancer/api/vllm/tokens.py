@@ -47,7 +47,7 @@ _RULES: Mapping[str, Rule] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _TokenizeBody:
+class _VllmTokenizeBody:
     __pydantic_config__ = STRICT
 
     prompt: PlainText | None = None
@@ -106,7 +106,7 @@ class VllmTokenizer(TypedDict):
     chat_template: str | None
 
 
-_tokenize = TypeAdapter(_TokenizeBody)
+_tokenize = TypeAdapter(_VllmTokenizeBody)
 _detokenize = TypeAdapter(_VllmDetokenizeBody)
 _TOKENIZE_FIELDS = FieldTable(_tokenize, _RULES)
 _DETOKENIZE_FIELDS = FieldTable(_detokenize, {})
