@@ -48,7 +48,7 @@ class OllamaVector(TypedDict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _EmbedBody:
+class _OllamaEmbedBody:
     __pydantic_config__ = STRICT
 
     model: ModelName
@@ -68,7 +68,7 @@ class _EmbeddingsBody:
     options: Options | None = None
 
 
-_embed = TypeAdapter(_EmbedBody)
+_embed = TypeAdapter(_OllamaEmbedBody)
 _embeddings = TypeAdapter(_EmbeddingsBody)
 EMBED_FIELDS = FieldTable(_embed, fields.EMBED)
 EMBEDDINGS_FIELDS = FieldTable(_embeddings, fields.EMBEDDINGS)
