@@ -50,7 +50,7 @@ class Ranking(TypedDict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Document:
+class _TextDocument:
     __pydantic_config__ = STRICT
 
     text: NonEmpty
@@ -61,7 +61,9 @@ class _RerankBody:
     __pydantic_config__ = STRICT
 
     query: NonEmpty
-    documents: Annotated[ListOf[NonEmpty | _Document], Field(min_length=1, max_length=MAX_INPUTS)]
+    documents: Annotated[
+        ListOf[NonEmpty | _TextDocument], Field(min_length=1, max_length=MAX_INPUTS)
+    ]
     model: str | None = None
     top_n: Annotated[int, Field(ge=1)] | None = None
     max_tokens_per_doc: Annotated[int, Field(ge=1, lt=2**31)] | None = None
@@ -108,7 +110,7 @@ def parse_rerank(body: bytes, notes: FieldNotes | None = None) -> RerankCall:
     given = RERANK_FIELDS.given(body, notes)
     parsed = parse_json(_body, to_json(given))
     documents = tuple(
-        each.text if isinstance(each, _Document) else each for each in parsed.documents
+        each.text if isinstance(each, _TextDocument) else each for each in parsed.documents
     )
     shares = in_parts(documents)
     check_copies(len(shares) * len(parsed.query.encode()), field="query")
