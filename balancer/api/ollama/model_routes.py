@@ -60,7 +60,7 @@ Shape = Callable[[Sequence[Result]], Mapping[str, object]]
 
 def routes(runtime: FleetRuntime) -> list[Route]:
     """The routes. Models were last modified when the balancer started."""
-    handlers = _Handlers(runtime, time_text(time.time()))
+    handlers = _ModelHandlers(runtime, time_text(time.time()))
     show = handler(runtime, Endpoint(parse_show, handlers.show))
     embed = handler(runtime, Endpoint(parse_embed, handlers.embed))
     embeddings = handler(runtime, Endpoint(parse_embeddings, handlers.embeddings))
@@ -75,7 +75,7 @@ def routes(runtime: FleetRuntime) -> list[Route]:
     ]
 
 
-class _Handlers:
+class _ModelHandlers:
     """What answers the routes."""
 
     def __init__(self, runtime: FleetRuntime, started: str) -> None:
