@@ -44,7 +44,7 @@ class DeletedConversation(TypedDict):
 
 def routes(book: ConversationBook) -> list[Route]:
     """The routes under `/v1/conversations`."""
-    handlers = _Handlers(book)
+    handlers = _ConversationHandlers(book)
     all_of_them, one = "/v1/conversations", "/v1/conversations/{id}"
     declared: list[tuple[str, str, Callable[[web.Request], Awaitable[object]]]] = [
         ("POST", all_of_them, handlers.create),
@@ -70,7 +70,7 @@ def _answering(answer: Callable[[web.Request], Awaitable[object]]) -> Handler:
     return handle
 
 
-class _Handlers:
+class _ConversationHandlers:
     """What answers the routes."""
 
     def __init__(self, book: ConversationBook) -> None:
