@@ -47,7 +47,7 @@ def routes(
     restore = partial(answer_of, store=Conversations(conversations.memory))
     background = BackgroundResponses(retained, restore_retained, restore)
     responses = Responses(runtime, conversations, bodies, background)
-    handlers = _Handlers(runtime, conversations, background, responses)
+    handlers = _ResponsesHandlers(runtime, conversations, background, responses)
     one = "/v1/responses/{id}"
     count = handler(runtime, Endpoint(parse_response, responses.count))
     return [
@@ -182,7 +182,7 @@ class Responses:
         return await self._conversations.find(id, Stored, owner=caller.owner)
 
 
-class _Handlers:
+class _ResponsesHandlers:
     """The handlers of the routes."""
 
     def __init__(
