@@ -86,7 +86,7 @@ def place(requirements: Sequence[Requirement], members: Iterable[Member]) -> Pla
 
 
 @dataclass(slots=True)
-class _Model:
+class _PlacedModel:
     """`candidates` are its eligible agents by the model that they have, each group sorted."""
 
     requirement: Requirement
@@ -106,7 +106,7 @@ class _Placing:
     def __init__(self, requirements: Sequence[Requirement], members: Iterable[Member]) -> None:
         self._members = {member.id: member for member in members}
         self._models = {
-            requirement.model: _Model(requirement, reserved=requirement.reserved)
+            requirement.model: _PlacedModel(requirement, reserved=requirement.reserved)
             for requirement in sorted(requirements, key=_turn)
         }
         self._chosen: dict[AgentId, str | None] = dict.fromkeys(self._members)
@@ -140,7 +140,7 @@ class _Placing:
 
     def _places(self) -> Iterator[str]:
         """One entry for each place to fill, tier by tier, models in turn."""
-        tiers: defaultdict[int, list[_Model]] = defaultdict(list)
+        tiers: defaultdict[int, list[_PlacedModel]] = defaultdict(list)
         for model in self._models.values():
             tiers[model.requirement.tier].append(model)
         for models in tiers.values():
@@ -150,7 +150,7 @@ class _Placing:
                     break
                 yield from (model.requirement.model for model in unfilled)
 
-    def _fill(self, model: _Model) -> None:
+    def _fill(self, model: _PlacedModel) -> None:
         agent = self._own(model)
         if agent is not None and self._members[agent].waits_for_room:
             agent = self._roomier(agent, model)
@@ -167,12 +167,12 @@ class _Placing:
         elif model.requirement.tier == IDLE or not self._augment(model, set()):
             model.is_short = True
 
-    def _may_load(self, agent: AgentId, model: _Model) -> bool:
+    def _may_load(self, agent: AgentId, model: _PlacedModel) -> bool:
         """A model that is not in use is loaded only where nothing has to go for it."""
         is_own = self._members[agent].model == model.requirement.model
         return is_own or model.requirement.tier != IDLE or self._price(agent, model).worth == 0
 
-    def _own(self, model: _Model) -> AgentId | None:
+    def _own(self, model: _PlacedModel) -> AgentId | None:
         """An agent that has the model and was not given away."""
         while model.holders:
             agent = model.holders.pop()
@@ -181,7 +181,7 @@ class _Placing:
             model.num_holding -= self._chosen[agent] is None
         return None
 
-    def _roomier(self, own: AgentId, model: _Model) -> AgentId:
+    def _roomier(self, own: AgentId, model: _PlacedModel) -> AgentId:
         """An agent where nothing has to go for the model, if it waits for that where it is."""
         if self._first_in_the_way(own, model, self._models_beside(own)) is None:
             return own
@@ -191,7 +191,7 @@ class _Placing:
         model.holders.append(own)
         return best
 
-    def _best(self, model: _Model) -> AgentId | None:
+    def _best(self, model: _PlacedModel) -> AgentId | None:
         """The agent that is missed least."""
         if model.candidates is None:
             model.candidates = self._candidates(model)
@@ -201,12 +201,12 @@ class _Placing:
         firsts = [group[0] for group in model.candidates if group]
         return min(firsts, key=lambda agent: self._price(agent, model), default=None)
 
-    def _spare(self, model: _Model) -> AgentId | None:
+    def _spare(self, model: _PlacedModel) -> AgentId | None:
         """An agent that has no model."""
         agent = self._best(model)
         return None if agent is None or self._members[agent].model is not None else agent
 
-    def _candidates(self, model: _Model) -> list[deque[AgentId]]:
+    def _candidates(self, model: _PlacedModel) -> list[deque[AgentId]]:
         """Agents that are here by the model that they have; within a group prices keep order."""
         groups: defaultdict[str | None, list[AgentId]] = defaultdict(list)
         for agent in model.requirement.eligible:
@@ -221,7 +221,7 @@ class _Placing:
         """Whether it is given to no model; once it is given to one, it is never free again."""
         return agent in self._chosen and self._chosen[agent] is None
 
-    def _price(self, agent: AgentId, model: _Model) -> "_Price":
+    def _price(self, agent: AgentId, model: _PlacedModel) -> "_Price":
         member = self._members[agent]
         owner = self._models.get(member.model) if member.model else None
         is_idle = member.model is None
@@ -245,7 +245,9 @@ class _Placing:
             agent,
         )
 
-    def _is_crowded_by_others(self, agent: AgentId, model: _Model, beside: Sequence[str]) -> bool:
+    def _is_crowded_by_others(
+        self, agent: AgentId, model: _PlacedModel, beside: Sequence[str]
+    ) -> bool:
         """Whether it would have room on a host but for what programs of others have there."""
         report, needed = self._members[agent].report, model.requirement.needed
         others = report.others
@@ -270,7 +272,9 @@ class _Placing:
             if (name := self._members[each].model) in self._models
         ]
 
-    def _first_in_the_way(self, agent: AgentId, model: _Model, beside: Sequence[str]) -> str | None:
+    def _first_in_the_way(
+        self, agent: AgentId, model: _PlacedModel, beside: Sequence[str]
+    ) -> str | None:
         """Of the models that would have to make room, the one that comes first."""
         there = [model.requirement.model, *beside]
         victim = None
@@ -283,7 +287,7 @@ class _Placing:
                 victim = name
         return victim
 
-    def _has_room(self, agent: AgentId, model: _Model) -> bool:
+    def _has_room(self, agent: AgentId, model: _PlacedModel) -> bool:
         """Whether the host holds the model beside those that its other agents were given."""
         name = model.requirement.model
         beside = self._chosen_beside(agent)
@@ -354,10 +358,10 @@ class _Placing:
     def _memory(self, agent: AgentId) -> int:
         return self._members[agent].report.memory
 
-    def _has_surplus(self, model: _Model) -> bool:
+    def _has_surplus(self, model: _PlacedModel) -> bool:
         return model.num_holding > model.num_missing
 
-    def _take(self, agent: AgentId, model: _Model) -> None:
+    def _take(self, agent: AgentId, model: _PlacedModel) -> None:
         member = self._members[agent]
         owner = self._models.get(member.model) if member.model else None
         if owner is not None and self._is_free(agent) and agent in owner.requirement.eligible:
@@ -365,7 +369,7 @@ class _Placing:
         self._chosen[agent] = model.requirement.model
         model.num_placed += 1
 
-    def _augment(self, model: _Model, seen: set[AgentId]) -> bool:
+    def _augment(self, model: _PlacedModel, seen: set[AgentId]) -> bool:
         """Take an agent from a model that can be served elsewhere as well."""
         for agent in sorted(model.requirement.eligible - seen):
             if agent not in self._chosen or self._chosen[agent] == model.requirement.model:
@@ -379,7 +383,7 @@ class _Placing:
                 return True
         return False
 
-    def _replace(self, agent: AgentId, model: _Model, seen: set[AgentId]) -> bool:
+    def _replace(self, agent: AgentId, model: _PlacedModel, seen: set[AgentId]) -> bool:
         """Find another agent for a place of `model`."""
         if not self._augment(model, seen):
             return False
