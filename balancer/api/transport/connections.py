@@ -380,7 +380,7 @@ def end_of_bytes(data: bytes, start: int) -> int:
 # ---- one connection
 
 
-class _Reading:
+class _PausableTransport:
     """A transport that knows whether the protocol above has paused reading.
 
     `resume` is called in place of the transport's `resume_reading`. All else is the transport's.
@@ -468,7 +468,7 @@ class _Connection(web.RequestHandler):
         self._patient: PatientTransport | None = None
         self._above: asyncio.Transport | None = None
         """What is read from and written to: the socket, or TLS over it."""
-        self._reading: _Reading | None = None
+        self._reading: _PausableTransport | None = None
         self._rest = b""
         """What arrived; from `_start` on it is still to be parsed, at the next `_turn`."""
         self._start = 0
@@ -508,7 +508,7 @@ class _Connection(web.RequestHandler):
         else:
             self._patient = self._patience_with(cast("asyncio.Transport", transport))
             self._above = cast("asyncio.Transport", self._patient)
-        self._reading = _Reading(self._above, self._resume)
+        self._reading = _PausableTransport(self._above, self._resume)
         super().connection_made(cast("asyncio.Transport", self._reading))
         self._address = address_of(transport)
         self._limits.serves(self, self._address)
