@@ -231,7 +231,7 @@ class MessageEvents(EventRenderer):
 
     def _new_block(self, token: Token) -> "_Block":
         if token.kind == "content":
-            return _Text() if self._summarizes is None else _Summary(self._summarizes)
+            return _TextBlock() if self._summarizes is None else _Summary(self._summarizes)
         if token.kind == "reasoning":
             return _HiddenThinking() if self._hides_thinking else _Thinking()
         raise RuntimeError(f"{token.kind} came where there can be none")
@@ -347,7 +347,7 @@ class _Block(ABC):
         """The complete block."""
 
 
-class _Text(_Block):
+class _TextBlock(_Block):
     kind = "content"
 
     def opening(self) -> Json:
