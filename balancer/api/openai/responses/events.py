@@ -69,7 +69,7 @@ class ResponseEvents(EventRenderer):
         self._created_at = created_at
         self._is_background = is_background
         self._sequence_number = 0
-        self._open: _Text | _CallItem | None = None
+        self._open: _TextItem | _CallItem | None = None
         self.response: Response = {
             "id": response_id(id),
             "object": "response",
@@ -137,7 +137,7 @@ class ResponseEvents(EventRenderer):
             kind = _TEXT_KINDS.get(token.kind)
             if kind is None:
                 raise RuntimeError(f"{token.kind} came where there can be none")
-            item = _Text(self._next_id(kind.type), self._index, kind)
+            item = _TextItem(self._next_id(kind.type), self._index, kind)
             yield from self._added(item)
         yield item.push(token)
 
@@ -147,7 +147,7 @@ class ResponseEvents(EventRenderer):
         id = self._next_id("function_call")
         yield from self._added(_CallItem(id, self._index, replace(call, name=name), space))
 
-    def _added(self, item: "_Text | _CallItem") -> Iterator[Json]:
+    def _added(self, item: "_TextItem | _CallItem") -> Iterator[Json]:
         self._open = item
         yield from item.opening()
 
@@ -260,7 +260,7 @@ _REASONING = _TextKind(
 _TEXT_KINDS = {kind.token: kind for kind in (_MESSAGE, _REASONING)}
 
 
-class _Text:
+class _TextItem:
     """An item with one part of text."""
 
     def __init__(self, id: str, index: int, kind: _TextKind) -> None:
