@@ -136,7 +136,7 @@ MAX_UNUSED = 16
 """Keys that are kept for the next request like those before."""
 
 
-class Needs:
+class UncommonNeeds:
     """Requests that not every agent can serve, and the keys by which they find those that can.
 
     An agent with an engine of its own can do everything, but for pictures, which take a projector.

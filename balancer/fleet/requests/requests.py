@@ -37,7 +37,7 @@ from ..routing.rates import Measurement
 from ..view import RequestView
 from .delivered import Claim, Reported, consistent
 from .dispatch.dispatch import AssignSlot, Dispatch
-from .eligibility import Able, ByText, Needs, Offer, QueueKey, model_of
+from .eligibility import Able, ByText, Offer, QueueKey, UncommonNeeds, model_of
 from .preemption import Foreground, Preemption, least_run
 from .request import MAX_ISOLATED, SUSPECT_SECONDS, Request
 from .waiting_room import WaitingRoom
@@ -80,7 +80,7 @@ class Requests:
         self.dispatch = Dispatch(limits.max_buffered_requests, _router(limits))
         self.waiting_room = WaitingRoom(self.dispatch)
         self.foreground = Foreground()
-        self.needs = Needs()
+        self.needs = UncommonNeeds()
         self._preemption = Preemption()
         self._limits = limits
         self._registry = registry
@@ -879,7 +879,7 @@ def _for_agent(asked: GenerateRequest) -> GenerateRequest:
     return replace(asked, deadline_ms=None, prompt_cache_key=None)
 
 
-def offer_of(agent: Agent, needs: Needs) -> Offer:
+def offer_of(agent: Agent, needs: UncommonNeeds) -> Offer:
     """What dispatch may give the agent."""
     return Offer(
         model=agent.generates,

@@ -7,8 +7,8 @@ from arriero.balancer.fleet.requests.eligibility import (
     Able,
     ByText,
     Engine,
-    Needs,
     Offer,
+    UncommonNeeds,
     by_text_of,
     model_of,
 )
@@ -89,13 +89,13 @@ FEW = ABILITIES - {"logprobs", "gbnf"}
 
 
 def test_as_long_as_all_agents_can_do_everything_there_are_no_keys() -> None:
-    needs = Needs()
+    needs = UncommonNeeds()
     assert not needs.seen(ABILITIES)
     assert needs.key_of(SCORED) is None
 
 
 def test_a_request_has_a_key_for_what_some_agent_lacks() -> None:
-    needs = Needs()
+    needs = UncommonNeeds()
     assert needs.seen(FEW)
     assert not needs.seen(FEW)
     assert not needs.seen(ABILITIES)
@@ -104,7 +104,7 @@ def test_a_request_has_a_key_for_what_some_agent_lacks() -> None:
 
 
 def test_agents_offer_the_keys_of_those_who_are_here() -> None:
-    needs = Needs()
+    needs = UncommonNeeds()
     needs.seen(FEW)
     assert needs.came(KEY)
     assert not needs.came(KEY)
@@ -118,7 +118,7 @@ def test_agents_offer_the_keys_of_those_who_are_here() -> None:
 
 
 def test_answers_that_go_on_by_text_are_offered_to_those_who_go_on_with_them() -> None:
-    needs = Needs()
+    needs = UncommonNeeds()
     by_text = ByText("m", ("prompt",), "f")
     assert needs.came(by_text)
     assert needs.keys_for("m", ABILITIES, lambda origin: origin == "f") == (by_text,)
@@ -129,7 +129,7 @@ def test_answers_that_go_on_by_text_are_offered_to_those_who_go_on_with_them() -
 
 
 def test_only_so_many_keys_are_kept_that_nobody_needs() -> None:
-    needs = Needs()
+    needs = UncommonNeeds()
     needs.seen(frozenset())
     needs.came(KEY)
     for number in range(3 * MAX_UNUSED):

@@ -18,7 +18,7 @@ from arriero.balancer.fleet.decisions import (
 from arriero.balancer.fleet.lifecycle import NotServed
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.registry import Registry
-from arriero.balancer.fleet.requests.eligibility import Needs
+from arriero.balancer.fleet.requests.eligibility import UncommonNeeds
 from arriero.balancer.fleet.requests.preemption import FIRST_RUN
 from arriero.balancer.fleet.requests.request import Request
 from arriero.balancer.fleet.requests.requests import (
@@ -593,6 +593,6 @@ def test_a_refusal_is_told_and_recorded() -> None:
 
 
 def test_an_offer_is_what_the_agent_says_of_itself() -> None:
-    offer = offer_of(Opened().agent, Needs())
+    offer = offer_of(Opened().agent, UncommonNeeds())
     assert (offer.model, offer.slots, offer.fingerprint) == ("llama", 1, "f")
     assert offer.cache_tokens == 2048
