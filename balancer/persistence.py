@@ -7,7 +7,7 @@ from typing import Self
 from ..shared.lifecycle import StartupError
 from .cluster.peer_store import NotificationHub, PeerStore
 from .fleet.view import FleetTotals
-from .history.history_task import History
+from .history.history_task import HistoryTask
 from .store.port import StoreRefused
 from .store.store import Store, open_store
 from .store.url import StoreUrl
@@ -28,7 +28,7 @@ class Persistence:
         self.store = store
         self.peers = peers
         self.writer = StoreWriter(store)
-        self.history = History(handed_over=self.writer.unwritten)
+        self.history = HistoryTask(handed_over=self.writer.unwritten)
 
     @classmethod
     async def open(cls, url: StoreUrl, hub: NotificationHub | None = None) -> Self:

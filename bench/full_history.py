@@ -8,7 +8,7 @@ import time
 
 from arriero.balancer.fleet.recorder import Ending, Origin
 from arriero.balancer.fleet.view import FleetTotals
-from arriero.balancer.history.history_task import History
+from arriero.balancer.history.history_task import HistoryTask
 from arriero.balancer.history.series import to_saved
 from arriero.balancer.store.records import MAX_ENDINGS, STEPS_KEPT
 from arriero.balancer.store.store import open_store
@@ -34,7 +34,7 @@ async def fill(url: str, agent: str, model: str) -> None:
     """Write it to the store at `url`, which is empty."""
     numbers = itertools.count()
     now = time.time() - STEPS_KEPT[1]
-    history = History(clock=lambda: now)
+    history = HistoryTask(clock=lambda: now)
     origin = Origin(agent, model)
     steps = []
     for second in range(STEPS_KEPT[1] - 2):

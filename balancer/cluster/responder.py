@@ -8,7 +8,7 @@ from typing import get_args
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from ..fleet.view import RequestView
 from ..history.endings import latest
-from ..history.history_task import History
+from ..history.history_task import HistoryTask
 from ..management.answer_types import ListedRequest
 from ..management.serializers import listed_json, request_json
 from ..management.throughput import MIN_SECONDS, Meter, Throughput
@@ -67,14 +67,14 @@ class Responder:
         self,
         runtime: FleetRuntime,
         render: Render = no_metrics,
-        history: History | None = None,
+        history: HistoryTask | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._runtime = runtime
         self._render = render
-        self._history = history or History()
+        self._history = history or HistoryTask()
         self._rates = Rates(runtime, clock)
         self._wall_clock = wall_clock
 

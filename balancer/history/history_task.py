@@ -40,7 +40,7 @@ MOST_REPORTED = 120
 """Seconds that are reported to other balancers, should the store not have them."""
 
 
-class History:
+class HistoryTask:
     """The balancer's history. `recorder` fills it while `run` runs.
 
     `clock` gives seconds since 1970 and never goes back: the wall clock's time at the start, and

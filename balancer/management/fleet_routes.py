@@ -17,7 +17,7 @@ from ..cluster.cluster_view import ClusterView
 from ..cluster.others import Others
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from ..fleet.view import AgentView, RequestView
-from ..history.history_task import History
+from ..history.history_task import HistoryTask
 from .answer_types import Agent, Agents, Cancelled, ListedRequest, PastDevices, Requests
 from .history.history_routes import EndedRequests, ended_requests
 from .request_filter import DEFAULT_LIMIT, MAX_LIMIT, STATES, RequestFilter
@@ -27,7 +27,7 @@ from .throughput import AgentRates
 
 def fleet_routes(
     runtime: FleetRuntime,
-    history: History,
+    history: HistoryTask,
     cluster: ClusterView,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[Route]:
@@ -93,7 +93,7 @@ class _AgentHandlers:
     def __init__(
         self,
         runtime: FleetRuntime,
-        history: History,
+        history: HistoryTask,
         cluster: ClusterView,
         clock: Callable[[], float],
     ) -> None:
@@ -131,7 +131,7 @@ class _AgentHandlers:
 
 
 class _RequestHandlers:
-    def __init__(self, runtime: FleetRuntime, history: History, cluster: ClusterView) -> None:
+    def __init__(self, runtime: FleetRuntime, history: HistoryTask, cluster: ClusterView) -> None:
         self._runtime = runtime
         self._history = history
         self._cluster = cluster

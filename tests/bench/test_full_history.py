@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from arriero.balancer.history.history_task import History
+from arriero.balancer.history.history_task import HistoryTask
 from arriero.balancer.store.records import MAX_ENDINGS, STEPS_KEPT
 from arriero.balancer.store.store import open_store
 from arriero.balancer.store.url import parse_store_url
@@ -13,7 +13,7 @@ async def test_a_balancer_that_starts_on_it_has_all_that_it_would_gather_in_an_h
     url = f"sqlite:///{tmp_path}/state.db"
     await fill(url, "a", "m")
     store = await open_store(parse_store_url(url))
-    history = History()
+    history = HistoryTask()
     await history.restore(store.history)
     await store.close()
     assert len(history.endings) == MAX_ENDINGS

@@ -15,7 +15,7 @@ from ...api.openapi.document import Doc, json_answer, parameter
 from ...api.route import Route
 from ...cluster.cluster_view import ClusterView
 from ...history.chart import By, Line
-from ...history.history_task import History as HistoryTask
+from ...history.history_task import HistoryTask
 from ...history.series import Levels
 from ...store.records import EndedRequest, StoreStatus
 from .history_query import HistoryQuery, cursor_after, ended_filter

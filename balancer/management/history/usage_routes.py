@@ -14,7 +14,7 @@ from ....shared.inference import Count
 from ...api.access.permissions import Needs
 from ...api.openapi.document import Doc, json_answer, parameter
 from ...api.route import Route
-from ...history.history_task import History
+from ...history.history_task import HistoryTask
 from ...store.port import StoreAway
 from ...store.records import DAY, USAGE_DAYS, UsageColumn, UsageQuery, UsageSum
 
@@ -121,7 +121,7 @@ class UsageReport(TypedDict):
     total: UsageCounts
 
 
-def usage_routes(history: History) -> list[Route]:
+def usage_routes(history: HistoryTask) -> list[Route]:
     """The route."""
 
     async def usage(request: web.Request) -> web.Response:

@@ -8,7 +8,7 @@ import pytest
 from arriero.balancer.cluster.responder import FORGOTTEN, Rates, Responder
 from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
-from arriero.balancer.history.history_task import History
+from arriero.balancer.history.history_task import HistoryTask
 from arriero.balancer.store.writer import StoreWriter
 from arriero.shared.inference import AgentId, GenerateRequest
 from tests.balancer.fleet.recording import ManualClock
@@ -56,7 +56,7 @@ async def test_its_fleet_and_its_requests(runtime: FleetRuntime) -> None:
 
 async def test_what_its_store_does_not_have_yet(runtime: FleetRuntime) -> None:
     clock = ManualClock(1000.0)
-    history = History(clock=clock)
+    history = HistoryTask(clock=clock)
     responder = Responder(runtime, history=history)
     history.recorder.ended(ending("a"))
     history.recorder.ended(ending("b", "length"))

@@ -8,7 +8,7 @@ import pytest
 
 from arriero.balancer.fleet.recorder import Origin
 from arriero.balancer.fleet.view import FleetTotals
-from arriero.balancer.history.history_task import MOST_REPORTED, History
+from arriero.balancer.history.history_task import MOST_REPORTED, HistoryTask
 from arriero.balancer.store.records import EndingFilter, UsageQuery
 from arriero.balancer.store.writer import StoreWriter
 from tests.balancer.fleet.recording import ManualClock
@@ -35,7 +35,7 @@ async def writing(store: FakeStore) -> AsyncIterator[StoreWriter]:
 
 async def test_steps_are_as_long_as_the_time_that_passed() -> None:
     clock = ManualClock(1000.25)
-    history = History(clock=clock)
+    history = HistoryTask(clock=clock)
     history.tick(TOTALS)
     history.recorder.tokens(8, HERE)
     clock.now = 1001.0
@@ -49,7 +49,7 @@ async def test_steps_are_as_long_as_the_time_that_passed() -> None:
 
 
 async def test_it_ticks_by_itself() -> None:
-    history = History()
+    history = HistoryTask()
     history.recorder.tokens(8, HERE)
     has_looked = asyncio.Event()
 
@@ -67,7 +67,7 @@ async def test_it_ticks_by_itself() -> None:
 
 async def test_a_history_goes_on_after_a_restart() -> None:
     store, clock = FakeStore(), ManualClock(1000.0)
-    before = History(clock=clock)
+    before = HistoryTask(clock=clock)
     async with writing(store) as writer:
         for _ in range(90):
             before.recorder.tokens(4, HERE)
@@ -76,7 +76,7 @@ async def test_a_history_goes_on_after_a_restart() -> None:
         before.recorder.ended(ending("old"))
         before.write(writer)
     assert len(store.history.steps) == 92, "90 seconds and 2 minutes"
-    after = History(clock=clock)
+    after = HistoryTask(clock=clock)
     await after.restore(store.history)
     clock.now += 1
     after.recorder.ended(ending("new"))
@@ -92,13 +92,13 @@ async def test_a_history_goes_on_after_a_restart() -> None:
 
 async def test_what_is_in_the_future_is_not_read_back() -> None:
     store, clock = FakeStore(), ManualClock(5000.0)
-    history = History(clock=clock)
+    history = HistoryTask(clock=clock)
     async with writing(store) as writer:
         clock.now += 1
         history.tick(TOTALS)
         history.write(writer)
     clock.now = 4000.0  # the wall clock was set back between the two
-    again = History(clock=clock)
+    again = HistoryTask(clock=clock)
     await again.restore(store.history)
     assert (await again.chart(0, 1, None)).times == []
 
@@ -106,14 +106,14 @@ async def test_what_is_in_the_future_is_not_read_back() -> None:
 async def test_without_its_store_a_history_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
     store = FakeStore()
     store.goes_away()
-    history = History(clock=ManualClock())
+    history = HistoryTask(clock=ManualClock())
     await history.restore(store.history)
     assert "the history begins anew, since the store is away: connection refused" in caplog.text
 
 
 async def test_a_store_that_does_not_last_is_given_nothing() -> None:
     clock = ManualClock()
-    history = History(clock=clock)
+    history = HistoryTask(clock=clock)
     writer = StoreWriter(MemoryStore())
     clock.now += 1
     history.tick(TOTALS)
@@ -126,7 +126,7 @@ USED = UsageQuery(since=0, until=10, by=("caller",), limit=10)
 
 async def test_usage_goes_on_after_a_restart() -> None:
     store, clock = FakeStore(), ManualClock(1000.0)
-    before = History(clock=clock)
+    before = HistoryTask(clock=clock)
     await before.restore(store.history)
     async with writing(store) as writer:
         before.recorder.ended(ending("a"))
@@ -134,7 +134,7 @@ async def test_usage_goes_on_after_a_restart() -> None:
         before.recorder.ended(ending("b"))
         assert [each.requests for each in await before.used(USED)] == [2], "once, and up to now"
         before.write(writer)
-    after = History(clock=clock)
+    after = HistoryTask(clock=clock)
     await after.restore(store.history)
     assert [each.requests for each in await after.used(USED)] == [2]
     after.recorder.ended(ending("c"))
@@ -143,7 +143,7 @@ async def test_usage_goes_on_after_a_restart() -> None:
 
 
 async def test_without_a_store_usage_is_in_memory() -> None:
-    history = History(clock=ManualClock(1000.0))
+    history = HistoryTask(clock=ManualClock(1000.0))
     assert await history.used(USED) == []
     history.recorder.ended(ending("a"))
     assert [each.requests for each in await history.used(USED)] == [1]
@@ -152,7 +152,7 @@ async def test_without_a_store_usage_is_in_memory() -> None:
 async def test_which_models_were_served_lately_also_before_a_restart() -> None:
     clock = ManualClock(1000.0)
     store = FakeStore()
-    history = History(clock=clock)
+    history = HistoryTask(clock=clock)
     for model in ("old", "new"):
         history.recorder.tokens(8, Origin("ana", model))
         history.recorder.ended(ending())
@@ -160,7 +160,7 @@ async def test_which_models_were_served_lately_also_before_a_restart() -> None:
         history.tick(TOTALS)
     async with writing(store) as writer:
         history.write(writer)
-    restarted = History(clock=clock)
+    restarted = HistoryTask(clock=clock)
     await restarted.restore(store.history)
     assert await restarted.models_served(150.0) == {"new"}
     assert await restarted.models_served(250.0) == {"old", "new"}
@@ -175,7 +175,7 @@ class Balancer:
     def __init__(self, store: FakeStore, clock: ManualClock) -> None:
         self._store = store
         self.writer = StoreWriter(store)
-        self.history = History(clock=clock, handed_over=self.writer.unwritten)
+        self.history = HistoryTask(clock=clock, handed_over=self.writer.unwritten)
         self.history.share(store.history)
 
     def count(self, tokens: int) -> None:

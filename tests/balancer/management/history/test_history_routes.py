@@ -13,7 +13,7 @@ from arriero.balancer.cluster.questions import Replies, Reply
 from arriero.balancer.cluster.responder import Responder
 from arriero.balancer.fleet.recorder import Origin
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
-from arriero.balancer.history.history_task import History
+from arriero.balancer.history.history_task import HistoryTask
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.balancer.management.steering.desired_state_service import DesiredStateService
@@ -47,8 +47,8 @@ class Port:
 
     def __init__(self) -> None:
         self.clock = ManualClock(1_700_000_000.0)
-        self.history = History(clock=self.clock)
-        self.other = History(clock=self.clock)
+        self.history = HistoryTask(clock=self.clock)
+        self.other = HistoryTask(clock=self.clock)
         self.silent: tuple[str, ...] = ()
         self.has_others = False
         self.writer = Writer(Store(StoreUrl("memory")))
