@@ -88,7 +88,7 @@ _MAX_REASON_BYTES = 123  # RFC 6455, 5.5: a control frame has 125 bytes, two are
 
 
 class Outbox:
-    """The `AgentConnection` of one socket. `patience` is the longest a frame may take, in seconds."""
+    """The `AgentConnection` of one socket. `patience`: the longest a frame may take, in seconds."""
 
     def __init__(
         self, socket: web.WebSocketResponse, transport: asyncio.Transport, *, patience: float
