@@ -178,6 +178,11 @@ async def assemble(
     diary = Diary(runtime, persistence.store)
     sessions = SessionService(access, persistence.store)
     until_the_end.callback(sessions.stop)
+    jobs = await open_batch_jobs(
+        settings, persistence, runtime, access, conversations, bodies, until_the_end
+    )
+    if jobs is not None:
+        access.listen(lambda _holder, _error: jobs.key_ended())
     peers = open_peers(
         settings.balancer_name,
         persistence,
@@ -190,15 +195,11 @@ async def assemble(
         render=metrics.render,
         sessions=sessions,
         requests=request_service,
+        jobs=jobs,
     )
     workers = {} if pipes is None else pipes.place.names(settings.balancer_name)
     cluster = cluster_view_of(peers, workers)
     persistence.history.recorder.here = lambda: cluster.here
-    jobs = await open_batch_jobs(
-        settings, persistence, runtime, access, conversations, bodies, until_the_end
-    )
-    if jobs is not None:
-        access.listen(lambda _holder, _error: jobs.key_ended())
     return Parts(
         metrics=metrics,
         persistence=persistence,

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field, TypeAdapter, ValidationError
 
 Subject = Literal[
-    "mail", "cancels", "desired_state", "keys", "sessions", "cordons", "diary", "peers"
+    "mail", "cancels", "batches", "desired_state", "keys", "sessions", "cordons", "diary", "peers"
 ]
 SUBJECTS: tuple[Subject, ...] = get_args(Subject)
 
@@ -29,7 +29,7 @@ Text = Annotated[str, Field(max_length=MOST_TEXT, pattern=r"^[\x20-\x7e]*\z")]
 @dataclass(frozen=True, slots=True)
 class Changed:
     """This has changed: read it. `peers`: a balancer went, in good order; `mail`: letters came;
-    `cancels`: retained requests are to be cancelled where they run."""
+    `cancels`: retained requests are to be cancelled where they run; `batches`: a batch is."""
 
     what: Subject
     type: Literal["changed"] = "changed"

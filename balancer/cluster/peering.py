@@ -10,6 +10,7 @@ from ..access.session_service import SessionService
 from ..diary.diary import Diary
 from ..durable.request_service import RequestService
 from ..fleet.runtime.fleet_runtime import FleetRuntime
+from ..jobs.jobs import Jobs
 from ..management.answer_types import Balancer
 from ..management.balancers import ListBalancers
 from ..management.steering.desired_state_service import DesiredStateService
@@ -34,6 +35,7 @@ def open_peers(
     render: Render = no_metrics,
     sessions: SessionService,
     requests: RequestService | None = None,
+    jobs: Jobs | None = None,
 ) -> Peers | None:
     """What keeps this balancer in touch with others; `None` where the store has only one.
 
@@ -50,6 +52,7 @@ def open_peers(
             "desired_state": lambda: desired_state.reconcile(store),
             "keys": keys.reconcile,
             "sessions": sessions.reconcile,
+            "batches": reads_none if jobs is None else jobs.reconcile,
             "cancels": reads_none if requests is None else requests.reconcile,
             "cordons": drains.reconcile,
             "diary": diary.reconcile,
@@ -68,7 +71,7 @@ def open_peers(
 
 
 async def reads_none() -> bool:
-    """There are no requests that outlive their balancer."""
+    """There is nothing of the kind here."""
     return True
 
 

@@ -1,7 +1,8 @@
 """One batch while it runs: its input is checked, its lines run, its results are put together.
 
-One task goes through that (`run`), and it alone writes results. So every line has one: a line is
-loaded only if its chunk's spool has no result of it, and then settles once.
+One balancer runs a batch: its `Runner` has a lease on it. One task goes through that (`run`), and
+it alone writes results. So every line has one: a line is loaded only if its chunk's spool has no
+result of it, and then settles once.
 
 Each line that is asked right now is a task of `LineRuns`. What came of it waits there, until the
 batch's own task takes it and writes it.
@@ -11,6 +12,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ...shared.errors import InternalError, RequestTimeout
@@ -22,7 +24,7 @@ from .inputs import BatchStopped, Index, check_input, read_chunk
 from .lines import Again, Line, answer_line, error_line, in_order, judge
 from .results import ChunkSpool, finalize
 from .schedule import LineKey
-from .tools import LEASE, RECHECK, Tools
+from .tools import RECHECK, Tools
 
 logger = logging.getLogger(__name__)
 
@@ -152,6 +154,10 @@ class Progress:
         return num / (now - since) if num and now > since else None
 
 
+class BatchTaken(Exception):
+    """Another balancer runs the batch by now."""
+
+
 KEY_GONE = Fault(code="unauthorized", message="the key that made the batch is no longer valid")
 
 
@@ -178,7 +184,8 @@ class BatchRun:
         self._chunks: dict[int, _Open] = {}
         self._chunk_of: dict[int, int] = {}
         self._finished: list[int] = []
-        self._may_have_more = True
+        self._last_loaded = -1
+        self._has_more = True
         self._is_over = False
 
     def wake(self) -> None:
@@ -191,7 +198,7 @@ class BatchRun:
             self._news.set()
 
     def changed(self, batch: Batch) -> None:
-        """The batch was changed, by a caller or by another balancer."""
+        """The batch was changed by a caller."""
         self.batch = batch
         self.wake()
 
@@ -200,7 +207,7 @@ class BatchRun:
         self._lines.start(line)
 
     async def run(self) -> None:
-        """To its end. Raises `StoreAway` and `BlobsAway`; another one may then go on."""
+        """To its end. Raises `StoreAway`, `BlobsAway` and `BatchTaken`; another may then go on."""
         try:
             if self.batch.status == "validating":
                 await self._check()
@@ -215,10 +222,6 @@ class BatchRun:
     # ---- the input
 
     async def _check(self) -> None:
-        await self._claim()
-        self.batch = await self._tools.batches.change(self.batch.id, lambda batch: batch)
-        if self.batch.status != "validating":
-            return  # another balancer has checked it meanwhile: its chunks must stay
         try:
             found = await check_input(self.batch, self._tools, self._is_checking)
         except BatchStopped:
@@ -231,20 +234,10 @@ class BatchRun:
     def _is_checking(self) -> bool:
         return self.batch.status == "validating" and not self._is_over
 
-    async def _claim(self) -> None:
-        """Wait until this runner alone has the batch."""
-        tools = self._tools
-        while True:
-            now = tools.clock()
-            if await tools.store.claim_batch(self.batch.id, tools.runner, now, now + LEASE):
-                return
-            await self._wait(RECHECK)
-
     # ---- the lines
 
     async def _work(self) -> None:
         schedule, id = self._tools.schedule, self.batch.id
-        await self._tools.store.release(self._tools.runner, id)  # what a former run had
         schedule.add(id, self.batch.caller.owner)
         try:
             while await self._step():
@@ -267,7 +260,7 @@ class BatchRun:
         await self._store_finished()
         if self._wants_chunk() and await self._load_chunk():
             return True
-        if await self._is_done():
+        if self._is_done():
             return False
         self._tools.pump()
         await self._wait(self._pause())
@@ -278,11 +271,9 @@ class BatchRun:
         return RECHECK if self.batch.stop is not None else min(RECHECK, max(left, 0.0) + 0.001)
 
     async def _wait(self, seconds: float) -> None:
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._news.wait()
-        except TimeoutError:
-            self._may_have_more = True  # another balancer may have given up a chunk
 
     async def _look_at_ends(self) -> None:
         """Its time may be over, or the key of its owner may be no longer valid."""
@@ -293,15 +284,8 @@ class BatchRun:
                 self.batch.id, lambda batch: _stopped(batch, now, is_gone=is_gone)
             )
 
-    async def _is_done(self) -> bool:
-        if self._chunks:
-            return False
-        if self.batch.stop == "cancelled":
-            return True
-        if self._may_have_more:
-            return False
-        sums = await self._tools.store.sums(self.batch.id)
-        return sums.num_done == sums.num_chunks
+    def _is_done(self) -> bool:
+        return not self._chunks and (self.batch.stop == "cancelled" or not self._has_more)
 
     async def _write_results(self) -> None:
         results = [self._expired(result) for result in self._lines.take()]
@@ -343,16 +327,17 @@ class BatchRun:
     # ---- chunks
 
     def _wants_chunk(self) -> bool:
-        if not self._may_have_more or self.batch.stop == "cancelled":
+        if not self._has_more or self.batch.stop == "cancelled":
             return False
         return not self._chunks or self._tools.has_room(self.batch.id)
 
     async def _load_chunk(self) -> bool:
-        tools, now = self._tools, self._tools.clock()
-        chunk = await tools.store.lease_chunk(self.batch.id, tools.runner, now, now + LEASE)
+        tools = self._tools
+        chunk = await tools.store.next_chunk(self.batch.id, self._last_loaded)
         if chunk is None:
-            self._may_have_more = False
+            self._has_more = False
             return False
+        self._last_loaded = chunk.number
         lines, spool = await on_thread(self._opened, chunk)
         self._chunks[chunk.number] = _Open(chunk, spool)
         self._count(list(spool.is_error.values()))
@@ -384,7 +369,7 @@ class BatchRun:
         key = f"batches/{self.batch.id}/{number}-{tools.runner}"
         results = await on_thread(spool.store, tools.blobs, key)
         if not await tools.store.commit_chunk(self.batch.id, number, tools.runner, results):
-            logger.warning("%s: another balancer has run chunk %d", self.batch.id, number)
+            raise BatchTaken(self.batch.id)
         del self._chunks[number]
         self.num_completed -= results.num_completed
         self.num_failed -= results.num_failed
@@ -394,7 +379,6 @@ class BatchRun:
 
     async def _put_together(self) -> None:
         tools = self._tools
-        await self._claim()
         now = tools.clock()
         self.batch = await tools.batches.change(
             self.batch.id, lambda batch: _finalizing(batch, now)

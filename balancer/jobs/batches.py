@@ -32,10 +32,10 @@ class Batches:
         store: JobStore,
         files: Files,
         *,
-        on_change: Callable[[str], None],
+        on_change: Callable[[], object],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`on_change` gets the id of each batch that was made or cancelled."""
+        """`on_change` is called when a batch was made or cancelled."""
         self._store = store
         self._files = files
         self._clock = clock
@@ -64,7 +64,7 @@ class Batches:
             output_expires_after=requested.output_expires_after,
         )
         await self._store.save_batch(_saved(batch, 1))
-        self._on_change(batch.id)
+        self._on_change()
         return batch
 
     async def _claim(self, owner: str) -> None:
@@ -107,8 +107,8 @@ class Batches:
 
     async def cancel(self, id: str) -> Batch:
         """Cancel a batch, whichever owner it has. Raises `NotFound` and `Conflict`."""
-        batch = await self.change(id, lambda batch: batch.cancelling(self._clock()))
-        self._on_change(id)
+        batch = await self.change(id, lambda batch: batch.cancelling(self._clock()), is_urgent=True)
+        self._on_change()
         return batch
 
     async def counts(self, batch: Batch) -> tuple[int, int]:
@@ -125,11 +125,13 @@ class Batches:
         files: Sequence[SavedFile] = (),
         *,
         is_open: bool = True,
+        is_urgent: bool = False,
     ) -> Batch:
         """Save what `change` makes of the batch as it is now, with its result `files`.
 
         Others may change it at the same time; `change` may be called several times. A batch stays
-        open until what it leaves behind is cleared away. Raises `NotFound`, and as `change`.
+        open until what it leaves behind is cleared away. With `is_urgent` the balancer that runs
+        the batch is notified. Raises `NotFound`, and as `change`.
         """
         for _ in range(MAX_TRIES):
             saved = await self._store.batch(id)
@@ -141,7 +143,7 @@ class Batches:
                 return batch
             try:
                 await self._store.save_batch(
-                    _saved(batch, saved.revision + 1, is_open=is_open), files
+                    _saved(batch, saved.revision + 1, is_open=is_open), files, is_urgent=is_urgent
                 )
             except BatchConflict:
                 continue

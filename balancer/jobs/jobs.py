@@ -50,6 +50,11 @@ class Jobs:
         """Run batches, until cancelled."""
         await self._runner.run()
 
+    async def reconcile(self) -> bool:
+        """Look at once: another balancer has cancelled a batch."""
+        self._runner.changed()
+        return True
+
     def key_ended(self) -> None:
         """Look at once whose batches are to end with it."""
         for run in self._runner.runs.values():
@@ -115,6 +120,7 @@ async def open_jobs(
     runner = Runner(
         name=work.name,
         folder=work.folder,
+        spool=work_folder(place),
         store=store,
         blobs=blobs,
         files=files,

@@ -22,7 +22,10 @@ from .files import PIECE, blob_of
 
 
 class Spool:
-    """The chunks that one runner works at, in a folder of its own."""
+    """The chunks that are worked at, in a folder that the balancers of a machine share.
+
+    So who takes a batch over goes on with the results that were there.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "chunks"
@@ -34,12 +37,9 @@ class Spool:
             path.parent.mkdir(parents=True, exist_ok=True)
             return ChunkSpool(path)
 
-    def keep_only(self, batches: set[str]) -> None:
-        """Delete what is left of other batches."""
-        if self._folder.is_dir():
-            for folder in self._folder.iterdir():
-                if folder.name not in batches:
-                    self.forget(folder.name)
+    def batches(self) -> set[str]:
+        """The batches of which there is something."""
+        return {each.name for each in self._folder.iterdir()} if self._folder.is_dir() else set()
 
     def forget(self, batch: str) -> None:
         """Delete what is left of a batch."""
@@ -87,7 +87,11 @@ class ChunkSpool:
         if not numbers:
             return 0
         with self._path.open("rb") as file:
-            places = {n: (at, size) for n, _, at, size in _records(file) if n in numbers}
+            places = {
+                n: (at, size)
+                for n, was_error, at, size in _records(file)
+                if n in numbers and was_error == is_error
+            }
             writer = blobs.create(blob_name(key, is_error=is_error))
             try:
                 for number in sorted(places):

@@ -1,4 +1,4 @@
-"""Runs all open batches of the store, as far as other balancers leave them to this one.
+"""Runs the open batches of the store that this balancer has a lease on, and takes free ones.
 
 What goes wrong in one batch ends that batch, or is tried again where the store or the files could
 not be reached; the others do not notice.
@@ -15,8 +15,8 @@ from ..fleet.caller import Caller
 from ..fleet.shares import EVERYBODY, Shares
 from ..store.jobs import JobStore
 from ..store.port import StoreAway
-from .batch import BatchCaller, Fault, from_document
-from .batch_run import BatchRun
+from .batch import Batch, BatchCaller, Fault, from_document
+from .batch_run import BatchRun, BatchTaken
 from .batches import MAX_ENDED, Batches
 from .blobs import Blobs, BlobsAway
 from .files import Files, delete_orphans
@@ -33,6 +33,9 @@ INPUTS_AT_ONCE = 2
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
 """Seconds before a batch goes on that could not reach the store or the files; they double."""
+
+LAST_WORDS = 2.0
+"""Seconds that the store has, at the end, to hear that batches are free."""
 
 ORPHANS_EVERY = 6 * 3600.0
 """Seconds between two looks for bytes that nothing refers to."""
@@ -57,6 +60,7 @@ class Runner:
         *,
         name: str,
         folder: Path,
+        spool: Path,
         store: JobStore,
         blobs: Blobs,
         files: Files,
@@ -66,8 +70,9 @@ class Runner:
         patience: float,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`name` and `folder` are those of the balancer's work place.
+        """`name` and `folder` are those of the balancer's work place; `spool` is for results.
 
+        Who takes a batch over goes on with what is in `spool`, if it has the same one.
         `patience` in seconds is how long models that are not known are waited for after the start.
         """
         self._fleet = fleet
@@ -79,6 +84,7 @@ class Runner:
         self._timer: asyncio.TimerHandle | None = None
         self._is_pumping = False
         self.runs: dict[str, BatchRun] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
         self.shares: Shares[str] = Shares(MAX_RUNS, everybody=EVERYBODY)
         self.ended = Ended()
         self._tools = Tools(
@@ -87,7 +93,7 @@ class Runner:
             blobs=blobs,
             files=files,
             batches=self.batches,
-            spool=Spool(folder),
+            spool=Spool(spool),
             scratch=folder,
             schedule=self._schedule,
             ended=self.ended,
@@ -110,7 +116,7 @@ class Runner:
         """Lines in memory."""
         return self._schedule.num_loaded
 
-    def changed(self, id: str) -> None:
+    def changed(self) -> None:
         """A caller has made a batch, or cancelled it."""
         self._news.set()
 
@@ -125,6 +131,7 @@ class Runner:
         finally:
             if self._timer is not None:
                 self._timer.cancel()
+            await self._let_go()
 
     def pump(self) -> None:
         """Start the lines that may run now: soon, one each time that the event loop comes round.
@@ -147,6 +154,14 @@ class Runner:
             if self._schedule.has(id):
                 run.wake_for_more()
         self._arm()
+
+    async def _let_go(self) -> None:
+        """Others may have the batches at once. If they cannot be told, the leases run out."""
+        try:
+            async with asyncio.timeout(LAST_WORDS):
+                await self._tools.store.release(self._tools.runner)
+        except (StoreAway, TimeoutError) as error:
+            logger.warning("batches are free when their leases run out: %s", error)
 
     # ---- tasks
 
@@ -174,9 +189,12 @@ class Runner:
                 pass
 
     async def _start(self) -> None:
+        """What a former run had is free; what nobody needs any more is deleted."""
+        spool = self._tools.spool
         await self._tools.store.release(self._tools.runner)
-        saved = await self._tools.store.open_batches()
-        await asyncio.to_thread(self._tools.spool.keep_only, {each.id for each in saved})
+        left = await asyncio.to_thread(spool.batches)  # first: others make batches meanwhile
+        for id in left - {each.id for each in await self._tools.store.open_batches()}:
+            await asyncio.to_thread(spool.forget, id)
 
     async def _update_runs(self, tasks: asyncio.TaskGroup) -> None:
         for saved in await self._tools.store.open_batches():
@@ -188,18 +206,32 @@ class Runner:
             run = self.runs.get(batch.id)
             owner = saved.owner or EVERYBODY
             if run is None and self.shares.may_take(owner, 1):
-                self.shares.take(owner, 1)
-                self.runs[batch.id] = BatchRun(batch, self._tools)
-                tasks.create_task(self._run_batch(batch.id, owner))
+                if (claimed := await self._claimed(batch.id)) is not None:
+                    self.shares.take(owner, 1)
+                    self.runs[batch.id] = BatchRun(claimed, self._tools)
+                    task = tasks.create_task(self._run_batch(batch.id, owner))
+                    self._tasks[batch.id] = task
             elif run is not None and batch.stop != run.batch.stop and not run.batch.has_ended:
                 run.changed(batch)
+
+    async def _claimed(self, id: str) -> Batch | None:
+        """The batch as it is now, if this balancer has its lease or gets it."""
+        now = self._clock()
+        saved = await self._tools.store.claim_batch(id, self._tools.runner, now, now + LEASE)
+        return None if saved is None else from_document(saved.document)
 
     async def _run_batch(self, id: str, owner: str) -> None:
         pause = FIRST_PAUSE
         try:
             while True:
                 try:
+                    if (batch := await self._claimed(id)) is None:
+                        return None
+                    self.runs[id] = BatchRun(batch, self._tools)
                     return await self.runs[id].run()
+                except BatchTaken:
+                    logger.warning("%s goes on at another balancer", id)
+                    return None
                 except (StoreAway, BlobsAway) as error:
                     logger.warning("%s waits %g s: %s", id, pause, error)
                 except Exception:
@@ -207,10 +239,8 @@ class Runner:
                     return await self._give_up(id)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
-                batch = self.runs[id].batch
-                self.runs[id] = BatchRun(batch, self._tools)
         finally:
-            del self.runs[id]
+            del self.runs[id], self._tasks[id]
             self.shares.give_back(owner, 1)
             self._news.set()
 
@@ -218,6 +248,8 @@ class Runner:
         """Nothing can be done about it here; the log has why."""
         now = self._clock()
         try:
+            if await self._claimed(id) is None:
+                return  # another balancer has it, and may get on
             await self.batches.change(
                 id,
                 lambda batch: batch if batch.has_ended else batch.failed((INTERNAL,), now),
@@ -229,10 +261,13 @@ class Runner:
     async def _keep_leases(self) -> None:
         while True:
             await asyncio.sleep(RECHECK)
-            if not self.runs:
+            if not (mine := set(self.runs)):
                 continue
             try:
-                await self._tools.store.extend_leases(self._tools.runner, self._clock() + LEASE)
+                until = self._clock() + LEASE
+                for id in mine - await self._tools.store.extend_leases(self._tools.runner, until):
+                    if (task := self._tasks.get(id)) is not None:
+                        task.cancel()  # another balancer has it, or it has ended
             except StoreAway as error:
                 logger.warning("leases could not be extended: %s", error)
             except Exception:  # the boundary of one renewal: the next one tries again

@@ -15,8 +15,8 @@ from .lines import Answered, Line
 from .results import Spool
 from .schedule import Schedule
 
-LEASE = 30.0
-"""Seconds for which a runner has what it took, unless it extends that."""
+LEASE = 15.0
+"""Seconds for which a runner has a batch, unless it extends that."""
 
 RECHECK = LEASE / 3
 """Seconds between two looks for what other balancers did."""

@@ -4,11 +4,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from sqlalchemy import (
-    ColumnElement,
     RowMapping,
     Select,
     Table,
-    Update,
     and_,
     delete,
     func,
@@ -19,7 +17,7 @@ from sqlalchemy import (
     update,
 )
 
-from .database import Database
+from .database import Database, notify_changed
 from .fair_ranks import fairly_ranked
 from .job_records import Chunk, ChunkResults, ChunkSums, FileTotals, Order, SavedBatch, SavedFile
 from .records import storable_text
@@ -48,8 +46,8 @@ class BatchConflict(Exception):
 class JobStore:
     """Keeps files and batches. Every method raises `StoreAway`. One that returns has written.
 
-    Several balancers may share it. Who works at a chunk leases it: `runner` is one balancer, and
-    `until` the time at which others may have the chunk.
+    Several balancers may share it. One runs a batch: it has a lease on the batch under its name,
+    `runner`, until the time `until`; then another one may take the batch over.
     """
 
     def __init__(self, database: Database) -> None:
@@ -106,10 +104,12 @@ class JobStore:
 
     # ---- batches
 
-    async def save_batch(self, batch: SavedBatch, files: Sequence[SavedFile] = ()) -> None:
+    async def save_batch(
+        self, batch: SavedBatch, files: Sequence[SavedFile] = (), *, is_urgent: bool = False
+    ) -> None:
         """Add revision 1, or replace the revision before, and add its result `files`, all at once.
 
-        Raises `BatchConflict`.
+        With `is_urgent` the balancer that runs it is notified. Raises `BatchConflict`.
         """
         values = _storable(batch)
         is_former = and_(BATCHES.c.id == batch.id, BATCHES.c.revision == batch.revision - 1)
@@ -122,6 +122,8 @@ class JobStore:
                     raise BatchConflict(batch.id)
             if files:
                 await connection.execute(insert(FILES), [_storable(each) for each in files])
+            if is_urgent:
+                await notify_changed(connection, "batches")
 
     async def batch(self, id: str) -> SavedBatch | None:
         """The batch of that id, of any owner."""
@@ -173,16 +175,35 @@ class JobStore:
                 await connection.execute(delete(BATCHES).where(BATCHES.c.id.in_(old)))
         return old
 
-    async def claim_batch(self, id: str, runner: str, now: float, until: float) -> bool:
-        """Reserve what only one may do: to check its input, and to put results together."""
+    # ---- leases
+
+    async def claim_batch(
+        self, id: str, runner: str, now: float, until: float
+    ) -> SavedBatch | None:
+        """The batch, which this runner has from now on; `None` if another has it, or it is over."""
         is_free = or_(BATCHES.c.runner.is_(None), BATCHES.c.leased_until <= now)
-        statement = (
+        claim = (
             update(BATCHES)
-            .where(BATCHES.c.id == id, or_(is_free, BATCHES.c.runner == runner))
+            .where(BATCHES.c.id == id, BATCHES.c.is_open, or_(is_free, BATCHES.c.runner == runner))
             .values(runner=runner, leased_until=until)
+            .returning(*_BATCH)
         )
         async with self._transaction() as connection:
-            return (await connection.execute(statement)).rowcount == 1
+            row = (await connection.execute(claim)).mappings().one_or_none()
+            return None if row is None else SavedBatch(**row)
+
+    async def extend_leases(self, runner: str, until: float) -> set[str]:
+        """The batches that this runner still has, from now on until then."""
+        mine = update(BATCHES).where(BATCHES.c.is_open, BATCHES.c.runner == runner)
+        async with self._transaction() as connection:
+            kept = mine.values(leased_until=until).returning(BATCHES.c.id)
+            return set((await connection.execute(kept)).scalars())
+
+    async def release(self, runner: str) -> None:
+        """Others may have what this runner has."""
+        mine = update(BATCHES).where(BATCHES.c.runner == runner)
+        async with self._transaction() as connection:
+            await connection.execute(mine.values(runner=None, leased_until=None))
 
     # ---- chunks
 
@@ -197,53 +218,25 @@ class JobStore:
         async with self._transaction() as connection:
             await connection.execute(delete(CHUNKS).where(CHUNKS.c.batch == batch))
 
-    async def lease_chunk(self, batch: str, runner: str, now: float, until: float) -> Chunk | None:
-        """The first chunk that waits, or that another runner has not kept; it is leased now."""
-        is_over = and_(CHUNKS.c.leased_until <= now, CHUNKS.c.runner != runner)
-        is_free = or_(CHUNKS.c.runner.is_(None), is_over)
-        first = (
-            select(*_CHUNK)
-            .where(CHUNKS.c.batch == batch, CHUNKS.c.key.is_(None), is_free)
-            .order_by(CHUNKS.c.number)
-            .limit(1)
-            .with_for_update(skip_locked=True)
-        )
-        async with self._transaction() as connection:
-            row = (await connection.execute(first)).mappings().one_or_none()
-            if row is None:
-                return None
-            await connection.execute(
-                update(CHUNKS)
-                .where(_is_chunk(batch, row["number"]))
-                .values(runner=runner, leased_until=until)
-            )
-            return Chunk(**row)
-
-    async def extend_leases(self, runner: str, until: float) -> None:
-        """What this runner has claimed and leased is its own until then."""
-        async with self._transaction() as connection:
-            for statement in _leases_of(runner):
-                await connection.execute(statement.values(leased_until=until))
-
-    async def release(self, runner: str, batch: str | None = None) -> None:
-        """What this runner had is free, of one batch or of all: it starts anew."""
-        chunks, batches = _leases_of(runner)
-        if batch is not None:
-            chunks = chunks.where(CHUNKS.c.batch == batch)
-            batches = batches.where(BATCHES.c.id == batch)
-        async with self._transaction() as connection:
-            for statement in (chunks, batches):
-                await connection.execute(statement.values(runner=None, leased_until=None))
+    async def next_chunk(self, batch: str, after: int) -> Chunk | None:
+        """The first chunk without results behind number `after`."""
+        is_next = and_(CHUNKS.c.batch == batch, CHUNKS.c.number > after, CHUNKS.c.key.is_(None))
+        row = await self._one(select(*_CHUNK).where(is_next).order_by(CHUNKS.c.number).limit(1))
+        return None if row is None else Chunk(**row)
 
     async def commit_chunk(
         self, batch: str, number: int, runner: str, results: ChunkResults
     ) -> bool:
-        """These are the chunk's results; `False` if the lease was lost, so others' are."""
-        mine = and_(_is_chunk(batch, number), CHUNKS.c.runner == runner)
+        """These are the chunk's results; `False` if another runner has the batch by now."""
+        is_chunk = and_(CHUNKS.c.batch == batch, CHUNKS.c.number == number)
         fresh = or_(CHUNKS.c.key.is_(None), CHUNKS.c.key == results.key)
+        is_mine = select(BATCHES.c.id).where(BATCHES.c.id == batch, BATCHES.c.runner == runner)
         async with self._transaction() as connection:
+            # On PostgreSQL nobody takes the batch over until this is done.
+            if (await connection.execute(is_mine.with_for_update())).first() is None:
+                return False
             changed = await connection.execute(
-                update(CHUNKS).where(mine, fresh).values(**asdict(results))
+                update(CHUNKS).where(is_chunk, fresh).values(**asdict(results))
             )
             return changed.rowcount == 1
 
@@ -296,16 +289,6 @@ def _page(
         chosen = chosen.where(later if order == "asc" else sooner)
     ordered = place if order == "asc" else tuple(each.desc() for each in place)
     return chosen.order_by(*ordered).limit(limit)
-
-
-def _is_chunk(batch: str, number: int) -> ColumnElement[bool]:
-    return and_(CHUNKS.c.batch == batch, CHUNKS.c.number == number)
-
-
-def _leases_of(runner: str) -> tuple[Update, Update]:
-    """Updates of what a runner has: chunks without results, and batches."""
-    chunks = update(CHUNKS).where(CHUNKS.c.runner == runner, CHUNKS.c.key.is_(None))
-    return chunks, update(BATCHES).where(BATCHES.c.runner == runner)
 
 
 def _storable(record: SavedFile | SavedBatch) -> dict[str, object]:

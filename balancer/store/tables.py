@@ -158,8 +158,6 @@ CHUNKS = Table(
     Column("num_bytes", BigInteger, nullable=False),
     Column("first_line", BigInteger, nullable=False),
     Column("num_lines", BigInteger, nullable=False),
-    Column("runner", Text),
-    Column("leased_until", Double),
     Column("key", Text),
     Column("num_output_bytes", BigInteger),
     Column("num_error_bytes", BigInteger),

@@ -117,16 +117,19 @@ async def test_who_resigns_hears_news_still(store: FakePeerStore, start: Start) 
     await store.until(lambda: "keys" in a.read)
 
 
+READ = [what for what in SUBJECTS if what not in ("mail", "peers")]
+
+
 async def test_leadership_ends_with_the_session_and_everything_is_read_anew(
     store: FakePeerStore, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     a = start("a")
-    await store.until(lambda: a.led.leads and len(a.read) == 6)
+    await store.until(lambda: a.led.leads and len(a.read) == len(READ))
     store.goes_away()
     assert a.led.epochs[-1] is None, "before anybody else can lead"
     store.is_away = False
-    await store.until(lambda: a.led.epochs == [None, 1, None, 2] and len(a.read) == 12)
-    assert a.read[6:] == [what for what in SUBJECTS if what not in ("mail", "peers")]
+    await store.until(lambda: a.led.epochs == [None, 1, None, 2] and len(a.read) == 2 * len(READ))
+    assert a.read[len(READ) :] == READ
 
 
 async def test_whatever_goes_wrong_ends_leadership_and_nothing_else(

@@ -139,6 +139,7 @@ class House:
         runner = Runner(
             name=work.name,
             folder=work.folder,
+            spool=self.folder / "work",
             store=self.store,
             blobs=blobs,
             files=files,

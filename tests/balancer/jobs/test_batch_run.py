@@ -35,6 +35,7 @@ async def test_lines_with_results_are_not_asked_again(tmp_path: Path) -> None:
         kept = tools.spool.open(batch.id, 0)
         kept.add(2, b'{"custom_id": "kept"}\n', is_error=False)
         kept.add(3, b'{"custom_id": "bad"}\n', is_error=True)
+        await tools.store.claim_batch(batch.id, tools.runner, 0.0, 1.0)
         run = jobs._runner.runs[batch.id] = BatchRun(batch, tools)
         await run.run()
         assert sorted(asked) == [1, 4]
@@ -55,21 +56,6 @@ async def test_one_that_had_ended_is_only_cleared_away(tmp_path: Path) -> None:
         saved = await house.store.batch(batch.id)
         assert saved is not None
         assert not saved.is_open
-
-
-async def test_what_another_balancer_has_checked_meanwhile_keeps_its_chunks(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    with WorkPlace.take(tmp_path / "work") as work:
-        jobs = house.jobs(work)
-        batch = await created(jobs, request_line(1))
-        tools = jobs._runner._tools
-        await BatchRun(batch, tools)._check()
-        assert await house.store.lease_chunk(batch.id, "another", 0.0, 9.0) is not None
-        late = BatchRun(batch, tools)
-        await late._check()
-        assert late.batch.status == "in_progress"
-        assert await house.store.lease_chunk(batch.id, "a third", 1.0, 9.0) is None
-        assert (await house.store.sums(batch.id)).num_chunks == 1
 
 
 def test_nobody_knows_at_first() -> None:

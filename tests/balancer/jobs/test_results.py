@@ -66,12 +66,13 @@ def test_nothing_is_stored_where_there_is_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "blobs").exists()
 
 
-def test_what_other_batches_left_is_deleted(tmp_path: Path) -> None:
+def test_what_a_batch_left_is_known_and_deleted(tmp_path: Path) -> None:
     spool = Spool(tmp_path)
-    spool.keep_only(set())
+    assert spool.batches() == set()
     for batch in ("a", "b"):
         spool.open(batch, 0).add(1, b"x\n", is_error=False)
-    spool.keep_only({"b"})
+    assert spool.batches() == {"a", "b"}
+    spool.forget("a")
     assert spool.open("a", 0).is_error == {}
     assert spool.open("b", 0).is_error == {1: False}
     spool.forget("b")
@@ -93,10 +94,10 @@ async def test_all_chunks_in_their_order(tmp_path: Path) -> None:
     with WorkPlace.take(tmp_path / "work") as work:
         jobs = house.jobs(work)
         id = (await created(jobs, request_line(1))).id
+        await house.store.claim_batch(id, "me", 0.0, 1e9)
         for number in range(5):
             row = Chunk(number=number, offset=0, num_bytes=1, first_line=1, num_lines=2)
             await house.store.add_chunks(id, [row])
-            await house.store.lease_chunk(id, "me", 0.0, 1e9)
             key = f"batches/{id}/{number}"
             write(blobs, blob_name(key, is_error=False), b"o%d\n" % number)
             results = ChunkResults(

@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.jobs import batch_run
@@ -251,13 +252,11 @@ async def test_a_store_that_is_away_is_waited_for(
     class Shaky(JobStore):
         num_failures = 3
 
-        async def lease_chunk(
-            self, batch: str, runner: str, now: float, until: float
-        ) -> Chunk | None:
+        async def next_chunk(self, batch: str, after: int) -> Chunk | None:
             if self.num_failures:
                 self.num_failures -= 1
                 raise StoreAway("connection refused")
-            return await super().lease_chunk(batch, runner, now, until)
+            return await super().next_chunk(batch, after)
 
     monkeypatch.setattr("arriero.balancer.jobs.runner.FIRST_PAUSE", 0.001)
     async with House(tmp_path, Shaky(MemoryStore().database)).running() as jobs:
@@ -292,9 +291,7 @@ async def test_a_mistake_of_ours_ends_one_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Broken(JobStore):
-        async def lease_chunk(
-            self, batch: str, runner: str, now: float, until: float
-        ) -> Chunk | None:
+        async def next_chunk(self, batch: str, after: int) -> Chunk | None:
             raise RuntimeError("broken")
 
     async with House(tmp_path, Broken(MemoryStore().database)).running() as jobs:
@@ -337,14 +334,82 @@ async def test_a_batch_that_waits_ends_at_once_with_its_key(
     assert (batch.status, batch.faults[0].code) == ("cancelled", "unauthorized")
 
 
-async def test_two_balancers_share_a_batch(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    async with house.running() as one:
-        id = (await created(one, INPUT)).id
-        async with house.running() as two:
-            batch = await ended(one, id)
-            lines = await content(two, batch.output_file)
+async def test_one_balancer_runs_a_batch_and_the_next_goes_on_where_it_ended(
+    tmp_path: Path,
+) -> None:
+    house, is_half = House(tmp_path), asyncio.Event()
+    asked: Counter[int] = Counter()
+
+    async def answer(line: Line, caller: Caller) -> Answered:
+        asked[line.number] += 1
+        if not is_half.is_set() and asked.total() > NUM // 2:
+            is_half.set()
+            await asyncio.Event().wait()
+        return await echo(line, caller)
+
+    house.answer = answer
+    async with house.running() as two:
+        async with house.running() as one:
+            id = (await created(one, INPUT)).id
+            await is_half.wait()
+            assert (list(one._runner.runs), list(two._runner.runs)) == ([id], [])
+        two._runner.changed()  # as some seconds later
+        batch = await ended(two, id)
+        lines = await content(two, batch.output_file)
     assert [line["custom_id"] for line in lines] == [f"r{n}" for n in range(NUM)]
+    twice = [number for number, times in asked.items() if times > 1]
+    assert 1 <= len(twice) <= 6, "what ran when the first one ended"
+
+
+async def test_a_balancer_stops_what_another_has_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner_module, "RECHECK", 0.01)
+    house, is_stopped = House(tmp_path), asyncio.Event()
+
+    async def answer(line: Line, caller: Caller) -> Answered:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            is_stopped.set()
+        raise AssertionError("it never ends")
+
+    house.answer = answer
+    async with house.running() as jobs:
+        id = (await created(jobs, INPUT)).id
+        await until(lambda: jobs.numbers().num_running)
+        later = house.clock.now + 1e6
+        assert await house.store.claim_batch(id, "another", later, 2 * later) is not None
+        await is_stopped.wait()
+        await until(lambda: not jobs._runner.runs)
+        assert not (await jobs.batches.find(id, None)).has_ended
+
+
+async def test_a_batch_of_the_former_schema_goes_on(tmp_path: Path) -> None:
+    """Each of its chunks has a lease of its own, which nobody looks at any more."""
+    database, is_half = MemoryStore().database, asyncio.Event()
+    house = House(tmp_path, JobStore(database))
+    asked: Counter[int] = Counter()
+
+    async def answer(line: Line, caller: Caller) -> Answered:
+        asked[line.number] += 1
+        if not is_half.is_set() and asked.total() > NUM // 2:
+            is_half.set()
+            await asyncio.Event().wait()
+        return await echo(line, caller)
+
+    house.answer = answer
+    async with house.running() as jobs:
+        id = (await created(jobs, INPUT)).id
+        await is_half.wait()
+    async with database.transaction() as connection:
+        for column in ("runner TEXT DEFAULT 'gone'", "leased_until DOUBLE DEFAULT 1e18"):
+            await connection.execute(text(f"ALTER TABLE batch_chunks ADD COLUMN {column}"))
+    async with house.running() as jobs:
+        batch = await ended(jobs, id)
+        lines = await content(jobs, batch.output_file)
+    assert [line["custom_id"] for line in lines] == [f"r{n}" for n in range(NUM)]
+    assert asked.total() < NUM + 10
 
 
 async def test_files_expire(tmp_path: Path) -> None:

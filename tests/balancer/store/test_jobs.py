@@ -151,61 +151,54 @@ async def test_whoever_has_most_batches_loses_the_oldest(store: JobStore) -> Non
     assert await store.batch("batch_0") is not None
 
 
-async def test_one_claims_a_batch(store: JobStore) -> None:
-    await store.save_batch(batch(1))
-    assert await store.claim_batch("batch_1", "me", 0.0, 10.0)
-    assert await store.claim_batch("batch_1", "me", 1.0, 11.0)
-    assert not await store.claim_batch("batch_1", "you", 10.9, 20.0)
-    assert await store.claim_batch("batch_1", "you", 11.0, 20.0)
-    assert not await store.claim_batch("batch_2", "you", 0.0, 1.0)
-
-
-async def test_chunks_are_leased_in_their_order(store: JobStore) -> None:
-    await store.add_chunks("b", [chunk(number) for number in range(3)])
-    assert await store.lease_chunk("b", "me", 0.0, 10.0) == chunk(0)
-    assert await store.lease_chunk("b", "you", 0.0, 10.0) == chunk(1)
-    assert await store.lease_chunk("b", "me", 0.0, 10.0) == chunk(2)
-    assert await store.lease_chunk("b", "you", 9.9, 20.0) is None
-    await store.extend_leases("me", 15.0)
-    assert await store.lease_chunk("b", "me", 10.0, 20.0) == chunk(1), "you were too slow"
-    assert await store.lease_chunk("b", "me", 99.0, 100.0) is None, "they are its own already"
-    await store.release("me", "another batch")
-    assert await store.lease_chunk("b", "you", 10.0, 20.0) is None
-    await store.release("me", "b")
-    assert await store.lease_chunk("b", "you", 10.0, 20.0) == chunk(0)
-    assert await store.lease_chunk("b", "me", 10.0, 20.0) == chunk(1)
+async def test_one_has_a_batch_until_its_lease_is_over(store: JobStore) -> None:
+    for number in (1, 2):
+        await store.save_batch(batch(number))
+    await store.save_batch(batch(3, is_open=False))
+    assert await store.claim_batch("batch_1", "me", 0.0, 10.0) == batch(1)
+    assert await store.claim_batch("batch_1", "me", 1.0, 11.0) == batch(1)
+    assert await store.claim_batch("batch_1", "you", 10.9, 20.0) is None
+    assert await store.extend_leases("me", 15.0) == {"batch_1"}
+    assert await store.claim_batch("batch_1", "you", 11.0, 20.0) is None
+    assert await store.claim_batch("batch_1", "you", 15.0, 20.0) == batch(1)
+    assert await store.extend_leases("me", 30.0) == set(), "another has it"
     await store.release("me")
-    assert await store.lease_chunk("b", "me", 10.0, 20.0) == chunk(1)
+    assert await store.claim_batch("batch_1", "me", 16.0, 30.0) is None
+    await store.release("you")
+    assert await store.claim_batch("batch_1", "me", 16.0, 30.0) == batch(1)
+    assert await store.claim_batch("batch_3", "me", 0.0, 10.0) is None, "it is over"
+    assert await store.claim_batch("batch_9", "me", 0.0, 10.0) is None
 
 
-async def test_nobody_gets_a_chunk_that_somebody_has(store: JobStore) -> None:
-    await store.add_chunks("b", [chunk(number) for number in range(20)])
-    leased = await asyncio.gather(
-        *(store.lease_chunk("b", f"r{n % 3}", 0.0, 10.0) for n in range(30))
+async def test_only_one_of_many_gets_a_batch(store: JobStore) -> None:
+    await store.save_batch(batch(1))
+    claims = (store.claim_batch("batch_1", f"r{number}", 0.0, 10.0) for number in range(10))
+    assert sum(each is not None for each in await asyncio.gather(*claims)) == 1
+
+
+async def test_chunks_come_in_their_order_and_who_has_the_batch_writes_results(
+    store: JobStore,
+) -> None:
+    await store.save_batch(batch(1))
+    await store.add_chunks("batch_1", [chunk(number) for number in range(3)])
+    await store.claim_batch("batch_1", "me", 0.0, 10.0)
+    assert await store.next_chunk("batch_1", -1) == chunk(0)
+    assert await store.commit_chunk("batch_1", 1, "me", results("one"))
+    assert await store.commit_chunk("batch_1", 1, "me", results("one")), "as after a lost answer"
+    assert not await store.commit_chunk("batch_1", 1, "me", results("another"))
+    assert await store.next_chunk("batch_1", 0) == chunk(2), "the one before has results"
+    assert await store.next_chunk("batch_1", 2) is None
+    await store.claim_batch("batch_1", "you", 10.0, 20.0)
+    assert not await store.commit_chunk("batch_1", 0, "me", results("mine")), "too late"
+    assert await store.commit_chunk("batch_1", 0, "you", results("yours"))
+    assert not await store.commit_chunk("batch_1", 7, "you", results("yours"))
+    assert await store.done_chunks("batch_1", after=-1, limit=1) == [(0, results("yours"))]
+    assert await store.done_chunks("batch_1", after=0, limit=9) == [(1, results("one"))]
+    assert await store.sums("batch_1") == ChunkSums(
+        num_chunks=3, num_done=2, num_completed=2, num_failed=2
     )
-    got = sorted(each.number for each in leased if each is not None)
-    assert len(got) == len(set(got))
-    # On PostgreSQL one may pass by what another has locked in vain; nothing is given twice.
-    assert len(got) >= 10
-
-
-async def test_a_chunk_has_the_results_of_whoever_has_its_lease(store: JobStore) -> None:
-    await store.add_chunks("b", [chunk(0), chunk(1)])
-    await store.lease_chunk("b", "me", 0.0, 10.0)
-    assert await store.lease_chunk("b", "you", 0.0, 5.0) == chunk(1)
-    assert await store.lease_chunk("b", "you", 10.0, 20.0) == chunk(0)
-    assert not await store.commit_chunk("b", 0, "me", results("mine"))
-    assert await store.commit_chunk("b", 0, "you", results("yours"))
-    assert await store.commit_chunk("b", 0, "you", results("yours")), "as after a lost answer"
-    assert await store.lease_chunk("b", "me", 99.0, 100.0) == chunk(1), "the other has results"
-    assert await store.commit_chunk("b", 1, "me", results("one"))
-    assert await store.done_chunks("b", after=-1, limit=1) == [(0, results("yours"))]
-    assert await store.done_chunks("b", after=0, limit=9) == [(1, results("one"))]
-    assert await store.sums("b") == ChunkSums(
-        num_chunks=2, num_done=2, num_completed=2, num_failed=2
-    )
-    await store.forget_chunks("b")
-    assert await store.sums("b") == ChunkSums()
+    await store.forget_chunks("batch_1")
+    assert await store.sums("batch_1") == ChunkSums()
 
 
 async def test_it_is_there_after_a_restart(opened_sql: OpenStore) -> None:
@@ -233,14 +226,3 @@ async def test_ids_that_nothing_can_have_are_not_found(opened_sql: OpenStore) ->
     assert await store.batch(strange) is None
     assert await store.batches(None, after=strange, limit=1) == []
     assert await store.files(None, purpose=strange, after=strange, limit=1, order="asc") == []
-
-
-async def test_a_late_commit_counts_if_nobody_else_has_the_chunk(store: JobStore) -> None:
-    await store.add_chunks("b", [Chunk(number=0, offset=0, num_bytes=1, first_line=1, num_lines=1)])
-    await store.lease_chunk("b", "me", 0.0, 1.0)
-    results = ChunkResults(
-        key="k", num_output_bytes=1, num_error_bytes=0, num_completed=1, num_failed=0
-    )
-    assert await store.commit_chunk("b", 0, "me", results)
-    assert await store.lease_chunk("b", "you", 9.0, 10.0) is None
-    assert not await store.commit_chunk("b", 7, "me", results)

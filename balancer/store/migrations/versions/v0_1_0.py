@@ -124,8 +124,6 @@ def upgrade() -> None:
         sa.Column("num_bytes", sa.BigInteger, nullable=False),
         sa.Column("first_line", sa.BigInteger, nullable=False),
         sa.Column("num_lines", sa.BigInteger, nullable=False),
-        sa.Column("runner", sa.Text),
-        sa.Column("leased_until", sa.Double),
         sa.Column("key", sa.Text),
         sa.Column("num_output_bytes", sa.BigInteger),
         sa.Column("num_error_bytes", sa.BigInteger),
