@@ -106,7 +106,7 @@ SHELLS = {
     "agent/engine/grammar": "grammar_process grammars",
     "agent/engine/llama": "*",
     "agent/engine/llama/adapters": "adapters parts",
-    "agent/engine/llama/cells": "edits states stream_edits unified_edits",
+    "agent/engine/llama/cells": "edits states stream_cells unified_cells",
     "agent/engine/llama/media": "*",
     "agent/engine/prompt_store": "cache_folder disk_cache known_files prompt_store",
     "agent/engine/speculation": "drafting model_drafter",

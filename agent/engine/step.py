@@ -2,21 +2,21 @@
 
 Cells belong to holders: a slot, or (from the number of slots on) a cached prefix. In the unified
 layout all holders have cells of one cache, and may share them; in the layout `streams` each has a
-stream of its own, or is parked.
+stream of its own. Host memory has blocks, each under a number of its own.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .prompt import MediaPart
-from .prompt_store.stored_prompt import State, StoredPrompt
+from .prompt_store.stored_prompt import State
 from .sampling.log_probs import LogProbs
 from .sequence import SequenceId
 
 
 @dataclass(frozen=True, slots=True)
 class Clear:
-    """`holder` gives up its cells from position `start` on, and all that it parked."""
+    """`holder` gives up its cells from position `start` on."""
 
     holder: int
     start: int = 0
@@ -26,15 +26,29 @@ class Clear:
 class Copy:
     """The first `length` cells of `source` become those of `holder` too, which has none.
 
-    `is_rolled_back`: `source` gave up its last cells since it was computed last. A window or a
-    state that cannot be shared is copied, which takes as long as `count` cells.
+    `is_rolled_back`: `source` gave up its last cells since it was computed last. A copy that
+    `is_bare` leaves out the state of layers that cannot be cut: it follows, after further cells
+    (`RestoreState`). What cannot be shared is copied, which takes as long as `count` cells.
     """
 
     source: int
     holder: int
     length: int
     is_rolled_back: bool = False
+    is_bare: bool = False
     count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """`holder` gets `stream`, with all cells that `source` has in it; without one, it is empty.
+
+    Only in the layout `streams`. The holder that had `stream` before has none now.
+    """
+
+    holder: int
+    stream: int
+    source: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,57 +61,10 @@ class Discard:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
-    """`holder`, which has no cells, gets those that `stored` describes, all at once.
-
-    It is for models whose states cannot be had in pieces.
-    """
-
-    holder: int
-    stored: StoredPrompt
-
-    @property
-    def count(self) -> int:
-        """How many cells move."""
-        return len(self.stored.prompt)
-
-
-@dataclass(frozen=True, slots=True)
-class Adopt:
-    """`holder` has the pieces of `stored` parked, after the cells that it has. No cell moves.
-
-    It has those before the first piece, if there are any: `stored.start` many.
-    """
-
-    holder: int
-    stored: StoredPrompt
-
-
-@dataclass(frozen=True, slots=True)
-class Park:
-    """A piece goes to host memory: the last `count` cells of `holder`, from `start` on.
-
-    `holder` gives them up. What it parked before comes after them.
-    """
-
-    holder: int
-    start: int
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Restore:
-    """The piece that `holder` parked last comes back, `count` cells after those it has."""
-
-    holder: int
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class ParkBlock:
+class Offload:
     """`count` cells of `holder` from `start` on are copied to host memory as `block`; they stay.
 
-    Only what layers have that look back to the start (`kv_cache.parked_checkpoints`).
+    If the model has a state that cannot be cut, `block` has nothing of it.
     """
 
     holder: int
@@ -107,33 +74,21 @@ class ParkBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class ParkState:
-    """The other layers' state is copied to host memory, for `checkpoint`.
+class OffloadState:
+    """The state that cannot be cut is copied to host memory as `block`.
 
     `holder` stands at `length` and stays. It takes as long as `count` cells.
     """
 
     holder: int
     length: int
-    checkpoint: int
+    block: int
     count: int
 
 
 @dataclass(frozen=True, slots=True)
-class ShareAttention:
-    """`holder`, which has no cells, gets the first `length` of `source`, but not the state there.
-
-    Its state follows (`RestoreState`), after further cells.
-    """
-
-    source: int
-    holder: int
-    length: int
-
-
-@dataclass(frozen=True, slots=True)
-class RestoreBlock:
-    """`block` comes back, and stays parked: `count` cells after the `start` that `holder` has."""
+class Restore:
+    """`block` is copied to `holder`: `count` cells after the `start` that it has."""
 
     holder: int
     start: int
@@ -143,162 +98,56 @@ class RestoreBlock:
 
 @dataclass(frozen=True, slots=True)
 class RestoreState:
-    """The state of `checkpoint` comes back, and stays parked: `holder` stands at `length` now."""
+    """`holder`, which has `length` cells, gets the state `block`: it stands there now."""
 
     holder: int
     length: int
-    checkpoint: int
+    block: int
     count: int
 
 
 @dataclass(frozen=True, slots=True)
-class AdoptBlock:
-    """`block` is parked, as it was stored. No cell moves."""
+class Put:
+    """`state` is in host memory as `block`, as it was stored. No cell moves."""
 
     block: int
     state: State
 
 
 @dataclass(frozen=True, slots=True)
-class AdoptState:
-    """The state of `checkpoint` is parked, as it was stored. No cell moves."""
+class ReadOut:
+    """`block`, which is in host memory, is handed out. No cell moves.
 
-    checkpoint: int
-    state: State
+    With a `count` that is a part of it: so many cells after its first `start`.
+    """
+
+    block: int
+    start: int = 0
+    count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Forget:
-    """`blocks`, and the state of `checkpoint`, are not needed in host memory any more."""
+class Free:
+    """`blocks` are not needed in host memory any more."""
 
     blocks: tuple[int, ...]
-    checkpoint: int | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class SaveState:
-    """The state at `length` tokens of the sequence in `slot` is handed out; it stays.
-
-    It is that of a parked `checkpoint`, or else `holder` stands there.
-    """
-
-    id: SequenceId
-    slot: int
-    holder: int
-    length: int
-    count: int
-    checkpoint: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Save:
-    """The state of `count` cells of `slot` from `start` on is handed out; they stay.
-
-    It `is_tail` where it belongs to a checkpoint that ends there, and not to all.
-    """
-
-    id: SequenceId
-    slot: int
-    start: int
-    count: int
-    is_tail: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Export:
-    """The state of `count` cells of `holder` from `start` on is handed out; they stay.
-
-    Either all of them are parked, as a part of one piece, or none is.
-    """
-
-    holder: int
-    start: int
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class ExportBlock:
-    """The state of `block`, which is parked with `num_tokens`, is handed out. No cell moves."""
-
-    block: int
-    num_tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class ExportState:
-    """The state of `checkpoint`, which is parked, is handed out. No cell moves."""
-
-    checkpoint: int
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """`holder` gets the cells of `stream`, all of which are free.
-
-    The holder that had `stream` before has none now.
-    """
-
-    holder: int
-    stream: int
-
-
-@dataclass(frozen=True, slots=True)
-class HandOver:
-    """The stream of `source`, with all that is in it, is that of `holder` now."""
-
-    source: int
-    holder: int
-
-
-@dataclass(frozen=True, slots=True)
-class Duplicate:
-    """`holder`, whose stream is empty, gets copies of the first `length` cells of `source`.
-
-    Those may be parked, and stay so. `count` is what is copied on the way.
-    """
-
-    source: int
-    holder: int
-    length: int
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Swap:
-    """Two streams change their contents and their holders; `count` cells have to be copied."""
-
-    first: int
-    second: int
-    count: int
-
-
-StreamEdit = Place | HandOver | Duplicate | Swap
-"""Edits of the layout `streams` alone."""
-
-CheckpointMove = ParkBlock | ParkState | RestoreBlock | RestoreState | SaveState
-
-CheckpointExport = ExportBlock | ExportState
-
-CheckpointEdit = (
-    AdoptBlock | AdoptState | Forget | ShareAttention | CheckpointExport | CheckpointMove
-)
-"""Edits where sequences are shared at checkpoints alone."""
 
 Edit = (
-    Adopt
-    | Clear
+    Clear
     | Copy
+    | Place
     | Discard
-    | Export
-    | Load
-    | Park
+    | Offload
+    | OffloadState
     | Restore
-    | Save
-    | StreamEdit
-    | CheckpointEdit
+    | RestoreState
+    | Put
+    | ReadOut
+    | Free
 )
 
-Move = Export | Load | Park | Restore | Save | Duplicate | Swap | CheckpointMove
+Move = Offload | OffloadState | Restore | RestoreState
 """Edits that copy what cells contain, which takes time for each cell."""
 
 
@@ -388,9 +237,8 @@ class Decoded:
     in their order, where they are asked for, and `prompt_log_probs` of what its run `scored`. For
     `broken` sequences the choice failed: their runs have no tokens here.
 
-    `saved` are the states of the `Save`, `SaveState`, `Export`, `ExportBlock` and `ExportState`
-    edits, in their order, empty where one could not be read. Copying what cells contain took
-    `move_seconds`.
+    `saved` are the states of the `ReadOut` edits, in their order, empty where one could not be
+    read. Copying what cells contain took `move_seconds`.
     """
 
     tokens: tuple[int, ...]

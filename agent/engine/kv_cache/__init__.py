@@ -1,4 +1,5 @@
 """Who holds which cells of the KV cache; shared prefixes; eviction to host memory.
 
-`Memory` has two layouts: `UnifiedMemory`, one cache for all, and `StreamMemory`, one a sequence.
+`UnifiedMemory` and `StreamMemory` are for models whose sequences can be cut, `CheckpointMemory` for
+all others.
 """

@@ -15,6 +15,8 @@ Invariants, checked by `check_integrity`:
 from collections import Counter
 from collections.abc import Iterator
 
+from ..step import Copy, Edit
+
 
 class _Segment:
     """Consecutive cells with the same holders. `parent` holds the positions before them.
@@ -85,6 +87,11 @@ class Cells:
             if is_slot:
                 self.num_in_use += 0 if segment.num_slots else segment.length
                 segment.num_slots += 1
+
+    def keep(self, slot: int, holder: int, length: int) -> list[Edit]:
+        """`holder` gets what `slot` computed, before that is cleared; what this is to llama.cpp."""
+        self.share(slot, holder, length)
+        return [Copy(slot, holder, length)]
 
     def truncate(self, holder: int, length: int) -> None:
         """`holder` gives up its cells from position `length` on."""

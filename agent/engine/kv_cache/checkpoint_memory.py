@@ -47,24 +47,22 @@ from math import ceil, log2
 from ..capacity import BLOCK
 from ..prompt import border
 from ..prompt_store.stored_prompt import StoredPrompt
-from ..sequence import SequenceId
 from ..step import (
-    AdoptBlock,
-    AdoptState,
     Clear,
     Copy,
     Edit,
-    Forget,
-    ParkBlock,
-    ParkState,
-    RestoreBlock,
+    Free,
+    Offload,
+    OffloadState,
+    Put,
+    ReadOut,
+    Restore,
     RestoreState,
-    Save,
-    SaveState,
-    ShareAttention,
 )
+from .cells import Cells
+from .handed import Handed, cells, state
 from .one_cache import OneCache
-from .parked_checkpoints import Handed, Keys, ParkedCheckpoints
+from .parked_checkpoints import Keys, ParkedCheckpoints
 from .prefix_marks import Mark, PrefixMarks
 from .prefix_tree import Found, PrefixTree
 
@@ -136,7 +134,7 @@ class CheckpointMemory(OneCache):
         window: int = 0,
         copies_state: bool = False,
     ) -> None:
-        super().__init__(slots=slots, num_cells=num_cells)
+        super().__init__(num_cells=num_cells, cells=Cells(slots=slots))
         self._slots = slots
         self._gap = gap
         self._parked = ParkedCheckpoints(
@@ -211,7 +209,7 @@ class CheckpointMemory(OneCache):
                 continue
             if not self._make_room(num) or not self.allowance.has_room(num):
                 return False
-            self._edits.append(RestoreBlock(holder, start, num, id))
+            self._edits.append(Restore(holder, start, num, id))
             self.allowance.take(num)
             self._cells.grow(holder, num)
         if not self.allowance.has_room(self._state_cells):
@@ -230,9 +228,7 @@ class CheckpointMemory(OneCache):
         lengths = [one.length for one in stored.checkpoints if self._suits(stored, one.length)]
         return max((length for length in lengths if length <= common), default=0)
 
-    def saves(
-        self, id: SequenceId, slot: int, start: int, done: Collection[int]
-    ) -> list[Save | SaveState] | None:
+    def saves(self, slot: int, start: int, done: Collection[int]) -> list[Handed] | None:
         """What to hand out of `slot` from block `start` on, as far as may be copied now.
 
         Whole blocks first, then checkpoints that are not `done`, with what lies behind the last
@@ -241,34 +237,32 @@ class CheckpointMemory(OneCache):
         if not self.may_copy:
             return None
         block, end = self._parked.block, self._cells.length(slot)
-        edits: list[Save | SaveState] = []
+        parts: list[Handed] = []
         for at in range(start, (end - 1) // block * block, block):
             if not self.allowance.has_room(block):
-                return edits
-            edits.append(Save(id, slot, at, block))
+                return parts
+            parts.append(cells(slot, at, block, self._parked.new_number()))
             self.allowance.take(block)
         for length, one in self._on_the_way(slot):
             if length <= max(done, default=0):
                 continue
             tail = 1 + (length - 1) % block
             if not self.allowance.has_room(tail) or not self.allowance.has_room(self._state_cells):
-                return edits
+                return parts
             self.allowance.take(tail + self._state_cells)
-            name = one if one in self._parked else None
-            edits += [
-                Save(id, slot, length - tail, tail, is_tail=True),
-                SaveState(id, slot, one, length, self._state_cells, name),
-            ]
-        return edits
+            number = self._parked.new_number()
+            parts.append(cells(slot, length - tail, tail, number, is_tail=True))
+            if one in self._parked:
+                parts.append(Handed("state", length, (ReadOut(one),)))
+            else:
+                parts.append(state(one, length, self._state_cells, number))
+        return parts
 
-    def exportable(self, keys: Sequence[int], start: int) -> tuple[int, int] | None:
-        """Nothing: what is handed out is a whole checkpoint."""
-        return None
+    def hand_out(self, keys: Sequence[int], start: int) -> list[Handed] | None:
+        """All of the longest checkpoint that `keys` begin with, once it is parked.
 
-    has_checkpoints = True
-
-    def hand_out(self, keys: Sequence[int]) -> Handed | None:
-        """The longest checkpoint that `keys` begin with, if there is one and it can be parked."""
+        `None` if there is none, or it cannot be parked.
+        """
         length, one = 0, -1
         for holder, reach in self._tree.reaches(keys).items() if keys else ():
             if holder >= self._slots and length < self._length(holder) <= reach:
@@ -276,11 +270,13 @@ class CheckpointMemory(OneCache):
         if one < 0:
             return None
         name = one if one in self._parked else self._copies.get(one)
-        if name is not None:
-            return Handed(
-                length, name, tuple((id, num) for id, _, num in self._parked.blocks(name))
-            )
-        return None if self._park(one) and one not in self._copies else Handed()
+        if name is None:
+            return None if self._park(one) and one not in self._copies else []
+        parts = [
+            Handed("cells", num, (ReadOut(block),)) for block, _, num in self._parked.blocks(name)
+        ]
+        parts[-1] = Handed("tail", parts[-1].length, parts[-1].edits)
+        return [*parts, Handed("state", length, (ReadOut(name),))]
 
     def checkpoints(self, keys: Sequence[int]) -> tuple[int, ...]:
         """How long the last `MOST_SAVED` are that `keys` begin with, parked or with cells."""
@@ -346,20 +342,20 @@ class CheckpointMemory(OneCache):
         """The checkpoints of `stored` are parked from now on: the number of the longest one."""
         names: list[int] = []
         pieces = [piece.state for piece in stored.pieces]
-        for state in stored.checkpoints:
-            keys = stored.prompt.keys[: state.length]
+        for one in stored.checkpoints:
+            keys = stored.prompt.keys[: one.length]
             parts = self._parked.cut(keys)
-            if self._equal(keys) is not None or not self._suits(stored, state.length):
+            if self._equal(keys) is not None or not self._suits(stored, one.length):
                 continue
-            gain = state.length - self._before(keys)
+            gain = one.length - self._before(keys)
             blocks: list[int] = []
-            for part, data in zip(parts, [*pieces[: len(parts) - 1], state.tail], strict=True):
+            for part, data in zip(parts, [*pieces[: len(parts) - 1], one.tail], strict=True):
                 is_new = self._parked.known(blocks, part) is None
                 blocks.append(self._parked.take(blocks, part))
                 if is_new:
-                    self._edits.append(AdoptBlock(blocks[-1], data))
+                    self._edits.append(Put(blocks[-1], data))
             names.append(self._parked.add(blocks, self._age + log2(1 + gain)))
-            self._edits.append(AdoptState(names[-1], state.state))
+            self._edits.append(Put(names[-1], one.state))
             self._tree.insert(names[-1], keys)
         if not names:
             return None
@@ -609,7 +605,7 @@ class CheckpointMemory(OneCache):
         self._cells.share(source, holder, length)
         is_rolled_back = source in self._rolled_back
         count = self._state_cells if self._copies_state or is_rolled_back else 0
-        self._edits.append(Copy(source, holder, length, is_rolled_back, count))
+        self._edits.append(Copy(source, holder, length, is_rolled_back, count=count))
         self.allowance.owe(count)
 
     def _use(self, holder: int) -> None:
@@ -722,13 +718,13 @@ class CheckpointMemory(OneCache):
             if not self.allowance.has_room(num):
                 return False
             parking.blocks.append(self._parked.take(parking.blocks, parking.left.pop(0)))
-            self._edits.append(ParkBlock(holder, start, num, parking.blocks[-1]))
+            self._edits.append(Offload(holder, start, num, parking.blocks[-1]))
             self.allowance.take(num)
             start += num
         if not self.allowance.has_room(self._state_cells):
             return False
         name = self._parked.add(parking.blocks, self._worth[holder])
-        self._edits.append(ParkState(holder, start, name, self._state_cells))
+        self._edits.append(OffloadState(holder, start, name, self._state_cells))
         self.allowance.take(self._state_cells)
         self._copies[holder] = name
         del self._parking[holder]
@@ -750,7 +746,7 @@ class CheckpointMemory(OneCache):
         shared -= shared % self._parked.block
         if shared:
             self._cells.share(source, holder, shared)
-            self._edits.append(ShareAttention(source, holder, shared))
+            self._edits.append(Copy(source, holder, shared, is_bare=True))
         return True
 
     def _restored(self, restoring: _Restoring) -> None:
@@ -794,11 +790,11 @@ class CheckpointMemory(OneCache):
         if name in self._tree:
             self._tree.remove(name)
         self._copies = {one: copy for one, copy in self._copies.items() if copy != name}
-        self._forget(self._parked.remove(name), name)
+        self._forget([*self._parked.remove(name), name])
 
-    def _forget(self, blocks: list[int], name: int | None = None) -> None:
-        if blocks or name is not None:
-            self._edits.append(Forget(tuple(blocks), name))
+    def _forget(self, blocks: list[int]) -> None:
+        if blocks:
+            self._edits.append(Free(tuple(blocks)))
 
     def _suits(self, stored: StoredPrompt, length: int) -> bool:
         """Whether the pieces of `stored` are whole blocks, as far as those before `length` go."""

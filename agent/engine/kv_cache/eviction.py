@@ -4,7 +4,7 @@ They are parked where cells are needed, and where somebody else begins whose ste
 them. A running stream waits for each copy, so no more is parked before a step than its allowance.
 """
 
-from ..step import Edit, Park
+from ..step import Clear, Edit, Offload
 from .allowance import LEAST_IN_PIECE, MOST_IN_PIECE, Allowance
 from .cells import Cells
 from .kept_prefixes import KeptPrefixes
@@ -103,6 +103,6 @@ class Eviction:
             self._prefixes.forget_parked(one)
         start = self._cells.length(holder) - count
         self._cells.truncate(holder, start)
-        self._edits.append(Park(holder, start, count))
-        self._residency.park(holder, count)
+        block = self._residency.park(holder, count)
+        self._edits += [Offload(holder, start, count, block), Clear(holder, start)]
         self._allowance.take(count)

@@ -7,7 +7,7 @@ own, and last as long as there is room.
 from collections.abc import Iterable, Sequence
 
 from ..prompt import border
-from ..step import Clear, Copy, Edit
+from ..step import Clear, Edit, Free
 from .cells import Cells
 from .prefix_marks import Mark, PrefixMarks
 from .prefix_tree import Found, PrefixTree
@@ -82,8 +82,7 @@ class KeptPrefixes:
             self._residency.remove(holder)
             self.use(max(covering))
             return
-        self._cells.share(slot, holder, len(keys))
-        self._edits.append(Copy(slot, holder, len(keys)))
+        self._edits += self._cells.keep(slot, holder, len(keys))
         self.drop_within(holder)
         self.use(holder)
 
@@ -92,8 +91,8 @@ class KeptPrefixes:
         for within in self._kept(self._tree.others_within(holder)):
             self.drop(within)
 
-    def parked_pieces(self, holder: int) -> tuple[int, ...]:
-        """Cells of its parked pieces, in the order in which they follow those in the cache."""
+    def parked_pieces(self, holder: int) -> tuple[tuple[int, int], ...]:
+        """Blocks and cells of its parked pieces, in the order in which they follow its cells."""
         return self._residency.pieces(holder) if holder in self._residency else ()
 
     def pieces_to(self, found: Found) -> tuple[int, ...]:
@@ -102,7 +101,7 @@ class KeptPrefixes:
             return ()
         end = self._cells.length(found.source)
         needed = []
-        for length in self.parked_pieces(found.source):
+        for _, length in self.parked_pieces(found.source):
             if end >= found.length:
                 break
             needed.append(length)
@@ -129,14 +128,14 @@ class KeptPrefixes:
         if not length:
             self.drop(holder)
             return
-        self._residency.forget_parked(holder)
+        self._forget_blocks(self._residency.forget_parked(holder))
         self._cells.truncate(holder, length)
         self._edits.append(Clear(holder, length))
         self._tree.shorten(holder, length)
 
     def drop(self, holder: int) -> None:
         """A kept prefix goes, and its number is free."""
-        self._residency.remove(holder)
+        self._forget_blocks(self._residency.remove(holder))
         self.forget(holder)
 
     def forget(self, holder: int) -> None:
@@ -154,6 +153,10 @@ class KeptPrefixes:
             equal = self.num_computed(holder) == self._tree.length(holder) > 0
             if not equal or holder not in self._used_at:
                 raise RuntimeError(f"prefixes out of order: kept prefix {holder}")
+
+    def _forget_blocks(self, blocks: tuple[int, ...]) -> None:
+        if blocks:
+            self._edits.append(Free(blocks))
 
     def _kept(self, holders: Iterable[int]) -> list[int]:
         return [holder for holder in holders if holder in self._residency]

@@ -13,10 +13,9 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from ..prompt_store.stored_prompt import StoredPrompt
-from ..sequence import SequenceId
-from ..step import Edit, Save, SaveState
+from ..step import Edit
 from .allowance import Allowance
-from .parked_checkpoints import Handed
+from .handed import Handed
 from .prefix_marks import Mark, PrefixMarks
 from .prefix_tree import Found
 
@@ -86,29 +85,18 @@ class Memory(Protocol):
     def num_loadable(self, stored: StoredPrompt, keys: Sequence[int], most: int) -> int:
         """With how many of `keys`, at most `most`, a sequence can begin out of `stored`."""
 
-    def saves(
-        self, id: SequenceId, slot: int, start: int, done: Collection[int]
-    ) -> list[Save | SaveState] | None:
+    def saves(self, slot: int, start: int, done: Collection[int]) -> list[Handed] | None:
         """What to hand out of `slot`, from position `start` on, as far as may be copied now.
 
         Where a sequence can begin at checkpoints alone, those that are `done` are left out.
         `None`: it can never be, as those who stream would wait too long.
         """
 
-    def exportable(self, keys: Sequence[int], start: int) -> tuple[int, int] | None:
-        """Who has the cells of `keys` from position `start` on, and how many can be read at once.
+    def hand_out(self, keys: Sequence[int], start: int) -> list[Handed] | None:
+        """What is here of `keys` from `start` on, as far as may be copied now; `None`: nothing.
 
-        Read before anything else changes.
-        """
-
-    @property
-    def has_checkpoints(self) -> bool:
-        """Whether sequences can begin at checkpoints alone."""
-
-    def hand_out(self, keys: Sequence[int]) -> Handed | None:
-        """The longest checkpoint that `keys` begin with, if there is one and it can be parked.
-
-        Where there are checkpoints, instead of `exportable`.
+        Read before anything else changes. Where sequences can begin at checkpoints alone, that is
+        all of the longest one, once it is parked.
         """
 
     def checkpoints(self, keys: Sequence[int]) -> tuple[int, ...]:
@@ -199,9 +187,6 @@ class Memory(Protocol):
 
     def sweep(self, slot: int) -> None:
         """Clear what a step may have written to `slot` without being accounted for."""
-
-    def arrange(self, slots: Sequence[int]) -> None:
-        """`slots` are computed together next: bring them where that is one computation."""
 
     # ---- room
 

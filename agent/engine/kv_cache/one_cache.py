@@ -1,21 +1,19 @@
 """What all memories have in common that are one cache for all sequences: counts, limits, edits."""
 
-from collections.abc import Sequence
-
 from ..step import Edit
 from .allowance import Allowance
 from .cells import Cells
 
 
 class OneCache:
-    """`num_cells` that any holder can get; `slots` of the holders are of running sequences."""
+    """`num_cells` that any holder can get."""
 
-    def __init__(self, *, slots: int, num_cells: int) -> None:
+    def __init__(self, *, num_cells: int, cells: Cells) -> None:
         self.num_cells = num_cells
         self.allowance = Allowance()
         self._limit = num_cells
         self._edits: list[Edit] = []
-        self._cells = Cells(slots=slots)
+        self._cells = cells
 
     @property
     def num_used(self) -> int:
@@ -50,16 +48,14 @@ class OneCache:
         """Nobody has one: the order in a batch does not matter."""
         return 0
 
-    def arrange(self, slots: Sequence[int]) -> None:
-        """One cache is one computation anyway."""
-
     def lower_limit(self, num_free: int) -> None:
         """Count at most `num_free` cells as free from now on."""
-        self._limit = min(self.num_cells, self._cells.num_used + num_free)
+        self._limit = min(self.num_cells, self._limit - self.num_free + num_free)
 
     def raise_limit(self, num_free: int) -> None:
         """Count `num_free` cells as free again, as far as there are as many."""
-        self._limit = max(self._limit, min(self.num_cells, self._cells.num_used + num_free))
+        at_least = min(self.num_cells, self._limit - self.num_free + num_free)
+        self._limit = max(self._limit, at_least)
 
     def trust(self) -> None:
         """Count all cells again."""

@@ -44,22 +44,10 @@ _START = -1
 """The parent of first blocks."""
 
 
-@dataclass(frozen=True, slots=True)
-class Handed:
-    """A checkpoint of `length` tokens that can be handed out under its `name`.
-
-    `blocks` are ids and how many positions each has. Without any it is being parked first.
-    """
-
-    length: int = 0
-    name: int = -1
-    blocks: tuple[tuple[int, int], ...] = ()
-
-
 class ParkedCheckpoints:
     """At most `most_bytes`, with `cell_bytes` a position and `state_bytes` a checkpoint.
 
-    A block has `block` positions. Names begin at `first`.
+    A block has `block` positions. Numbers of names and blocks begin at `first`.
     """
 
     def __init__(
@@ -70,8 +58,7 @@ class ParkedCheckpoints:
         self.block = block
         self._cell_bytes = cell_bytes
         self._state_bytes = state_bytes
-        self._names = count(first)
-        self._block_ids = count()
+        self._numbers = count(first)
         self._blocks: dict[int, _Block] = {}
         self._ids: dict[tuple[int, Keys], int] = {}
         self._parked: dict[int, _Parked] = {}
@@ -86,6 +73,10 @@ class ParkedCheckpoints:
     def num_positions(self) -> int:
         """How many positions all blocks have together."""
         return sum(len(block.keys) for block in self._blocks.values())
+
+    def new_number(self) -> int:
+        """A number for a block in host memory."""
+        return next(self._numbers)
 
     def length(self, name: int) -> int:
         """How many tokens the checkpoint has."""
@@ -147,7 +138,7 @@ class ParkedCheckpoints:
         parent = blocks[-1] if blocks else _START
         id = self._ids.get((parent, keys))
         if id is None:
-            id = self._ids[parent, keys] = next(self._block_ids)
+            id = self._ids[parent, keys] = self.new_number()
             self._blocks[id] = _Block(parent, keys)
             self.num_bytes += self._bytes(id)
         self._blocks[id].num_users += 1
@@ -155,7 +146,7 @@ class ParkedCheckpoints:
 
     def add(self, blocks: Sequence[int], worth: float) -> int:
         """A checkpoint that uses `blocks`, which were taken for it: its name."""
-        name = next(self._names)
+        name = self.new_number()
         length = sum(len(self._blocks[id].keys) for id in blocks)
         self._parked[name] = _Parked(tuple(blocks), length, worth)
         self.num_bytes += self._state_bytes

@@ -89,7 +89,7 @@ class PrefixTree:
         self._ends[holder] = node
 
     def remove(self, holder: int) -> None:
-        """Forget `holder`."""
+        """Free `holder`."""
         del self._lengths[holder]
         node: _Node | None = self._ends.pop(holder)
         while node is not None:
@@ -104,7 +104,7 @@ class PrefixTree:
             node = parent
 
     def shorten(self, holder: int, length: int) -> None:
-        """Forget what `holder` has after its first `length` tokens."""
+        """Free what `holder` has after its first `length` tokens."""
         keys = self.keys(holder)[:length]
         kept = [mark for mark in self._marks_of(holder) if mark[0] <= length]
         for _, key in kept:

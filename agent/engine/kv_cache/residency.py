@@ -9,6 +9,7 @@ Invariants, checked by `check_integrity`:
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import count
 
 
 class Residency:
@@ -18,8 +19,9 @@ class Residency:
         self.num_parked = 0
         self.most_parked = most_parked
         self._free = list(holders)
-        self._pieces: dict[int, list[int]] = {}
-        """Cells of each parked piece, the last one parked at the end; by last use."""
+        self._blocks = count()
+        self._pieces: dict[int, list[tuple[int, int]]] = {}
+        """Block and cells of each parked piece, the last one parked at the end; by last use."""
         self._adopted: set[int] = set()
 
     def __contains__(self, holder: int) -> bool:
@@ -42,11 +44,15 @@ class Residency:
 
     def parked(self, holder: int) -> int:
         """How many cells of it are parked."""
-        return sum(self._pieces.get(holder, ()))
+        return sum(length for _, length in self._pieces.get(holder, ()))
 
-    def pieces(self, holder: int) -> tuple[int, ...]:
-        """Cells of its parked pieces, in the order in which they come back."""
+    def pieces(self, holder: int) -> tuple[tuple[int, int], ...]:
+        """Blocks and cells of its parked pieces, in the order in which they come back."""
         return tuple(reversed(self._pieces[holder]))
+
+    def new_block(self) -> int:
+        """A number for a block."""
+        return next(self._blocks)
 
     def put(self) -> int:
         """A number for one more."""
@@ -59,11 +65,12 @@ class Residency:
         if holder in self._pieces:
             self._pieces[holder] = self._pieces.pop(holder)
 
-    def remove(self, holder: int) -> None:
-        """It is gone, and its number free."""
-        self.forget_parked(holder)
+    def remove(self, holder: int) -> tuple[int, ...]:
+        """It is gone, and its number free; the blocks that nobody needs now."""
+        blocks = self.forget_parked(holder)
         del self._pieces[holder]
         self._free.append(holder)
+        return blocks
 
     def in_the_way(self, length: int, *, sparing: Iterable[int]) -> list[int] | None:
         """Those whose parked pieces have to go before `length` cells can be parked.
@@ -80,28 +87,31 @@ class Residency:
                 excess -= parked
         return going if excess <= 0 else None
 
-    def park(self, holder: int, length: int) -> None:
-        """A piece of it, `length` cells, has gone to host memory."""
-        self._pieces[holder].append(length)
+    def park(self, holder: int, length: int) -> int:
+        """A piece of it, `length` cells, goes to host memory: as which block."""
+        block = self.new_block()
+        self._pieces[holder].append((block, length))
         self.num_parked += length
+        return block
 
-    def adopt(self, holder: int, lengths: Iterable[int]) -> None:
-        """It was read from disk: all of its pieces are parked, however many they are."""
+    def adopt(self, holder: int, lengths: Iterable[int]) -> list[int]:
+        """It was read from disk: all of its pieces are parked, however many they are: as blocks."""
         self._adopted.add(holder)
-        for length in reversed(tuple(lengths)):
-            self.park(holder, length)
+        return [self.park(holder, length) for length in reversed(tuple(lengths))][::-1]
 
-    def restore(self, holder: int) -> int:
-        """Its next piece has come back; the answer is its cells."""
-        length = self._pieces[holder].pop()
+    def restore(self, holder: int) -> tuple[int, int]:
+        """Its next piece comes back: the block that is not needed then, and its cells."""
+        block, length = self._pieces[holder].pop()
         self.num_parked -= length
-        return length
+        return block, length
 
-    def forget_parked(self, holder: int) -> None:
-        """What it has parked is given up."""
+    def forget_parked(self, holder: int) -> tuple[int, ...]:
+        """What it has parked is given up: the blocks that nobody needs now."""
         self.num_parked -= self.parked(holder)
+        blocks = tuple(block for block, _ in self._pieces[holder])
         self._pieces[holder].clear()
         self._adopted.discard(holder)
+        return blocks
 
     def check_integrity(self) -> None:
         """Raise `RuntimeError` where an invariant is broken."""

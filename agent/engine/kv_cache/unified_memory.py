@@ -14,14 +14,15 @@ cells may move before the next step says the `allowance`: a running stream waits
 that were read from disk are prefixes, too, that begin parked.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from ..prompt import border
 from ..prompt_store.stored_prompt import StoredPrompt
-from ..sequence import SequenceId
-from ..step import Adopt, Clear, Copy, Discard, Load, Restore, Save, SaveState
+from ..step import Clear, Copy, Discard, Free, Put, ReadOut, Restore
 from .allowance import MOST_IN_PIECE
+from .cells import Cells
 from .eviction import Eviction
+from .handed import Handed, cells
 from .kept_prefixes import KeptPrefixes
 from .one_cache import OneCache
 from .prefix_marks import Mark, PrefixMarks
@@ -45,8 +46,9 @@ class UnifiedMemory(OneCache):
         can_share: bool,
         most_parked: int,
         is_compact: bool = False,
+        cells: Cells | None = None,
     ) -> None:
-        super().__init__(slots=slots, num_cells=num_cells)
+        super().__init__(num_cells=num_cells, cells=cells or Cells(slots=slots))
         self._is_compact = is_compact
         self.can_share = can_share
         self._keys: dict[int, list[int]] = {}  # of slots that may be shared whole, and grow
@@ -100,25 +102,20 @@ class UnifiedMemory(OneCache):
         common = stored.num_common(keys, most)
         return common if self.can_share or common == len(stored.prompt) else 0
 
-    def saves(
-        self, id: SequenceId, slot: int, start: int, done: Collection[int]
-    ) -> list[Save | SaveState]:
+    def saves(self, slot: int, start: int, done: Collection[int]) -> list[Handed]:
         """What to hand out of `slot` from `start` on, as far as may be copied now.
 
         Of states that can only be had whole that is one before a step.
         """
         end = self._cells.length(slot)
-        if not self.can_share:
-            if self.allowance.num_moved:
-                return []
+        if self.can_share:
+            pieces = [*self.allowance.pieces(start, end)]
+        elif self.allowance.num_moved:
+            pieces = []
+        else:
             self.allowance.take(end - start)
-            return [Save(id, slot, start, end - start)]
-        return [Save(id, slot, *piece) for piece in self.allowance.pieces(start, end)]
-
-    has_checkpoints = False
-
-    def hand_out(self, keys: Sequence[int]) -> None:
-        """There are no checkpoints."""
+            pieces = [(start, end - start)]
+        return [cells(slot, *piece, self._residency.new_block()) for piece in pieces]
 
     def checkpoints(self, keys: Sequence[int]) -> tuple[int, ...]:
         """There are none."""
@@ -126,20 +123,31 @@ class UnifiedMemory(OneCache):
 
     may_copy = True
 
-    def exportable(self, keys: Sequence[int], start: int) -> tuple[int, int] | None:
-        """Who has the cells of `keys` from `start` on, and how many: to where it is parked.
-
-        Of what is parked, to the end of a piece.
-        """
+    def hand_out(self, keys: Sequence[int], start: int) -> list[Handed] | None:
+        """What is here of `keys` from `start` on, as far as may be copied now; `None`: nothing."""
         found = self.find(keys, len(keys))
         if found.source is None or found.length <= start:
             return None
-        end = self._cells.length(found.source)
-        for length in (0, *self._prefixes.parked_pieces(found.source)):
+        parts: list[Handed] = []
+        for block, first, end in self._extents(found.source):
+            end = min(end, found.length)
+            while start < end:
+                if not (count := self.allowance.take_some(end - start)):
+                    return parts
+                if block is None:
+                    parts.append(cells(found.source, start, count, self._residency.new_block()))
+                else:
+                    parts.append(Handed("cells", count, (ReadOut(block, start - first, count),)))
+                start += count
+        return parts
+
+    def _extents(self, holder: int) -> Iterator[tuple[int | None, int, int]]:
+        """Where a prefix is, from its start on: the block, `None` for cells, and its positions."""
+        end = self._cells.length(holder)
+        yield None, 0, end
+        for block, length in self._prefixes.parked_pieces(holder):
+            yield block, end, end + length
             end += length
-            if start < end:
-                return found.source, min(found.length, end) - start
-        raise RuntimeError(f"prefix {found.source} has fewer cells than were found")
 
     # ---- a running sequence
 
@@ -189,9 +197,12 @@ class UnifiedMemory(OneCache):
                 return False
             if self._make_room(length, sparing=source) < length:
                 return False
-            self.allowance.take(self._residency.restore(source))
+            self._open(source)
+            block, _ = self._residency.restore(source)
+            start = self._cells.length(source)
+            self.allowance.take(length)
             self._cells.grow(source, length)
-            self._edits.append(Restore(source, length))
+            self._edits += [Restore(source, start, length, block), Free((block,))]
         return True
 
     can_extend = True
@@ -217,8 +228,9 @@ class UnifiedMemory(OneCache):
         if stored.start and source is not None:
             self._cells.share(source, holder, stored.start)
             self._edits.append(Copy(source, holder, stored.start))
-        self._residency.adopt(holder, [piece.num_tokens for piece in stored.pieces])
-        self._edits.append(Adopt(holder, stored))
+        blocks = self._residency.adopt(holder, [piece.num_tokens for piece in stored.pieces])
+        for block, piece in zip(blocks, stored.pieces, strict=True):
+            self._edits.append(Put(block, piece.state))
         if stored.start:
             self._prefixes.drop_within(holder)
         return holder
@@ -238,9 +250,12 @@ class UnifiedMemory(OneCache):
         There must be as many available cells as `stored` has tokens.
         """
         self.make_room(len(stored.prompt))
-        self._edits.append(Load(slot, stored))
         self.allowance.take(len(stored.prompt))
-        self._cells.grow(slot, len(stored.prompt))
+        for piece in stored.pieces:
+            block, start = self._residency.new_block(), self._cells.length(slot)
+            restore = Restore(slot, start, piece.num_tokens, block)
+            self._edits += [Put(block, piece.state), restore, Free((block,))]
+            self._cells.grow(slot, piece.num_tokens)
         if length < len(stored.prompt):
             self.truncate(slot, length)
         self._announce(slot, keys, None, marks)
@@ -325,6 +340,9 @@ class UnifiedMemory(OneCache):
             if not self._eviction.evict(num_missing, num_urgent=num_left, sparing=sparing):
                 break
         return self.num_free
+
+    def _open(self, holder: int) -> None:
+        """A holder may get cells."""
 
     def _announce(
         self, slot: int, keys: list[int], most_shared: int | None, marks: Sequence[Mark]

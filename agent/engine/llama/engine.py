@@ -24,14 +24,14 @@ from ..sampling.weights import Scratch
 from ..sequence import NewSequence, SequenceId
 from ..step import Aborted, Decoded, Failed, NoRoom, NotLoaded, Outcome, Run, Step
 from .adapters.adapters import Adapters
-from .cells.edits import Edits
+from .cells.edits import Cells, Edits
 from .cells.fixed_batches import MOST_ROWS
 from .cells.layout import Layout
 from .cells.places import Places
 from .cells.recurrent_rows import num_rows
 from .cells.states import States
-from .cells.stream_edits import StreamEdits
-from .cells.unified_edits import UnifiedEdits
+from .cells.stream_cells import StreamCells
+from .cells.unified_cells import UnifiedCells
 from .context import Context
 from .determinism import FixedSteps, checked_tokens
 from .draft_model import LlamaDraftModel
@@ -105,14 +105,16 @@ class LlamaEngine:
         # Cells of pictures with places in two dimensions have positions of their own.
         self._places = Places() if projector is not None and projector.has_grid else None
         self._media: dict[SequenceId, dict[bytes, EncodedMedia]] = {}
-        self._edits = _edits(
-            self._context,
-            model,
-            options.slots,
-            layout,
-            self._places,
-            blank=self._blank(options.slots) if num_checkpoints and _is_apart(model) else b"",
-            has_small_windows=has_small_windows,
+        self._edits = Edits(
+            _cells(
+                self._context,
+                model,
+                options.slots,
+                layout,
+                self._places,
+                blank=self._blank(options.slots) if num_checkpoints and _is_apart(model) else b"",
+                has_small_windows=has_small_windows,
+            )
         )
         self.capacity = self._measured(
             options,
@@ -376,7 +378,7 @@ class LlamaEngine:
         self._model.free()
 
 
-def _edits(
+def _cells(
     context: Context,
     model: Model,
     slots: int,
@@ -385,11 +387,11 @@ def _edits(
     *,
     blank: State,
     has_small_windows: bool,
-) -> Edits:
+) -> Cells:
     if layout.num_streams:
-        return StreamEdits(context, layout.num_streams)
+        return StreamCells(context, layout.num_streams)
     window = 0 if model.is_recurrent else model.window
-    return UnifiedEdits(
+    return UnifiedCells(
         context,
         slots,
         places,

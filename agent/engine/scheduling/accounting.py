@@ -6,7 +6,7 @@ from typing import Literal, assert_never
 from ....shared.errors import EngineFailed
 from ..prompt_store.stored_prompt import State, StoredPrompt
 from ..sequence import SequenceId, SequenceOutput
-from ..step import Decoded, Run, Save, SaveState, Step
+from ..step import Decoded, Run, Step
 from .progress import Progress
 from .state import SchedulerState
 
@@ -61,21 +61,20 @@ class Accounting:
         self._memory.raise_limit(2 * step.size)
         return outputs
 
-    def save(self, step: Step, saved: tuple[State, ...]) -> dict[SequenceId, StoredPrompt]:
-        """`step` read the states `saved`. Sequences whose save is complete leave; their saves."""
+    def save(self, saved: tuple[State, ...]) -> dict[SequenceId, StoredPrompt]:
+        """The step read the states `saved`. Sequences whose save is complete leave; their saves."""
         complete = {}
-        edits = [edit for edit in step.edits if isinstance(edit, Save | SaveState)]
-        for edit, state in zip(edits, saved[: len(edits)], strict=True):  # then come exports
-            one = self._queue.running[edit.slot]
-            match edit:
-                case Save(count=count, is_tail=False):
-                    one.take_saved(count, state)
-                case Save():
+        saving = self._state.saving
+        for (one, part), state in zip(saving, saved[: len(saving)], strict=True):
+            match part.kind:
+                case "cells":
+                    one.take_saved(part.length, state)
+                case "tail":
                     one.take_tail(state)
-                case SaveState(length=length):
-                    one.take_checkpoint(length, state)
+                case "state":
+                    one.take_checkpoint(part.length, state)
                 case _:
-                    assert_never(edit)
+                    assert_never(part.kind)
         for slot, one in [*self._queue.running.items()]:
             if one.is_saving and (prompt := one.saved) is not None:
                 complete[one.id] = prompt

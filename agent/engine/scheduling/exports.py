@@ -8,13 +8,14 @@ after all others, and takes a small part of the time of those who stream.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NewType
+from typing import NewType, assert_never
 
 from ..cost.move_cost import MoveCost
+from ..kv_cache.handed import Handed
 from ..kv_cache.memory import Memory
 from ..prompt import Prompt
 from ..prompt_store.stored_prompt import Piece, State, StoredPrompt, StoredState
-from ..step import CheckpointExport, Export, ExportBlock, ExportState, Step
+from ..step import Edit
 
 ExportId = NewType("ExportId", int)
 """Unique in one agent process."""
@@ -38,6 +39,7 @@ class _Reading:
     start: int = 0
     can_wait: bool = False
     pieces: list[Piece] = field(default_factory=list)
+    tail: State = b""
     checkpoint: StoredState | None = None
     is_over: bool = False
 
@@ -46,18 +48,25 @@ class _Reading:
         """To which position it was read."""
         return self.start + sum(piece.num_tokens for piece in self.pieces)
 
-    def take(self, count: int, state: State) -> None:
-        if state:
-            self.pieces.append(Piece(count, state))
-        self.is_over = self.is_over or not state or self.num_read == len(self.prompt)
-
-    def take_checkpoint(self, states: list[Piece], state: State) -> None:
-        """All of a checkpoint was handed out, with its last block apart."""
-        self.is_over = True
-        if state and all(one.state for one in states):
-            self.pieces = states[:-1]
-            length = sum(one.num_tokens for one in states)
-            self.checkpoint = StoredState(length, states[-1].state, state)
+    def take(self, parts: Sequence[Handed], states: Sequence[State]) -> None:
+        """`parts` were read, each as one of `states`. It ends at one that is empty."""
+        if not all(states) and any(part.kind == "state" for part in parts):
+            states = [b"" for _ in states]  # all of a checkpoint, or nothing
+        for part, state in zip(parts, states, strict=True):
+            if not state:
+                self.is_over = True
+                return
+            match part.kind:
+                case "cells":
+                    self.pieces.append(Piece(part.length, state))
+                case "tail":
+                    self.tail = state
+                case "state":
+                    self.checkpoint = StoredState(part.length, self.tail, state)
+                case _:
+                    assert_never(part.kind)
+        has_all = self.checkpoint is not None or self.num_read == len(self.prompt)
+        self.is_over = self.is_over or has_all
 
     @property
     def result(self) -> Exported:
@@ -85,6 +94,8 @@ class Exports:
         self._waiting: list[_Reading] = []
         self._current: _Reading | None = None
         """The one that the planned step reads."""
+        self._parts: list[Handed] = []
+        """What the planned step hands out of it."""
         self._rests_until = 0.0
         self._done: list[Exported] = []
 
@@ -102,20 +113,23 @@ class Exports:
         self._waiting = [one for one in self._waiting if one.id != id]
         self._done = [one for one in self._done if one.id != id]
 
-    def plan(self, num_streaming: int, now: float) -> tuple[Export | CheckpointExport, ...]:
+    def plan(self, num_streaming: int, now: float) -> tuple[Edit, ...]:
         """What to read after all other edits of the step, as far as may still be copied.
 
         `num_streaming` generate; `now` is the scheduler's clock.
         """
         self._current = one = self._next(num_streaming, now)
+        self._parts = []
         if one is None:
             return ()
         num_moved = self._memory.allowance.num_moved
-        edits = self._checkpoint(one) if self._memory.has_checkpoints else self._edits(one)
+        parts = self._memory.hand_out(one.prompt.keys, one.num_read)
+        one.is_over = parts is None
+        self._parts = parts or []
         if one.can_wait and num_streaming:
             num_cells = self._memory.allowance.num_moved - num_moved
             self._rests_until = now + self._moves.seconds(num_cells) / PART
-        return edits
+        return tuple(edit for part in self._parts for edit in part.edits)
 
     def _next(self, num_streaming: int, now: float) -> _Reading | None:
         urgent = next((one for one in self._waiting if not one.can_wait), None)
@@ -124,43 +138,12 @@ class Exports:
         is_calm = not num_streaming or (not self._are_whole and now >= self._rests_until)
         return self._waiting[0] if is_calm else None
 
-    def _checkpoint(self, one: _Reading) -> tuple[CheckpointExport, ...]:
-        """The longest one, once it is parked."""
-        handed = self._memory.hand_out(one.prompt.keys)
-        one.is_over = handed is None
-        if handed is None or not handed.blocks:
-            return ()
-        return (*(ExportBlock(*block) for block in handed.blocks), ExportState(handed.name))
-
-    def _edits(self, one: _Reading) -> tuple[Export, ...]:
-        edits: list[Export] = []
-        start = one.num_read
-        while (there := self._memory.exportable(one.prompt.keys, start)) is not None:
-            holder, most = there
-            if not (count := self._memory.allowance.take_some(most)):
-                return tuple(edits)
-            edits.append(Export(holder, start, count))
-            start += count
-        one.is_over = not edits
-        return tuple(edits)
-
-    def read(self, step: Step, saved: Sequence[State]) -> None:
-        """`step` was carried out; of its edits that hand out states, these are the states."""
+    def read(self, saved: Sequence[State]) -> None:
+        """The planned step was carried out, and handed out these states, after all others."""
         one, self._current = self._current, None
         if one is None:
             return
-        edits = [edit for edit in step.edits if isinstance(edit, Export | CheckpointExport)]
-        blocks: list[Piece] = []
-        for edit, state in zip(edits, saved[len(saved) - len(edits) :], strict=True):
-            match edit:
-                case ExportBlock(_, num_tokens):
-                    blocks.append(Piece(num_tokens, state))
-                case ExportState():
-                    one.take_checkpoint(blocks, state)
-                case Export(count=count) if not one.is_over:
-                    one.take(count, state)
-                case _:
-                    pass
+        one.take(self._parts, saved[len(saved) - len(self._parts) :])
         if one.is_over:
             self._waiting.remove(one)
             self._done.append(one.result)

@@ -16,7 +16,7 @@ from dataclasses import replace
 from ..sequence import SequenceId
 from ..speculation.draft_worth import Speculation
 from ..speculation.drafter import DraftRequest, Proposal, StepPrices
-from ..step import Run, Save, SaveState, Step
+from ..step import Edit, Run, Step
 from .adapter_turns import AdapterKey, AdapterTurns, Turn, steps_of_a_turn
 from .admission import Admission
 from .prefill import Prefill
@@ -74,8 +74,8 @@ class Planner:
         self._memory.allowance.renew(
             self._budget.moved_cells(num_streaming), self._budget.most_whole(num_streaming)
         )
-        saves = self._save()
-        return self._compose(self._admission.admit(), saves, proposals)
+        self._save()
+        return self._compose(self._admission.admit(), proposals)
 
     def _next_streams(self) -> list[Progress]:
         """Those who generate in the next step, if it reads no prompts."""
@@ -121,23 +121,21 @@ class Planner:
         self._state.preempt(self._queue.last())
         self._tally.preempted()
 
-    def _save(self) -> tuple[Save | SaveState, ...]:
-        """What to hand out of the cells of those who save, as far as may be copied now."""
-        saves: list[Save | SaveState] = []
+    def _save(self) -> None:
+        """Hand out of the cells of those who save what may be copied now."""
+        self._state.saving = []
         for slot, one in self._queue.running.items():
             if not one.is_saving:
                 continue
-            edits = self._memory.saves(one.id, slot, one.num_saved, one.saved_checkpoints)
-            if edits is None:
+            parts = self._memory.saves(slot, one.num_saved, one.saved_checkpoints)
+            if parts is None:
                 one.give_up_saving()
             else:
-                saves += edits
-        return tuple(saves)
+                self._state.saving += [(one, part) for part in parts]
 
     def _compose(
         self,
         awaited: dict[int, int],
-        saves: tuple[Save | SaveState, ...],
         proposals: Mapping[SequenceId, Proposal],
     ) -> Step:
         generating, reading = self._divided()
@@ -155,15 +153,14 @@ class Planner:
         ):
             generating = {}
         self._turns.took(turn.adapter, has_generated=bool(generating), has_read=turn.reads)
-        if generating and len(generating) == num_streaming:
-            self._memory.arrange(list(generating))
         offered = _offered(generating, proposals)
         drafts = self._draft(offered, len(generating), num_wanted, most_read)
         num_drafted = sum(map(len, drafts.values()))
         shares = self.prefill.share(
             prompts, most_read - num_drafted, num_others=len(generating) + num_drafted
         )
-        edits = self._memory.take_edits()
+        edits: tuple[Edit, ...] = self._memory.take_edits()
+        saves = (edit for _, part in self._state.saving for edit in part.edits)
         return Step(
             (*edits, *saves, *self._exports.plan(num_streaming, self._tally.now)),
             self._runs(generating, drafts, reading, shares),

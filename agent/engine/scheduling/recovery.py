@@ -6,7 +6,7 @@ Each method takes the step that was planned last, after its edits were carried o
 from ....shared.errors import EngineFailed
 from ....shared.inference import Notice
 from ..sequence import SequenceOutput
-from ..step import Copy, Duplicate, Load, ShareAttention, Step
+from ..step import Copy, Place, Restore, Step
 from .state import SchedulerState
 
 _UNUSABLE = Notice("stored_prompt_unusable", "the stored prompt could not be loaded into the cache")
@@ -58,8 +58,9 @@ class Recovery:
 
     def _unusable(self, step: Step, holders: tuple[int, ...]) -> list[SequenceOutput]:
         """Say so to those for whom what was to be loaded had been stored."""
-        loading = {edit.holder for edit in step.edits if isinstance(edit, Load)}
-        told = [self._queue.running[slot] for slot in loading.intersection(holders)]
+        loading = {edit.holder for edit in step.edits if isinstance(edit, Restore)}
+        slots = loading & self._queue.running.keys() & {*holders}
+        told = [self._queue.running[slot] for slot in slots]
         told += [one for one in self._queue.everybody if one.adopted_as in holders]
         for one in told:
             one.adopted_as = None
@@ -78,6 +79,6 @@ def _left_empty(step: Step, holders: tuple[int, ...]) -> set[int]:
     """`holders`, and those that were to share with them."""
     empty = set(holders)
     for edit in step.edits:
-        if isinstance(edit, Copy | Duplicate | ShareAttention) and edit.source in empty:
+        if isinstance(edit, Copy | Place) and edit.source in empty:
             empty.add(edit.holder)
     return empty

@@ -266,8 +266,8 @@ class Scheduler:
             case Decoded() as decoded:
                 gained = self._accounting.account(step, decoded, elapsed, last, drafting)
                 outputs += self._hold(_explained(gained, decoded))
-                outputs += self._saved(step, decoded)
-                self._exports.read(step, decoded.saved)
+                outputs += self._saved(decoded)
+                self._exports.read(decoded.saved)
                 outputs += self._still_reading()
             case NoRoom():
                 outputs += self._recovery.make_room(step)
@@ -322,12 +322,12 @@ class Scheduler:
         self._held |= {one.id: one for one in outputs if one.id in saving}
         return [one for one in outputs if one.id not in saving]
 
-    def _saved(self, step: Step, decoded: Decoded) -> list[SequenceOutput]:
+    def _saved(self, decoded: Decoded) -> list[SequenceOutput]:
         """The ends of those whose states are complete."""
         outputs: list[SequenceOutput] = []
         if not self._held:
             return outputs
-        for id, prompt in self._accounting.save(step, decoded.saved).items():
+        for id, prompt in self._accounting.save(decoded.saved).items():
             output = self._held.pop(id)
             if output.end is not None:
                 saved = prompt if prompt.is_usable else None

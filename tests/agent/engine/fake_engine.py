@@ -6,7 +6,7 @@ show at once whether cells were mixed up, lost, kept too long, or computed under
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from random import Random
@@ -22,38 +22,25 @@ from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 from arriero.agent.engine.step import (
     Aborted,
-    Adopt,
-    AdoptBlock,
-    AdoptState,
     Clear,
     Copy,
     Decoded,
     Discard,
-    Duplicate,
     Edit,
-    Export,
-    ExportBlock,
-    ExportState,
     Failed,
-    Forget,
-    HandOver,
-    Load,
+    Free,
     NoRoom,
     NotLoaded,
+    Offload,
+    OffloadState,
     Outcome,
-    Park,
-    ParkBlock,
-    ParkState,
     Place,
+    Put,
+    ReadOut,
     Restore,
-    RestoreBlock,
     RestoreState,
     Run,
-    Save,
-    SaveState,
-    ShareAttention,
     Step,
-    Swap,
 )
 from arriero.shared.reports.model_info import ModelInfo
 
@@ -231,8 +218,7 @@ class FakeEngine:
 
     `believed_cells` is what it says that it has, which is the truth unless said otherwise.
 
-    With `num_streams` each holder has a stream, given to it by an edit, or is parked as a whole.
-    `num_computations` are those of the last step: as many as llama.cpp would make of it.
+    With `num_streams` each holder with cells has a stream, which an edit gave it.
     """
 
     def __init__(
@@ -262,7 +248,6 @@ class FakeEngine:
     ) -> None:
         self.draft_model = draft_model
         self.stream_of: dict[int, int] = {}
-        self.num_computations = 0
         self.seconds_per_moved_cell = seconds_per_moved_cell
         self.num_slots = slots
         self.context_size = context_size
@@ -298,10 +283,8 @@ class FakeEngine:
         """Those that it was given, in their order."""
         self.on_load: Callable[[], None] = lambda: None  # while an adapter's file is read
         self._adapter: str | None = None
-        self.parked: dict[int, list[bytes]] = {}
-        self.adopted: set[int] = set()
-        self.blocks: dict[int, bytes] = {}
-        self.states: dict[int, bytes] = {}
+        self.blocks: dict[int, bytes] = {}  # in host memory
+        self.put: set[int] = set()  # those of them that came from elsewhere
         self._bare: set[int] = set()  # holders with attention alone
         self._not_loaded: list[int] = []
         self._left_empty: set[int] = set()
@@ -379,9 +362,11 @@ class FakeEngine:
     def execute(self, step: Step) -> Outcome:
         self.steps.append(step)
         self._adapter = step.adapter
-        self.num_computations = 0
         for edit in step.edits:
             self._edit(edit)
+        most = self.capacity.most_parked + self.num_put
+        if not self.capacity.state_bytes and self.num_offloaded > most:
+            raise RuleBroken("more is in host memory than there is room for")
         self.num_cells_after_edits = len(self.cells)
         saved, self._saved = tuple(self._saved), []
         if self._not_loaded:
@@ -391,7 +376,6 @@ class FakeEngine:
         if not step.runs:
             return Decoded((), saved=saved, move_seconds=self._move_seconds(step))
         self._check(step)
-        self.num_computations = self._count_computations(step)
         if self._spoiled is not None:
             outcome, self._spoiled = self._spoiled, None
             self._spoil(step, outcome)
@@ -409,86 +393,62 @@ class FakeEngine:
     # ---- cells
 
     def _edit(self, edit: Edit) -> None:
-        if (
-            isinstance(edit, Copy | Load | Restore)
-            if self.capacity.num_streams
-            else (isinstance(edit, Place | HandOver | Duplicate | Swap))
-        ):
-            raise RuleBroken(f"not in this layout: {edit}")
         match edit:
-            case Place(holder, stream):
-                self._place(holder, stream)
-            case HandOver(source, holder):
-                self._hand_over(source, holder)
-            case Duplicate(source, holder, length, count):
-                self._duplicate(source, holder, length, count)
-            case Swap(first, second, count):
-                self._swap(first, second, count)
+            case Place(holder, stream, source):
+                self._place(holder, stream, source)
             case Clear(holder, start):
                 self._check_holder(holder)
                 self._remove(holder, start)
-            case Copy(source, holder, length):
-                self._copy(source, holder, length)
+            case Copy(source, holder, length, is_bare=True):
+                self._share_attention(source, holder, length)
+            case Copy(source, holder, length, count=count):
+                self._copy(source, holder, length, count)
             case Discard(slot, start, count):
                 self._discard(slot, start, count)
-            case Load(slot, stored):
-                self._load(slot, stored)
-            case Adopt(holder, stored):
-                self._adopt(holder, stored)
-            case Park(holder, start, count):
-                self._park(holder, start, count)
-            case Restore(holder, count):
-                self._restore(holder, count)
-            case Export(holder, start, count):
-                self._saved.append(self._exported(holder, start, count))
-            case Save(_, slot, start, count):
-                self._saved.append(self._state(slot, start, count))
-            case _:
-                self._edit_checkpoint(edit)
-
-    def _edit_checkpoint(self, edit: Edit) -> None:
-        if not self.capacity.state_bytes:
-            raise RuleBroken(f"not with this model: {edit}")
-        match edit:
-            case ParkBlock(holder, start, count, block):
-                self._check_new(block, self.blocks)
-                self.blocks[block] = self._state(holder, start, count)
-            case ParkState(holder, length, checkpoint):
-                self._check_new(checkpoint, self.states)
-                self.states[checkpoint] = self._standing(holder, length)
-            case ShareAttention(source, holder, length):
-                self._share_attention(source, holder, length)
-            case RestoreBlock(holder, start, count, block):
-                self._restore_block(holder, start, count, self.blocks[block])
-            case RestoreState(holder, length, checkpoint):
-                self._restore_state(holder, length, self.states[checkpoint])
-            case AdoptBlock(block, state):
-                self._check_new(block, self.blocks)
-                self.blocks[block] = bytes(state)
-            case AdoptState(checkpoint, state):
-                self._check_new(checkpoint, self.states)
-                self.states[checkpoint] = bytes(state)
-            case Forget(blocks, checkpoint):
+            case Offload(holder, start, count, block):
+                self._offload(block, self._state(holder, start, count))
+            case OffloadState(holder, length, block):
+                self._offload(block, self._standing(holder, length))
+            case Restore(holder, start, count, block):
+                self._restore(holder, start, count, self.blocks[block])
+            case RestoreState(holder, length, block):
+                self._restore_state(holder, length, self.blocks[block])
+            case Put(block, state):
+                self.put.add(block)
+                self._offload(block, bytes(state))
+            case ReadOut(block, start, count):
+                self._saved.append(self._part(self.blocks[block], start, count))
+            case Free(blocks):
                 for block in blocks:
                     del self.blocks[block]
-                if checkpoint is not None:
-                    del self.states[checkpoint]
-            case ExportBlock(block, num_tokens):
-                if _num_tokens(self.blocks[block]) not in (0, num_tokens):
-                    raise RuleBroken(f"block {block} was announced with {num_tokens} tokens")
-                self._saved.append(self.blocks[block])
-            case ExportState(checkpoint):
-                self._saved.append(self.states[checkpoint])
-            case SaveState(_, _, holder, length, _, None):
-                self._saved.append(self._standing(holder, length))
-            case SaveState(checkpoint=int(checkpoint)):
-                self._saved.append(self.states[checkpoint])
+                self.put -= {*blocks}
 
-    def _check_new(self, number: int, known: Collection[int]) -> None:
-        if number in known:
-            raise RuleBroken(f"{number} is parked already")
+    @property
+    def num_offloaded(self) -> int:
+        """Cells in host memory."""
+        return sum(map(_num_tokens, self.blocks.values()))
+
+    @property
+    def num_put(self) -> int:
+        """Cells in host memory that came from elsewhere."""
+        return sum(_num_tokens(self.blocks[block]) for block in self.put)
+
+    def _offload(self, block: int, state: bytes) -> None:
+        if block in self.blocks:
+            raise RuleBroken(f"{block} is in host memory already")
+        self.blocks[block] = state
+
+    def _part(self, state: bytes, start: int, count: int | None) -> bytes:
+        tokens = state.removeprefix(b"state of ")
+        if count is None or state != state_of(tokens):
+            return state
+        if len(part := tokens[start : start + count]) != count:
+            raise RuleBroken(f"{count} cells from {start} on of a block of {len(tokens)}")
+        return state_of(part)
 
     def _standing(self, holder: int, length: int) -> bytes:
+        if not self.capacity.state_bytes:
+            raise RuleBroken("this model has no state that cannot be cut")
         if len(self.held(holder)) != length or holder in self._bare:
             raise RuleBroken(f"holder {holder} does not stand at {length}")
         return state_of(self.tokens(holder))
@@ -504,20 +464,27 @@ class FakeEngine:
             cell.holders.add(holder)
         self._bare.add(holder)
 
-    def _restore_block(self, holder: int, start: int, count: int, state: bytes) -> None:
+    def _restore(self, holder: int, start: int, count: int, state: bytes) -> None:
         self._check_room(count)
-        if holder < self.num_slots:
+        if holder < self.num_slots and (self.capacity.state_bytes or start):
             raise RuleBroken(f"slot {holder} gets a block")
         tokens = state.removeprefix(b"state of ")
         if holder in self._left_empty:
             return
-        if state != state_of(tokens) or holder in self._not_loaded:
+        is_lost = state != state_of(tokens) or holder in self._not_loaded
+        if is_lost or (not self.capacity.state_bytes and self._is_full(count)):
             self._not_loaded.append(holder)
             return
         if len(tokens) != count or len(self.held(holder)) != start:
             raise RuleBroken(f"{count} cells from {start} on are not those of the block")
+        if self.capacity.num_streams and holder not in self.stream_of:
+            raise RuleBroken(f"holder {holder} has no stream")
         self._append(holder, tokens, start)
-        self._bare.add(holder)
+        if self.capacity.state_bytes:
+            self._bare.add(holder)
+
+    def _is_full(self, count: int) -> bool:
+        return len(self.cells) + count > self.num_cells
 
     def _restore_state(self, holder: int, length: int, state: bytes) -> None:
         if holder in self._left_empty:
@@ -531,55 +498,29 @@ class FakeEngine:
         self._bare.discard(holder)
 
     def _remove(self, holder: int, start: int) -> None:
-        self.parked.pop(holder, None)
         self._bare.discard(holder)
-        self.adopted.discard(holder)
         if start and not self.capacity.can_share:
             raise RuleBroken(f"holder {holder} cannot give up a suffix")
         for cell in self.held(holder)[start:]:
             cell.holders.remove(holder)
         self.cells = [cell for cell in self.cells if cell.holders]
 
-    def _place(self, holder: int, stream: int) -> None:
+    def _place(self, holder: int, stream: int, source: int | None) -> None:
         if not 0 <= stream < self.capacity.num_streams:
             raise RuleBroken(f"no stream {stream}")
-        if self._length_of(stream) or self.held(holder):
-            raise RuleBroken(f"stream {stream} or holder {holder} has cells already")
-        self.stream_of = {one: at for one, at in self.stream_of.items() if at != stream}
-        self.stream_of[holder] = stream
-
-    def _hand_over(self, source: int, holder: int) -> None:
-        self._check_holder(holder)
-        if self.held(holder) or self.parked.get(holder) or not self.held(source):
-            raise RuleBroken(f"nothing to hand over from {source}, or no place for it at {holder}")
-        self.stream_of[holder] = self.stream_of.pop(source)
-        for cell in self.held(source):
-            cell.holders = {holder}
-
-    def _duplicate(self, source: int, holder: int, length: int, count: int) -> None:
         if self.held(holder):
             raise RuleBroken(f"holder {holder} has cells already")
-        parked = self.parked.get(source)
-        tokens = self.tokens(source)
-        if parked is not None:
-            tokens = [token for state in parked[::-1] for token in state.removeprefix(b"state of ")]
-            if any(state != state_of(state.removeprefix(b"state of ")) for state in parked):
-                self._not_loaded.append(source)
-        if source in self._not_loaded or source in self._left_empty:
-            self._left_empty.add(holder)
-            return
-        if not 0 < length <= len(tokens) == count:
-            raise RuleBroken(f"{length} and {count} cells copied of {len(tokens)} of {source}")
-        if holder not in self.stream_of:
-            raise RuleBroken(f"holder {holder} has no stream")
-        self._append(holder, tokens[:length])
-
-    def _swap(self, first: int, second: int, count: int) -> None:
-        is_lost = bool(self._not_loaded)  # what was to be there is not, as the answer will say
-        if not is_lost and count != self._length_of(first) + self._length_of(second):
-            raise RuleBroken(f"{count} cells of streams {first} and {second} copied")
-        others = {first: second, second: first}
-        self.stream_of = {one: others.get(at, at) for one, at in self.stream_of.items()}
+        if source is None and self._length_of(stream):
+            raise RuleBroken(f"stream {stream} has cells already")
+        if source is not None:
+            if self.stream_of.get(source) != stream:
+                raise RuleBroken(f"holder {source} does not have stream {stream}")
+            for cell in self.held(source):
+                cell.holders = {holder}
+            if source in self._not_loaded or source in self._left_empty:
+                self._left_empty.add(holder)
+        self.stream_of = {one: at for one, at in self.stream_of.items() if at != stream}
+        self.stream_of[holder] = stream
 
     def _length_of(self, stream: int) -> int:
         return sum(len(self.held(one)) for one, at in self.stream_of.items() if at == stream)
@@ -604,7 +545,7 @@ class FakeEngine:
                 raise RuleBroken(f"{token} is scored where there is {said[place]}")
             yield score_of(said[:place], token)
 
-    def _copy(self, source: int, holder: int, length: int) -> None:
+    def _copy(self, source: int, holder: int, length: int, count: int) -> None:
         if source in self._not_loaded or source in self._left_empty:  # as the answer will say
             self._left_empty.add(holder)
             return
@@ -623,8 +564,18 @@ class FakeEngine:
             raise RuleBroken(f"{length} cells copied of {len(cells)} of holder {source}")
         if length < len(own) and own[length - 1].goes_on_in(own[length]):
             raise RuleBroken(f"media of holder {source} are cut at {length}")
+        if self.capacity.num_streams:
+            self._copy_stream(holder, cells, count, len(own))
+            return
         for cell in cells:
             cell.holders.add(holder)
+
+    def _copy_stream(self, holder: int, cells: list[Cell], count: int, whole: int) -> None:
+        if holder not in self.stream_of:
+            raise RuleBroken(f"holder {holder} has no stream")
+        if count != whole:
+            raise RuleBroken(f"a stream of {whole} cells is copied, not {count}")
+        self.cells += [replace(cell, holders={holder}) for cell in cells]
 
     def _discard(self, slot: int, start: int, count: int) -> None:
         if not self.capacity.can_shift:
@@ -640,92 +591,19 @@ class FakeEngine:
             cell.position -= count
         self.cells = [cell for cell in self.cells if cell.holders]
 
-    def _load(self, slot: int, stored: StoredPrompt) -> None:
-        if self.held(slot):
-            raise RuleBroken(f"slot {slot} has cells already")
-        self._check_room(len(stored.prompt.tokens))
-        tokens, adapter = stored.prompt.tokens, stored.prompt.adapter
-        if stored != stored_prompt(*tokens, piece=len(tokens), adapter=adapter):
-            self._not_loaded.append(slot)
-            return
-        self._append(slot, marked(tokens, adapter))
-
     def lose_parked(self) -> None:
         """Nothing that is parked now can be had back."""
-        self.parked = {holder: [b""] * len(pieces) for holder, pieces in self.parked.items()}
         self.blocks = dict.fromkeys(self.blocks, b"")
-        self.states = dict.fromkeys(self.states, b"")
-
-    def _adopt(self, holder: int, stored: StoredPrompt) -> None:
-        self._check_holder(holder)
-        is_empty = holder in self._not_loaded or holder in self._left_empty
-        if (len(self.held(holder)) != stored.start and not is_empty) or self.parked.get(holder):
-            raise RuleBroken(f"holder {holder} has something else already")
-        self.adopted.add(holder)
-        self.parked[holder] = [bytes(piece.state) for piece in reversed(stored.pieces)]
-
-    def _park(self, holder: int, start: int, count: int) -> None:
-        self._check_holder(holder)
-        if holder in self._not_loaded:  # it is given up as soon as that is told
-            self.parked[holder].append(b"")
-            return
-        if self.capacity.num_streams and (start or self.parked.get(holder)):
-            raise RuleBroken(f"holder {holder} can only be parked as a whole")
-        if holder < self.num_slots or not count or len(self.held(holder)) != start + count:
-            raise RuleBroken(f"holder {holder} has no {count} cells from {start} on to park")
-        self.parked.setdefault(holder, []).append(self._state(holder, start, count))
-        for cell in self.held(holder)[start:]:
-            cell.holders.remove(holder)
-        self.cells = [cell for cell in self.cells if cell.holders]
-        sizes = {one: sum(map(_num_tokens, pieces)) for one, pieces in self.parked.items()}
-        most = max(self.capacity.most_parked, *(sizes.get(one, 0) for one in self.adopted), 0)
-        if sum(sizes.values()) > most:
-            raise RuleBroken("more is parked than there is room for")
-
-    def _restore(self, holder: int, count: int) -> None:
-        if not self.parked.get(holder):
-            raise RuleBroken(f"holder {holder} has nothing parked")
-        self._check_room(count)
-        state = self.parked[holder].pop()
-        tokens = tuple(state.removeprefix(b"state of "))
-        start = len(self.held(holder))
-        is_lost = state != state_of(tokens) or holder in self._not_loaded
-        is_lost = is_lost or holder in self._left_empty
-        if is_lost or len(self.cells) + count > self.num_cells:
-            self._not_loaded.append(holder)
-            return
-        if len(tokens) != count:
-            raise RuleBroken(f"a piece of {len(tokens)} cells was announced as one of {count}")
-        self._append(holder, tokens, start)
 
     def _state(self, holder: int, start: int, count: int) -> bytes:
+        if self._not_loaded:  # the step comes to nothing
+            return b""
         tokens = self.tokens(holder)[start : start + count]
         if len(tokens) != count:
             raise RuleBroken(f"holder {holder} has no {count} cells from {start} on")
         if start and not self.capacity.can_share and not self.capacity.state_bytes:
             raise RuleBroken("states of this model are whole")
         return state_of(tokens)
-
-    def _exported(self, holder: int, start: int, count: int) -> bytes:
-        """All of it is parked, as a part of one piece, or none is; empty where it is lost."""
-        self._check_holder(holder)
-        if self._not_loaded:  # the step comes to nothing
-            return b""
-        if start < (end := len(self.held(holder))):
-            return self._state(holder, start, count)
-        pieces = [*reversed(self.parked.get(holder, []))]
-        if any(piece != state_of(piece.removeprefix(b"state of ")) for piece in pieces):
-            return b""
-        if self.capacity.num_streams:
-            pieces = [state_of(b"".join(piece.removeprefix(b"state of ") for piece in pieces))]
-        for piece in pieces:
-            tokens = piece.removeprefix(b"state of ")
-            if start < end + len(tokens):
-                if len(part := tokens[start - end :][:count]) != count:
-                    raise RuleBroken(f"holder {holder} has no {count} parked cells from {start} on")
-                return state_of(part)
-            end += len(tokens)
-        raise RuleBroken(f"holder {holder} has no cells from {start} on")
 
     def _append(self, holder: int, tokens: Sequence[int], start: int = 0) -> None:
         self.cells += [Cell(token, start + i, {holder}) for i, token in enumerate(tokens)]
@@ -752,24 +630,6 @@ class FakeEngine:
             return
         for run in step.runs:
             self._write(run, self._written.randint(0, run.num_positions))
-
-    def _count_computations(self, step: Step) -> int:
-        """How many pieces llama.cpp computes this batch in."""
-        if not self.capacity.num_streams:
-            return 1
-        left = [(self.stream_of[run.slot], run.num_positions) for run in step.runs]
-        count = 0
-        while left:
-            together = left[:1]
-            for one in left[1:]:
-                together += [one] if one[0] == together[-1][0] + 1 else []
-            least = min(tokens for _, tokens in together)
-            left = [
-                (at, tokens - (least if (at, tokens) in together else 0)) for at, tokens in left
-            ]
-            left = [one for one in left if one[1]]
-            count += 1
-        return count
 
     # ---- rules
 

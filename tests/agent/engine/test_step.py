@@ -1,7 +1,7 @@
 """What a step says of itself."""
 
 from arriero.agent.engine.sequence import SequenceId
-from arriero.agent.engine.step import Clear, Copy, Park, Restore, Run, Save, Step
+from arriero.agent.engine.step import Clear, Copy, Offload, Restore, RestoreState, Run, Step
 
 
 def test_the_size_of_a_step_is_that_of_its_batch() -> None:
@@ -10,7 +10,8 @@ def test_the_size_of_a_step_is_that_of_its_batch() -> None:
 
 
 def test_what_a_step_copies_is_counted() -> None:
-    edits = (Clear(2), Park(3, 5, 7), Restore(4, 2), Save(SequenceId(1), 0, 0, 9), Copy(4, 1, 2))
+    moved = (Offload(3, 5, 7, 0), Restore(4, 0, 2, 0), RestoreState(4, 2, 1, 9))
+    edits = (Clear(2), *moved, Copy(4, 1, 2))
     assert Step(edits, (), 0, 0).num_moved == 7 + 2 + 9
 
 

@@ -15,7 +15,7 @@ from arriero.agent.engine.scheduling.exports import ExportId
 from arriero.agent.engine.scheduling.scheduler import Scheduler
 from arriero.agent.engine.sequence import NewSequence, SequenceId, SequenceOutput
 from arriero.agent.engine.speculation.drafting import Drafting
-from arriero.agent.engine.step import Export, NoRoom
+from arriero.agent.engine.step import NoRoom, ReadOut
 from arriero.agent.engine.step_loop import (
     Command,
     Drop,
@@ -215,7 +215,7 @@ def test_what_is_taken_back_before_it_is_read_is_never_read() -> None:
     scene.after_a_step = ask
     scene.run(TakeBack(asked), scene.opened(new(ONE, max_tokens=4)))
     assert answers == []
-    assert not any(isinstance(edit, Export) for step in scene.engine.steps for edit in step.edits)
+    assert not any(isinstance(edit, ReadOut) for step in scene.engine.steps for edit in step.edits)
     assert scene.tokens(ONE) == run_alone(new(ONE, max_tokens=4), 64)[0]
 
 

@@ -1,12 +1,34 @@
-"""What a step's edits come to, whichever layout the cells have."""
+"""A step's edits, carried out on llama.cpp's cells, whichever layout they have.
 
+Host memory is here as well: the blocks that were copied from cells, or put there as they were
+stored.
+"""
+
+import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, assert_never
 
 from ...prompt_store.stored_prompt import State
-from ...step import Copy, Edit, Move
+from ...step import (
+    Clear,
+    Copy,
+    Discard,
+    Edit,
+    Free,
+    Move,
+    Offload,
+    OffloadState,
+    Place,
+    Put,
+    ReadOut,
+    Restore,
+    RestoreState,
+)
+from .state_format import cut, parse
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,35 +40,134 @@ class Edited:
     move_seconds: float
 
 
-class Edits(Protocol):
-    """Edits the cells of a context."""
+class Cells(Protocol):
+    """The cells of a context. A method that can fail says whether it worked."""
 
     def number(self, slot: int) -> int:
         """llama.cpp's `seq_id` of `slot`."""
 
+    def clear(self, holder: int, start: int) -> bool:
+        """Give up the cells of `holder` from `start` on."""
+
+    def copy(self, edit: Copy) -> bool:
+        """Give a holder the first cells of another one."""
+
+    def place(self, holder: int, stream: int) -> None:
+        """Let `holder` have `stream`, with what is in it."""
+
+    def discard(self, slot: int, start: int, count: int) -> None:
+        """Remove `count` cells, and move those after them up."""
+
+    def read(self, holder: int, start: int, count: int) -> State:
+        """What `count` cells contain; empty if they cannot be read."""
+
+    def write(self, holder: int, start: int, pieces: Sequence[tuple[int, State]]) -> bool:
+        """Append `pieces`, so many cells and their state each, to the `start` of `holder`."""
+
+    def read_state(self, holder: int, length: int) -> State:
+        """The state that cannot be cut of `holder`, which stands at `length`."""
+
+    def write_state(self, holder: int, length: int, state: State) -> bool:
+        """Let `holder` stand at `length`."""
+
+    def end(self) -> None:
+        """All edits of a step are carried out."""
+
+
+class Edits:
+    """Carries edits out on `cells`, and has what is in host memory."""
+
+    def __init__(self, cells: Cells) -> None:
+        self.number = cells.number
+        self._cells = cells
+        self._blocks: dict[int, State] = {}
+
     def carry_out(self, edits: Iterable[Edit]) -> Edited:
         """All of `edits`, in their order."""
+        failed: list[int] = []
+        saved: list[State] = []
+        seconds = 0.0
+        for group in _grouped(edits):
+            started = time.perf_counter()
+            first = group[0]
+            if isinstance(first, ReadOut):
+                saved.append(self._handed_out(first))
+            elif (holder := self._carry_out(first, group)) is not None:
+                failed.append(holder)
+            if isinstance(first, Move) or (isinstance(first, Copy) and first.count):
+                seconds += time.perf_counter() - started
+        self._cells.end()
+        return Edited(tuple(failed), tuple(saved), seconds)
+
+    def _carry_out(self, edit: Edit, group: Sequence[Edit]) -> int | None:
+        """The holder for which it did not work."""
+        cells, is_done = self._cells, True
+        holder = edit.holder if isinstance(edit, Clear | Copy | Restore | RestoreState) else None
+        match edit:
+            case Clear(_, start):
+                is_done = cells.clear(edit.holder, start)
+            case Copy():
+                is_done = cells.copy(edit)
+            case Place(owner, stream):
+                cells.place(owner, stream)
+            case Discard(slot, start, count):
+                cells.discard(slot, start, count)
+            case Offload(source, start, count, block):
+                self._blocks[block] = self._read(source, start, count)
+            case OffloadState(source, length, block):
+                self._blocks[block] = self._read_state(source, length)
+            case Restore(_, start):
+                restores = (one for one in group if isinstance(one, Restore))
+                pieces = [(one.count, self._blocks[one.block]) for one in restores]
+                is_done = cells.write(edit.holder, start, pieces)
+            case RestoreState(_, length, block):
+                is_done = cells.write_state(edit.holder, length, self._blocks[block])
+            case Put(block, state):
+                self._blocks[block] = state
+            case Free(blocks):
+                for block in blocks:
+                    del self._blocks[block]
+            case ReadOut():
+                raise TypeError("its state is an answer")
+            case _:
+                assert_never(edit)
+        return None if is_done else holder
+
+    def _read(self, holder: int, start: int, count: int) -> State:
+        try:
+            return self._cells.read(holder, start, count)
+        except Exception:  # the boundary of a prefix: it is lost, and nobody else notices
+            logger.exception("the state of a prefix could not be read")
+            return b""
+
+    def _read_state(self, holder: int, length: int) -> State:
+        try:
+            return self._cells.read_state(holder, length)
+        except Exception:  # the boundary of a checkpoint: it is lost, and nobody else notices
+            logger.exception("the state of a checkpoint could not be read")
+            return b""
+
+    def _handed_out(self, edit: ReadOut) -> State:
+        state = self._blocks[edit.block]
+        if edit.count is None or not state:
+            return state
+        try:
+            return cut(parse(state), edit.start, edit.count)
+        except Exception:  # the boundary of an export: it ends there, and nobody else notices
+            logger.exception("the state of a prefix could not be read")
+            return b""
 
 
-def carry_out(
-    edits: Iterable[Edit],
-    *,
-    edit: Callable[[Edit], None],
-    move: Callable[[Move], Iterable[int]],
-) -> tuple[tuple[int, ...], float]:
-    """Call `edit` or `move` for each of `edits`; see `Edited` for the answer.
-
-    `move` says which holders' cells could not be had.
-    """
-    seconds = 0.0
-    not_loaded: list[int] = []
-    for one in edits:
-        started = time.perf_counter()
-        if isinstance(one, Move):
-            not_loaded += move(one)
-        else:
-            edit(one)
-            if not isinstance(one, Copy) or not one.count:
-                continue
-        seconds += time.perf_counter() - started
-    return tuple(not_loaded), seconds
+def _grouped(edits: Iterable[Edit]) -> Iterable[list[Edit]]:
+    """Blocks that a holder gets one after the other are one group; other edits stand alone."""
+    group: list[Edit] = []
+    for edit in edits:
+        last = group[-1] if group else None
+        if isinstance(edit, Restore) and isinstance(last, Restore) and edit.holder == last.holder:
+            group.append(edit)
+            continue
+        if group:
+            yield group
+        group = [edit]
+    if group:
+        yield group

@@ -3,23 +3,18 @@
 import pytest
 
 from arriero.agent.engine.kv_cache.checkpoint_memory import CheckpointMemory
-from arriero.agent.engine.kv_cache.parked_checkpoints import Handed
 from arriero.agent.engine.kv_cache.prefix_tree import Found
 from arriero.agent.engine.prompt import Media, Prompt
-from arriero.agent.engine.sequence import SequenceId
 from arriero.agent.engine.step import (
-    AdoptBlock,
-    AdoptState,
     Clear,
     Copy,
     Edit,
-    ParkBlock,
-    ParkState,
-    RestoreBlock,
+    Offload,
+    OffloadState,
+    Put,
+    ReadOut,
+    Restore,
     RestoreState,
-    Save,
-    SaveState,
-    ShareAttention,
 )
 from tests.agent.engine.fake_engine import stored_checkpoints, stored_prompt
 
@@ -294,8 +289,8 @@ def test_what_has_to_go_is_parked_and_comes_back() -> None:
     assert memory.num_needed(found, 11) == 11
     length, edits = restore(memory, keys)
     assert length == 10 and memory.num_used == 10
-    assert [type(edit) for edit in edits] == [RestoreBlock] * 3 + [RestoreState]
-    assert [(edit.start, edit.count) for edit in edits if isinstance(edit, RestoreBlock)] == [
+    assert [type(edit) for edit in edits] == [Restore] * 3 + [RestoreState]
+    assert [(edit.start, edit.count) for edit in edits if isinstance(edit, Restore)] == [
         (0, 4),
         (4, 4),
         (8, 2),
@@ -316,7 +311,7 @@ def test_checkpoints_share_their_blocks_and_come_back_to_what_others_have() -> N
     memory.take_edits()
     length, edits = restore(memory, [*range(1, 13), 13, 14, 15])
     assert length == 14
-    assert isinstance(edits[0], ShareAttention) and edits[0].length == 8
+    assert isinstance(edits[0], Copy) and edits[0].is_bare and edits[0].length == 8
     assert memory.num_used == 12 + 6
 
 
@@ -329,7 +324,9 @@ def test_what_layers_with_a_window_have_is_shared_with_nobody() -> None:
     memory.take_edits()
     length, edits = restore(memory, [*range(1, 15)])
     assert length == 14
-    assert isinstance(edits[0], ShareAttention) and edits[0].length == 8, "of the 9 before it"
+    assert isinstance(edits[0], Copy) and edits[0].is_bare and edits[0].length == 8, (
+        "of the 9 before it"
+    )
 
 
 def test_what_comes_back_stays_parked_and_goes_again_at_once() -> None:
@@ -350,7 +347,7 @@ def test_only_so_much_is_copied_before_a_step() -> None:
         memory.allowance.renew(4, most_whole=4)
         memory.make_room(100, num_urgent=0)
         memory.check_integrity()
-        moved = [edit for edit in memory.take_edits() if isinstance(edit, ParkBlock | ParkState)]
+        moved = [edit for edit in memory.take_edits() if isinstance(edit, Offload | OffloadState)]
         assert 0 < sum(edit.count for edit in moved) <= 4
         num_steps += 1
     assert num_steps > 3
@@ -360,9 +357,7 @@ def test_only_so_much_is_copied_before_a_step() -> None:
         found = memory.find(keys, 10)
         if memory.fetch(found):
             break
-        moved = [
-            edit for edit in memory.take_edits() if isinstance(edit, RestoreBlock | RestoreState)
-        ]
+        moved = [edit for edit in memory.take_edits() if isinstance(edit, Restore | RestoreState)]
         assert 0 < sum(edit.count for edit in moved) <= 4
         memory.check_integrity()
     assert memory.is_present(memory.find(keys, 10))
@@ -451,7 +446,7 @@ def test_a_stored_prompt_has_checkpoints_that_are_adopted() -> None:
     name = memory.adopt(stored.first(8))
     memory.check_integrity()
     adopted = memory.take_edits()
-    kinds = [AdoptBlock, AdoptState, AdoptBlock, AdoptBlock, AdoptState]
+    kinds = [Put] * 5
     assert [type(edit) for edit in adopted] == kinds
     assert memory.find(own, 9) == Found(8, name)
     assert restore(memory, own)[0] == 8
@@ -464,19 +459,23 @@ def test_of_a_sequence_blocks_and_the_last_checkpoints_are_saved() -> None:
     begin(memory, 0, *range(1, 13), borders=(3, 6, 8))
     read(memory, 0, 12)
     memory.allowance.renew(1000)
-    id = SequenceId(7)
-    saves = memory.saves(id, 0, 0, ()) or []
-    blocks = [one for one in saves if isinstance(one, Save) and not one.is_tail]
-    tails = [one for one in saves if isinstance(one, Save) and one.is_tail]
-    states = [one for one in saves if isinstance(one, SaveState)]
-    assert [(one.start, one.count) for one in blocks] == [(0, 4), (4, 4)]
-    assert [one.length for one in states] == [6, 8, 11, 12]
-    assert [(one.start, one.count) for one in tails] == [(4, 2), (4, 4), (8, 3), (8, 4)]
-    assert states[-1].holder == 0 and all(one.checkpoint is None for one in states)
+    saves = memory.saves(0, 0, ()) or []
+    parts = [(one.kind, one.length) for one in saves]
+    assert parts[:2] == [("cells", 4), ("cells", 4)]
+    assert parts[2:] == [
+        *(("tail", 2), ("state", 6), ("tail", 4), ("state", 8)),
+        *(("tail", 3), ("state", 11), ("tail", 4), ("state", 12)),
+    ]
+    read_out = [one for part in saves for one in part.edits if isinstance(one, Offload)]
+    assert [(one.start, one.count) for one in read_out] == [
+        *((0, 4), (4, 4), (4, 2), (4, 4), (8, 3), (8, 4)),
+    ]
+    last = saves[-1].edits[0]
+    assert isinstance(last, OffloadState) and last.holder == 0
     memory.allowance.renew(4, most_whole=4)
-    assert memory.saves(id, 0, 0, ()) == blocks[:1]
+    assert [(one.kind, one.length) for one in memory.saves(0, 0, ()) or []] == parts[:1]
     memory.allowance.renew(1, most_whole=1)
-    assert memory.saves(id, 0, 0, ()) is None, "those who stream would wait too long"
+    assert memory.saves(0, 0, ()) is None, "those who stream would wait too long"
 
 
 def test_who_begins_with_what_was_rolled_back_gets_a_copy_of_the_state() -> None:
@@ -534,7 +533,6 @@ def test_what_these_models_cannot_do_is_refused() -> None:
     with pytest.raises(TypeError):
         memory.load(1, [1, 2], stored_prompt(1, 2), 2)
     assert memory.adopt(stored_prompt(1, 2)) is None
-    assert memory.exportable([1, 2, 3], 0) is None
 
 
 def test_a_checkpoint_is_handed_out_once_it_is_parked() -> None:
@@ -542,18 +540,20 @@ def test_a_checkpoint_is_handed_out_once_it_is_parked() -> None:
     run(memory, 0, *range(1, 11))
     run(memory, 0, 21, 22)
     keys = [*range(1, 11), 99]
-    assert memory.hand_out(keys) == Handed(), "it is being parked"
-    assert any(isinstance(edit, ParkState) for edit in memory.take_edits())
-    handed = memory.hand_out(keys)
-    assert handed is not None and handed.length == 10
-    assert [num for _, num in handed.blocks] == [4, 4, 2]
+    assert memory.hand_out(keys, 0) == [], "it is being parked"
+    assert any(isinstance(edit, OffloadState) for edit in memory.take_edits())
+    handed = memory.hand_out(keys, 0)
+    assert handed is not None
+    kinds = [(one.kind, one.length) for one in handed]
+    assert kinds == [("cells", 4), ("cells", 4), ("tail", 2), ("state", 10)]
+    assert all(isinstance(edit, ReadOut) for one in handed for edit in one.edits)
     park_all(memory)
-    assert memory.hand_out(keys) == handed, "with cells or without"
-    assert memory.hand_out([98, 99]) is None
-    assert memory.hand_out([]) is None
+    assert memory.hand_out(keys, 0) == handed, "with cells or without"
+    assert memory.hand_out([98, 99], 0) is None
+    assert memory.hand_out([], 0) is None
     memory = make()
     run(memory, 0, *range(1, 11))
-    assert memory.hand_out(keys) is None, "there is no host memory"
+    assert memory.hand_out(keys, 0) is None, "there is no host memory"
 
 
 def test_the_last_checkpoints_of_a_prompt_parked_or_not() -> None:

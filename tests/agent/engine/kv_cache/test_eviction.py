@@ -4,7 +4,7 @@ import pytest
 
 from arriero.agent.engine.kv_cache.allowance import LEAST_IN_PIECE, MOST_IN_PIECE
 from arriero.agent.engine.kv_cache.unified_memory import UnifiedMemory
-from arriero.agent.engine.step import Clear, Park
+from arriero.agent.engine.step import Clear, Offload
 
 
 def full(*lengths: int, most_parked: int = 4000) -> UnifiedMemory:
@@ -83,7 +83,7 @@ def test_a_prefix_comes_back_into_full_cells_piece_by_piece() -> None:
     while not is_back:
         memory.allowance.renew(200)
         is_back = memory.fetch(wanted)
-        parked = sum(edit.count for edit in memory.take_edits() if isinstance(edit, Park))
+        parked = sum(edit.count for edit in memory.take_edits() if isinstance(edit, Offload))
         assert parked <= 200
         num_steps += 1
         assert num_steps < 20

@@ -2,17 +2,7 @@
 
 from arriero.agent.engine.kv_cache.prefix_tree import Found
 from arriero.agent.engine.kv_cache.stream_memory import StreamMemory
-from arriero.agent.engine.step import (
-    Adopt,
-    Clear,
-    Discard,
-    Duplicate,
-    Edit,
-    HandOver,
-    Park,
-    Place,
-    Swap,
-)
+from arriero.agent.engine.step import Clear, Copy, Edit, Place, Put, Restore
 from tests.agent.engine.fake_engine import stored_prompt
 
 SIZE = 1000
@@ -59,10 +49,12 @@ def test_an_ended_sequence_keeps_its_stream_and_who_goes_on_gets_it() -> None:
     memory = make()
     assert run(memory, 0, text(1, 5)) == (0, (Place(0, 0),))
     memory.leave(0)
-    (handed,) = memory.take_edits()
-    assert isinstance(handed, HandOver) and handed.source == 0
+    handed, cleared = memory.take_edits()
+    assert isinstance(handed, Place) and (handed.stream, handed.source) == (0, 0)
+    assert cleared == Clear(0), "it has none any more"
     assert (memory.num_used, memory.num_kept, memory.num_available) == (5, 5, 2 * SIZE)
-    assert run(memory, 1, text(1, 9)) == (5, (HandOver(handed.holder, 1),))
+    length, edits = run(memory, 1, text(1, 9))
+    assert (length, edits[0]) == (5, Place(1, 0, handed.holder))
     assert (memory.num_used, memory.num_kept) == (9, 0)
 
 
@@ -70,32 +62,17 @@ def test_a_running_sequences_prefix_is_copied() -> None:
     memory = make()
     run(memory, 0, text(1, 70))
     length, edits = run(memory, 1, [*text(1, 50), 7, 7])
-    assert (length, edits) == (50, (Place(1, 1), Duplicate(0, 1, 50, 70)))
+    assert (length, edits) == (50, (Place(1, 1), Copy(0, 1, 50, count=70)))
     assert memory.allowance.num_moved == 70
     assert memory.num_used == 122
 
 
-def test_what_makes_room_is_parked_and_copied_back() -> None:
+def test_what_was_not_used_for_the_longest_time_makes_room() -> None:
     memory = make()
     first = ended(memory, 0, text(1, 100))
     ended(memory, 0, text(2, 100))
-    assert run(memory, 0, text(3, 10)) == (0, (Park(first, 0, 100), Place(0, 0)))
-    assert (memory.num_parked, memory.num_kept) == (100, 100)
-    memory.leave(0)
-    length, edits = run(memory, 1, [*text(1, 80), 7])
-    assert length == 80
-    assert edits[-1] == Duplicate(first, 1, 80, 100)
-    assert memory.num_parked >= 100, "it stays where it is, for others"
-
-
-def test_what_others_have_nearly_all_of_is_not_parked() -> None:
-    memory = make()
-    first = ended(memory, 0, text(1, 500))
-    run(memory, 0, [*text(1, 490), 7])
-    memory.leave(0)
-    length, edits = run(memory, 0, text(3, 10))
-    assert length == 0
-    assert edits == (Clear(first), Place(0, 0))
+    assert run(memory, 0, text(3, 10)) == (0, (Clear(first), Place(0, 0)))
+    assert (memory.num_parked, memory.num_kept) == (0, 100)
 
 
 def test_whose_prefix_would_have_to_go_gives_its_stream() -> None:
@@ -103,7 +80,7 @@ def test_whose_prefix_would_have_to_go_gives_its_stream() -> None:
     first = ended(memory, 0, text(1, 100))
     run(memory, 0, text(2, 10))
     length, edits = run(memory, 1, [*text(1, 60), 7])
-    assert (length, edits) == (60, (HandOver(first, 1), Clear(1, 60)))
+    assert (length, edits[:2]) == (60, (Place(1, 0, first), Clear(1, 60)))
 
 
 def test_where_there_is_a_free_stream_a_prefix_stays_whole() -> None:
@@ -111,7 +88,7 @@ def test_where_there_is_a_free_stream_a_prefix_stays_whole() -> None:
     first = ended(memory, 0, text(1, 100))
     length, edits = run(memory, 1, [*text(1, 60), 7])
     assert length == 60
-    assert edits == (Place(1, 1), Duplicate(first, 1, 60, 100))
+    assert edits == (Place(1, 1), Copy(first, 1, 60, count=100))
     assert memory.find(text(1, 100), 100) == Found(100, first)
 
 
@@ -136,43 +113,29 @@ def test_what_would_take_longer_than_a_step_is_computed() -> None:
     assert memory.find([*text(1, 90), 7], 90) == Found(90, 0)
 
 
-def test_what_is_stored_is_parked_and_copied_from_there() -> None:
+def test_what_is_stored_comes_back_into_a_stream() -> None:
     memory = make()
-    stored = stored_prompt(*text(0, 40))
+    stored = stored_prompt(*text(0, 40), piece=30)
     holder = memory.adopt(stored)
     assert holder is not None
-    assert memory.take_edits() == (Adopt(holder, stored),)
-    length, edits = run(memory, 0, [*text(0, 30), 49])
-    assert (length, edits) == (30, (Place(0, 0), Duplicate(holder, 0, 30, 40)))
+    puts = [edit for edit in memory.take_edits() if isinstance(edit, Put)]
+    assert (len(puts), memory.num_parked) == (2, 40)
+    length, edits = run(memory, 0, [*text(0, 40), 49])
+    assert (length, edits[0]) == (40, Place(holder, 0))
+    restored = [edit for edit in edits if isinstance(edit, Restore)]
+    assert [(one.start, one.count) for one in restored] == [(0, 30), (30, 10)]
+    assert Place(0, 0, holder) in edits
+    assert memory.num_parked == 0
+
+
+def test_what_is_stored_may_be_lost() -> None:
+    memory = make()
+    holder = memory.adopt(stored_prompt(*text(0, 40)))
+    assert holder is not None
     memory.lose(holder)
     assert memory.num_parked == 0
+    assert memory.find(text(0, 40), 39) == Found()
     memory.check_integrity()
-
-
-def test_a_hole_between_those_who_generate_is_closed() -> None:
-    memory = make(slots=3, num_streams=3)
-    for slot, length in ((0, 50), (1, 20), (2, 30)):
-        run(memory, slot, text(slot + 1, length))
-    memory.leave(1)
-    memory.take_edits()
-    memory.arrange([0, 2])
-    assert memory.take_edits() == (Swap(2, 1, 50),)
-    assert [memory.place(slot) for slot in (0, 2)] == [0, 1]
-    memory.check_integrity()
-    memory.arrange([0, 2])
-    assert memory.take_edits() == ()
-
-
-def test_cells_that_move_up_are_not_copied_before_they_have() -> None:
-    memory = make(slots=3, num_streams=3)
-    for slot in range(3):
-        run(memory, slot, text(slot + 1, 50))
-    memory.clear(1)
-    memory.discard(2, 4, 10)
-    memory.arrange([0, 2])
-    assert memory.take_edits() == (Clear(1), Discard(2, 4, 10))
-    memory.arrange([0, 2])
-    assert memory.take_edits() == (Swap(2, 1, 40),)
 
 
 def test_less_room_than_there_should_be() -> None:
@@ -193,7 +156,12 @@ def test_what_can_be_read_of_a_prefix() -> None:
     memory = make()
     keys = text(1, 20)
     source = ended(memory, 0, keys)
-    assert memory.exportable([*keys, 7], 5) == (source, 15)
-    assert memory.exportable(keys[:8], 5) == (source, 3)
-    assert memory.exportable(keys, 20) is None
-    assert memory.exportable(text(2, 3), 0) is None
+    whole = memory.hand_out([*keys, 7], 5)
+    assert whole is not None and [part.length for part in whole] == [15]
+    (part,) = memory.hand_out(keys[:8], 5) or []
+    assert part.length == 3
+    assert memory.hand_out(keys, 20) is None
+    assert memory.hand_out(text(2, 3), 0) is None
+    memory.allowance.renew(10, 19)
+    assert memory.hand_out(keys, 0) is None, "the state of a stream is read as a whole"
+    assert memory.find(keys, 20).source == source

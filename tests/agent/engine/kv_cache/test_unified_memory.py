@@ -7,7 +7,7 @@ import pytest
 from arriero.agent.engine.kv_cache.allowance import LEAST_IN_PIECE, MOST_IN_PIECE
 from arriero.agent.engine.kv_cache.prefix_tree import Found
 from arriero.agent.engine.kv_cache.unified_memory import UnifiedMemory
-from arriero.agent.engine.step import Adopt, Clear, Copy, Discard, Load, Park, Restore
+from arriero.agent.engine.step import Clear, Copy, Discard, Edit, Free, Offload, Put, Restore
 from tests.agent.engine.fake_engine import stored_prompt
 from tests.agent.stored import whole
 
@@ -46,6 +46,17 @@ def kept(memory: UnifiedMemory, *tokens: int) -> int:
     source = memory.find(tokens, len(tokens)).source
     assert source is not None and source >= 2
     return source
+
+
+def park(holder: int, start: int, count: int, *, block: int) -> tuple[Edit, ...]:
+    """What moves cells to host memory."""
+    return Offload(holder, start, count, block), Clear(holder, start)
+
+
+def read(memory: UnifiedMemory, keys: list[int], start: int) -> list[tuple[int, int]]:
+    """Where the parts of what is handed out begin in the cells or in a block; their lengths."""
+    parts = memory.hand_out(keys, start) or []
+    return [(part.edits[0].start, part.length) for part in parts]  # type: ignore[union-attr]
 
 
 def test_an_ended_sequence_is_kept_beside_the_slots() -> None:
@@ -90,12 +101,13 @@ def test_room_is_made_by_parking_what_was_not_used_for_the_longest_time() -> Non
     memory.take_edits()
     assert (memory.num_kept, memory.num_available) == (300, 400)
     memory.make_room(101)
-    assert memory.take_edits() == (Park(first, 150 - LEAST_IN_PIECE, LEAST_IN_PIECE),)
+    assert memory.take_edits() == park(first, 150 - LEAST_IN_PIECE, LEAST_IN_PIECE, block=0)
     assert (memory.num_kept, memory.num_parked) == (300 - LEAST_IN_PIECE, LEAST_IN_PIECE)
     memory.make_room(250)
-    assert memory.take_edits() == (Park(first, 0, 150 - LEAST_IN_PIECE),)
+    assert memory.take_edits() == park(first, 0, 150 - LEAST_IN_PIECE, block=1)
     memory.make_room(400)
-    assert memory.take_edits() == (Clear(first), Park(second, 0, 150)), "the first had to go for it"
+    gone, *parked = memory.take_edits()[1:]
+    assert (gone, *parked) == (Clear(first), *park(second, 0, 150, block=2)), "it had to go for it"
     assert (memory.num_kept, memory.num_parked) == (0, 150)
     memory.check_integrity()
 
@@ -126,7 +138,7 @@ def test_what_would_not_fit_as_a_whole_loses_its_end_and_is_parked_then() -> Non
     memory.make_room(110)
     assert memory.take_edits() == (Clear(first, 100 - LEAST_IN_PIECE),)
     memory.make_room(200)
-    assert memory.take_edits() == (Park(first, 0, 100 - LEAST_IN_PIECE),)
+    assert memory.take_edits() == park(first, 0, 100 - LEAST_IN_PIECE, block=0)
     memory.check_integrity()
 
 
@@ -137,15 +149,16 @@ def test_what_is_parked_comes_back_before_somebody_begins_with_it() -> None:
     first = kept(memory, 1, 2, 3, 4, 5)
     memory.take_edits()
     run(memory, 1, 8, 8, 8, 8)
-    assert memory.take_edits() == (Park(first, 0, 5),), "somebody else began"
+    assert memory.take_edits() == park(first, 0, 5, block=0), "somebody else began"
     found = memory.find([1, 2, 3, 9], 3)
     assert found == Found(3, first)
     assert memory.num_needed(found, 4) == 5, "the piece comes back whole"
     memory.leave(1)
     memory.take_edits()
     assert run(memory, 0, 1, 2, 3, 9) == 3
-    restored, *_, shared = memory.take_edits()
-    assert (restored, shared) == (Restore(first, 5), Copy(first, 0, 3))
+    restored, forgotten, *_, shared = memory.take_edits()
+    assert (restored, shared) == (Restore(first, 0, 5, 0), Copy(first, 0, 3))
+    assert forgotten == Free((0,))
     assert memory.num_parked == 4
     memory.check_integrity()
 
@@ -223,7 +236,7 @@ def test_while_one_comes_back_it_is_not_dropped_for_another() -> None:
     memory.take_edits()
     assert run(memory, 0, 1, 1, 1, 1, 1, 7) == 5
     edits = memory.take_edits()
-    assert Restore(first, 5) in edits
+    assert Restore(first, 0, 5, 0) in edits
     assert edits[-1] == Copy(first, 0, 5)
     memory.check_integrity()
 
@@ -233,10 +246,14 @@ def test_what_was_read_from_disk_is_a_kept_prefix_that_is_parked() -> None:
     stored = stored_prompt(*range(1, 8), piece=3)
     holder = memory.adopt(stored)
     assert holder is not None
-    assert memory.take_edits() == (Adopt(holder, stored),)
+    puts = [edit for edit in memory.take_edits() if isinstance(edit, Put)]
+    assert [one.state for one in puts] == [piece.state for piece in stored.pieces]
     assert memory.num_parked == 7
     assert run(memory, 0, 1, 2, 3, 4, 9) == 4
-    assert memory.take_edits() == (Restore(holder, 3), Restore(holder, 3), Copy(holder, 0, 4))
+    first, _, second, _, copy = memory.take_edits()
+    assert first == Restore(holder, 0, 3, puts[0].block)
+    assert second == Restore(holder, 3, 3, puts[1].block)
+    assert copy == Copy(holder, 0, 4)
     assert memory.num_parked == 1
 
 
@@ -338,7 +355,10 @@ def test_a_state_that_is_loaded_at_once_needs_room_for_all_of_it() -> None:
     memory.take_edits()
     stored = whole((2,) * 8)
     memory.load(0, [2, 2, 2, 3], stored, 3)
-    assert memory.take_edits() == (Park(first, 0, 4), Load(0, stored), Clear(0, 3))
+    *parked, put, restored, _, cut = memory.take_edits()
+    assert tuple(parked) == park(first, 0, 4, block=0)
+    assert isinstance(put, Put) and put.state == stored.pieces[0].state
+    assert (restored, cut) == (Restore(0, 0, 8, put.block), Clear(0, 3))
     assert memory.num_used == 3
     memory.check_integrity()
 
@@ -354,20 +374,20 @@ def test_what_can_be_read_of_a_prefix_ends_where_a_piece_does() -> None:
     memory = make(num_cells=2000, most_parked=2000)
     history = list(range(1, 1501))
     run(memory, 0, *history)
-    assert memory.exportable(history, 0) == (0, 1500)
-    assert memory.exportable(history[:10], 4) == (0, 6)
+    assert read(memory, history, 0) == [(0, 512), (512, 512), (1024, 476)]
+    assert read(memory, history[:10], 4) == [(4, 6)]
     memory.leave(0)
     source = kept(memory, *history)
     memory.allowance.renew(MOST_IN_PIECE)
     memory.take_edits()
     memory.make_room(700, num_urgent=0)
-    parks = [edit for edit in memory.take_edits() if isinstance(edit, Park)]
-    [park] = parks
-    assert memory.exportable(history, 10) == (source, park.start - 10)
-    assert memory.exportable(history, park.start) == (source, park.count)
-    assert memory.exportable(history[: park.start + 5], park.start + 2) == (source, 3)
-    assert memory.exportable([*history, 7], 1500) is None
-    assert memory.exportable([7, 7], 0) is None
+    [parked] = [edit for edit in memory.take_edits() if isinstance(edit, Offload)]
+    memory.allowance.renew(10_000)
+    assert read(memory, history, parked.start - 9) == [(parked.start - 9, 9), (0, parked.count)]
+    assert read(memory, history[: parked.start + 5], parked.start + 2) == [(2, 3)]
+    assert memory.hand_out([*history, 7], 1500) is None
+    assert memory.hand_out([7, 7], 0) is None
+    assert kept(memory, *history) == source
 
 
 def test_the_rest_of_a_prefix_goes_on_from_what_is_in_the_cells() -> None:
@@ -380,7 +400,9 @@ def test_the_rest_of_a_prefix_goes_on_from_what_is_in_the_cells() -> None:
     rest = replace(whole_prompt, pieces=whole_prompt.pieces[2:], start=4)
     holder = memory.adopt(rest, first)
     assert holder is not None
-    assert memory.take_edits() == (Copy(first, holder, 4), Adopt(holder, rest))
+    copy, *puts = memory.take_edits()
+    assert copy == Copy(first, holder, 4)
+    assert [type(edit) for edit in puts] == [Put, Put]
     memory.check_integrity()
     assert (memory.num_used, memory.num_parked) == (5, 4), "four cells belong to both"
     assert run(memory, 1, *range(1, 9), 99) == 8
@@ -396,7 +418,9 @@ def test_what_a_prefix_goes_on_from_goes_when_it_has_nothing_of_its_own() -> Non
     whole_prompt = stored_prompt(*range(1, 9), piece=2)
     rest = replace(whole_prompt, pieces=whole_prompt.pieces[2:], start=4)
     holder = memory.adopt(rest, first)
-    assert memory.take_edits() == (Copy(first, holder, 4), Adopt(holder, rest), Clear(first))
+    copy, *puts, gone = memory.take_edits()
+    assert (copy, gone) == (Copy(first, holder, 4), Clear(first))
+    assert [type(edit) for edit in puts] == [Put, Put]
     memory.check_integrity()
     assert (memory.num_used, memory.num_parked) == (4, 4)
 

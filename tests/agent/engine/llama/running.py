@@ -13,6 +13,7 @@ from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.llama.loading import load_engine
 from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.prompt import Prompt
+from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.scheduling.scheduler import Scheduler
@@ -20,7 +21,18 @@ from arriero.agent.engine.sequence import NewSequence, SequenceId
 from arriero.agent.engine.speculation.drafter import Drafter
 from arriero.agent.engine.speculation.drafting import Drafting
 from arriero.agent.engine.speculation.prompt_lookup import LookupDrafter
-from arriero.agent.engine.step import Aborted, Clear, Decoded, Step
+from arriero.agent.engine.step import (
+    Aborted,
+    Clear,
+    Decoded,
+    Edit,
+    Free,
+    Offload,
+    Put,
+    ReadOut,
+    Restore,
+    Step,
+)
 from arriero.shared.reports.statistics import Statistics
 from tests.waiting import HANGS
 
@@ -152,3 +164,22 @@ def answers(model: Path, options: dict[str, Any], num: int = 4) -> Ended:
     engine = load_engine(model, LoadOptions(**given))
     assert isinstance(engine, LlamaEngine)
     return generate(engine, sequences(engine, GREEDY)[:num], slots=2)[0]
+
+
+def read_out(holder: int, *parts: tuple[int, int]) -> tuple[Edit, ...]:
+    """What hands out these cells (start, count) of `holder`."""
+    return tuple(
+        edit
+        for block, (start, count) in enumerate(parts)
+        for edit in (Offload(holder, start, count, block), ReadOut(block), Free((block,)))
+    )
+
+
+def restored(holder: int, stored: StoredPrompt) -> tuple[Edit, ...]:
+    """What gives `holder` the cells of `stored`."""
+    puts, restores, start = [], [], 0
+    for block, piece in enumerate(stored.pieces):
+        puts.append(Put(block, piece.state))
+        restores.append(Restore(holder, start, piece.num_tokens, block))
+        start += piece.num_tokens
+    return (*puts, *restores, Free(tuple(range(len(puts)))))

@@ -22,17 +22,12 @@ from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 from arriero.agent.engine.step import (
-    Adopt,
     Clear,
     Decoded,
-    Duplicate,
-    Edit,
-    Load,
     NotLoaded,
     Outcome,
     Place,
     Run,
-    Save,
     Step,
 )
 from arriero.agent.gguf.header import read_header
@@ -44,7 +39,16 @@ from arriero.shared.models.engine_options import (
 )
 from bench.small_models import write
 from tests.agent.engine.changed_options import changed
-from tests.agent.engine.llama.running import GREEDY, Ended, generate, prompt, sequences, wipe
+from tests.agent.engine.llama.running import (
+    GREEDY,
+    Ended,
+    generate,
+    prompt,
+    read_out,
+    restored,
+    sequences,
+    wipe,
+)
 
 DEMO = Path(__file__).parents[4] / "demo" / "arriero-demo.gguf"
 TEXT = tuple(range(100, 160))
@@ -242,8 +246,8 @@ def _answer_and_pieces(
     places = (Place(0, 0),) if engine.capacity.num_streams else ()
     first = engine.execute(Step(places, (_run(0, 0, tokens),), 0, len(tokens)))
     starts = accumulate(counts, initial=0)
-    saves = tuple(Save(ID, 0, start, count) for start, count in zip(starts, counts, strict=False))
-    outcome = engine.execute(Step(saves, (), 0, 0))
+    reads = read_out(0, *zip(starts, counts, strict=False))
+    outcome = engine.execute(Step(reads, (), 0, 0))
     assert isinstance(outcome, Decoded)
     engine.close(ID)
     return first, [bytes(state) for state in outcome.saved]
@@ -257,10 +261,8 @@ def _answer_from(
     engine.open(_sequence(tokens))
     parts = tuple(Piece(count, piece) for count, piece in zip(counts, pieces, strict=True))
     stored, length = StoredPrompt(Prompt(tuple(tokens)), parts), len(tokens)
-    edits: tuple[Edit, ...] = (Load(1, stored), Clear(1, length - 1))
-    if engine.capacity.num_streams:
-        kept = engine.capacity.num_holders - 1
-        edits = (Adopt(kept, stored), Place(1, 1), Duplicate(kept, 1, length - 1, length))
+    places = (Place(1, 1),) if engine.capacity.num_streams else ()
+    edits = (*places, *restored(1, stored), Clear(1, length - 1))
     outcome = engine.execute(Step(edits, (_run(1, length - 1, tokens[-1:]),), 0, 1))
     engine.close(ID)
     return None if isinstance(outcome, NotLoaded) else outcome

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from arriero.agent.engine.scheduling.progress import Progress
 from arriero.agent.engine.sequence import SequenceId, SequenceOutput
-from arriero.agent.engine.step import Clear, Decoded, Save, Step
+from arriero.agent.engine.step import Clear, Decoded, Offload, Step
 from arriero.shared.reports.statistics import Cells
 from tests.agent.engine.fake_engine import END_TOKEN
 from tests.agent.engine.setting import Setting
@@ -58,10 +58,10 @@ def test_who_is_finishing_takes_its_next_token_for_the_end() -> None:
 
 def test_an_end_says_what_there_is_to_save() -> None:
     setting = Setting()
-    one = setting.add(1, 5, 6, max_tokens=1, save_as="key")
+    setting.add(1, 5, 6, max_tokens=1, save_as="key")
     step = setting.plan()
     account(setting, step, 7)
-    assert setting.plan().edits == (Save(one.id, step.runs[0].slot, 0, 2),)
+    assert setting.plan().edits[0] == Offload(step.runs[0].slot, 0, 2, 0)
 
 
 def test_waiting_for_others_prompts_is_a_stall() -> None:
@@ -125,8 +125,8 @@ def test_only_what_was_said_is_kept_and_saved() -> None:
     assert output == SequenceOutput(one.id, (8, 11), one.end("length"))
     slot = step.runs[0].slot
     step = setting.plan()
-    assert step.edits == (Clear(slot, 4), Save(one.id, slot, 0, 4))
-    saved = setting.accounting.save(step, (b"state",))
+    assert step.edits[:2] == (Clear(slot, 4), Offload(slot, 0, 4, 0))
+    saved = setting.accounting.save((b"state",))
     assert saved == {one.id: whole((5, 6, 7, 8))}
     assert setting.memory.num_kept == 4
 

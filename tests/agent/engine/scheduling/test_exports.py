@@ -8,16 +8,7 @@ from arriero.agent.engine.kv_cache.unified_memory import UnifiedMemory
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt, StoredState
 from arriero.agent.engine.scheduling.exports import Exported, ExportId, Exports
-from arriero.agent.engine.sequence import SequenceId
-from arriero.agent.engine.step import (
-    Export,
-    ExportBlock,
-    ExportState,
-    ParkBlock,
-    ParkState,
-    Save,
-    Step,
-)
+from arriero.agent.engine.step import Edit, Offload, OffloadState, ReadOut
 
 ONE, TWO = ExportId(1), ExportId(2)
 
@@ -36,8 +27,13 @@ def over(memory: UnifiedMemory) -> Exports:
     return Exports(memory, MoveCost(cell_bytes=1))
 
 
-def step(exports: Exports, *, before: tuple[Save, ...] = ()) -> Step:
-    return Step((*before, *exports.plan(0, 0.0)), (), 0, 0)
+def planned(exports: Exports, num_streaming: int = 0, now: float = 0.0) -> list[tuple[int, int]]:
+    """Where the parts begin that the next step reads, and how many cells they have."""
+    return parts(exports.plan(num_streaming, now))
+
+
+def parts(edits: tuple[Edit, ...]) -> list[tuple[int, int]]:
+    return [(edit.start, edit.count) for edit in edits if isinstance(edit, Offload)]
 
 
 def test_the_longest_beginning_is_read_and_nothing_else() -> None:
@@ -45,12 +41,12 @@ def test_the_longest_beginning_is_read_and_nothing_else() -> None:
     assert exports.is_idle
     exports.add(ONE, Prompt((1, 2, 3, 9)))
     assert not exports.is_idle
-    planned = step(exports)
-    assert planned.edits == (Export(0, 0, 3),)
-    exports.read(planned, (b"state",))
+    assert planned(exports) == [(0, 3)]
+    exports.read((b"state",))
     whole = StoredPrompt(Prompt((1, 2, 3)), (Piece(3, b"state"),))
     # Only the next look shows that there is no more.
-    exports.read(step(exports), ())
+    planned(exports)
+    exports.read(())
     assert exports.take() == [Exported(ONE, whole)]
     assert exports.take() == []
     assert exports.is_idle
@@ -60,10 +56,11 @@ def test_one_comes_after_the_other_and_saves_come_first() -> None:
     exports = over(memory_with(1, 2))
     exports.add(ONE, Prompt((1, 2)))
     exports.add(TWO, Prompt((7,)))
-    planned = step(exports, before=(Save(SequenceId(1), 1, 0, 5),))
-    exports.read(planned, (b"saved", b"state"))
+    planned(exports)
+    exports.read((b"saved", b"state"))
     assert exports.take() == [Exported(ONE, StoredPrompt(Prompt((1, 2)), (Piece(2, b"state"),)))]
-    exports.read(step(exports), ())
+    planned(exports)
+    exports.read(())
     assert exports.take() == [Exported(TWO, None)]
 
 
@@ -76,18 +73,18 @@ def test_a_checkpoint_is_handed_out_with_its_blocks_once_it_is_parked() -> None:
     memory.leave(0)
     exports = Exports(memory, MoveCost(cell_bytes=1))
     exports.add(ONE, Prompt((1, 2, 3, 4, 5, 6, 9)))
-    assert step(exports).edits == (), "it is being parked"
+    assert exports.plan(0, 0.0) == (), "it is being parked"
     parked = {type(edit): edit for edit in memory.take_edits()}
-    assert parked.keys() >= {ParkBlock, ParkState}
-    planned = step(exports)
-    assert [type(edit) for edit in planned.edits] == [ExportBlock, ExportBlock, ExportState]
-    exports.read(planned, (b"block", b"tail", b"state"))
+    assert parked.keys() >= {Offload, OffloadState}
+    assert [type(edit) for edit in exports.plan(0, 0.0)] == [ReadOut] * 3
+    exports.read((b"block", b"tail", b"state"))
     checkpoint = StoredState(6, b"tail", b"state")
     pieces = (Piece(4, b"block"),)
     whole = StoredPrompt(Prompt((1, 2, 3, 4, 5, 6)), pieces, checkpoints=(checkpoint,))
     assert exports.take() == [Exported(ONE, whole)]
     exports.add(TWO, Prompt((1, 2, 3, 4, 5, 6, 9)))
-    exports.read(step(exports), (b"block", b"", b"state"))
+    planned(exports)
+    exports.read((b"block", b"", b"state"))
     assert exports.take() == [Exported(TWO, None)], "a block could not be read"
 
 
@@ -97,19 +94,18 @@ def test_a_long_one_is_read_in_pieces_and_beside_streams_in_several_steps() -> N
     exports = over(memory)
     exports.add(ONE, Prompt(tokens))
     memory.allowance.renew(float("inf"))
-    assert [edit.count for edit in exports.plan(0, 0.0)] == [MOST_IN_PIECE, MOST_IN_PIECE, 10]
+    assert [count for _, count in planned(exports)] == [MOST_IN_PIECE, MOST_IN_PIECE, 10]
     memory.allowance.renew(100)
-    planned = step(exports)
-    assert planned.edits == (Export(0, 0, 100),)
-    exports.read(planned, (b"a",))
+    assert planned(exports) == [(0, 100)]
+    exports.read((b"a",))
     memory.allowance.renew(100)
-    assert exports.plan(0, 0.0) == (Export(0, 100, 100),)
+    assert planned(exports) == [(100, 100)]
 
 
 def test_a_step_that_came_to_nothing_is_planned_again() -> None:
     exports = over(memory_with(1, 2))
     exports.add(ONE, Prompt((1, 2)))
-    assert exports.plan(0, 0.0) == exports.plan(0, 0.0) == (Export(0, 0, 2),)
+    assert planned(exports) == planned(exports) == [(0, 2)]
 
 
 def test_it_ends_with_what_could_be_read() -> None:
@@ -117,9 +113,11 @@ def test_it_ends_with_what_could_be_read() -> None:
     exports = over(memory)
     exports.add(ONE, Prompt(tuple(range(1, 301))))
     memory.allowance.renew(100)
-    exports.read(step(exports), (b"a",))
+    planned(exports)
+    exports.read((b"a",))
     memory.allowance.renew(100)
-    exports.read(step(exports), (b"",))
+    planned(exports)
+    exports.read((b"",))
     first = StoredPrompt(Prompt(tuple(range(1, 101))), (Piece(100, b"a"),))
     assert exports.take() == [Exported(ONE, first)]
 
@@ -129,9 +127,11 @@ def test_what_leaves_the_cache_meanwhile_is_missing() -> None:
     exports = over(memory)
     exports.add(ONE, Prompt(tuple(range(1, 301))))
     memory.allowance.renew(100)
-    exports.read(step(exports), (b"a",))
+    planned(exports)
+    exports.read((b"a",))
     memory.clear(0)
-    exports.read(step(exports), ())
+    planned(exports)
+    exports.read(())
     [exported] = exports.take()
     assert exported.prefix is not None and len(exported.prefix.prompt) == 100
 
@@ -142,12 +142,12 @@ def test_one_that_is_withdrawn_is_read_no_further_and_the_next_is_read() -> None
     exports.add(ONE, Prompt(tuple(range(1, 301))))
     exports.add(TWO, Prompt((1, 2)))
     memory.allowance.renew(100)
-    exports.read(step(exports), (b"a",))
+    planned(exports)
+    exports.read((b"a",))
     exports.withdraw(ONE)
     memory.allowance.renew(100)
-    planned = step(exports)
-    assert planned.edits == (Export(0, 0, 2),)
-    exports.read(planned, (b"b",))
+    assert planned(exports) == [(0, 2)]
+    exports.read((b"b",))
     assert exports.take() == [Exported(TWO, StoredPrompt(Prompt((1, 2)), (Piece(2, b"b"),)))]
     assert exports.is_idle
 
@@ -155,7 +155,8 @@ def test_one_that_is_withdrawn_is_read_no_further_and_the_next_is_read() -> None
 def test_one_that_was_read_may_be_withdrawn_too() -> None:
     exports = over(memory_with(1, 2))
     exports.add(ONE, Prompt((1, 2)))
-    exports.read(step(exports), (b"a",))
+    planned(exports)
+    exports.read((b"a",))
     exports.withdraw(ONE)
     exports.withdraw(TWO)
     assert exports.take() == []
@@ -174,7 +175,8 @@ class TestWhatCanWait:
     def test_it_begins_where_it_is_asked_to(self) -> None:
         _, exports, _ = self.exports()
         exports.add(ONE, Prompt(self.TOKENS), start=200, can_wait=True)
-        exports.read(step(exports), (b"rest",))
+        planned(exports)
+        exports.read((b"rest",))
         (exported,) = exports.take()
         assert exported.prefix == StoredPrompt(Prompt(self.TOKENS), (Piece(100, b"rest"),), 200)
 
@@ -182,19 +184,18 @@ class TestWhatCanWait:
         _, exports, _ = self.exports()
         exports.add(ONE, Prompt(self.TOKENS), can_wait=True)
         exports.add(TWO, Prompt((1, 2)))
-        assert step(exports).edits == (Export(0, 0, 2),)
+        assert planned(exports) == [(0, 2)]
 
     def test_beside_streams_it_takes_a_small_part_of_the_time(self) -> None:
         memory, exports, moves = self.exports()
         moves.observe(100, 0.5)
         exports.add(ONE, Prompt(self.TOKENS), can_wait=True)
         memory.allowance.renew(100)
-        planned = Step(exports.plan(1, 7.0), (), 0, 0)
-        assert planned.edits == (Export(0, 0, 100),)
-        exports.read(planned, (b"a",))
+        assert planned(exports, 1, 7.0) == [(0, 100)]
+        exports.read((b"a",))
         memory.allowance.renew(100)
         assert exports.plan(1, 11.9) == ()
-        assert exports.plan(1, 12.1) == (Export(0, 100, 100),)
+        assert planned(exports, 1, 12.1) == [(100, 100)]
 
     def test_nor_do_checkpoints_that_are_parked_for_it(self) -> None:
         memory = CheckpointMemory(
@@ -208,21 +209,24 @@ class TestWhatCanWait:
         exports = Exports(memory, moves)
         exports.add(ONE, Prompt(tuple(range(1, 10))), can_wait=True)
         memory.allowance.renew(4)
-        exports.read(Step((*memory.take_edits(), *exports.plan(1, 7.0)), (), 0, 0), ())
-        assert [type(edit) for edit in memory.take_edits()] == [ParkBlock]
+        memory.take_edits()
+        assert exports.plan(1, 7.0) == ()
+        exports.read(())
+        assert [type(edit) for edit in memory.take_edits()] == [Offload]
         memory.allowance.renew(4)
         assert exports.plan(1, 11.9) == () and memory.take_edits() == ()
         assert exports.plan(1, 12.1) == ()
-        assert [type(edit) for edit in memory.take_edits()] == [ParkBlock]
+        assert [type(edit) for edit in memory.take_edits()] == [Offload]
 
     def test_where_nobody_streams_it_does_not_wait(self) -> None:
         memory, exports, moves = self.exports()
         moves.observe(100, 0.5)
         exports.add(ONE, Prompt(self.TOKENS), can_wait=True)
         memory.allowance.renew(100)
-        exports.read(Step(exports.plan(1, 7.0), (), 0, 0), (b"a",))
+        planned(exports, 1, 7.0)
+        exports.read((b"a",))
         memory.allowance.renew(100)
-        assert exports.plan(0, 7.1) == (Export(0, 100, 100),)
+        assert planned(exports, 0, 7.1) == [(100, 100)]
 
     def test_of_whole_states_nothing_is_read_beside_streams(self) -> None:
         _, exports, _ = self.exports(are_whole=True)

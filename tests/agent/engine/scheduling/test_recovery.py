@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from arriero.agent.engine.step import Adopt, Clear, Restore
+from arriero.agent.engine.step import Clear, Put, Restore
 from arriero.shared.errors import EngineFailed
 from tests.agent.engine.setting import Setting
 from tests.agent.stored import whole
@@ -62,8 +62,8 @@ def test_what_could_not_be_loaded_is_read_and_its_client_told() -> None:
     stored = whole((5, 6, 7), b"torn")
     one = setting.add(1, 5, 6, 7, 8, stored=stored)
     step = setting.plan()
-    adopted, restored, _ = step.edits
-    assert isinstance(adopted, Adopt) and isinstance(restored, Restore)
+    put, restored, *_ = step.edits
+    assert isinstance(put, Put) and isinstance(restored, Restore)
     assert one.num_cached == 3
     (output,) = setting.recovery.read_instead(step, (restored.holder,))
     assert [notice.code for notice in output.notices] == ["stored_prompt_unusable"]

@@ -28,9 +28,9 @@ from arriero.agent.engine.step import (
     Decoded,
     Failed,
     NoRoom,
+    Offload,
     Outcome,
     Run,
-    Save,
     Step,
 )
 from arriero.shared.errors import EngineFailed, InvalidRequest, PromptTooLong
@@ -807,7 +807,7 @@ def test_what_is_finished_ends_with_its_next_step_and_is_saved() -> None:
     scheduler.finish(SequenceId(1))
     assert take(scheduler, Decoded((8,))) == []
     step = planned(scheduler)
-    assert step.edits == (Save(SequenceId(1), 0, 0, 3),)
+    assert step.edits[0] == Offload(0, 0, 3, 0)
     [output] = scheduler.commit(step, Decoded((), saved=(b"state",)), 0.1)
     assert output.tokens == ()
     assert output.end is not None and output.end.reason == "stop"
@@ -953,7 +953,7 @@ def test_of_whole_states_one_is_saved_before_a_step() -> None:
         scheduler.add(replace(new(number, (9, 9), max_tokens=2), save_as=f"key {number}"))
     saved: list[SequenceId] = []
     while (step := scheduler.plan()) is not None:
-        assert sum(isinstance(edit, Save) for edit in step.edits) <= 1
+        assert sum(isinstance(edit, Offload) for edit in step.edits) <= 1
         outputs = scheduler.commit(step, engine.execute(step), 0.01)
         saved += [one.id for one in outputs if one.end is not None and one.end.saved is not None]
     assert sorted(saved) == [1, 2]

@@ -35,11 +35,9 @@ from arriero.agent.engine.speculation.prompt_lookup import LookupDrafter
 from arriero.agent.engine.step import (
     Aborted,
     Decoded,
-    Discard,
     Failed,
     NoRoom,
     NotLoaded,
-    Step,
 )
 from arriero.shared.errors import EngineFailed, PromptTooLong
 from tests.agent.engine.fake_engine import (
@@ -309,7 +307,6 @@ class Lives(RuleBasedStateMachine):
         cells = self.scheduler.statistics().cells
         num_used = cells.used + cells.kept
         outcome = self.engine.execute(step)
-        self.check_computations(step)
         if not isinstance(outcome, NotLoaded):
             assert self.engine.num_cells_after_edits == num_used, "cells nobody accounts for"
         if isinstance(outcome, Decoded):
@@ -344,9 +341,6 @@ class Lives(RuleBasedStateMachine):
         assert b"".join(states) == bytes(cells)[given.start :]
         assert [*map(len, states)] == [one.num_tokens for one in given.pieces]
 
-    def check_computations(self, step: Step) -> None:
-        """Steps that only generate are one computation, whatever came and went."""
-
     def take(self, output: SequenceOutput) -> None:
         assert output.id not in self.ends, "something after the end"
         assert output.id not in self.dropped, "something after the drop"
@@ -358,10 +352,6 @@ class Lives(RuleBasedStateMachine):
             self.ends[output.id] = output.end.reason
             self.check_saved(output.id, output.end)
             assert output.end.stats.completion_tokens == len(self.tokens[output.id])
-
-    @property
-    def has_adapters(self) -> bool:
-        return any(one.prompt.adapter is not None for one in self.sequences.values())
 
     def store(self, tokens: tuple[int, ...], adapter: str | None) -> StoredPrompt:
         if self.engine.capacity.checkpoint_gap:
@@ -521,13 +511,6 @@ class StreamLives(Lives):
             following=self.following,
         )
 
-    def check_computations(self, step: Step) -> None:
-        is_moving = any(isinstance(edit, Discard) for edit in step.edits)
-        if self.has_adapters:
-            return  # what is computed together changes from step to step
-        if step.num_generating and not step.num_prompt_tokens and not is_moving:
-            assert self.engine.num_computations <= 1, (step, self.engine.stream_of)
-
 
 class RoomyStreamLives(StreamLives):
     """Kept prefixes can have streams while all slots are busy."""
@@ -551,9 +534,6 @@ class MovingStreamLives(StreamLives):
             cell_bytes=MOST_BYTES // 5,
             seconds_per_moved_cell=0.02,
         )
-
-    def check_computations(self, step: Step) -> None:
-        """Where a hole cannot be closed at once, a step is more than one."""
 
 
 class LonelyLives(Lives):

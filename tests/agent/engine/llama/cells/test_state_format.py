@@ -8,8 +8,8 @@ import pytest
 from arriero.agent.engine.llama.cells.state_format import UnknownStateError, cut, join, parse
 from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.sequence import SequenceId
-from arriero.agent.engine.step import Decoded, Place, Run, Save, Step
-from tests.agent.engine.llama.running import prompt, wipe
+from arriero.agent.engine.step import Decoded, Place, Run, Step
+from tests.agent.engine.llama.running import prompt, read_out, wipe
 
 
 def saved(engine: LlamaEngine, *parts: tuple[int, int]) -> list[bytes]:
@@ -19,8 +19,7 @@ def saved(engine: LlamaEngine, *parts: tuple[int, int]) -> list[bytes]:
     tokens = prompt(engine, "What is a slot?")
     run = Run(SequenceId(1), 3, 0, tokens, False)
     engine.execute(Step(places, (run,), 0, len(tokens)))
-    saves = tuple(Save(SequenceId(1), 3, start, count) for start, count in parts)
-    outcome = engine.execute(Step(saves, (), 0, 0))
+    outcome = engine.execute(Step(read_out(3, *parts), (), 0, 0))
     assert isinstance(outcome, Decoded)
     wipe(engine)
     return [bytes(state) for state in outcome.saved]

@@ -13,20 +13,9 @@ from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt
 from arriero.agent.engine.sequence import NewSequence, SequenceId
-from arriero.agent.engine.step import (
-    Adopt,
-    Clear,
-    Copy,
-    Decoded,
-    Load,
-    NotLoaded,
-    Restore,
-    Run,
-    Save,
-    Step,
-)
+from arriero.agent.engine.step import Clear, Copy, Decoded, NotLoaded, Run, Step
 from tests.agent.engine.llama.recurrent import write_recurrent
-from tests.agent.engine.llama.running import GREEDY, prompt, wipe
+from tests.agent.engine.llama.running import GREEDY, prompt, read_out, restored, wipe
 
 TEXT = "What is a slot?"
 
@@ -34,8 +23,8 @@ TEXT = "What is a slot?"
 def saved(engine: LlamaEngine | EncoderEngine, tokens: tuple[int, ...], size: int) -> StoredPrompt:
     """What slot 0 holds of `tokens`, in pieces of at most `size`."""
     parts = [range(len(tokens))[start : start + size] for start in range(0, len(tokens), size)]
-    saves = tuple(Save(SequenceId(1), 0, part.start, len(part)) for part in parts)
-    outcome = engine.execute(Step(saves, (), 0, 0))
+    reads = read_out(0, *((part.start, len(part)) for part in parts))
+    outcome = engine.execute(Step(reads, (), 0, 0))
     assert isinstance(outcome, Decoded)
     assert outcome.move_seconds > 0
     pieces = zip(parts, outcome.saved, strict=True)
@@ -58,14 +47,10 @@ def test_a_state_that_was_saved_comes_back_instead_of_being_computed(
     wipe(engine)
     kept = engine.capacity.num_holders - 1
     last = Run(sequence.id, 3, len(tokens) - 1, tokens[-1:], True)
-    edits = (
-        Adopt(kept, stored),
-        *(Restore(kept, piece.num_tokens) for piece in stored.pieces),
-        Copy(kept, 3, len(tokens) - 1),
-    )
+    edits = (*restored(kept, stored), Copy(kept, 3, len(tokens) - 1))
     assert engine.execute(Step(edits, (last,), 0, 1)) == first
     wipe(engine)
-    edits = (Load(3, stored), Clear(3, len(tokens) - 1))
+    edits = (*restored(3, stored), Clear(3, len(tokens) - 1))
     assert engine.execute(Step(edits, (last,), 0, 1)) == first, "and at once, straight into a slot"
     engine.close(sequence.id)
     wipe(engine)
@@ -86,10 +71,8 @@ def test_a_state_that_is_not_what_it_says_is_not_loaded(engine: LlamaEngine, dam
         "out of order": (second, first),
     }[damage]
     kept = engine.capacity.num_holders - 1
-    restores = tuple(Restore(kept, piece.num_tokens) for piece in pieces)
-    outcome = engine.execute(
-        Step((Adopt(kept, StoredPrompt(Prompt(tokens), pieces)), *restores), (), 0, 0)
-    )
+    torn = StoredPrompt(Prompt(tokens), pieces)
+    outcome = engine.execute(Step(restored(kept, torn), (), 0, 0))
     assert isinstance(outcome, NotLoaded) and set(outcome.holders) == {kept}
     wipe(engine)
     assert engine.execute(Step((), (run,), 0, len(tokens))) == Decoded(()), "the cells are free"
@@ -111,7 +94,7 @@ def test_a_state_is_saved_without_what_was_only_drafted(speculating_engine: Llam
     stored = saved(engine, tokens, 1000)
     wipe(engine)
     last = Run(sequence.id, 3, len(tokens) - 1, tokens[-1:], True)
-    edits = (Load(3, stored), Clear(3, len(tokens) - 1))
+    edits = (*restored(3, stored), Clear(3, len(tokens) - 1))
     assert engine.execute(Step(edits, (last,), 1, 0)) == outcome
     engine.close(sequence.id)
     wipe(engine)

@@ -8,30 +8,22 @@ import pytest
 
 from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.prompt import Prompt
-from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 from arriero.agent.engine.step import (
-    Adopt,
-    AdoptBlock,
-    AdoptState,
     Clear,
     Copy,
     Decoded,
     Edit,
-    Export,
-    Forget,
+    Free,
     NotLoaded,
+    Offload,
+    OffloadState,
     Outcome,
-    Park,
-    ParkBlock,
-    ParkState,
+    Put,
+    ReadOut,
     Restore,
-    RestoreBlock,
     RestoreState,
     Run,
-    Save,
-    SaveState,
-    ShareAttention,
     Step,
 )
 from bench.small_models import WINDOW
@@ -68,8 +60,12 @@ def test_what_is_parked_comes_back_as_it_was(engine: LlamaEngine) -> None:
     engine.open(sequence)
     first = engine.execute(Step((), (Run(sequence.id, 0, 0, tokens, True),), 0, len(tokens)))
     kept, length = engine.capacity.num_holders - 1, len(tokens)
-    parks = (Park(kept, 9, length - 9), Park(kept, 4, 5), Park(kept, 0, 4))
-    restores = (Restore(kept, 4), Restore(kept, 5), Restore(kept, length - 9))
+    parks = (
+        *(Offload(kept, 9, length - 9, 3), Clear(kept, 9), Offload(kept, 4, 5, 2), Clear(kept, 4)),
+        *(Offload(kept, 0, 4, 1), Clear(kept)),
+    )
+    blocks = (Restore(kept, 0, 4, 1), Restore(kept, 4, 5, 2), Restore(kept, 9, length - 9, 3))
+    restores = (*blocks, Free((1, 2, 3)))
     engine.execute(Step((Copy(0, kept, length), Clear(0), *parks), (), 0, 0))
     other = Run(SequenceId(2), 0, 0, tokens[::-1], False)
     engine.execute(Step((), (other,), 0, length))
@@ -78,6 +74,7 @@ def test_what_is_parked_comes_back_as_it_was(engine: LlamaEngine) -> None:
         edits = (*restores, Copy(kept, 3, length - 1))
         assert engine.execute(Step(edits, (last,), 0, 1)) == first
         engine.execute(Step((Clear(3), *parks), (), 0, 0))
+    engine.execute(Step((Free((1, 2, 3)),), (), 0, 0))
     engine.close(sequence.id)
     wipe(engine)
 
@@ -88,7 +85,8 @@ def test_a_prefix_may_be_in_the_cells_in_part(engine: LlamaEngine) -> None:
     whole = Run(SequenceId(1), 0, 0, tokens, False)
     engine.execute(Step((), (whole,), 0, len(tokens)))
     kept = engine.capacity.num_holders - 1
-    edits = (Copy(0, kept, len(tokens)), Clear(0), Park(kept, 6, len(tokens) - 6))
+    park = (Offload(kept, 6, len(tokens) - 6, 1), Clear(kept, 6), Free((1,)))
+    edits = (Copy(0, kept, len(tokens)), Clear(0), *park)
     rest = Run(SequenceId(1), 2, 6, tokens[6:], False)
     step = Step((*edits, Copy(kept, 2, 6)), (rest,), 0, len(tokens) - 6)
     assert engine.execute(step) == Decoded(())
@@ -104,29 +102,34 @@ def test_what_is_exported_is_adopted_as_it_was_parked_or_not(engine: LlamaEngine
     engine.open(sequence)
     first = engine.execute(Step((), (Run(sequence.id, 0, 0, tokens, True),), 0, len(tokens)))
     kept, other, length = engine.capacity.num_holders - 1, 5, len(tokens)
-    park = (Copy(0, kept, length), Clear(0), Park(kept, 9, length - 9), Park(kept, 6, 3))
-    # In the cells, a part of a piece, and a part of the piece that was parked first.
-    exports = (Export(kept, 0, 6), Export(kept, 6, 2), Export(kept, 8, 1))
-    last = (Export(kept, 9, length - 10),)
-    outcome = engine.execute(Step((*park, *exports, *last), (), 0, 0))
+    keep = (Copy(0, kept, length), Clear(0), Offload(kept, 9, length - 9, 1), Clear(kept, 9))
+    # All of the cells, and parts of what is in host memory.
+    read = (Offload(kept, 0, 9, 2), ReadOut(2), ReadOut(1, 0, 1), ReadOut(1, 1, length - 11))
+    outcome = engine.execute(Step((*keep, *read, Free((1, 2))), (), 0, 0))
     assert isinstance(outcome, Decoded)
-    counts = (6, 2, 1, length - 10)
-    pieces = tuple(map(Piece, counts, outcome.saved))
-    stored = StoredPrompt(Prompt(tokens[:-1]), pieces)
+    counts, starts = (9, 1, length - 11), (0, 9, 10)
+    puts = tuple(Put(block, state) for block, state in enumerate(outcome.saved))
     wipe(engine)
-    restores = tuple(Restore(other, count) for count in counts)
+    pieces = enumerate(zip(starts, counts, strict=True))
+    restores = tuple(Restore(other, start, count, block) for block, (start, count) in pieces)
     run = Run(sequence.id, 1, length - 1, tokens[-1:], True)
-    edits = (Adopt(other, stored), *restores, Copy(other, 1, length - 1))
+    edits = (*puts, *restores, Free((0, 1, 2)), Copy(other, 1, length - 1))
     assert engine.execute(Step(edits, (run,), 0, 1)) == first
     engine.close(sequence.id)
     wipe(engine)
 
 
-def test_an_export_that_cannot_be_read_is_empty(
+def test_cells_that_cannot_be_read_are_empty(engine: LlamaEngine) -> None:
+    wipe(engine)
+    edits = (Offload(7, 0, 3, 1), ReadOut(1), ReadOut(1, 0, 2), Free((1,)))
+    outcome = engine.execute(Step(edits, (), 0, 0))
+    assert isinstance(outcome, Decoded) and [bytes(one) for one in outcome.saved] == [b"", b""]
+
+
+def test_a_part_of_what_is_no_state_is_empty(
     engine: LlamaEngine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    wipe(engine)
-    outcome = engine.execute(Step((Export(7, 0, 3),), (), 0, 0))
+    outcome = engine.execute(Step((Put(1, b"torn"), ReadOut(1, 0, 2), Free((1,))), (), 0, 0))
     assert isinstance(outcome, Decoded) and [bytes(one) for one in outcome.saved] == [b""]
     assert "could not be read" in caplog.text
 
@@ -259,43 +262,43 @@ def check_alike(one: Outcome, other: Outcome) -> None:
 def test_a_checkpoint_that_was_parked_is_as_it_was(checkpoint_engine: LlamaEngine) -> None:
     engine = checkpoint_engine
     first = go_on(engine, 0)
-    parks = (ParkBlock(4, 0, 64, 1), ParkBlock(4, 64, 64, 2), ParkBlock(4, 128, 22, 3))
-    engine.execute(Step((*parks, ParkState(4, LENGTH, 90, 1)), (), 0, 0))
+    parks = (Offload(4, 0, 64, 1), Offload(4, 64, 64, 2), Offload(4, 128, 22, 3))
+    engine.execute(Step((*parks, OffloadState(4, LENGTH, 90, 1)), (), 0, 0))
     wipe(engine)
     read_tokens(engine, 1, 0, 100)
-    blocks = (RestoreBlock(5, 64, 64, 2), RestoreBlock(5, 128, 22, 3))
+    blocks = (Restore(5, 64, 64, 2), Restore(5, 128, 22, 3))
     state = RestoreState(5, LENGTH, 90, 1)
-    whole = (RestoreBlock(5, 0, 64, 1), *blocks, state)
+    whole = (Restore(5, 0, 64, 1), *blocks, state)
     check_alike(go_on(engine, 2, *whole, Copy(5, 2, LENGTH)), first)
     engine.execute(Step((Clear(5), Clear(2)), (), 0, 0))
-    shared = (ShareAttention(1, 5, 64), *blocks, state)
+    shared = (Copy(1, 5, 64, is_bare=True), *blocks, state)
     check_alike(go_on(engine, 3, *shared, Copy(5, 3, LENGTH)), first)
-    engine.execute(Step((Forget((1, 2, 3), 90),), (), 0, 0))
+    engine.execute(Step((Free((1, 2, 3, 90)),), (), 0, 0))
 
 
 def test_a_checkpoint_that_was_saved_is_adopted(checkpoint_engine: LlamaEngine) -> None:
     engine = checkpoint_engine
     first = go_on(engine, 0)
     read_tokens(engine, 0, LENGTH + 1, 20)
-    id = SequenceId(1)
-    saves = (Save(id, 0, 0, 100), Save(id, 0, 100, 50, is_tail=True))
-    saved = engine.execute(Step((*saves, SaveState(id, 0, 4, LENGTH, 1)), (), 0, 0))
+    reads = (Offload(0, 0, 100, 1), Offload(0, 100, 50, 2), OffloadState(4, LENGTH, 3, 1))
+    edits = (*reads, ReadOut(1), ReadOut(2), ReadOut(3), Free((1, 2, 3)))
+    saved = engine.execute(Step(edits, (), 0, 0))
     assert isinstance(saved, Decoded)
     wipe(engine)
     block, tail, state = saved.saved
-    adopted = (AdoptBlock(1, block), AdoptBlock(2, tail), AdoptState(90, state))
-    restored = (RestoreBlock(6, 0, 100, 1), RestoreBlock(6, 100, 50, 2))
-    edits = (*adopted, *restored, RestoreState(6, LENGTH, 90, 1), Copy(6, 1, LENGTH))
-    check_alike(go_on(engine, 1, *edits), first)
-    engine.execute(Step((Forget((1, 2), 90),), (), 0, 0))
+    adopted = (Put(1, block), Put(2, tail), Put(90, state))
+    restored = (Restore(6, 0, 100, 1), Restore(6, 100, 50, 2))
+    back = (*adopted, *restored, RestoreState(6, LENGTH, 90, 1), Copy(6, 1, LENGTH))
+    check_alike(go_on(engine, 1, *back), first)
+    engine.execute(Step((Free((1, 2, 90)),), (), 0, 0))
 
 
 def test_what_cannot_be_restored_says_so(checkpoint_engine: LlamaEngine) -> None:
     engine = checkpoint_engine
     wipe(engine)
-    adopted = (AdoptBlock(1, b"torn"), AdoptState(90, b"torn"))
-    for edit in (RestoreBlock(5, 0, 10, 1), RestoreState(5, 10, 90, 1)):
+    adopted = (Put(1, b"torn"), Put(90, b"torn"))
+    for edit in (Restore(5, 0, 10, 1), RestoreState(5, 10, 90, 1)):
         outcome = engine.execute(Step((*adopted, edit, Copy(5, 1, 10)), (), 0, 0))
         assert isinstance(outcome, NotLoaded) and {5, 1} & {*outcome.holders}
         wipe(engine)
-    engine.execute(Step((Forget((1,), 90),), (), 0, 0))
+    engine.execute(Step((Free((1, 90)),), (), 0, 0))

@@ -1,0 +1,237 @@
+"""llama.cpp's cells where one cache has those of all sequences.
+
+Kept prefixes have `seq_id`s above the slots': with a unified cache llama.cpp's memory takes any id
+below its own limit, while every id that batches may use (`n_seq_max`) costs a row of logits and
+work in each decode. One spare id lies between the two. llama.cpp saves and loads states only of ids
+that batches may use, and only all cells of an id at once. So a piece of a sequence gets the spare
+id while it is read or written.
+
+What sequences have that cannot be cut, llama.cpp reads and writes apart (`PARTIAL_ONLY`): what
+layers with a sliding window have, and recurrent states. A block of a checkpoint has none of that,
+for the spare id gets a *blank* in its place: an empty recurrent state, or the window of a token
+behind all positions, since an empty one is not taken for one.
+"""
+
+from collections.abc import Sequence
+
+import llama_cpp.llama_cpp as llama_cpp
+
+from ...prompt_store.stored_prompt import State
+from ...step import Copy
+from .places import Places
+from .states import Cache, States
+
+_END = -1
+"""In llama.cpp's ranges of positions: to the end."""
+
+
+class UnifiedCells:
+    """The cells of `cache`, which has `slots` slots.
+
+    With `places`, pictures take fewer positions than cells; then nothing is offloaded.
+    With `checked_window` each copy is looked at, and what is left where last cells are given up:
+    whether it ends where it should, and has what a window of so many positions needs; 0 stands for
+    a recurrent state. A `blank` is what cannot be cut of no sequence. With `are_windows_apart`
+    layers with a window have a small cache of their own: what a holder above the slots has in them
+    is in host memory, so it takes no room there.
+    """
+
+    def __init__(
+        self,
+        cache: Cache,
+        slots: int,
+        places: Places | None = None,
+        *,
+        checked_window: int | None = None,
+        blank: State = b"",
+        are_windows_apart: bool = False,
+    ) -> None:
+        self._places = places
+        self._checked_window = checked_window
+        self._memory = cache.memory
+        self._states = States(cache)
+        self._spare = slots
+        self._windows: dict[int, State] = {}
+        self._blank = blank
+        self._are_windows_apart = are_windows_apart
+
+    def clear(self, holder: int, start: int) -> bool:
+        """Give up cells; false if what is left is not all that going on from there needs."""
+        self._windows.pop(holder, None)
+        end = self._position(holder, start)
+        llama_cpp.llama_memory_seq_rm(self._memory, self._number(holder), end, _END)
+        if self._places is not None:
+            self._places.cut(holder, start)
+        return not end or self._checked_window is None or self._is_whole(holder, end)
+
+    def copy(self, edit: Copy) -> bool:
+        """Give a holder the first cells of another one."""
+        source, holder, length = edit.source, edit.holder, edit.length
+        if edit.is_bare:
+            return self._share_attention(self._number(source), self._number(holder), length)
+        return self._copy(source, holder, length, is_rolled_back=edit.is_rolled_back)
+
+    def place(self, holder: int, stream: int) -> None:
+        """There are no streams."""
+        raise TypeError(f"only with streams: holder {holder}, stream {stream}")
+
+    def discard(self, slot: int, start: int, count: int) -> None:
+        """Remove cells, and move those after them up."""
+        llama_cpp.llama_memory_seq_rm(self._memory, slot, start, start + count)
+        llama_cpp.llama_memory_seq_add(self._memory, slot, start + count, _END, -count)
+
+    def end(self) -> None:
+        """Nothing is held from one edit to the next."""
+
+    def number(self, slot: int) -> int:
+        """llama.cpp's `seq_id` of `slot`: the same."""
+        return slot
+
+    def _number(self, holder: int) -> int:
+        """llama.cpp's `seq_id` of a holder."""
+        return holder if holder < self._spare else holder + 1
+
+    def _position(self, holder: int, cell: int) -> int:
+        """llama.cpp's position of a cell at a border."""
+        return cell if self._places is None else self._places.position(holder, cell)
+
+    def _length(self, holder: int) -> int:
+        return int(llama_cpp.llama_memory_seq_pos_max(self._memory, self._number(holder))) + 1
+
+    def _copy(self, source: int, holder: int, length: int, *, is_rolled_back: bool) -> bool:
+        """Whether `holder` now has what it should, as far as that can be seen."""
+        end = self._position(source, length)
+        if is_rolled_back and self._checked_window == 0:
+            if not self._copy_rolled_back(source, holder, end):
+                return False
+        elif not self._are_windows_apart:
+            self._share(source, self._number(holder), end)
+        elif not self._copy_in_parts(source, holder, end):
+            return False
+        if self._places is not None:
+            self._places.copy(source, holder, length)
+            return True
+        is_apart = holder >= self._spare and self._are_windows_apart
+        return self._checked_window is None or is_apart or self._is_whole(holder, length)
+
+    def _share(self, source: int, number: int, end: int) -> None:
+        llama_cpp.llama_memory_seq_cp(self._memory, self._number(source), number, 0, end)
+
+    def _copy_rolled_back(self, source: int, holder: int, end: int) -> bool:
+        """Share the cells of attention, and copy the state.
+
+        llama.cpp notes for each id which of the last states is its present one, and `seq_cp` leaves
+        that out. A state that is read out is the present one.
+        """
+        state = self._states.read_apart_briefly(self._number(source))
+        self._share(source, self._number(holder), end)
+        return self._states.write_apart(self._number(holder), state)
+
+    def _copy_in_parts(self, source: int, holder: int, end: int) -> bool:
+        """Share the cells of layers that look back to the start, and copy the window."""
+        if source in self._windows:
+            window = self._windows[source]
+            self._share(source, self._number(holder), end)
+        elif source >= self._spare:
+            return False  # it could not be restored
+        else:
+            window = self._states.read_apart(source)
+            if not self._share_attention(self._number(source), self._number(holder), end):
+                return False
+        if holder < self._spare:
+            return self._states.write_apart(holder, window)
+        self._windows[holder] = window
+        return bool(window)
+
+    def _share_attention(self, source: int, number: int, end: int) -> bool:
+        """Share the cells of layers that look back to the start; whether it worked.
+
+        The spare id gets all, loses what cannot be cut for a blank, and gives the rest on.
+        """
+        if not self._spare_attention(source, 0, end):
+            return False
+        llama_cpp.llama_memory_seq_cp(self._memory, self._spare, number, 0, end)
+        self._empty_spare()
+        return True
+
+    def _spare_attention(self, source: int, start: int, end: int) -> bool:
+        """The spare id gets cells of layers that look back to the start; whether it worked."""
+        llama_cpp.llama_memory_seq_cp(self._memory, source, self._spare, start, end)
+        return self._states.write_apart(self._spare, self._blank)
+
+    def _empty_spare(self) -> None:
+        llama_cpp.llama_memory_seq_rm(self._memory, self._spare, 0, _END)
+
+    def read(self, holder: int, start: int, count: int) -> State:
+        """The state of `count` cells of `holder`; empty if it cannot be read.
+
+        If there is a blank, that is their attention alone.
+        """
+        if self._blank:
+            is_there = self._spare_attention(self._number(holder), start, start + count)
+            state = self._states.read(self._spare) if is_there else b""
+            self._empty_spare()
+            self._empty_spare()
+            return state
+        if start == 0 and holder < self._spare and count == self._length(holder):
+            return self._states.read(holder)  # all of it, as some models can only give it
+        number = self._number(holder)
+        llama_cpp.llama_memory_seq_cp(self._memory, number, self._spare, start, start + count)
+        is_there = llama_cpp.llama_memory_seq_pos_max(self._memory, self._spare) >= start
+        state = self._states.read(self._spare) if is_there else b""
+        self._empty_spare()
+        return state
+
+    def write(self, holder: int, start: int, pieces: Sequence[tuple[int, State]]) -> bool:
+        """Append `pieces` to the `start` cells of `holder`; whether it worked."""
+        if holder < self._spare and not start and len(pieces) == 1:
+            return self._states.write(holder, pieces[0][1])  # as some models can only take it
+        end = start
+        for count, state in pieces:
+            if not self._append(holder, end, end + count, state):
+                return False
+            end += count
+        return bool(self._blank) or self._length(holder) == end
+
+    def read_state(self, holder: int, length: int) -> State:
+        """What cannot be cut of `holder`, which stands at `length`; empty if it cannot be read."""
+        if holder in self._windows:
+            return self._windows[holder]
+        if holder < self._spare:
+            return self._states.read_apart(holder)
+        self._share(holder, self._spare, length)
+        state = self._states.read_apart(self._spare)
+        self._empty_spare()
+        return state
+
+    def write_state(self, holder: int, length: int, state: State) -> bool:
+        """Give `holder` what cannot be cut, so that it stands at `length`; whether it worked."""
+        if self._are_windows_apart:
+            self._windows[holder] = state
+            return bool(state)
+        is_written = self._states.write_apart(self._spare, state)
+        number = self._number(holder)
+        llama_cpp.llama_memory_seq_cp(self._memory, self._spare, number, 0, length)
+        self._empty_spare()
+        return is_written and self._is_whole(holder, length)
+
+    def _is_whole(self, holder: int, length: int) -> bool:
+        """Whether a holder has what going on after `length` positions needs, as far as can be seen.
+
+        Cells behind the window of the next token are given to others where they have one owner. A
+        recurrent state has one position, the last.
+        """
+        first = llama_cpp.llama_memory_seq_pos_min(self._memory, self._number(holder))
+        most = max(0, length + 1 - self._checked_window) if self._checked_window else length - 1
+        return self._length(holder) == length and 0 <= first <= most
+
+    def _append(self, holder: int, start: int, end: int, state: State) -> bool:
+        """Append the cells in `state` to those of `holder`; whether it worked."""
+        is_written = self._states.write(self._spare, state)
+        first = llama_cpp.llama_memory_seq_pos_min(self._memory, self._spare)
+        if is_next := is_written and (bool(self._blank) or first == start):
+            number = self._number(holder)
+            last = end if self._blank else _END  # a blank may lie behind all positions
+            llama_cpp.llama_memory_seq_cp(self._memory, self._spare, number, start, last)
+        self._empty_spare()
+        return is_next
