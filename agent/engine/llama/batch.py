@@ -27,12 +27,12 @@ class Batch:
         self._slot_pointers = (first + self._slots.itemsize * np.arange(size)).astype(np.uintp)
         self.raw = llama_cpp.llama_batch(
             n_tokens=0,
-            token=_pointer(self._tokens, ctypes.c_int32),
+            token=pointer(self._tokens, ctypes.c_int32),
             embd=None,
-            pos=_pointer(self._positions, ctypes.c_int32),
-            n_seq_id=_pointer(self._counts, ctypes.c_int32),
-            seq_id=_pointer(self._slot_pointers, ctypes.POINTER(ctypes.c_int32)),
-            logits=_pointer(self._outputs, ctypes.c_int8),
+            pos=pointer(self._positions, ctypes.c_int32),
+            n_seq_id=pointer(self._counts, ctypes.c_int32),
+            seq_id=pointer(self._slot_pointers, ctypes.POINTER(ctypes.c_int32)),
+            logits=pointer(self._outputs, ctypes.c_int8),
         )
 
     def fill(
@@ -75,5 +75,6 @@ class Batch:
         self.raw.n_tokens = size
 
 
-def _pointer(array: np.ndarray[Any, Any], kind: Any) -> Any:
+def pointer(array: np.ndarray[Any, Any], kind: Any) -> Any:
+    """The beginning of `array`, as llama.cpp takes it. The array has to outlive the pointer."""
     return ctypes.cast(array.ctypes.data, ctypes.POINTER(kind))

@@ -4,11 +4,12 @@ import ctypes
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import llama_cpp.llama_cpp as llama_cpp
 import numpy as np
 from numpy.typing import NDArray
+
+from ..batch import pointer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,13 +109,9 @@ class MediaBatch:
         self.raw = llama_cpp.llama_batch(
             n_tokens=size,
             token=None,
-            embd=_pointer(self._rows, ctypes.c_float),
-            pos=_pointer(self._places, ctypes.c_int32),
-            n_seq_id=_pointer(self._counts, ctypes.c_int32),
-            seq_id=_pointer(self._id_pointers, ctypes.POINTER(ctypes.c_int32)),
-            logits=_pointer(self._outputs, ctypes.c_int8),
+            embd=pointer(self._rows, ctypes.c_float),
+            pos=pointer(self._places, ctypes.c_int32),
+            n_seq_id=pointer(self._counts, ctypes.c_int32),
+            seq_id=pointer(self._id_pointers, ctypes.POINTER(ctypes.c_int32)),
+            logits=pointer(self._outputs, ctypes.c_int8),
         )
-
-
-def _pointer(array: NDArray[Any], kind: Any) -> Any:
-    return ctypes.cast(array.ctypes.data, ctypes.POINTER(kind))
