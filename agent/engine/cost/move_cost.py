@@ -10,6 +10,8 @@ nothing is known, by the slowest that were measured: 146 ms for 64 MiB into new 
 the same again.
 """
 
+from .price import Price
+
 MOST_BYTES = 32 * 2**20
 """Most bytes of states that are copied before a step beside streams."""
 
@@ -50,15 +52,14 @@ class MoveCost:
     def __init__(self, *, cell_bytes: int, fixed_bytes: int = 0) -> None:
         self._cell_bytes = cell_bytes
         self._fixed_bytes = fixed_bytes
-        self._num_bytes = 0.0
-        self._seconds = 0.0
+        self._byte = Price(forgetting=_FORGETTING)
+        """Seconds a byte."""
         self._slowest = 1 / SLOWEST
 
     def observe(self, num_cells: int, seconds: float) -> None:
         """`num_cells` were copied in `seconds`."""
         num_bytes = self._bytes(num_cells)
-        self._num_bytes = _FORGETTING * self._num_bytes + num_bytes
-        self._seconds = _FORGETTING * self._seconds + seconds
+        self._byte.observe(seconds, num_bytes)
         if num_bytes:
             price = seconds / max(num_bytes, LEAST_BYTES)
             self._slowest = max(price, CAUTION * self._slowest + (1 - CAUTION) * price)
@@ -69,15 +70,15 @@ class MoveCost:
 
     def seconds(self, num_cells: int) -> float:
         """What copying `num_cells` takes; 0 where nothing is known."""
-        return self._bytes(num_cells) * self._price
+        return self._bytes(num_cells) * self._byte.value
 
     def within(self, seconds: float, *, is_alone: bool) -> float:
         """How many cells may be copied in a step of `seconds`; `is_alone`: no stream waits."""
         if not self._cell_bytes:
             return float("inf")
-        most = MOST_BYTES_ALONE if is_alone else MOST_BYTES if self._num_bytes else FIRST_BYTES
+        most = MOST_BYTES_ALONE if is_alone else MOST_BYTES if self._byte.is_known else FIRST_BYTES
         fitting = most / self._cell_bytes
-        price = self._price * self._cell_bytes
+        price = self._byte.value * self._cell_bytes
         return min(fitting, PART * seconds / price) if price else fitting
 
     def fits_whole(self, num_cells: int, seconds: float) -> bool:
@@ -94,13 +95,8 @@ class MoveCost:
             return float("inf")
         if is_sure and LEAST_BYTES * self._slowest > seconds:
             return 0.0
-        price = self._slowest if is_sure else self._price or 1 / LIKELY
+        price = self._slowest if is_sure else self._byte.value or 1 / LIKELY
         return seconds / (self._cell_bytes * price)
-
-    @property
-    def _price(self) -> float:
-        """Seconds a byte."""
-        return self._seconds / self._num_bytes if self._num_bytes else 0.0
 
     def _bytes(self, num_cells: int) -> int:
         return num_cells * self._cell_bytes + (self._fixed_bytes if num_cells else 0)

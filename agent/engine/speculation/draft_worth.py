@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from ..cost.linear_cost import LinearCost
+from ..cost.price import Price
 from ..cost.step_cost import StepCost
 from .drafter import Proposal, StepPrices
 
@@ -93,26 +94,9 @@ FORGETTING = 0.98
 """What an observation still counts when the next one of its kind comes."""
 
 
-class LearntRate:
-    """How often something is so, from 0 to 1, the latest observations counting most.
-
-    The rate that is `assumed` at first counts as `weight` observations.
-    """
-
-    __slots__ = ("_all", "_right")
-
-    def __init__(self, assumed: float, *, weight: float) -> None:
-        self._right, self._all = weight * assumed, weight
-
-    @property
-    def value(self) -> float:
-        """The rate."""
-        return self._right / self._all
-
-    def observe(self, is_right: bool) -> None:
-        """It was so once more, or not."""
-        self._right = FORGETTING * self._right + is_right
-        self._all = FORGETTING * self._all + 1
+def learnt_rate(assumed: float, *, weight: float) -> Price:
+    """How often something is so, from 0 to 1: observe 1 if it was, and 0 if not."""
+    return Price(forgetting=FORGETTING, assumed=assumed, weight=weight)
 
 
 EDGES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
@@ -138,8 +122,8 @@ class Confidence:
 
     def __init__(self) -> None:
         middles = [(low + high) / 2 for low, high in zip((0, *EDGES), (*EDGES, 1), strict=True)]
-        self._kinds = [LearntRate(middle, weight=_WEIGHT) for middle in middles]
-        self._first, self._later = (LearntRate(PRIOR, weight=_WEIGHT) for _ in range(2))
+        self._kinds = [learnt_rate(middle, weight=_WEIGHT) for middle in middles]
+        self._first, self._later = (learnt_rate(PRIOR, weight=_WEIGHT) for _ in range(2))
         self._num_seen = 0
 
     @property

@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..sequence import SequenceId
-from .draft_worth import DraftAllowance, LearntRate
+from .draft_worth import DraftAllowance, learnt_rate
 from .drafter import DraftRequest, Proposal, StepPrices
 
 LENGTHS = (3, 2)
@@ -117,7 +117,7 @@ class Acceptance:
 
     def __init__(self) -> None:
         self._rates = [
-            LearntRate(1 - 1 / max(1, length), weight=1.0) for length in range(LONGEST + 1)
+            learnt_rate(1 - 1 / max(1, length), weight=1.0) for length in range(LONGEST + 1)
         ]
 
     def observe(self, match_length: int, *, is_right: bool) -> None:
