@@ -26,11 +26,7 @@ for longer than the `allowance` says. What cannot be copied in time is lost. A p
 comes back the same way, under a number of its own, and stays parked, so it goes at once when it has
 to go again.
 
-What is worth most ages as in GreedyDual (P. Cao, S. Irani: Cost-aware WWW proxy caching algorithms,
-USITS 1997): what is used is worth so much more than what went last. By how much says the logarithm
-of the tokens that lie between it and the checkpoint before it: by their number, long prompts that
-come once would drive out conversations (six of them over four slots with twelve checkpoints: 14,109
-tokens cached of 21,695, by the logarithm 16,553).
+`greedy_dual` says what a checkpoint is worth, by the tokens between it and the one before it.
 
 Invariants, checked by `check_integrity`:
 - a checkpoint has the cells of all its keys, and is not cut within media;
@@ -42,7 +38,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import nsmallest
-from math import ceil, log2
+from math import ceil
 
 from ..capacity import BLOCK
 from ..prompt import border
@@ -60,11 +56,13 @@ from ..step import (
     RestoreState,
 )
 from .cells import Cells
+from .greedy_dual import GreedyDual
 from .handed import Handed, cells, state
 from .one_cache import OneCache
 from .parked_checkpoints import Keys, ParkedCheckpoints
 from .prefix_marks import Mark, PrefixMarks
 from .prefix_tree import Found, PrefixTree
+from .residency import Policy
 
 LEAST_GAIN = 8
 """Tokens that an answer goes beyond a checkpoint, at least, to get one of its own."""
@@ -163,8 +161,7 @@ class CheckpointMemory(OneCache):
         self._rolled_back: set[int] = set()
         """Slots that gave up their last cells since they were computed last."""
         self._worth: dict[int, float] = {}
-        """Of each checkpoint; those that went last were worth as much as `_age`."""
-        self._age = 0.0
+        self._policy: Policy = GreedyDual()
 
     # ---- counts
 
@@ -354,7 +351,7 @@ class CheckpointMemory(OneCache):
                 blocks.append(self._parked.take(blocks, part))
                 if is_new:
                     self._edits.append(Put(blocks[-1], data))
-            names.append(self._parked.add(blocks, self._age + log2(1 + gain)))
+            names.append(self._parked.add(blocks, self._policy.worth(gain)))
             self._edits.append(Put(names[-1], one.state))
             self._tree.insert(names[-1], keys)
         if not names:
@@ -599,7 +596,7 @@ class CheckpointMemory(OneCache):
         holder = self._free.pop()
         self._tree.insert(holder, keys)
         self._share(slot, holder, length)
-        self._worth[holder] = self._age + log2(1 + gain)
+        self._worth[holder] = self._policy.worth(gain)
 
     def _share(self, source: int, holder: int, length: int) -> None:
         self._cells.share(source, holder, length)
@@ -612,7 +609,7 @@ class CheckpointMemory(OneCache):
         """It is worth as much as if it were new, and goes after those that are worth the same."""
         keys = self._tree.keys(holder)
         del self._worth[holder]
-        worth = self._age + log2(1 + len(keys) - self._before(keys[:-1]))
+        worth = self._policy.worth(len(keys) - self._before(keys[:-1]))
         self._worth[holder] = worth
         if (name := self._copies.get(holder)) is not None:
             self._parked.use(name, worth)
@@ -651,7 +648,7 @@ class CheckpointMemory(OneCache):
 
     def _leave_cells(self, holder: int) -> None:
         """What is new from now on is worth more than it was. If it is parked, it stays so."""
-        self._age = max(self._age, self._worth[holder])
+        self._policy.went(self._worth[holder])
         if (name := self._copies.get(holder)) is not None:
             self._tree.insert(name, self._tree.keys(holder))
         self._drop(holder)

@@ -15,7 +15,7 @@ ENOUGH_AT_ONCE = 1024
 
 
 class Eviction:
-    """Parks the least recently used first, from their ends on."""
+    """Parks those that are worth least first, from their ends on."""
 
     def __init__(
         self,
@@ -32,13 +32,13 @@ class Eviction:
         self._edits = edits
 
     def next_to_go(self, *, sparing: int | None = None) -> int | None:
-        """The kept prefix to evict from: the least recently used.
+        """The kept prefix to evict from: the one that is worth least.
 
         First those with cells that nobody else has; then those that share them with each other.
         """
         alone = self._cells.kept_alone - {sparing}
         if alone:
-            return self._prefixes.least_used(alone)
+            return min(alone, key=self._residency.worth)
         others = (one for one in self._residency if one != sparing and self._cells.length(one))
         return next(filter(self._num_not_in_use, others), None)
 
@@ -51,6 +51,7 @@ class Eviction:
         holder = self.next_to_go(sparing=sparing)
         if holder is None:
             raise RuntimeError(f"{num_missing} cells more asked for than are available")
+        self._residency.goes(holder)
         allowed = max(self._allowance.piece, num_urgent)
         wanted = min(self._num_evictable(holder), max(num_missing, LEAST_IN_PIECE), MOST_IN_PIECE)
         if not self._can_park(holder, min(wanted, max(allowed, 1)), sparing=sparing):
@@ -66,7 +67,7 @@ class Eviction:
         if not self._residency.most_parked:
             return
         start = self._allowance.num_moved
-        for holder in self._prefixes.least_used_first(self._cells.kept_alone - {sparing}):
+        for holder in sorted(self._cells.kept_alone - {sparing}, key=self._residency.worth):
             if self._allowance.num_left < 1 or self._allowance.num_moved - start >= ENOUGH_AT_ONCE:
                 return
             while count := self._num_parkable(holder):
@@ -100,6 +101,7 @@ class Eviction:
 
     def _park(self, holder: int, count: int, *, sparing: int | None) -> None:
         for one in self._in_the_way(holder, count, sparing=sparing) or ():
+            self._residency.goes(one)
             self._prefixes.forget_parked(one)
         start = self._cells.length(holder) - count
         self._cells.truncate(holder, start)

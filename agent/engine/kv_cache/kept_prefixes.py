@@ -59,19 +59,12 @@ class KeptPrefixes:
         """So it goes on."""
         self._tree.extend(holder, keys)
 
-    def least_used_first(self, holders: Iterable[int]) -> list[int]:
-        """In the order of their last use."""
-        return sorted(holders, key=self._used_at.__getitem__)
-
-    def least_used(self, holders: Iterable[int]) -> int:
-        """The one that was not used for the longest time; there must be one."""
-        return min(holders, key=self._used_at.__getitem__)
-
     def use(self, holder: int) -> None:
         """It was used."""
         self._num_uses += 1
         self._used_at[holder] = self._num_uses
-        self._residency.touch(holder)
+        if holder in self._residency:
+            self._residency.use(holder, self._tree.num_alone(holder, self._residency))
 
     def keep(self, slot: int, keys: list[int]) -> None:
         """`keys`, which `slot` has computed, become a kept prefix. There must be a free number."""
@@ -109,9 +102,10 @@ class KeptPrefixes:
         return tuple(needed)
 
     def make_number(self) -> bool:
-        """Whether there is a number for one more; the oldest one goes for it."""
-        if not self._residency.has_free and (oldest := self._residency.oldest) is not None:
-            self.drop(oldest)
+        """Whether there is a number for one more; the one that is worth least goes for it."""
+        if not self._residency.has_free and (least := self._residency.least) is not None:
+            self._residency.goes(least)
+            self.drop(least)
         return self._residency.has_free
 
     def forget_parked(self, holder: int) -> None:

@@ -13,7 +13,7 @@ Invariants, checked by `check_integrity`:
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..prompt import border
@@ -169,11 +169,13 @@ class PrefixTree:
                 reaches.setdefault(holder, depth)
         return reaches
 
-    def num_alone(self, holder: int) -> int:
-        """How many keys at the end of `holder` nobody else has."""
+    def num_alone(self, holder: int, among: Container[int]) -> int:
+        """How many keys at the end of `holder` no other one of `among` has."""
         count = 0
         node: _Node | None = self._ends[holder]
-        while node is not None and node.parent is not None and len(node.holders) == 1:
+        while node is not None and node.parent is not None:
+            if any(one in among for one in node.holders if one != holder):
+                break
             count += len(node.edge)
             node = node.parent
         return count

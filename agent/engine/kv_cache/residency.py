@@ -1,4 +1,4 @@
-"""Kept prefixes by their last use, and what of each is parked in host memory.
+"""Kept prefixes by their worth, and what of each is parked in host memory.
 
 A prefix is parked from its end on, piece by piece, and comes back in the opposite order. So it is
 in the cells up to some position, and parked from there on.
@@ -10,26 +10,42 @@ Invariants, checked by `check_integrity`:
 
 from collections.abc import Iterable, Iterator
 from itertools import count
+from typing import Protocol
+
+
+class Policy(Protocol):
+    """Says what goes first: what is worth least."""
+
+    def worth(self, num_tokens: int) -> float:
+        """What a prefix is worth that is used now: without it `num_tokens` are computed again."""
+
+    def went(self, worth: float) -> None:
+        """A prefix of this worth had to go."""
 
 
 class Residency:
-    """`holders` are the numbers for kept prefixes; `most_parked` bounds the parked cells."""
+    """`holders` are the numbers for kept prefixes; `most_parked` bounds the parked cells.
 
-    def __init__(self, holders: Iterable[int], *, most_parked: int) -> None:
+    Those go first that are worth least, as the `policy` says.
+    """
+
+    def __init__(self, holders: Iterable[int], *, most_parked: int, policy: Policy) -> None:
+        self._policy = policy
+        self._worth: dict[int, float] = {}
         self.num_parked = 0
         self.most_parked = most_parked
         self._free = list(holders)
         self._blocks = count()
         self._pieces: dict[int, list[tuple[int, int]]] = {}
-        """Block and cells of each parked piece, the last one parked at the end; by last use."""
+        """Block and cells of each parked piece, the last one parked at the end."""
         self._adopted: set[int] = set()
 
-    def __contains__(self, holder: int) -> bool:
+    def __contains__(self, holder: object) -> bool:
         return holder in self._pieces
 
     def __iter__(self) -> Iterator[int]:
-        """The one that was not used for the longest time first."""
-        return iter(tuple(self._pieces))
+        """The one that is worth least first."""
+        return iter(sorted(self._pieces, key=self.worth))
 
     @property
     def has_free(self) -> bool:
@@ -37,10 +53,14 @@ class Residency:
         return bool(self._free)
 
     @property
-    def oldest(self) -> int | None:
+    def least(self) -> int | None:
         """The one to go when there are no more numbers: one that is parked, before others."""
-        parked = (holder for holder, pieces in self._pieces.items() if pieces)
-        return next(parked, next(iter(self._pieces), None))
+        parked = [holder for holder, pieces in self._pieces.items() if pieces]
+        return min(parked or self._pieces, key=self.worth, default=None)
+
+    def worth(self, holder: int) -> float:
+        """What it was worth when it was used last."""
+        return self._worth[holder]
 
     def parked(self, holder: int) -> int:
         """How many cells of it are parked."""
@@ -58,17 +78,21 @@ class Residency:
         """A number for one more."""
         holder = self._free.pop()
         self._pieces[holder] = []
+        self.use(holder, 0)
         return holder
 
-    def touch(self, holder: int) -> None:
-        """It was used."""
-        if holder in self._pieces:
-            self._pieces[holder] = self._pieces.pop(holder)
+    def use(self, holder: int, num_tokens: int) -> None:
+        """It was used. Without it `num_tokens` would be computed again."""
+        self._worth[holder] = self._policy.worth(num_tokens)
+
+    def goes(self, holder: int) -> None:
+        """All of it or a part has to go, for others."""
+        self._policy.went(self._worth[holder])
 
     def remove(self, holder: int) -> tuple[int, ...]:
         """It is gone, and its number free; the blocks that nobody needs now."""
         blocks = self.forget_parked(holder)
-        del self._pieces[holder]
+        del self._pieces[holder], self._worth[holder]
         self._free.append(holder)
         return blocks
 
@@ -79,7 +103,7 @@ class Residency:
         """
         excess = self.num_parked + length - self.most_parked
         going = []
-        for holder in self._pieces:
+        for holder in self:
             if excess <= 0:
                 break
             if (parked := self.parked(holder)) and holder not in sparing:

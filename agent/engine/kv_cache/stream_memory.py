@@ -3,7 +3,7 @@
 What a token attends to lies together, in the order of its positions, whatever runs beside it. So
 engines that are deterministic have streams. In return a prefix is copied if it cannot be handed
 over: as a whole, for a stream's state cannot be copied in parts. A kept prefix stays in the stream
-where it was computed until a newcomer needs that stream; then the least recently used prefix goes.
+where it was computed until a newcomer needs that stream; then the prefix that is worth least goes.
 A newcomer that begins with all of a prefix gets its stream as it is.
 
 The first copy before a step may take as long as a step; a sequence that needs a further one begins
@@ -123,11 +123,13 @@ class StreamMemory(UnifiedMemory):
         if self._streams.stream(holder) is not None:
             return
         if not self._streams.has_free:
-            self._prefixes.drop(self._next_to_go())
+            going = self._next_to_go()
+            self._residency.goes(going)
+            self._prefixes.drop(going)
         self._edits.append(self._streams.open(holder))
 
     def _next_to_go(self) -> int:
-        """The least recently used prefix that has a stream."""
+        """Of the prefixes that have a stream, the one that is worth least."""
         return next(one for one in self._residency if self._streams.stream(one) is not None)
 
     def _goes_with_its_stream(self, found: Found) -> bool:

@@ -24,10 +24,11 @@ from .cells import Cells
 from .eviction import Eviction
 from .handed import Handed, cells
 from .kept_prefixes import KeptPrefixes
+from .least_recently_used import LeastRecentlyUsed
 from .one_cache import OneCache
 from .prefix_marks import Mark, PrefixMarks
 from .prefix_tree import Found
-from .residency import Residency
+from .residency import Policy, Residency
 
 
 class UnifiedMemory(OneCache):
@@ -47,13 +48,16 @@ class UnifiedMemory(OneCache):
         most_parked: int,
         is_compact: bool = False,
         cells: Cells | None = None,
+        policy: Policy | None = None,
     ) -> None:
         super().__init__(num_cells=num_cells, cells=cells or Cells(slots=slots))
         self._is_compact = is_compact
         self.can_share = can_share
         self._keys: dict[int, list[int]] = {}  # of slots that may be shared whole, and grow
         self._residency = Residency(
-            range(slots, holders if can_share else slots), most_parked=most_parked
+            range(slots, holders if can_share else slots),
+            most_parked=most_parked,
+            policy=policy or LeastRecentlyUsed(),
         )
         self._prefixes = KeptPrefixes(self._cells, self._residency, self._edits)
         self._eviction = Eviction(

@@ -2,6 +2,7 @@
 
 from arriero.agent.engine.kv_cache.cells import Cells
 from arriero.agent.engine.kv_cache.kept_prefixes import KeptPrefixes
+from arriero.agent.engine.kv_cache.least_recently_used import LeastRecentlyUsed
 from arriero.agent.engine.kv_cache.prefix_tree import Found
 from arriero.agent.engine.kv_cache.residency import Residency
 from arriero.agent.engine.step import Clear, Copy, Edit
@@ -12,7 +13,7 @@ class Kept:
 
     def __init__(self) -> None:
         self.cells = Cells(slots=2)
-        self.residency = Residency(range(2, 4), most_parked=100)
+        self.residency = Residency(range(2, 4), most_parked=100, policy=LeastRecentlyUsed())
         self.edits: list[Edit] = []
         self.prefixes = KeptPrefixes(self.cells, self.residency, self.edits)
 

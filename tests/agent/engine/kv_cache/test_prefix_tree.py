@@ -24,10 +24,10 @@ def find(cache: PrefixTree, tokens: list[int], computed: dict[int, int]) -> Foun
 
 def test_how_much_of_its_end_a_holder_has_alone() -> None:
     cache = make(h1=[1, 2, 3, 4], h2=[1, 2, 5], h3=[1, 2, 3])
-    assert [cache.num_alone(holder) for holder in (1, 2, 3)] == [1, 1, 0]
+    assert [cache.num_alone(holder, range(9)) for holder in (1, 2, 3)] == [1, 1, 0]
     cache.remove(2)
     cache.remove(3)
-    assert cache.num_alone(1) == 4
+    assert cache.num_alone(1, range(9)) == 4
 
 
 def test_the_longest_prefix_wins() -> None:
