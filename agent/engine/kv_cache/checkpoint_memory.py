@@ -15,9 +15,9 @@ Checkpoints are taken
 
 A part of a prompt that is read at once ends at such a place (`next_border`).
 
-What the last step of a sequence drafted in vain can be taken back (`sweep`). A recurrent state that
-was taken back belongs to its sequence alone until that goes on: whoever begins with it before that
-gets a copy (`Copy.is_rolled_back`).
+What the last step of a sequence drafted in vain can be taken back (`discard`). A recurrent state
+that was taken back belongs to its sequence alone until the sequence goes on. A sequence that begins
+with it before that gets a copy (`Copy.is_rolled_back`).
 
 When numbers or cells run short, those checkpoints go first whose loss costs least. They go to host
 memory, where they are *parked* (`parked_checkpoints`), unless all that is there is worth more. They
@@ -398,23 +398,23 @@ class CheckpointMemory(OneCache):
         if is_border:
             self._take(slot)
 
-    def discard(self, slot: int, start: int, count: int) -> None:
-        """Not with these models."""
-        raise TypeError("cells of this model cannot move")
+    def discard(self, slot: int, start: int, count: int | None = None) -> None:
+        """What the last step drafted for `slot` in vain goes, or all that it has.
 
-    def truncate(self, slot: int, length: int) -> None:
-        """Only the first `length` tokens of `slot` stay: all or none, with these models."""
-        self._cells.truncate(slot, length)
-        self._edits.append(Clear(slot, length))
+        So few tokens can be taken back. Cells of these models cannot move.
+        """
+        if count is not None:
+            raise TypeError("cells of this model cannot move")
+        if start < self._cells.length(slot):
+            self._cells.truncate(slot, start)
+        else:
+            self._rolled_back.add(slot)
+        self._edits.append(Clear(slot, start))
 
     def leave(self, slot: int) -> None:
         """The sequence of `slot` is gone; where it stood is a checkpoint."""
         self._take(slot, least_gain=min(LEAST_GAIN, self._gap))
         self.clear(slot)
-
-    def preempt(self, slot: int) -> None:
-        """The sequence of `slot` gives up its cells, and goes on from where it stood if it can."""
-        self.leave(slot)
 
     def clear(self, slot: int) -> None:
         """Give up the cells of `slot`."""
@@ -425,11 +425,6 @@ class CheckpointMemory(OneCache):
             self._tree.remove(slot)
         for each in (self._keys, self._borders, self._began_with):
             each.pop(slot, None)
-
-    def sweep(self, slot: int) -> None:
-        """Clear what the last step drafted for `slot` in vain: so few tokens can be taken back."""
-        self._edits.append(Clear(slot, self._cells.length(slot)))
-        self._rolled_back.add(slot)
 
     # ---- room
 

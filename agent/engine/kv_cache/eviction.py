@@ -38,7 +38,7 @@ class Eviction:
         """
         alone = self._cells.kept_alone - {sparing}
         if alone:
-            return min(alone, key=self._residency.worth)
+            return min(alone, key=self._residency.worth.__getitem__)
         others = (one for one in self._residency if one != sparing and self._cells.length(one))
         return next(filter(self._num_not_in_use, others), None)
 
@@ -67,7 +67,9 @@ class Eviction:
         if not self._residency.most_parked:
             return
         start = self._allowance.num_moved
-        for holder in sorted(self._cells.kept_alone - {sparing}, key=self._residency.worth):
+        for holder in sorted(
+            self._cells.kept_alone - {sparing}, key=self._residency.worth.__getitem__
+        ):
             if self._allowance.num_left < 1 or self._allowance.num_moved - start >= ENOUGH_AT_ONCE:
                 return
             while count := self._num_parkable(holder):

@@ -170,23 +170,18 @@ class Memory(Protocol):
     def grow(self, slot: int, count: int) -> None:
         """`count` more tokens of `slot` were computed."""
 
-    def discard(self, slot: int, start: int, count: int) -> None:
-        """`count` tokens of `slot` go, from `start` on; those after them move up."""
+    def discard(self, slot: int, start: int, count: int | None = None) -> None:
+        """`count` tokens of `slot` go, from `start` on; those after them move up.
 
-    def truncate(self, slot: int, length: int) -> None:
-        """Only the first `length` tokens of `slot` stay, as far as others may not share more."""
+        Without a `count` all go from there on, as does what a step may have written to `slot`
+        without being accounted for. If others may share more than `start` tokens, none may go.
+        """
 
     def leave(self, slot: int) -> None:
         """The sequence of `slot` is gone; what it computed is kept as a prefix for others."""
 
-    def preempt(self, slot: int) -> None:
-        """The sequence of `slot` gives up its cells, to compute them again."""
-
     def clear(self, slot: int) -> None:
         """Give up the cells of `slot`."""
-
-    def sweep(self, slot: int) -> None:
-        """Clear what a step may have written to `slot` without being accounted for."""
 
     # ---- room
 
@@ -206,11 +201,8 @@ class Memory(Protocol):
     def lower_limit(self, num_free: int) -> None:
         """Count at most `num_free` cells as free from now on."""
 
-    def raise_limit(self, num_free: int) -> None:
-        """Count `num_free` cells as free again, as far as there are as many."""
-
-    def trust(self) -> None:
-        """Count all cells again."""
+    def raise_limit(self, num_free: int | None = None) -> None:
+        """Count `num_free` cells as free again, as far as there are as many; without it, all."""
 
     def take_edits(self) -> tuple[Edit, ...]:
         """What to do to the cells before the next batch is computed."""

@@ -52,14 +52,13 @@ class OneCache:
         """Count at most `num_free` cells as free from now on."""
         self._limit = min(self.num_cells, self._limit - self.num_free + num_free)
 
-    def raise_limit(self, num_free: int) -> None:
-        """Count `num_free` cells as free again, as far as there are as many."""
+    def raise_limit(self, num_free: int | None = None) -> None:
+        """Count `num_free` cells as free again, as far as there are as many; without it, all."""
+        if num_free is None:
+            self._limit = self.num_cells
+            return
         at_least = min(self.num_cells, self._limit - self.num_free + num_free)
         self._limit = max(self._limit, at_least)
-
-    def trust(self) -> None:
-        """Count all cells again."""
-        self._limit = self.num_cells
 
     def take_edits(self) -> tuple[Edit, ...]:
         """What to do to the cells before the next batch is computed."""

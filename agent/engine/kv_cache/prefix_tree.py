@@ -174,7 +174,7 @@ class PrefixTree:
         count = 0
         node: _Node | None = self._ends[holder]
         while node is not None and node.parent is not None:
-            if any(one in among for one in node.holders if one != holder):
+            if len(node.holders) > 1 and any(one in among for one in node.holders - {holder}):
                 break
             count += len(node.edge)
             node = node.parent

@@ -31,7 +31,8 @@ class Residency:
 
     def __init__(self, holders: Iterable[int], *, most_parked: int, policy: Policy) -> None:
         self._policy = policy
-        self._worth: dict[int, float] = {}
+        self.worth: dict[int, float] = {}
+        """What each was worth when it was used last."""
         self.num_parked = 0
         self.most_parked = most_parked
         self._free = list(holders)
@@ -45,7 +46,7 @@ class Residency:
 
     def __iter__(self) -> Iterator[int]:
         """The one that is worth least first."""
-        return iter(sorted(self._pieces, key=self.worth))
+        return iter(sorted(self._pieces, key=self.worth.__getitem__))
 
     @property
     def has_free(self) -> bool:
@@ -56,11 +57,7 @@ class Residency:
     def least(self) -> int | None:
         """The one to go when there are no more numbers: one that is parked, before others."""
         parked = [holder for holder, pieces in self._pieces.items() if pieces]
-        return min(parked or self._pieces, key=self.worth, default=None)
-
-    def worth(self, holder: int) -> float:
-        """What it was worth when it was used last."""
-        return self._worth[holder]
+        return min(parked or self._pieces, key=self.worth.__getitem__, default=None)
 
     def parked(self, holder: int) -> int:
         """How many cells of it are parked."""
@@ -83,16 +80,16 @@ class Residency:
 
     def use(self, holder: int, num_tokens: int) -> None:
         """It was used. Without it `num_tokens` would be computed again."""
-        self._worth[holder] = self._policy.worth(num_tokens)
+        self.worth[holder] = self._policy.worth(num_tokens)
 
     def goes(self, holder: int) -> None:
         """All of it or a part has to go, for others."""
-        self._policy.went(self._worth[holder])
+        self._policy.went(self.worth[holder])
 
     def remove(self, holder: int) -> tuple[int, ...]:
         """It is gone, and its number free; the blocks that nobody needs now."""
         blocks = self.forget_parked(holder)
-        del self._pieces[holder], self._worth[holder]
+        del self._pieces[holder], self.worth[holder]
         self._free.append(holder)
         return blocks
 
@@ -103,7 +100,7 @@ class Residency:
         """
         excess = self.num_parked + length - self.most_parked
         going = []
-        for holder in self:
+        for holder in self if excess > 0 else ():
             if excess <= 0:
                 break
             if (parked := self.parked(holder)) and holder not in sparing:

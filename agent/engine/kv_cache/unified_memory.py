@@ -261,7 +261,7 @@ class UnifiedMemory(OneCache):
             self._edits += [Put(block, piece.state), restore, Free((block,))]
             self._cells.grow(slot, piece.num_tokens)
         if length < len(stored.prompt):
-            self.truncate(slot, length)
+            self.discard(slot, length)
         self._announce(slot, keys, None, marks)
 
     def expect(self, slot: int, length: int) -> None:
@@ -274,15 +274,15 @@ class UnifiedMemory(OneCache):
         """`count` more tokens of `slot` were computed."""
         self._cells.grow(slot, count)
 
-    def discard(self, slot: int, start: int, count: int) -> None:
-        """`count` tokens of `slot` go, from `start` on; those after them move up."""
-        self._cells.discard(slot, start, count)
-        self._edits.append(Discard(slot, start, count))
-
-    def truncate(self, slot: int, length: int) -> None:
-        """Only the first `length` tokens of `slot` stay, as far as others may not share more."""
-        self._cells.truncate(slot, length)
-        self._edits.append(Clear(slot, length))
+    def discard(self, slot: int, start: int, count: int | None = None) -> None:
+        """`count` tokens of `slot` go, from `start` on, and those after them move up; or all go."""
+        if count is not None:
+            self._cells.discard(slot, start, count)
+            self._edits.append(Discard(slot, start, count))
+            return
+        if start < self._cells.length(slot):
+            self._cells.truncate(slot, start)
+        self._edits.append(Clear(slot, start))
 
     def leave(self, slot: int) -> None:
         """The sequence of `slot` is gone; what it computed is kept as a prefix for others."""
@@ -294,18 +294,10 @@ class UnifiedMemory(OneCache):
                 self._prefixes.keep(slot, keys[:num_computed])
         self.clear(slot)
 
-    def preempt(self, slot: int) -> None:
-        """The sequence of `slot` gives up its cells, and nothing of them is kept."""
-        self.clear(slot)
-
     def clear(self, slot: int) -> None:
         """Give up the cells of `slot`."""
         self._prefixes.forget(slot)
         self._keys.pop(slot, None)
-
-    def sweep(self, slot: int) -> None:
-        """Clear what a step may have written to `slot` without being accounted for."""
-        self._edits.append(Clear(slot, self._cells.length(slot)))
 
     # ---- room
 

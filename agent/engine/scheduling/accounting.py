@@ -84,7 +84,7 @@ class Accounting:
     def break_off(self, slot: int, reason: str) -> SequenceOutput:
         """Its sequence ends with an error; nothing that it computed is kept."""
         one = self._state.clear(slot)
-        self._memory.trust()
+        self._memory.raise_limit()
         return SequenceOutput(one.id, (), one.end(EngineFailed(reason)))
 
     def _learn(self, step: Step, elapsed: float, drafting: float) -> None:
@@ -120,7 +120,7 @@ class Accounting:
         num_accepted = max(0, len(chosen) - 1)
         self._memory.grow(run.slot, run.num_positions - run.num_drafted + num_accepted)
         if num_accepted < run.num_drafted:
-            self._memory.sweep(run.slot)
+            self._memory.discard(run.slot, self._memory.length(run.slot))
         if run.num_drafted:
             self._tally.drafted(run.num_drafted, num_accepted)
         if chosen:
@@ -151,9 +151,9 @@ class Accounting:
         if self._can_shift:
             self._memory.discard(slot, window.num_kept, window.num_discarded)
         elif self._memory.can_share:
-            self._memory.truncate(slot, window.num_kept)
+            self._memory.discard(slot, window.num_kept)
         else:
-            self._memory.truncate(slot, 0)
+            self._memory.discard(slot, 0)
             one.rewind()
 
     def _end(

@@ -98,7 +98,7 @@ class Planner:
         A sequence that is only being saved needs none, and its cells are free soon.
         """
         if not self._queue.running:
-            self._memory.trust()
+            self._memory.raise_limit()
         if len(self._queue.running) <= self._memory.num_available:
             self._relieve_whole()
             return
@@ -113,7 +113,7 @@ class Planner:
             if min(one.num_at_once for one in active.values()) <= self._memory.num_available:
                 return
             if len(active) == 1:
-                self._memory.trust()  # it fits alone, unless the cache took too little before
+                self._memory.raise_limit()  # it fits alone, unless the cache took too little before
                 return
             self._preempt()
 

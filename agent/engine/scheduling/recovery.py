@@ -41,7 +41,7 @@ class Recovery:
         """Which cells were written is unknown: their sequences compute them again."""
         for run in step.runs:
             if self._memory.can_share and run.media is None:
-                self._memory.sweep(run.slot)
+                self._memory.discard(run.slot, self._memory.length(run.slot))
             else:
                 self._state.requeue(run.slot)
 

@@ -45,7 +45,7 @@ class SchedulerState:
         """The sequence in `slot` is over; what it computed stays as long as there is room."""
         one = self.queue.leave(slot)
         self.memory.leave(slot)
-        self.memory.trust()
+        self.memory.raise_limit()
         if self.notes_left:
             self._note(one)
 
@@ -65,8 +65,15 @@ class SchedulerState:
             self.left.append(Left(prompt, seconds, checkpoints, marks=tuple(one.marks)))
 
     def preempt(self, slot: int) -> None:
-        """The sequence in `slot` gives up its cells, and waits to go on."""
-        self.memory.preempt(slot)
+        """The sequence in `slot` gives up its cells, and waits to go on.
+
+        Where it stands is a checkpoint, if its model has these. Else a kept prefix would be the
+        next to go.
+        """
+        if self.memory.can_share:
+            self.memory.clear(slot)
+        else:
+            self.memory.leave(slot)
         self._wait_again(self.queue.leave(slot))
 
     def requeue(self, slot: int) -> None:

@@ -174,7 +174,7 @@ def test_who_may_shift_shares_its_head_alone() -> None:
     memory = make()
     memory.enter(0, [1, 2, 3, 4, 5, 6], Found(), most_shared=4)
     assert read(memory, 0, 6) == [3, 6]
-    memory.truncate(0, 0)
+    memory.discard(0, 0)
     memory.check_integrity()
     memory.leave(0)
     assert memory.find([1, 2, 3, 4, 5, 6], 6).length == 3
@@ -184,7 +184,7 @@ def test_whoever_is_preempted_goes_on_where_it_stood() -> None:
     memory = make()
     begin(memory, 0, 1, 2, 3, 4, 5, 6)
     memory.grow(0, 3)
-    memory.preempt(0)
+    memory.leave(0)
     assert (memory.num_kept, memory.num_available) == (3, 100)
     assert begin(memory, 1, 1, 2, 3, 4, 5, 6) == 3
 
@@ -485,7 +485,7 @@ def test_who_begins_with_what_was_rolled_back_gets_a_copy_of_the_state() -> None
     read(memory, 0, 3)
     history += [4, 5]
     memory.grow(0, 1)
-    memory.sweep(0)
+    memory.discard(0, memory.length(0))
     assert memory.take_edits()[-1] == Clear(0, 4)
     assert begin(memory, 1, 1, 2, 3, 4, 6) == 4
     assert memory.take_edits() == (Copy(0, 1, 4, is_rolled_back=True, count=2),)
@@ -515,7 +515,7 @@ def test_a_sequence_that_went_on_after_that_is_shared_as_always() -> None:
     read(memory, 0, 3)
     history += [4, 5]
     memory.grow(0, 1)
-    memory.sweep(0)
+    memory.discard(0, memory.length(0))
     memory.grow(0, 1)
     memory.leave(0)
     assert memory.take_edits()[-2:] == (Copy(0, 4, 5), Clear(0))

@@ -33,7 +33,7 @@ def test_a_limit_holds_until_it_is_raised() -> None:
     assert cache.num_free == 2
     cache.raise_limit(1)
     assert cache.num_free == 2
-    cache.trust()
+    cache.raise_limit()
     assert cache.num_free == 4
     cache.check_integrity()
 

@@ -147,7 +147,7 @@ def test_less_room_than_there_should_be() -> None:
     assert memory.num_available == memory.make_room(1) == 3
     memory.raise_limit(10)
     assert memory.num_available == 10
-    memory.trust()
+    memory.raise_limit()
     assert memory.num_available == 2 * SIZE - 5
     assert not memory.empty_cells()
 

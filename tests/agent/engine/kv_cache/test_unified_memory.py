@@ -324,14 +324,14 @@ def test_belief_in_fewer_cells() -> None:
     assert memory.num_available == 5
     memory.raise_limit(8)
     assert memory.num_available == 8
-    memory.trust()
+    memory.raise_limit()
     assert memory.num_available == 90
 
 
 def test_unaccounted_cells_are_swept() -> None:
     memory = make()
     run(memory, 0, 1, 2, 3)
-    memory.sweep(0)
+    memory.discard(0, memory.length(0))
     assert memory.take_edits() == (Clear(0, 3),)
 
 
@@ -342,7 +342,7 @@ def test_what_moves_is_shared_with_nobody() -> None:
     memory.discard(0, 2, 3)
     assert memory.take_edits() == (Discard(0, 2, 3),)
     assert (memory.length(0), memory.num_used) == (3, 3)
-    memory.truncate(0, 2)
+    memory.discard(0, 2)
     assert memory.take_edits() == (Clear(0, 2),)
     memory.check_integrity()
 
