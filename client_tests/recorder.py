@@ -4,7 +4,6 @@ Clients cannot be told to force a tool call, so tests that need one add it here.
 """
 
 import json
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -38,8 +37,6 @@ class Exchange:
     status: int = 0
     answer: bytes = b""
     answer_headers: dict[str, str] = field(default_factory=dict)
-    seconds: float = 0.0
-    """How long the whole answer took."""
 
     @property
     def json(self) -> Any:
@@ -61,13 +58,13 @@ class Exchange:
 
 
 class Recorder:
-    """Forwards what it gets to `upstream`, as it comes. `upstream` may change meanwhile."""
+    """Forwards what it gets to `upstream`, as it comes."""
 
     def __init__(self, upstream: str) -> None:
         self.exchanges: list[Exchange] = []
         self.edit: Edit | None = None
         self.url = ""
-        self.upstream = upstream
+        self._upstream = upstream
 
     def of(self, path: str) -> list[Exchange]:
         """The exchanges of one path, whatever its query, in order."""
@@ -90,13 +87,12 @@ class Recorder:
 
     async def _forward(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
-        began = time.monotonic()
         exchange = Exchange(request.method, request.path_qs, dict(request.headers), body)
         self.exchanges.append(exchange)
         headers = {k: v for k, v in request.headers.items() if k.title() not in _OF_ONE_CONNECTION}
         if self.edit is not None and body:
             body = json.dumps(self.edit(request.path, json.loads(body))).encode()
-        url = self.upstream + request.path_qs
+        url = self._upstream + request.path_qs
         async with self._session.request(
             request.method, url, data=body or None, headers=headers
         ) as got:
@@ -113,5 +109,4 @@ class Recorder:
                     exchange.answer += chunk
                     await answer.write(chunk)
                 await answer.write_eof()
-            exchange.seconds = time.monotonic() - began
             return answer
