@@ -12,6 +12,7 @@ where their keys are equal.
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
+from ....shared.reports.statistics import Cells
 from ..prompt_store.stored_prompt import StoredPrompt
 from ..step import Edit
 from .allowance import Allowance
@@ -26,8 +27,6 @@ class Memory(Protocol):
     allowance: Allowance
     """What may be copied before the next step, and what is."""
 
-    num_cells: int
-
     @property
     def can_share(self) -> bool:
         """Whether any prefix can be shared, and a sequence can give up its last cells."""
@@ -39,16 +38,8 @@ class Memory(Protocol):
     # ---- counts
 
     @property
-    def num_used(self) -> int:
-        """Cells that are not free."""
-
-    @property
-    def num_kept(self) -> int:
-        """Cells that only kept prefixes have."""
-
-    @property
-    def num_parked(self) -> int:
-        """Cells' worth of kept prefixes in host memory."""
+    def counts(self) -> Cells:
+        """What the cells hold, and how many cells' worth of prefixes is in host memory."""
 
     @property
     def num_available(self) -> int:

@@ -1,5 +1,6 @@
 """What all memories have in common that are one cache for all sequences: counts, limits, edits."""
 
+from ....shared.reports.statistics import Cells as Counts
 from ..step import Edit
 from .allowance import Allowance
 from .cells import Cells
@@ -39,6 +40,21 @@ class OneCache:
     def has_own_cells(self) -> bool:
         """They are everybody's."""
         return False
+
+    @property
+    def num_parked(self) -> int:
+        """Cells' worth of kept prefixes in host memory."""
+        raise NotImplementedError
+
+    @property
+    def counts(self) -> Counts:
+        """What the cells hold, and how many cells' worth of prefixes is in host memory."""
+        return Counts(
+            total=self.num_cells,
+            used=self._cells.num_in_use,
+            kept=self.num_kept,
+            parked=self.num_parked,
+        )
 
     def length(self, slot: int) -> int:
         """Cells of `slot`."""

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import assert_never
 
 from ....shared.errors import EngineFailed, InvalidRequest, PromptTooLong, RequestError
-from ....shared.reports.statistics import Cells, Statistics
+from ....shared.reports.statistics import Statistics
 from ..capacity import Capacity
 from ..prompt import Media, Prompt
 from ..prompt_store.blocks import Left
@@ -107,16 +107,11 @@ class Scheduler:
 
     def statistics(self) -> Statistics:
         """What was done so far, and how things stand."""
-        memory = self._memory
+        counts = self._memory.counts
         return self._tally.summary(
             num_running=len(self._running),
             num_waiting=len(self._queue.waiting),
-            cells=Cells(
-                total=memory.num_cells,
-                used=memory.num_used - memory.num_kept,
-                kept=memory.num_kept,
-                parked=memory.num_parked + self._queue.num_stored,
-            ),
+            cells=replace(counts, parked=counts.parked + self._queue.num_stored),
         )
 
     def take_evicted(self, most: int) -> Gone:

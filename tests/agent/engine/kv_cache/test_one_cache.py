@@ -3,10 +3,13 @@
 from arriero.agent.engine.kv_cache.cells import Cells
 from arriero.agent.engine.kv_cache.one_cache import OneCache
 from arriero.agent.engine.step import Clear
+from arriero.shared.reports.statistics import Cells as Counts
 
 
 class Cache(OneCache):
     """With a kept prefix of two cells, and a sequence that goes on from it with three more."""
+
+    num_parked = 7
 
     def __init__(self) -> None:
         super().__init__(num_cells=10, cells=Cells(slots=1))
@@ -23,6 +26,7 @@ def test_cells_are_in_use_kept_or_free() -> None:
     assert (cache.num_available, cache.num_free) == (5, 4)
     assert cache.length(0) == 5
     assert not cache.has_own_cells
+    assert cache.counts == Counts(total=10, used=5, kept=1, parked=7)
 
 
 def test_a_limit_holds_until_it_is_raised() -> None:
