@@ -467,6 +467,12 @@ class TestPulse:
         session.received(message, 4.0)
         assert not any(isinstance(each, Close) for each in session.tick(5.0))
 
+    def test_a_piece_of_a_long_message_counts(self) -> None:
+        session = live()
+        session.heard(4.0)
+        late = [*session.tick(5.0), *session.tick(5.0 + SECOND_LOOK)]
+        assert not any(isinstance(each, Close) for each in late)
+
     def test_a_silent_balancer_is_left(self) -> None:
         session = running()
         assert session.tick(5.0) == [Send(Heartbeat())]

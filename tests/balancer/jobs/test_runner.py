@@ -10,6 +10,7 @@ from sqlalchemy import text
 from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.jobs import batch_run
 from arriero.balancer.jobs import runner as runner_module
+from arriero.balancer.jobs.inputs import CHUNK_LINES
 from arriero.balancer.jobs.lines import Answered, Line
 from arriero.balancer.store.job_records import Chunk, SavedBatch
 from arriero.balancer.store.jobs import JobStore
@@ -109,6 +110,24 @@ async def test_no_more_run_at_once_than_there_are_slots(tmp_path: Path) -> None:
     assert most == 4 + 2
 
 
+async def test_lines_are_loaded_before_those_before_them_have_ended(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    has_begun = asyncio.Event()
+
+    async def answer(line: Line, caller: Caller) -> Answered:
+        if line.number > CHUNK_LINES:
+            has_begun.set()
+        if line.number == CHUNK_LINES:
+            async with asyncio.timeout(HANGS):
+                await has_begun.wait()
+        return await echo(line, caller)
+
+    house.answer = answer
+    async with house.running() as jobs:
+        batch = await ended(jobs, (await created(jobs, INPUT)).id)
+    assert (batch.num_completed, batch.num_failed) == (NUM, 0)
+
+
 async def test_one_owners_batches_leave_others_theirs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,6 +174,7 @@ async def test_a_poison_line_ends_itself_alone(
         data = b"".join([request_line(1), request_line(2), request_line(3), b"poison\n"])
         batch = await ended(jobs, (await created(jobs, data)).id)
         assert (batch.status, batch.num_completed, batch.num_failed) == ("completed", 1, 3)
+        assert (jobs.numbers().num_completed, jobs.numbers().num_failed) == (1, 3)
         errors = await content(jobs, batch.error_file)
     told = [(line["response"] or {}).get("status_code") for line in errors]
     assert told == [400, None, None]

@@ -57,6 +57,19 @@ def test_batches_share_what_there_is() -> None:
     assert sorted(key.batch for key in started(schedule, room=4)) == ["x", "x", "y", "y"]
 
 
+def test_batches_take_turns_where_one_line_runs_at_a_time() -> None:
+    schedule = Schedule()
+    for id in ("x", "y"):
+        schedule.add(id)
+        schedule.loaded(id, 0, [line(n) for n in range(1, 4)])
+    ran = []
+    for _ in range(4):
+        [key] = started(schedule, room=1)
+        finish(schedule, key)
+        ran.append(key.batch)
+    assert ran == ["x", "y", "x", "y"]
+
+
 def test_owners_share_what_there_is_however_many_batches_they_have() -> None:
     schedule = Schedule()
     for id, owner in (("x1", "x"), ("x2", "x"), ("x3", "x"), ("y", "y")):

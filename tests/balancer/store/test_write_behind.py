@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from arriero.balancer.store.health import LOST, StoreHealth
 from arriero.balancer.store.port import StoreAway
 from arriero.balancer.store.records import StoreStatus
 from arriero.balancer.store.write_behind import WriteBehind
-from tests.waiting import HANGS
+from tests.waiting import HANGS, given_time
 
 
 class Numbers:
@@ -131,6 +132,26 @@ async def test_what_was_stirred_before_it_runs_is_written() -> None:
     numbers = Numbers(1)
     await written(numbers)
     assert numbers.saved == [1]
+
+
+async def test_a_store_that_is_away_is_tried_ever_more_rarely(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(write_behind, "FIRST_PAUSE", 1.0)
+    monkeypatch.setattr(write_behind, "LONGEST_PAUSE", 4.0)
+    numbers = Numbers(1)
+    numbers.problem = StoreAway("connection refused")
+    writer = numbers.behind()
+    writer.stir()
+    async with given_time() as time:
+        task = asyncio.create_task(writer.run())
+        tried = []
+        for number in range(1, 7):
+            await time.passes_until(lambda wanted=number: len(numbers.batches) >= wanted, step=0.1)
+            tried.append(time.now)
+        task.cancel()
+    pauses = [round(later - earlier) for earlier, later in pairwise(tried)]
+    assert pauses == [1, 2, 4, 4, 4]
 
 
 async def test_while_the_store_is_away_writes_are_tried_until_it_is_back(

@@ -11,6 +11,7 @@ from arriero.agent.engine.prompt import Media, Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt
 from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.agent.engine.sampling.sampling import Sampling
+from arriero.agent.engine.scheduling.background import MOST_LOST
 from arriero.agent.engine.scheduling.prefill import FIRST_CHUNK, MIN_CHUNK
 from arriero.agent.engine.scheduling.scheduler import Scheduler, refusal
 from arriero.agent.engine.scheduling.step_budget import MARGIN, PATIENCE
@@ -406,6 +407,17 @@ def test_an_aborted_step_is_computed_again() -> None:
     rest, reason = finish(scheduler, engine)[1]
     assert (rest, reason) == (run_alone(sequence, 64)[0][3:], "length")
     assert [run.start for step in engine.steps for run in step.runs] == [0, 3, 4, 5, 5, 6]
+
+
+def test_steps_of_batch_requests_are_stopped_only_so_long() -> None:
+    scheduler = make()
+    scheduler.add(new(1, (9,), max_tokens=60, priority=-1))
+    for _ in range(20):
+        if not scheduler.may_be_stopped(step := planned(scheduler)):
+            break
+        scheduler.commit(step, Aborted(), MOST_LOST / 4)
+    else:
+        pytest.fail("whoever comes may stop it for ever")
 
 
 def test_an_aborted_step_costs_all_cells_where_a_suffix_cannot_go() -> None:

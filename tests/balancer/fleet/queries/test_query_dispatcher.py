@@ -415,3 +415,13 @@ def test_an_agent_that_has_too_much_to_answer_is_tried_again(scene: Scene) -> No
     assert asks(scene.reply(A, "q.0", full)) == []
     assert asks(scene.tick(BUSY_PAUSE - 0.1)) == []
     assert asks(scene.tick(BUSY_PAUSE)) == [(A, "q.0")]
+
+
+def test_a_query_that_was_handed_back_waits_no_longer_than_others(scene: Scene) -> None:
+    scene.join(A)
+    scene.ask(Q, embed("a"))
+    scene.reply(A, "q.0", Declined(error=to_wire(QueueFull("too much"))))
+    totals = seen(scene.fleet, 0.0).view()
+    assert ([each.state for each in totals.requests], totals.num_requests) == (["queued"], 1)
+    scene.leave(A)
+    assert codes(scene.tick(LIMITS.buffered_request_timeout)) == {Q: "queue_timeout"}

@@ -126,6 +126,16 @@ def test_what_is_on_an_agents_disk_is_there_when_it_comes_back() -> None:
     beliefs.check_integrity()
 
 
+def test_what_is_set_aside_again_takes_the_place_of_what_was() -> None:
+    beliefs = Beliefs()
+    home = ("agent", "disk")
+    for keys in ([1, 2], [3]):
+        beliefs.computes(A, keys, [10, 30][: len(keys)])
+        beliefs.set_aside(A, home)
+        assert len(beliefs) == len(keys)
+        beliefs.check_integrity()
+
+
 def test_what_is_set_aside_is_bounded() -> None:
     beliefs = Beliefs(max_entries=8)
     for number in range(9):

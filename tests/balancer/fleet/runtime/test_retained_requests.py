@@ -326,6 +326,17 @@ def test_any_order_of_events_keeps_the_bounds(steps: list[tuple[str, int]]) -> N
     asyncio.run(play())
 
 
+async def test_readers_of_one_that_another_balancer_runs_are_told_at_once(
+    retained: RetainedRequests, runtime: FakeFleetRuntime
+) -> None:
+    opened = retained.open("k", BODY, REQUEST, caller=ALICE)
+    reader = opened.attach()
+    retained.drop(opened.id)
+    [end] = await read(reader)
+    assert isinstance(end, Failed)
+    assert isinstance(end.error, Overloaded)
+
+
 RECORD = RetainedRecord(RetainedKey(None, "k"), RequestId("r"), b"", created_at=12.5, model="demo")
 
 
