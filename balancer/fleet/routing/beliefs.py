@@ -25,7 +25,7 @@ Home = tuple[str, str]
 """An agent's name, which outlives its process, and what its disk caches prefixes of."""
 
 
-class Beliefs:
+class PrefixIndex:
     """Lengths are in tokens."""
 
     def __init__(self, max_entries: int = MAX_ENTRIES) -> None:

@@ -16,7 +16,7 @@ from .....shared.reports.statistics import Fetches as Done
 from ...caller import ANONYMOUS, Account
 from ...decisions import LinkId
 from ...view import RoutingView
-from ..beliefs import Beliefs, Home
+from ..beliefs import Home, PrefixIndex
 from ..cache_keys import CacheKeys
 from ..choice import Best, Choice, Load, seconds, waiting_seconds
 from ..fetches import Fetches, Fetching
@@ -89,7 +89,7 @@ class LeastCost(RoutingPolicy):
 
     def __init__(self, longest_wait: float = LONGEST_WAIT) -> None:
         self._longest_wait = longest_wait
-        self._beliefs = Beliefs()
+        self._beliefs = PrefixIndex()
         self._cache_keys = CacheKeys()
         self._speeds = Speeds()
         self._agents: dict[LinkId, _RoutedAgent] = {}

@@ -4,13 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arriero.balancer.fleet.decisions import LinkId
-from arriero.balancer.fleet.routing.beliefs import MAX_HOLDERS, Beliefs
+from arriero.balancer.fleet.routing.beliefs import MAX_HOLDERS, PrefixIndex
 
 A, B = LinkId(1), LinkId(2)
 
 
 def test_the_longest_beginnings_come_first() -> None:
-    beliefs = Beliefs()
+    beliefs = PrefixIndex()
     beliefs.computes(A, [1, 2], [10, 30])
     beliefs.computes(B, [1, 2, 3], [10, 30, 60])
     assert beliefs.holders([1, 2, 3], most=4) == {B: 2, A: 1}
@@ -22,7 +22,7 @@ def test_the_longest_beginnings_come_first() -> None:
 
 
 def test_what_was_not_used_for_longest_goes_from_its_end() -> None:
-    beliefs = Beliefs()
+    beliefs = PrefixIndex()
     beliefs.computes(A, [1, 2], [10, 30])
     beliefs.computes(A, [1, 3], [10, 50])
     assert beliefs.tokens_of(A) == 10 + 20 + 40
@@ -37,7 +37,7 @@ def test_what_was_not_used_for_longest_goes_from_its_end() -> None:
 
 
 def test_an_answer_makes_its_prompt_longer() -> None:
-    beliefs = Beliefs()
+    beliefs = PrefixIndex()
     beliefs.computes(A, [1], [10])
     beliefs.grows(A, 1, 5)
     beliefs.grows(A, 7, 5)
@@ -47,7 +47,7 @@ def test_an_answer_makes_its_prompt_longer() -> None:
 
 
 def test_what_an_agent_does_not_hold_is_dropped_there() -> None:
-    beliefs = Beliefs()
+    beliefs = PrefixIndex()
     for link in (A, B):
         beliefs.computes(link, [1, 2, 3], [10, 20, 40])
     assert beliefs.drop(A, [3, 2, 9]) == 2
@@ -59,7 +59,7 @@ def test_what_an_agent_does_not_hold_is_dropped_there() -> None:
 
 
 def test_an_agent_that_left_holds_nothing() -> None:
-    beliefs = Beliefs()
+    beliefs = PrefixIndex()
     for link in (A, B):
         beliefs.computes(link, [1, 2], [10, 20])
     beliefs.forget(A)
@@ -70,7 +70,7 @@ def test_an_agent_that_left_holds_nothing() -> None:
 
 
 def test_a_beginning_that_all_hold_is_remembered_of_some() -> None:
-    beliefs = Beliefs()
+    beliefs = PrefixIndex()
     for number in range(MAX_HOLDERS + 5):
         beliefs.computes(LinkId(number), [1], [10])
     assert len(beliefs.holders([1], most=1000)) == len(beliefs) == MAX_HOLDERS
@@ -88,7 +88,7 @@ def test_a_beginning_that_all_hold_is_remembered_of_some() -> None:
     )
 )
 def test_beliefs_are_bounded_and_agree(steps: list[tuple[int, list[int], str]]) -> None:
-    beliefs = Beliefs(max_entries=20)
+    beliefs = PrefixIndex(max_entries=20)
     for number, keys, what in steps:
         link = LinkId(number)
         match what:
@@ -107,7 +107,7 @@ def test_beliefs_are_bounded_and_agree(steps: list[tuple[int, list[int], str]]) 
 
 
 def test_what_is_on_an_agents_disk_is_there_when_it_comes_back() -> None:
-    beliefs = Beliefs()
+    beliefs = PrefixIndex()
     home = ("agent", "disk")
     beliefs.computes(A, [1, 2], [10, 30])
     beliefs.computes(B, [1], [10])
@@ -127,7 +127,7 @@ def test_what_is_on_an_agents_disk_is_there_when_it_comes_back() -> None:
 
 
 def test_what_is_set_aside_again_takes_the_place_of_what_was() -> None:
-    beliefs = Beliefs()
+    beliefs = PrefixIndex()
     home = ("agent", "disk")
     for keys in ([1, 2], [3]):
         beliefs.computes(A, keys, [10, 30][: len(keys)])
@@ -137,7 +137,7 @@ def test_what_is_set_aside_again_takes_the_place_of_what_was() -> None:
 
 
 def test_what_is_set_aside_is_bounded() -> None:
-    beliefs = Beliefs(max_entries=8)
+    beliefs = PrefixIndex(max_entries=8)
     for number in range(9):
         beliefs.computes(A, [2 * number, 2 * number + 1], [1, 2])
         beliefs.set_aside(A, (f"agent {number}", "disk"))
