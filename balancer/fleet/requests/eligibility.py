@@ -11,7 +11,7 @@ from ....shared.inference import GenerateRequest
 from ....shared.inference.abilities import ABILITIES, Ability, needs_of
 from ....shared.inference.prefix_peers import Peer
 from ..decisions import LinkId
-from ..routing.beliefs import Home
+from ..routing.prefix_index import Home
 from ..tally import Tally
 
 

@@ -13,9 +13,9 @@ from ....shared.reports.statistics import Fetches
 from ..caller import ANONYMOUS, Account
 from ..decisions import LinkId
 from ..view import RoutingView
-from .beliefs import Home
 from .choice import Choice, Load
 from .fetches import Fetching
+from .prefix_index import Home
 from .rates import Measurement
 
 LONGEST_WAIT = 30.0

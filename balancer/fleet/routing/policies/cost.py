@@ -16,11 +16,11 @@ from .....shared.reports.statistics import Fetches as Done
 from ...caller import ANONYMOUS, Account
 from ...decisions import LinkId
 from ...view import RoutingView
-from ..beliefs import Home, PrefixIndex
 from ..cache_keys import CacheKeys
 from ..choice import Best, Choice, Load, seconds, waiting_seconds
 from ..fetches import Fetches, Fetching
 from ..policy import LONGEST_WAIT, LoadOf, RoutingPolicy
+from ..prefix_index import Home, PrefixIndex
 from ..rates import Measurement, Speed, Speeds
 
 MOST_CANDIDATES = 8
@@ -89,7 +89,7 @@ class LeastCost(RoutingPolicy):
 
     def __init__(self, longest_wait: float = LONGEST_WAIT) -> None:
         self._longest_wait = longest_wait
-        self._beliefs = PrefixIndex()
+        self._prefixes = PrefixIndex()
         self._cache_keys = CacheKeys()
         self._speeds = Speeds()
         self._agents: dict[LinkId, _RoutedAgent] = {}
@@ -116,7 +116,7 @@ class LeastCost(RoutingPolicy):
     @property
     def num_beliefs(self) -> int:
         """Pairs of a prompt's beginning and an agent that are remembered."""
-        return len(self._beliefs)
+        return len(self._prefixes)
 
     @property
     def num_cache_keys(self) -> int:
@@ -125,11 +125,11 @@ class LeastCost(RoutingPolicy):
 
     def believes_in(self, link: LinkId) -> bool:
         """Whether an agent is believed to hold anything."""
-        return self._beliefs.tokens_of(link) > 0
+        return self._prefixes.tokens_of(link) > 0
 
     def believes(self, link: LinkId, key: int) -> bool:
         """Whether an agent is believed to hold the beginning `key`."""
-        return self._beliefs.last_held(link, (key,)) is not None
+        return self._prefixes.last_held(link, (key,)) is not None
 
     # ---- agents
 
@@ -153,8 +153,8 @@ class LeastCost(RoutingPolicy):
         if model is not None:
             seen = 0.0 if known is None else known.seen
             if home is not None and (known is None or known.home != home):
-                self._beliefs.take_back(link, home)
-                seen = max(seen, self._beliefs.tokens_of(link))
+                self._prefixes.take_back(link, home)
+                seen = max(seen, self._prefixes.tokens_of(link))
             self._agents[link] = _RoutedAgent(model, most_tokens, seen, home)
 
     def cache_is(self, link: LinkId, num_tokens: int) -> None:
@@ -169,19 +169,19 @@ class LeastCost(RoutingPolicy):
         known = self._agents.pop(link, None)
         self._fetches.agent_left(link)
         if known is not None and known.home is not None:
-            self._beliefs.set_aside(link, known.home)
+            self._prefixes.set_aside(link, known.home)
         else:
-            self._beliefs.forget(link)
+            self._prefixes.forget(link)
         self._speeds.forget(link)
 
     def evicted(self, link: LinkId, keys: Sequence[int] | None) -> None:
         """An agent does not hold the prefixes `keys` any more; `None`: nor any other."""
         if keys is not None:
-            self.counts.evicted += self._beliefs.drop(link, keys)
+            self.counts.evicted += self._prefixes.drop(link, keys)
             return
-        before = len(self._beliefs)
-        self._beliefs.forget(link)
-        self.counts.evicted += before - len(self._beliefs)
+        before = len(self._prefixes)
+        self._prefixes.forget(link)
+        self.counts.evicted += before - len(self._prefixes)
 
     def fetched(self, link: LinkId, done: Done) -> None:
         self._fetches.measured(link, done)
@@ -231,7 +231,7 @@ class LeastCost(RoutingPolicy):
         holders = self._holders(chain, cache_key)
         if not holders:
             return Choice(free)
-        if free not in holders and (last := self._beliefs.last_held(free, chain.keys)) is not None:
+        if free not in holders and (last := self._prefixes.last_held(free, chain.keys)) is not None:
             holders[free] = chain.ends[last] * self._speed(free).hit_rate
         best = Best()
         for link in {free: 0, **holders}:
@@ -258,12 +258,12 @@ class LeastCost(RoutingPolicy):
         """Agents that are believed to hold a part of a prompt, and how many bytes of it."""
         holders = {
             link: chain.ends[last] * self._speed(link).hit_rate
-            for link, last in self._beliefs.holders(chain.keys, MOST_CANDIDATES).items()
+            for link, last in self._prefixes.holders(chain.keys, MOST_CANDIDATES).items()
         }
         last = None if cache_key is None else self._cache_keys.held(cache_key)
         if last is not None and last[0] in self._agents:
             link, share = last
-            held = self._beliefs.last_held(link, chain.keys)
+            held = self._prefixes.last_held(link, chain.keys)
             known = 0.0 if held is None else chain.ends[held] * self._speed(link).hit_rate
             holders[link] = max(known, chain.size * share)
         return holders
@@ -299,7 +299,7 @@ class LeastCost(RoutingPolicy):
             has_free_slot=load.has_free_slot,
             waiting=load.waiting,
             backlog=self._backlog.get(link, 0.0),
-            is_cache_full=self._beliefs.tokens_of(link) >= 0.9 * most,
+            is_cache_full=self._prefixes.tokens_of(link) >= 0.9 * most,
         )
 
     def _speed(self, link: LinkId) -> Speed:
@@ -329,7 +329,7 @@ class LeastCost(RoutingPolicy):
         if link not in self._agents:
             return
         model = self._agents[link].model
-        last = self._beliefs.last_held(link, chain.keys)
+        last = self._prefixes.last_held(link, chain.keys)
         per_byte = self._per_byte(model, chain)
         size = chain.size * per_byte
         held = 0.0 if last is None else chain.ends[last] * per_byte
@@ -356,8 +356,8 @@ class LeastCost(RoutingPolicy):
 
     def _will_hold(self, link: LinkId, chain: PrefixChain, per_byte: float) -> None:
         ends = [int(end * per_byte) for end in chain.ends]
-        self._beliefs.computes(link, chain.keys, ends)
-        self._beliefs.trim(link, self._agents[link].most_tokens)
+        self._prefixes.computes(link, chain.keys, ends)
+        self._prefixes.trim(link, self._agents[link].most_tokens)
 
     def _count(self, *, is_warm: bool) -> None:
         if is_warm:
@@ -371,7 +371,7 @@ class LeastCost(RoutingPolicy):
         if one is None or one.is_read:
             return
         self._read(one)
-        is_gone = self._beliefs.last_held(one.link, one.chain.keys) != len(one.chain.keys) - 1
+        is_gone = self._prefixes.last_held(one.link, one.chain.keys) != len(one.chain.keys) - 1
         if is_gone and one.chain.keys and one.link in self._agents:
             # It was evicted after the balancer had sent the request, and is computed again now.
             self._will_hold(one.link, one.chain, self._per_byte(one.model, one.chain))
@@ -392,10 +392,10 @@ class LeastCost(RoutingPolicy):
         self._read(one)
         if end is None:
             if is_unread:  # how far it came is not known
-                self._beliefs.drop(one.link, one.chain.keys[one.num_held :])
+                self._prefixes.drop(one.link, one.chain.keys[one.num_held :])
             return False
         if one.chain.keys:
-            self._beliefs.grows(one.link, one.chain.keys[-1], end.usage.completion_tokens)
+            self._prefixes.grows(one.link, one.chain.keys[-1], end.usage.completion_tokens)
         return self._speeds.ended(one.link, one.model, end)
 
     def _read(self, one: _Started) -> None:
@@ -411,7 +411,7 @@ class LeastCost(RoutingPolicy):
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
-        self._beliefs.check_integrity()
+        self._prefixes.check_integrity()
         unread = [one for one in self._started.values() if not one.is_read]
         for link, backlog in self._backlog.items():
             if abs(backlog - sum(one.uncached for one in unread if one.link == link)) > 1:

@@ -10,9 +10,9 @@ from hashlib import blake2b
 from .....shared.inference.prefix_chain import PrefixChain
 from .....shared.inference.prefix_peers import Peer
 from ...decisions import LinkId
-from ..beliefs import Home
 from ..choice import Choice, Load
 from ..policy import LONGEST_WAIT, LoadOf, RoutingPolicy
+from ..prefix_index import Home
 
 
 class TwoChoices(RoutingPolicy):

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arriero.balancer.fleet.decisions import LinkId
-from arriero.balancer.fleet.routing.beliefs import MAX_HOLDERS, PrefixIndex
+from arriero.balancer.fleet.routing.prefix_index import MAX_HOLDERS, PrefixIndex
 
 A, B = LinkId(1), LinkId(2)
 
