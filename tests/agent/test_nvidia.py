@@ -172,7 +172,7 @@ def test_figures_that_a_card_does_not_know() -> None:
 def test_what_others_have(tmp_path: Path) -> None:
     """The agent's other engine processes, which have the same parent, are none."""
     nvml = Nvml()
-    for pid, parent in ((4001, os.getppid()), (4002, 1)):
+    for pid, parent in ((4001, os.getppid()), (4002, os.getppid() + 1)):
         stat = tmp_path / f"proc/{pid}/stat"
         stat.parent.mkdir(parents=True)
         stat.write_text(f"{pid} (a (b) c) S {parent} 1 1")
