@@ -36,6 +36,7 @@ class Lifecycle:
         "_queued_at",
         "_waited",
         "accepted_at",
+        "account",
         "agent",
         "armed_at",
         "caller",
@@ -50,6 +51,7 @@ class Lifecycle:
     ) -> None:
         self.id = id
         self.caller = caller
+        self.account = caller.account
         self.accepted_at = now
         self.expires_at = now + limits.request_timeout
         self.agent: str | None = None

@@ -33,7 +33,7 @@ from ..queries.query import QueryRequest
 from ..shares import Shares
 from ..token_estimate import Reservation, reservation_of, reservation_of_queries
 from ..view import Standing
-from .limiter import SOON, Limiter
+from .limiter import SOON, Grant, Limiter
 from .state import FleetState
 
 AnyRequest = TypeVar("AnyRequest", GenerateRequest, QueryRequest)
@@ -68,7 +68,8 @@ class Admission:
         self._limiter = Limiter(keys=state.limits.keys, anonymous=state.limits.anonymous)
         self.memory: Shares[Account] = Shares(state.limits.request_memory)
         """Bytes of the requests and queries that were accepted and have not ended."""
-        self._taken: dict[RequestId, tuple[Account, int]] = {}
+        self._grants: dict[RequestId, Grant] = {}
+        """What each of these holds. By id: one that a fault of ours ended gives it back as well."""
 
     @property
     def num_accounts(self) -> int:
@@ -132,23 +133,22 @@ class Admission:
         named, _error = self._named(request, self._limiter.limits_of(caller))
         return named
 
-    def admitted(
-        self, id: RequestId, caller: Caller, newcomer: Newcomer[AnyRequest], now: float
-    ) -> None:
+    def admitted(self, id: RequestId, newcomer: Newcomer[AnyRequest], now: float) -> None:
         """A newcomer was accepted."""
-        self._limiter.admitted(id, caller, newcomer.reservation, now)
-        self._taken[id] = (caller.account, newcomer.num_bytes)
-        self.memory.take(*self._taken[id])
+        request = self._state.requests.get(id) or self._state.dispatcher[id]
+        grant = self._grants[id] = Grant(request, newcomer.num_bytes)
+        self._limiter.admitted(grant, newcomer.reservation, now)
+        self.memory.take(request.account, grant.num_bytes)
 
-    def resumed(self, id: RequestId, request: GenerateRequest, caller: Caller, now: float) -> None:
+    def resumed(self, id: RequestId, request: GenerateRequest, now: float) -> None:
         """One goes on that was let in before: it counts, whatever there is."""
-        self.admitted(id, caller, Newcomer(request, num_bytes=footprint(request)), now)
+        self.admitted(id, Newcomer(request, num_bytes=footprint(request)), now)
 
     def ended(self, id: RequestId, usage: Usage, now: float) -> None:
         """It has ended; what was never accepted is ignored."""
-        self._limiter.ended(id, usage.prompt_tokens + usage.completion_tokens, now)
-        if (taken := self._taken.pop(id, None)) is not None:
-            self.memory.give_back(*taken)
+        if (grant := self._grants.pop(id, None)) is not None:
+            self._limiter.ended(grant, usage.prompt_tokens + usage.completion_tokens, now)
+            self.memory.give_back(grant.request.account, grant.num_bytes)
 
     # ---- inside
 
@@ -256,7 +256,8 @@ class Admission:
         error = self._limiter.refusal(caller, reservation, now)
         if error is not None or not would_wait or limits.max_queued is None:
             return error
-        if sum(map(self._is_waiting, self._limiter.live(caller))) < limits.max_queued:
+        live = self._limiter.live(caller)
+        if sum(grant.request.is_waiting for grant in live) < limits.max_queued:
             return None
         return RateLimited(
             f"{limits.max_queued} of your requests are waiting, which is the limit; "
@@ -264,22 +265,14 @@ class Admission:
             retry_after=SOON,
         )
 
-    def _is_waiting(self, id: RequestId) -> bool:
-        if (lifecycle := self._state.requests.get(id)) is not None:
-            return lifecycle.is_waiting
-        return self._state.dispatcher[id].is_waiting
-
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
         self._limiter.check_integrity()
-        over = [id for id in self._limiter.counted if not self._is_live(id)]
-        if over:
-            raise RuntimeError(f"{over} have ended, and hold tokens")
         self.memory.check_integrity()
-        if self.memory.total != sum(num_bytes for _, num_bytes in self._taken.values()):
+        if self.memory.total != sum(grant.num_bytes for grant in self._grants.values()):
             raise RuntimeError("the memory of requests is miscounted")
         num_live = len(self._state.requests) + len(self._state.dispatcher)
-        if sum(map(self._is_live, self._taken)) != num_live:
+        if sum(map(self._is_live, self._grants)) != num_live:
             raise RuntimeError("a request takes no memory")
 
     def _is_live(self, id: RequestId) -> bool:

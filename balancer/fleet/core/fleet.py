@@ -195,7 +195,7 @@ class Fleet:
             id, newcomer.request, caller, now, tell_waiting=tell_waiting
         )
         if id in self:
-            self.admission.admitted(id, caller, newcomer, now)
+            self.admission.admitted(id, newcomer, now)
         self.steering.demand_changed(newcomer.request.model, now)
         return decisions
 
@@ -222,7 +222,7 @@ class Fleet:
         resumed.resume(Delivered.after(delivered), engine, age)
         decisions += self.state.requests.resume(resumed, now)
         if id in self:
-            self.admission.resumed(id, named, caller, now)
+            self.admission.resumed(id, named, now)
         self.steering.demand_changed(named.model, now)
         return decisions
 
@@ -239,7 +239,7 @@ class Fleet:
             return [*decisions, *dispatcher.refuse(lifecycle, newcomer.error, now)]
         decisions += dispatcher.admit(id, newcomer.request, caller, now)
         if id in self:
-            self.admission.admitted(id, caller, newcomer, now)
+            self.admission.admitted(id, newcomer, now)
         self.steering.demand_changed(newcomer.request.model, now)
         return decisions
 

@@ -11,14 +11,15 @@ requests that have not ended hold.
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ....shared.errors import InvalidRequest, RateLimited, RequestError
-from ....shared.inference import PRIORITY_CLASSES, RequestId
+from ....shared.inference import PRIORITY_CLASSES
 from ...access.identity import NO_LIMITS, CallerLimits
 from ..caller import Account, Caller
+from ..lifecycle import Lifecycle
 from ..token_estimate import Reservation
 from ..view import NO_STANDING, Level, Standing
 
@@ -97,28 +98,30 @@ class SlidingWindow:
             self._sum -= self._entries.popleft().amount
 
 
+@dataclass(slots=True, eq=False)
+class Grant:
+    """What a request that was let in holds until it ends: bytes, and tokens of an `account`."""
+
+    request: Lifecycle
+    num_bytes: int = 0
+    account: "UsageAccount | None" = None
+    num_tokens: int = 0
+
+
 class UsageAccount:
     """What one caller has used in the last minute, and what its running requests hold.
 
     Limits are given with each call, since they may change.
     """
 
-    __slots__ = ("_held", "_requests", "_tokens")
+    __slots__ = ("_num_held", "_requests", "_tokens", "live")
 
     def __init__(self) -> None:
         self._requests = SlidingWindow()
         self._tokens = SlidingWindow()
-        self._held: dict[RequestId, int] = {}
-
-    @property
-    def live(self) -> list[RequestId]:
-        """Requests that have not ended."""
-        return list(self._held)
-
-    @property
-    def num_live(self) -> int:
-        """How many requests have not ended."""
-        return len(self._held)
+        self._num_held = 0
+        self.live: set[Grant] = set()
+        """Those of requests that have not ended."""
 
     def refusal(
         self, limits: CallerLimits, reservation: Reservation, now: float
@@ -132,23 +135,25 @@ class UsageAccount:
         )
 
     def admitted(
-        self, id: RequestId, limits: CallerLimits, reservation: Reservation, now: float
+        self, grant: Grant, limits: CallerLimits, reservation: Reservation, now: float
     ) -> None:
-        """`id` was let in: what it asks for is taken."""
-        if id in self._held:
-            raise ValueError(f"{id} was let in before")
+        """A request was let in: what it asks for is taken."""
         self._requests.add(reservation.num_requests, now)
         most = limits.tokens_per_minute
-        self._held[id] = 0 if most is None else min(reservation.num_tokens, most)
+        grant.account = self
+        grant.num_tokens = 0 if most is None else min(reservation.num_tokens, most)
+        self._num_held += grant.num_tokens
+        self.live.add(grant)
 
-    def ended(self, id: RequestId, num_tokens: int, now: float) -> None:
-        """`id` ended, having taken `num_tokens`: what it held is free again."""
-        del self._held[id]
+    def ended(self, grant: Grant, num_tokens: int, now: float) -> None:
+        """A request ended, having taken `num_tokens`: what it held is free again."""
+        self.live.remove(grant)
+        self._num_held -= grant.num_tokens
         self._tokens.add(num_tokens, now)
 
     def standing(self, limits: CallerLimits, now: float) -> Standing:
         """How much is left."""
-        held = sum(self._held.values())
+        held = self._num_held
         return Standing(
             requests=_level(limits.requests_per_minute, self._requests, 0, now),
             tokens=_level(limits.tokens_per_minute, self._tokens, held, now),
@@ -158,7 +163,7 @@ class UsageAccount:
         self, limits: CallerLimits, reservation: Reservation
     ) -> RateLimited | None:
         most = limits.max_concurrent
-        if most is None or self.num_live + reservation.num_copies <= most:
+        if most is None or len(self.live) + reservation.num_copies <= most:
             return None
         return RateLimited(
             f"the limit is {_requests(most)} at once; try again when one has ended",
@@ -190,7 +195,7 @@ class UsageAccount:
         if (error := _never_fits(most, reservation)) is not None:
             return error
         needed = min(reservation.num_tokens * reservation.num_copies, most)
-        room = most - sum(self._held.values()) - needed
+        room = most - self._num_held - needed
         if self._tokens.used(now) <= room:
             return None
         seconds = SOON if room < 0 else self._tokens.seconds_until(room, now)
@@ -203,8 +208,10 @@ class UsageAccount:
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
-        if any(held < 0 for held in self._held.values()):
-            raise RuntimeError("a request holds less than nothing")
+        if self._num_held != sum(grant.num_tokens for grant in self.live):
+            raise RuntimeError("what requests hold is miscounted")
+        if any(grant.account is not self for grant in self.live):
+            raise RuntimeError("a request holds tokens of another account")
 
 
 def _too_many_together(limits: CallerLimits, reservation: Reservation) -> InvalidRequest | None:
@@ -271,7 +278,6 @@ class Limiter:
             OrderedDict(),
             OrderedDict(),
         )
-        self._owners: dict[RequestId, UsageAccount] = {}
         self.num_balancers = 1
         """Balancers that share the callers, this one among them; each grants its share."""
 
@@ -279,11 +285,6 @@ class Limiter:
     def num_accounts(self) -> int:
         """How many callers it knows."""
         return sum(map(len, self._accounts))
-
-    @property
-    def counted(self) -> Iterable[RequestId]:
-        """Requests that have not ended and count against limits."""
-        return self._owners.keys()
 
     def limits_of(self, caller: Caller) -> CallerLimits:
         """The limits of its key, or defaults where that has none; this balancer's share of them."""
@@ -298,24 +299,22 @@ class Limiter:
         account = self._find(caller)
         return (account or UsageAccount()).refusal(limits, reservation, now)
 
-    def admitted(self, id: RequestId, caller: Caller, reservation: Reservation, now: float) -> None:
-        """A request that may be sent was accepted."""
-        limits = self.limits_of(caller)
-        if not _is_counted(limits):
-            return
-        account = self._open(caller)
-        account.admitted(id, limits, reservation, now)
-        self._owners[id] = account
+    def admitted(self, grant: Grant, reservation: Reservation, now: float) -> None:
+        """A request that may be sent was accepted; it counts if its caller has limits."""
+        limits = self.limits_of(grant.request.caller)
+        if _is_counted(limits):
+            account = self._open(grant.request.caller)
+            account.admitted(grant, limits, reservation, now)
 
-    def ended(self, id: RequestId, num_tokens: int, now: float) -> None:
-        """A request has ended, having taken so many tokens. Those not admitted are ignored."""
-        if (account := self._owners.pop(id, None)) is not None:
-            account.ended(id, num_tokens, now)
+    def ended(self, grant: Grant, num_tokens: int, now: float) -> None:
+        """A request has ended, having taken so many tokens."""
+        if grant.account is not None:
+            grant.account.ended(grant, num_tokens, now)
 
-    def live(self, caller: Caller) -> list[RequestId]:
-        """The requests of its account that have not ended, if the caller has limits."""
+    def live(self, caller: Caller) -> Collection[Grant]:
+        """What requests of its account hold that have not ended, if the caller has limits."""
         account = self._find(caller)
-        return [] if account is None else account.live
+        return () if account is None else account.live
 
     def standing(self, caller: Caller, now: float) -> Standing:
         """How much of its limits is left."""
@@ -339,17 +338,13 @@ class Limiter:
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
-        accounts = [each for kind in self._accounts for each in kind.values()]
-        for account in accounts:
+        for account in (each for kind in self._accounts for each in kind.values()):
             account.check_integrity()
-        live = {id for account in accounts for id in account.live}
-        if live != self._owners.keys():
-            raise RuntimeError("a request belongs to no account, or to one that was forgotten")
 
 
 def _forget_one(accounts: OrderedDict[Account, UsageAccount]) -> None:
     """The one that was used longest ago and has nothing running, if there is one."""
-    idle = next((key for key, account in accounts.items() if not account.num_live), None)
+    idle = next((key for key, account in accounts.items() if not account.live), None)
     if idle is not None:
         del accounts[idle]
 

@@ -200,7 +200,6 @@ class Request(Lifecycle):
         "_last_token_at",
         "_slot_at",
         "able",
-        "account",
         "arrival",
         "asked",
         "assigned_at",
@@ -249,7 +248,6 @@ class Request(Lifecycle):
     ) -> None:
         super().__init__(id, limits, now, caller=caller, model=asked.model)
         self.asked = asked
-        self.account = caller.account
         self.kind = priority_class_of(asked.priority)
         self.served_as = asked.model
         if asked.deadline_ms is not None:

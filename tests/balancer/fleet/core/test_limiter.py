@@ -13,6 +13,7 @@ from arriero.balancer.fleet.core.limiter import (
     GRAIN,
     SOON,
     SPAN,
+    Grant,
     Limiter,
     SlidingWindow,
     UsageAccount,
@@ -21,15 +22,24 @@ from arriero.balancer.fleet.token_estimate import Reservation
 from arriero.balancer.fleet.view import NO_STANDING, Level, Standing
 from arriero.shared.errors import InvalidRequest, RateLimited, RequestError
 from arriero.shared.inference import RequestId
+from tests.balancer.fleet.builders import asking
 
 ONE_A_MINUTE = CallerLimits(requests_per_minute=1)
 ONE = Reservation()
 
 
+GRANTS: dict[str, Grant] = {}
+
+
+def grant(id: str, caller: Caller = ANONYMOUS) -> Grant:
+    GRANTS[id] = Grant(asking(id, caller=caller))
+    return GRANTS[id]
+
+
 def send(limiter: Limiter, id: str, caller: Caller, now: float = 0.0) -> bool:
     if limiter.refusal(caller, ONE, now) is not None:
         return False
-    limiter.admitted(RequestId(id), caller, ONE, now)
+    limiter.admitted(grant(id, caller), ONE, now)
     limiter.check_integrity()
     return True
 
@@ -48,7 +58,7 @@ def test_without_limits_nobody_has_an_account() -> None:
     assert send(limiter, "b", ANONYMOUS)
     assert limiter.num_accounts == 0
     assert limiter.standing(ANONYMOUS, 0.0) == NO_STANDING
-    limiter.ended(RequestId("a"), 10, 0.0)
+    limiter.ended(GRANTS["a"], 10, 0.0)
 
 
 def test_a_key_without_limits_has_those_of_keys() -> None:
@@ -82,14 +92,12 @@ def test_what_was_used_counts_at_the_end() -> None:
     limiter = Limiter(anonymous=CallerLimits(tokens_per_minute=100))
     caller = Caller(address="10.0.0.1")
     reservation = Reservation(num_prompt_tokens=10, num_answer_tokens=50, has_max_tokens=True)
-    limiter.admitted(RequestId("a"), caller, reservation, 0.0)
+    limiter.admitted(grant("a", caller), reservation, 0.0)
     assert limiter.standing(caller, 0.0).tokens == Level(100, 40, 0.0)
-    assert limiter.live(caller) == ["a"]
-    limiter.ended(RequestId("a"), 15, 1.0)
+    assert limiter.live(caller) == {GRANTS["a"]}
+    limiter.ended(GRANTS["a"], 15, 1.0)
     assert limiter.standing(caller, 1.0).tokens == Level(100, 85, 60.0)
-    limiter.ended(RequestId("a"), 15, 1.0)
-    assert limiter.standing(caller, 1.0).tokens == Level(100, 85, 60.0), "it ended once"
-    assert limiter.live(caller) == []
+    assert not limiter.live(caller)
 
 
 def test_the_longest_unused_is_forgotten_and_never_one_that_runs(
@@ -100,7 +108,7 @@ def test_the_longest_unused_is_forgotten_and_never_one_that_runs(
     assert send(limiter, "key", Caller("alice"))
     assert send(limiter, "runs", Caller(address="10.0.0.1"))
     assert send(limiter, "ended", Caller(address="10.0.0.2"))
-    limiter.ended(RequestId("ended"), 0, 0.0)
+    limiter.ended(GRANTS["ended"], 0, 0.0)
     assert send(limiter, "newer", Caller(address="10.0.0.3"))
     assert limiter.num_accounts == 3
     assert not send(limiter, "x", Caller(address="10.0.0.1"))
@@ -132,7 +140,7 @@ def test_requests_of_a_minute() -> None:
     account, limits = UsageAccount(), CallerLimits(requests_per_minute=2)
     for id, now in (("a", 0.0), ("b", 10.0)):
         assert account.refusal(limits, ONE, now) is None
-        account.admitted(RequestId(id), limits, ONE, now)
+        account.admitted(grant(id), limits, ONE, now)
     error = rate_limited(account.refusal(limits, ONE, 20.0))
     assert error.retry_after == 40.0
     assert "2 requests a minute" in error.message
@@ -142,25 +150,25 @@ def test_requests_of_a_minute() -> None:
 
 def test_what_does_not_count_as_a_request() -> None:
     account, limits = UsageAccount(), CallerLimits(requests_per_minute=1)
-    account.admitted(RequestId("a"), limits, ONE, 0.0)
+    account.admitted(grant("a"), limits, ONE, 0.0)
     assert account.refusal(limits, Reservation(num_requests=0), 1.0) is None
 
 
 def test_requests_at_once() -> None:
     account, limits = UsageAccount(), CallerLimits(max_concurrent=1)
-    account.admitted(RequestId("a"), limits, ONE, 0.0)
+    account.admitted(grant("a"), limits, ONE, 0.0)
     assert rate_limited(account.refusal(limits, ONE, 0.0)).retry_after == SOON
-    account.ended(RequestId("a"), 0, 0.0)
+    account.ended(GRANTS["a"], 0, 0.0)
     assert account.refusal(limits, ONE, 0.0) is None
 
 
 def test_tokens_are_held_until_the_end_and_what_was_not_used_is_given_back() -> None:
     account, limits = UsageAccount(), CallerLimits(tokens_per_minute=100)
-    account.admitted(RequestId("a"), limits, tokens(20, 60), 0.0)
+    account.admitted(grant("a"), limits, tokens(20, 60), 0.0)
     error = rate_limited(account.refusal(limits, tokens(10, 20), 1.0))
     assert "20 are left" in error.message
     assert error.retry_after == SOON, "nobody knows when the running one ends"
-    account.ended(RequestId("a"), 25, 2.0)
+    account.ended(GRANTS["a"], 25, 2.0)
     assert account.standing(limits, 2.0).tokens == Level(100, 75, SPAN)
     assert account.refusal(limits, tokens(10, 65), 2.0) is None
     error = rate_limited(account.refusal(limits, tokens(10, 66), 2.0))
@@ -180,16 +188,16 @@ def test_without_max_tokens_a_request_waits_for_the_whole_minute_at_most() -> No
     account, limits = UsageAccount(), CallerLimits(tokens_per_minute=100)
     large = tokens(20, 1024, has_max_tokens=False)
     assert account.refusal(limits, large, 0.0) is None
-    account.admitted(RequestId("a"), limits, large, 0.0)
+    account.admitted(grant("a"), limits, large, 0.0)
     assert account.standing(limits, 0.0).tokens == Level(100, 0, 0.0)
-    account.ended(RequestId("a"), 30, 1.0)
+    account.ended(GRANTS["a"], 30, 1.0)
     assert rate_limited(account.refusal(limits, large, 1.0)).retry_after == SPAN
 
 
 def test_an_answer_longer_than_was_held_delays_the_next() -> None:
     account, limits = UsageAccount(), CallerLimits(tokens_per_minute=100)
-    account.admitted(RequestId("a"), limits, tokens(10, 10), 0.0)
-    account.ended(RequestId("a"), 150, 1.0)
+    account.admitted(grant("a"), limits, tokens(10, 10), 0.0)
+    account.ended(GRANTS["a"], 150, 1.0)
     assert account.standing(limits, 1.0).tokens == Level(100, 0, SPAN)
     assert account.refusal(limits, tokens(1, 1), 60.9) is not None
     assert account.refusal(limits, tokens(1, 1), 61.0) is None
@@ -201,30 +209,20 @@ def test_without_limits_there_is_nothing_to_tell() -> None:
     assert account.standing(NO_LIMITS, 0.0) == Standing()
 
 
-def test_a_request_is_admitted_once_and_ends_once() -> None:
-    account = UsageAccount()
-    account.admitted(RequestId("a"), NO_LIMITS, ONE, 0.0)
-    with pytest.raises(ValueError, match="before"):
-        account.admitted(RequestId("a"), NO_LIMITS, ONE, 0.0)
-    account.ended(RequestId("a"), 0, 0.0)
-    with pytest.raises(KeyError):
-        account.ended(RequestId("a"), 0, 0.0)
-
-
 def test_what_comes_together_needs_room_for_all() -> None:
     account = UsageAccount()
     limits = CallerLimits(requests_per_minute=3, max_concurrent=3, tokens_per_minute=100)
-    account.admitted(RequestId("a"), limits, tokens(5, 5), 0.0)
+    account.admitted(grant("a"), limits, tokens(5, 5), 0.0)
     two, three = replace(tokens(5, 5), num_copies=2), replace(tokens(5, 5), num_copies=3)
     assert account.refusal(limits, two, 0.0) is None
     assert "3 requests at once" in rate_limited(account.refusal(limits, three, 0.0)).message
-    account.ended(RequestId("a"), 0, 0.0)
+    account.ended(GRANTS["a"], 0, 0.0)
     error = rate_limited(account.refusal(limits, three, 0.0))
     assert "3 requests a minute" in error.message
     assert error.retry_after == SPAN
     assert account.refusal(limits, three, 60.0) is None
     large = replace(tokens(5, 45), num_copies=2)
-    account.admitted(RequestId("b"), limits, tokens(5, 5), 60.0)
+    account.admitted(grant("b"), limits, tokens(5, 5), 60.0)
     assert "10" in rate_limited(account.refusal(limits, large, 60.0)).message
 
 
@@ -275,14 +273,14 @@ def test_no_minute_has_more_than_the_limits_and_nothing_within_is_refused(
         if kind == "end" and running:
             id = sorted(running)[first % len(running)]
             num_tokens = running.pop(id) * second // 100
-            account.ended(id, num_tokens, now)
+            account.ended(GRANTS[id], num_tokens, now)
             used.append((now, num_tokens))
         if kind == "send":
             reservation = tokens(first, second)
             error = account.refusal(limits, reservation, now)
             if error is None:
                 id = RequestId(f"{number:03}")
-                account.admitted(id, limits, reservation, now)
+                account.admitted(grant(id), limits, reservation, now)
                 sent.append(now)
                 running[id] = reservation.num_tokens
             else:
