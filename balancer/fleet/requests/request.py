@@ -74,8 +74,11 @@ SUSPECT_SECONDS = 2.0
 An engine that dies within a second of getting it is noticed to be gone a little later.
 """
 
-MAX_ISOLATED = 10.0
-"""Seconds that such a request waits for an agent without requests, as a restarted engine is."""
+ISOLATED_WAIT = 2.0
+"""Seconds that such a request waits for an agent without requests, as a restarted engine is.
+
+Then an agent is emptied for it.
+"""
 
 MAX_LOST_ALONE = 2
 """Agents in a row that may be lost with a request while they had no other."""
@@ -87,7 +90,7 @@ class Moves:
 
     `num_preempted` of them were for the sake of others. `num_lost_alone` agents in a row were lost
     with this request alone, `num_lost_early` of all before they sent anything of its answer. It
-    may wait for an agent without others until `isolated_until`.
+    waits for an agent without others, and at `empties_at` one is emptied for it.
     """
 
     num: int = 0
@@ -96,7 +99,7 @@ class Moves:
     num_lost: int = 0
     num_lost_alone: int = 0
     num_lost_early: int = 0
-    isolated_until: float = inf
+    empties_at: float = inf
 
     def agent_lost(self, *, is_alone: bool, is_early: bool = False) -> None:
         """Its agent is gone; `is_alone` if that agent had no other request.
@@ -210,6 +213,7 @@ class Request(Lifecycle):
         "contested",
         "delivered",
         "deserted",
+        "emptied",
         "expected_charge",
         "fingerprint",
         "has_deserted",
@@ -285,6 +289,7 @@ class Request(Lifecycle):
         self.place: Item[Flow | None, QueueKey, Request] | None = None
         self.turn: Item[Account, QueueKey, None] | None = None
         self.held_for: LinkId | None = None
+        self.emptied: LinkId | None = None
         self.waited_for: LinkId | None = None
         self.was_held = False
         self.held_until = inf
@@ -392,10 +397,11 @@ class Request(Lifecycle):
     def deadline(self) -> float:
         """When `overdue` will return an error, or to look at its agent; unless something comes.
 
-        Or when it has been held for long enough.
+        Or when it has been held, or has waited for an agent without others, for long enough.
         """
         look_at = inf if self.is_streaming else self.look_at
-        return min(self._stage_deadline, self.expires_at, look_at, self.held_until)
+        later = min(self.held_until, self.moves.empties_at)
+        return min(self._stage_deadline, self.expires_at, look_at, later)
 
     @property
     def charge(self) -> int:
@@ -459,7 +465,7 @@ class Request(Lifecycle):
         elif fingerprint != self.fingerprint:
             self.fingerprint = BY_TEXT
         self._leave_queue(agent, now)
-        self.moves.isolated_until = self.held_until = inf
+        self.moves.empties_at = self.held_until = inf
         self.assigned_at = self.progress_at = now
         self._slot_at = now if self._slot_at is None else self._slot_at
         self.link = link
@@ -596,19 +602,14 @@ class Request(Lifecycle):
         limits = self._limits
         match self.state:
             case "queued":
-                until = inf if self.moves.num_preempted else self._queue_deadline
-                return min(until, self.moves.isolated_until)
+                is_certain = self.moves.num_preempted or self.emptied is not None
+                return inf if is_certain else self._queue_deadline
             case "assigned":
                 return self.first_token_by()
             case "streaming":
                 return max(self._last_token_at, self.progress_at) + limits.token_timeout
 
     def _waited_too_long(self, lack: NotServed | None, now: float) -> RequestError:
-        if now >= self.moves.isolated_until:
-            return AgentLost(
-                f"the agent {self.agent} was lost just after it got this request, which may be the "
-                "cause, and no agent without other requests could try it"
-            )
         if self.has_streamed:
             return self.moves.stuck(self.agent or "", self._limits.buffered_request_timeout)
         return self._queue_timeout("no slot was free", lack)

@@ -39,7 +39,7 @@ from .delivered import Claim, Reported, consistent
 from .dispatch.dispatch import AssignSlot, Dispatch
 from .eligibility import Able, ByText, Offer, QueueKey, UncommonNeeds, model_of
 from .preemption import Foreground, Preemption, least_run
-from .request import MAX_ISOLATED, SUSPECT_SECONDS, Request
+from .request import ISOLATED_WAIT, SUSPECT_SECONDS, Request
 from .waiting_room import WaitingRoom
 
 _AGENTS_FAULT = (FirstTokenTimeout.code, TokenTimeout.code)
@@ -429,7 +429,7 @@ class Requests:
                 is_early = has_crashed and not request.is_streaming
                 request.moves.agent_lost(is_alone=len(running) == 1, is_early=is_early)
                 if is_early and now - request.assigned_at <= SUSPECT_SECONDS:
-                    self._isolate(request, agent.link, now)
+                    self._isolate(request, now)
             if (error := loss_of(request)) is None:
                 decisions.append(self._leave(request, reason, now))
             else:
@@ -439,11 +439,10 @@ class Requests:
         left = self._start(self.dispatch.agent_left(agent.link, ended), now)
         return [*decisions, *left, *self._unbind(now), *self._weigh(agent, now)]
 
-    def _isolate(self, request: Request, leaves: LinkId, now: float) -> None:
+    def _isolate(self, request: Request, now: float) -> None:
         """Give a request that may have ended its agent to one without others, or let it wait."""
         self.dispatch.isolate(request)
-        if self.dispatch.serves(request.queue_key, besides=leaves):
-            request.moves.isolated_until = now + MAX_ISOLATED
+        request.moves.empties_at = now + ISOLATED_WAIT
 
     # ---- what agents have shown
 
@@ -540,8 +539,8 @@ class Requests:
     def due(self, now: float, why_not_served: WhyNotServed) -> list[Decision]:
         """End those whose deadline has come; first those that wait, so that none of them starts.
 
-        Those that waited long enough for one agent take any, and `batch` requests are preempted for
-        those that wait.
+        Those that waited long enough for one agent take any, those that waited for an agent without
+        others have one emptied, and `batch` requests are preempted for those that wait.
         """
         decisions: list[Decision] = []
         due = self._deadlines.due(now)
@@ -559,6 +558,10 @@ class Requests:
                 request.held_until = inf
                 self._deadlines.arm(request)
                 decisions += self._start(self.dispatch.release(request), now)
+            if request.moves.empties_at <= now and not request.is_ended:
+                request.moves.empties_at = now + ISOLATED_WAIT
+                self._deadlines.arm(request)
+                decisions += self._start(self.dispatch.empty_for(request), now)
         return [*decisions, *self._preempt(now)]
 
     def _lack_of(self, request: Request, why_not_served: WhyNotServed) -> NotServed | None:

@@ -13,7 +13,8 @@ Invariants:
   nothing until it is below again.
 - No request waits while an agent that could serve it has a free slot, but for those that are held
   for one agent, which has computed much of their prompt; each is held once, and only for a while.
-  One that is isolated waits for an agent without others, which gets none before its answer begins.
+  One that is isolated waits for an agent without others, which gets none before its answer begins;
+  one agent is emptied for it, if it has to wait for long.
 - Of one caller's requests of one class for the same model, none is assigned before one that
   arrived earlier. One of which a part was answered asks for the engine that answered it: the model
   and its fingerprint. One that is held may see later ones start elsewhere.
@@ -74,6 +75,8 @@ class Dispatch:
         self._ranks = Ranks(self.router, self._slots)
         self._holds: list[Hold] = []
         """New since `take_holds`."""
+        self._opened: list[AgentSlots] = []
+        """Agents that are not emptied any more, and may be filled."""
         self._num_arrived = 0
         self.now = 0.0
 
@@ -203,8 +206,9 @@ class Dispatch:
         self._unhold(request)
         self._load_shedding.leaves(request)
         self._waiting.ended(request, request.expected_charge if charge is None else charge)
+        self._stop_emptying(request)
         if request.slot is None:
-            return []
+            return self._fill_opened()
         agent = self._leaves_slot(request, end)
         agent.is_full = False
         return self._fill(agent)
@@ -245,6 +249,34 @@ class Dispatch:
         _slot_of(request)
         request.is_isolated = True
 
+    def empty_for(self, request: Request) -> list[AssignSlot]:
+        """Give an agent nothing new until this request, which is isolated and waits, has it.
+
+        One agent that serves its model is emptied at a time, that with the fewest requests.
+        """
+        serving = [each for each in self._slots if each.serves(request.queue_key)]
+        if not serving or any(each.emptied_for is not None for each in serving):
+            return []
+        agent = min(serving, key=lambda each: len(each.running))
+        agent.emptied_for, request.emptied = request, agent.link
+        self._ranks.update(agent)
+        return self.retry(self._let_go(agent.link))
+
+    def _stop_emptying(self, request: Request) -> None:
+        """No agent is emptied for the request any more; `_fill_opened` fills the one that was."""
+        if request.emptied is None:
+            return
+        agent = self._slots[request.emptied]
+        agent.emptied_for = request.emptied = None
+        self._ranks.update(agent)
+        self._opened.append(agent)
+
+    def _fill_opened(self) -> list[AssignSlot]:
+        assigned = []
+        while self._opened:
+            assigned += self._fill(self._opened.pop())
+        return assigned
+
     def began(self, link: LinkId) -> list[AssignSlot]:
         """An answer has begun on this agent: the request that was isolated there no longer is."""
         agent = self._slots[link]
@@ -275,6 +307,7 @@ class Dispatch:
         """These, which were `following` it, wait for what their model is called now."""
         for request in requests:
             self._unhold(request)
+            self._stop_emptying(request)
             self._waiting.renamed(request, request.queue_key, self.now)
         return self._place(requests)
 
@@ -343,6 +376,8 @@ class Dispatch:
         for request in running:
             self._leaves_slot(request)
         released = self._let_go(link)
+        if (isolated := self._slots[link].emptied_for) is not None:
+            isolated.emptied = None
         self._slots.remove(link)
         self._ranks.remove(link)
         for request in ended:
@@ -368,7 +403,7 @@ class Dispatch:
             elif choice is not None:
                 agent = self._slots[choice.link]
                 assigned.append(self._assign(request, agent, choice.fetching))
-        return assigned
+        return [*assigned, *self._fill_opened()]
 
     def _choose(self, request: Request) -> Choice | None:
         key = request.queue_key
@@ -400,6 +435,7 @@ class Dispatch:
             fetching=fetching,
         )
         request.waited_for = None
+        self._stop_emptying(request)
         self._slots.take(agent, request)
         agent.isolated = request if request.is_isolated else None
         self._ranks.update(agent)
@@ -421,7 +457,7 @@ class Dispatch:
                 best = agent if choice is None else self._slots[choice.link]
                 fetching = None if choice is None else choice.fetching
                 assigned.append(self._assign(request, best, fetching))
-        return assigned
+        return [*assigned, *self._fill_opened()]
 
     def _next_for(self, agent: AgentSlots) -> Request | None:
         if self._waiting.alone and agent.is_apart:

@@ -24,7 +24,7 @@ class AgentSlots:
     """`keys` are those of its offer. `turn` is greatest for the agent that got a request last.
 
     As long as it runs the request `isolated`, it gets no other. `tried` were isolated there before.
-    Those `held` wait for it alone.
+    Those `held` wait for it alone. While it is `emptied_for` a request, it gets nothing else.
     """
 
     link: LinkId
@@ -36,6 +36,7 @@ class AgentSlots:
     isolated: Request | None = None
     tried: set[Request] = field(default_factory=set)
     held: set[Request] = field(default_factory=set)
+    emptied_for: Request | None = None
 
     @property
     def has_free_slot(self) -> bool:
@@ -43,6 +44,8 @@ class AgentSlots:
         offer = self.offer
         most = min(offer.slots, offer.allowed)
         is_open = not self.is_full and self.isolated not in self.running
+        if self.emptied_for is not None and not self.is_apart:
+            return False
         return offer.is_able and is_open and len(self.running) < most
 
     @property

@@ -6,8 +6,8 @@ from arriero.balancer.fleet.decisions import Disconnect, Finish, LinkId, Moved, 
 from arriero.balancer.fleet.recorder import Origin
 from arriero.balancer.fleet.registry import BUSY_PAUSE, RETURNED
 from arriero.balancer.fleet.requests.request import (
+    ISOLATED_WAIT,
     MAX_AGENTS_LOST,
-    MAX_ISOLATED,
     SUSPECT_SECONDS,
 )
 from arriero.shared.framing.heartbeat import SECOND_LOOK
@@ -127,18 +127,38 @@ def test_it_ends_with_the_second_agent() -> None:
     assert codes(scene.leave(C)) == {"r": "agent_lost"}
 
 
-def test_it_ends_if_no_agent_is_without_requests() -> None:
+def test_an_agent_is_emptied_for_it_if_none_is_without_requests() -> None:
     scene = with_suspect()
-    assert codes(scene.after(MAX_ISOLATED / 2)) == {}
-    error = failure(scene.after(MAX_ISOLATED / 2), "r")
-    assert (error.code, error.message.endswith("could try it")) == ("agent_lost", True)
+    assert codes(scene.after(ISOLATED_WAIT)) == {}
+    assert sent(scene.open("1")) == [], "B has a free slot, and is emptied"
+    for _ in range(10):
+        scene.say(B, piece("a"), piece("b"))
+        assert codes(scene.after(ISOLATED_WAIT)) == {}, "however long that takes"
+    assert sent(scene.say(B, ended("a"))) == []
+    assert sent(scene.say(B, ended("b"))) == [start("r")]
+    assert sent(scene.say(B, piece("r"))) == [start("1")]
+
+
+def test_the_emptied_agent_is_filled_if_the_suspect_leaves() -> None:
+    scene = with_suspect()
+    scene.after(ISOLATED_WAIT)
+    assert sent(scene.open("1")) == []
+    assert sent(scene.close("r")) == [start("1")]
+
+
+def test_it_waits_for_another_if_the_emptied_agent_is_lost() -> None:
+    scene = with_suspect()
+    scene.after(ISOLATED_WAIT)
+    scene.say(B, piece("a"))
+    assert codes(scene.leave(B)) == {}
+    assert sent(scene.join(C, hello("c", slots=3, fingerprint="f")))[1:] == [start("r")]
 
 
 def test_it_waits_for_the_only_agent_to_come_back() -> None:
     scene = with_agent(slots=2)
     scene.open("r", "s")
     assert codes(scene.leave(A)) == {}
-    assert codes(scene.after(2 * MAX_ISOLATED)) == {}
+    assert codes(scene.after(2 * ISOLATED_WAIT)) == {}
     assert sent(scene.join(B, hello("a1", slots=2)))[1:] == [start("r")]
     assert sent(scene.say(B, piece("r"))) == [start("s")]
 
