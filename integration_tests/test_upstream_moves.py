@@ -241,7 +241,7 @@ async def whole_texts(fleets: Fleets) -> list[Chat]:
     return await answers(fleets.inner, texts(), [Chat() for _ in texts()])
 
 
-@pytest.mark.parametrize("cut", [1, 20, 60])
+@pytest.mark.parametrize("cut", [1, 60])
 @pytest.mark.parametrize("first", OTHER)
 async def test_a_chat(sides: Sides, whole_texts: list[Chat], first: str, cut: int) -> None:
     async with begun(sides, first, texts(), cut) as chats:
