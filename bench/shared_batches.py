@@ -1,4 +1,4 @@
-"""Batches that several balancers run together: begun at one of them, looked at from another."""
+"""Batches over several balancers: begun at one of them, looked at from another."""
 
 import json
 from collections import Counter
@@ -13,7 +13,7 @@ BEGUN = 10
 """Lines that are done when a batch counts as running."""
 
 END_DEADLINE = 180.0
-"""Seconds; what a killed balancer had is free after 30."""
+"""Seconds; what a killed balancer had is free after 15."""
 
 
 def lines(num: int, model: str) -> bytes:

@@ -136,7 +136,7 @@ TOOLS = ("pytest", "pytest-asyncio", "pytest-timeout", "hypothesis", "jsonschema
 SMALL_TESTS = (
     *("tests/shared", "tests/agent/link", "tests/balancer/access", "tests/balancer/tls"),
     # They use private names of aiohttp and aiosqlite.
-    *("tests/balancer/api/transport", "tests/balancer/store"),
+    *("tests/balancer/api/transport", "tests/balancer/store/test_database.py"),
 )
 
 
