@@ -1,5 +1,6 @@
 """The text of each reference page that follows from the code."""
 
+import ast
 import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -33,10 +34,28 @@ DIRECTIONS: dict[str, Any] = {
 }
 
 SAMPLING, STATISTICS = "shared/sampling.py", "shared/reports/statistics.py"
+LAYERS = "tests/test_architecture.py"
+
+
+def layers() -> str:
+    """The layers of the house from the top down, as its test has them."""
+    tree = ast.parse((ROOT / LAYERS).read_text())
+    [rows] = [
+        ast.literal_eval(each.value)
+        for each in tree.body
+        if isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == "LAYERS"
+    ]
+    return "\n".join(f"1. {', '.join(map(_place, row.split()))}" for row in rows[::-1])
+
+
+def _place(name: str) -> str:
+    return f"`{name}/`" if (ROOT / name).is_dir() else f"`{name}.py`"
+
 
 PARTS: dict[tuple[str, str], Callable[[], str]] = {
     ("docs/api/native.md", SAMPLING): fields_table,
     ("docs/api/management.md", STATISTICS): figures_table,
+    ("docs/architecture.md", LAYERS): layers,
     ("docs/upstream.md", SAMPLING): abilities_table,
     ("client/requests.py", SAMPLING): client_fields,
     ("dashboard/playground/settings.js", SAMPLING): form_fields,
