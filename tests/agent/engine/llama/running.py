@@ -77,7 +77,7 @@ def sequences(engine: LlamaEngine, sampling: Sampling) -> list[NewSequence]:
         NewSequence(
             id=SequenceId(number),
             prompt=Prompt(prompt(engine, text)),
-            max_tokens=10 + 4 * number,
+            max_tokens=10 + 7 * number,
             sampling=sampling,
         )
         for number, text in enumerate(TEXTS)
