@@ -2,6 +2,7 @@
 
 They are parked where cells are needed, and where somebody else begins whose steps would pass over
 them. A running stream waits for each copy, so no more is parked before a step than its allowance.
+Where a cell is needed beyond that, a prefix that shares all of its cells with others gives them up.
 """
 
 from ..step import Clear, Edit, Offload
@@ -52,6 +53,11 @@ class Eviction:
         if holder is None:
             raise RuntimeError(f"{num_missing} cells more asked for than are available")
         self._residency.goes(holder)
+        if num_urgent and not self._allowance.piece and not self._cells.num_alone(holder):
+            # Parking it would free nothing, and go on until all who share these cells are parked.
+            length = self._cells.length(holder) - self._num_not_in_use(holder)
+            self._prefixes.shorten(holder, length)
+            return True
         allowed = max(self._allowance.piece, num_urgent)
         wanted = min(self._num_evictable(holder), max(num_missing, LEAST_IN_PIECE), MOST_IN_PIECE)
         if not self._can_park(holder, min(wanted, max(allowed, 1)), sparing=sparing):

@@ -53,6 +53,26 @@ def test_what_is_urgent_is_parked_whatever_was_copied(num_taken: int) -> None:
     assert memory.make_room(700, num_urgent=7) == max(7, 150 - num_taken)
 
 
+def test_what_prefixes_share_is_not_copied_in_tiny_pieces_for_the_sake_of_a_cell() -> None:
+    memory = UnifiedMemory(slots=2, holders=12, num_cells=1030, can_share=True, most_parked=100_000)
+    for token in range(1, 7):
+        keys = [0] * 1000 + [token] * 5
+        found = memory.find(keys, len(keys))
+        memory.enter(0, keys, found)
+        memory.grow(0, len(keys) - found.length)
+        memory.leave(0)
+    memory.make_room(30)
+    assert memory.num_free == 30, "what each has alone is parked"
+    memory.take_edits()
+    memory.allowance.renew(100)
+    memory.allowance.take(100)
+    assert memory.make_room(32, num_urgent=32) >= 32
+    parked = [edit for edit in memory.take_edits() if isinstance(edit, Offload)]
+    assert len(parked) <= 2
+    assert memory.find([0] * 900, 900).length == 900, "one of them still has it"
+    memory.check_integrity()
+
+
 def test_some_room_is_made_before_each_step() -> None:
     memory = full(1000)
     memory.allowance.renew(0)
