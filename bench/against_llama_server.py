@@ -7,7 +7,6 @@ once, and every other round in the other order; a ratio is the median of the rou
 
 import argparse
 import os
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -115,6 +114,7 @@ def _row(outcome: Outcome, name: str) -> dict[str, Any]:
     goal = outcome.scenario.goals.get(name)
     return {
         "scenario": outcome.scenario.name,
+        "model": outcome.scenario.model.name,
         "figure": name,
         "arriero": median_of(outcome.ours, name),
         "llama-server": median_of(outcome.theirs, name),
@@ -149,7 +149,7 @@ def document(outcomes: list[Outcome], arguments: argparse.Namespace) -> dict[str
         "versions": {
             "arriero": version("arriero"),
             "llama-cpp-python": version("llama-cpp-python"),
-            "llama-server": _llama_server_version(),
+            "llama-server": peer.server_version(),
         },
         "peer_options": peer.options(),
         "threads": arguments.threads,
@@ -170,11 +170,6 @@ def document(outcomes: list[Outcome], arguments: argparse.Namespace) -> dict[str
     }
 
 
-def _llama_server_version() -> str:
-    said = subprocess.run([peer.built(), "--version"], capture_output=True, text=True, check=True)
-    return " ".join((said.stdout + said.stderr).split())
-
-
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, prog="python -m bench.against_llama_server"
@@ -186,7 +181,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         help="what to run, repeatable; without it all but those of many streams",
     )
     parser.add_argument(
-        "--model", type=model, help="instead of a scenario's own; smollm2 and gemma3-270m are real"
+        "--model",
+        action="append",
+        type=model,
+        help="instead of a scenario's own, repeatable; smollm2 and gemma3-270m are real",
     )
     parser.add_argument("--rounds", type=at_least(1), default=5, help="times both sides are run")
     parser.add_argument(
@@ -202,15 +200,16 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 async def run_all(arguments: argparse.Namespace) -> list[Outcome]:
-    chosen = [ALL[name] for name in dict.fromkeys(arguments.scenario or SCENARIOS)]
+    named = [ALL[name] for name in dict.fromkeys(arguments.scenario or SCENARIOS)]
+    of_models = [replace(each, model=model) for model in arguments.model or () for each in named]
     return [
         await run(
-            replace(scenario, model=arguments.model) if arguments.model else scenario,
+            scenario,
             rounds=arguments.rounds,
             threads=arguments.threads,
             repacks=not arguments.no_repack,
         )
-        for scenario in chosen
+        for scenario in of_models or named
     ]
 
 

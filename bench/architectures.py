@@ -30,6 +30,7 @@ from rich.table import Table
 
 from bench import peer
 from bench.arguments import at_least
+from bench.models import Real, made
 from bench.patterns import (
     ANSWER,
     PATTERNS,
@@ -51,6 +52,8 @@ OURS, THEIRS = "arriero", "llama-server"
 SLOTS, CONTEXT = 4, 8192
 FEW = 256
 """Tokens of a slot where there is hardly any cache, for what a server takes besides."""
+
+REAL = Real("smollm2")
 
 WINDOWED = "gemma3"
 """Its caches are measured."""
@@ -267,7 +270,10 @@ async def run(arguments: argparse.Namespace) -> Outcome:
         connector = aiohttp.TCPConnector(force_close=True)
         async with aiohttp.ClientSession(connector=connector) as http:
             for name in arguments.architecture or ARCHITECTURES:
-                model = write(name, Path(folder) / f"{name}.gguf")
+                if name == REAL.name:
+                    model = made(REAL)
+                else:
+                    model = write(name, Path(folder) / f"{name}.gguf")
                 load = Load(model, SLOTS, CONTEXT, arguments.threads)
                 by_side = outcome.measured[name] = {}
                 for side, measure_side in sides.items():
@@ -348,8 +354,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--architecture",
         action="append",
-        choices=ARCHITECTURES,
-        help="which one, repeatable; all without it",
+        choices=[*ARCHITECTURES, REAL.name],
+        help=f"which one, repeatable; without it all but {REAL.name}, which has real weights",
     )
     parser.add_argument("--rounds", type=at_least(1), default=1, help="times each pattern is asked")
     parser.add_argument(

@@ -69,6 +69,12 @@ def built() -> Path:
     return path
 
 
+def server_version() -> str:
+    """What the server says of its build."""
+    said = subprocess.run([built(), "--version"], capture_output=True, text=True, check=True)
+    return " ".join((said.stdout + said.stderr).split())
+
+
 def build() -> None:
     """Configures and builds; a build that was interrupted goes on where it was."""
     folder = _folder()

@@ -1,5 +1,6 @@
 """The two servers of a comparison as processes: the same model, slots, context and threads."""
 
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,8 +56,10 @@ async def start_ours(
     return Side(Client(host, int(port), NATIVE), (balancer, agent), fleet.inference)
 
 
-async def start_theirs(stack: AsyncExitStack, load: Load, *, repacks: bool = True) -> Side:
-    """llama-server with its defaults; its context is that of all slots together.
+async def start_theirs(
+    stack: AsyncExitStack, load: Load, *, repacks: bool = True, options: Sequence[str] = ()
+) -> Side:
+    """llama-server with its defaults and `options`; its context is that of all slots together.
 
     One that does not repack weights is the one that users of processors with AMX have to run: the
     stock build crashes there otherwise.
@@ -69,6 +72,7 @@ async def start_theirs(stack: AsyncExitStack, load: Load, *, repacks: bool = Tru
         *("--threads", str(load.threads)),
         *("--host", "127.0.0.1", "--port", "0"),
         *(() if repacks else ("--no-repack",)),
+        *options,
     )
     stack.push_async_callback(daemon.close)
     line = await daemon.until_line(daemon.stderr, "listening on ")

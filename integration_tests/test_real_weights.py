@@ -1,4 +1,4 @@
-"""Models with real weights: greedy texts are those of llama.cpp alone, whatever runs beside them.
+"""Models with real weights: greedy texts are llama-server's, whatever runs beside them.
 
 SmolLM2 135M chats, and Gemma 3 270M has sliding windows. `REAL_WEIGHTS=all` asks every prompt, for
 longer answers, and logs what was compared (`--log-cli-level=info`); it takes ten minutes of a core.
@@ -22,18 +22,27 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from arriero.agent.engine.llama.kernels import choose
 from arriero.agent.engine.pace import STEPS
-from arriero.agent.engine.prompt import Prompt
-from arriero.agent.engine.sampling.sampler import Sampler
-from arriero.agent.engine.sampling.sampling import Sampling
-from arriero.agent.engine.sequence import NewSequence, SequenceId
-from integration_tests.bare_loop import END, BareLoop, Choice
 from integration_tests.corpus import Answer, generate
 from integration_tests.daemons import Fleet, until
 from integration_tests.installed import real_model
+from integration_tests.reference import (
+    BEGINNINGS,
+    END,
+    GEMMA,
+    NUM_TURNS,
+    SMOLLM2,
+    Choice,
+    Prompt,
+    Reference,
+    chats,
+    gone_on_with,
+    long_beginnings,
+    long_chats,
+    next_turn,
+)
+from integration_tests.reference import MOST as MOST_RECORDED
 from integration_tests.shared_fleets import until_empty
-from tests.agent.engine.fake_engine import FakeVocab
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(1800)]
 
@@ -54,63 +63,13 @@ most on SmolLM2 (336 tokens) and 0.96 on Gemma (144); 18 of the 480 tokens chang
 MEDIAN = 0.1
 """Log-probabilities differ by less in the median. There it was 0.02."""
 
-MOST = 48 if ALL else 12
+MOST = MOST_RECORDED if ALL else 12
 """Tokens of an answer."""
 
 FEW_CELLS = 128
 """Room for any of the chats, and hardly for two."""
 
-LONG = (600, 4000) if ALL else (600,)
-"""Tokens of long prompts, about. SmolLM2 reads 150 in a second, and Gemma 300."""
-
-LONG_CHATS = (200, 4000) if ALL else (200,)
-
 CONTEXT_SIZE = 8192 if ALL else 2048
-
-CHATS = (
-    "What is a llama? Answer in two sentences.",
-    "Write a Python function that returns the n-th Fibonacci number.",
-    "Erkläre in zwei Sätzen, warum der Himmel blau ist.",
-    "Write a short poem about the sea 🌊 with emoji 🐚🐟 in each line.",
-    "Repeat this list three times: red, green, blue, yellow, black.",
-    "用中文介绍一下北京。",
-    "Name the planets of the solar system, in order from the sun.",
-    "¿Cuál es la capital de Perú y por qué es famosa?",
-    "How do I boil an egg?",
-    "Explain what this prints: for i in range(3): print(i ** 2)",
-    "Give me three reasons to learn a second language.",
-    "Write an SQL query that counts the orders of each customer.",
-    "Pourquoi les feuilles tombent-elles en automne ?",
-    "What is 17 plus 25? Explain each step.",
-    "Translate into French: The cat sleeps on the warm roof.",
-    "日本の首都はどこですか。",
-    "Write JSON for a person with a name, an age and two hobbies.",
-    "👍👎😀😅🤷‍♀️ What do these mean?",
-    "Tell a story about a mule that crosses a mountain.",
-    "What does `git rebase` do?",
-    "Столица России и её история.",
-    "Write a haiku about winter.",
-    "Fix this code: def f(x) return x+1",
-    "Which is heavier, a kilogram of iron or a kilogram of feathers?",
-    "اكتب جملة عن البحر.",
-    "Summarise the plot of Romeo and Juliet.",
-    "Write a shell loop that renames all .txt files to .md.",
-    "Qual é a diferença entre clima e tempo?",
-)
-SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
-"""What the model's template begins a chat with."""
-
-BEGINNINGS = (
-    "The three laws of thermodynamics are",
-    "def quicksort(items):\n    ",
-    "Die Katze sitzt auf dem Dach und",
-    "1, 1, 2, 3, 5, 8, 13,",
-    "🎂🎉 Happy birthday! Today",
-    "In 1969, the first human",
-)
-"""For a model without a chat template."""
-
-Messages = list[dict[str, str]]
 
 
 @dataclass
@@ -170,18 +129,14 @@ def compared() -> Iterator[Compared]:
 
 @dataclass
 class Served:
-    """A model, llama.cpp alone on it, and a balancer for agents. The loop's answers are kept."""
+    """A model, what llama-server says on it, and a balancer for agents."""
 
     file: Path
-    loop: BareLoop
+    reference: Reference
     balancer: Fleet
-    _known: dict[tuple[str, str], list[Choice]] = field(default_factory=dict)
 
-    def expected(self, prompt: str | Messages, cells: str = "f16") -> list[Choice]:
-        text = prompt if isinstance(prompt, str) else chatml(prompt)
-        if (text, cells) not in self._known:
-            self._known[text, cells] = self.loop.answer(text, MOST, cells=cells)
-        return self._known[text, cells]
+    def expected(self, prompt: Prompt, cells: str = "f16") -> Sequence[Choice]:
+        return self.reference.text(prompt, cells).choices[:MOST]
 
     @asynccontextmanager
     async def agents(self, num: int = 1, **settings: Any) -> AsyncIterator[Fleet]:
@@ -198,76 +153,68 @@ class Served:
 @asynccontextmanager
 async def served(name: str) -> AsyncIterator[Served]:
     file = real_model(name)
-    loop = BareLoop(file, CONTEXT_SIZE, repacks=choose("auto") == "all")
     async with AsyncExitStack() as stack:
         balancer = Fleet(stack)
         await balancer.open_client()
         await balancer.start_balancer()
-        yield Served(file, loop, balancer)
+        yield Served(file, Reference(name), balancer)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def smollm2() -> AsyncIterator[Served]:
-    async with served("smollm2") as each:
+    async with served(SMOLLM2) as each:
         yield each
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gemma() -> AsyncIterator[Served]:
-    async with served("gemma3-270m") as each:
+    async with served(GEMMA) as each:
         yield each
 
 
-def chatml(messages: Messages) -> str:
-    """The conversation as the model's template renders it."""
-    said = [{"role": "system", "content": SYSTEM}, *messages, {"role": "assistant"}]
-    turns = [f"<|im_start|>{each['role']}\n{each.get('content', '')}" for each in said]
-    return "<|im_end|>\n".join(turns)
+def some_chats() -> list[Prompt]:
+    """Of about 4,000 and 7,000 tokens, too, if all are asked."""
+    return [*chats(), *long_chats()] if ALL else [*chats()[:8]]
 
 
-def text_of(choices: Sequence[Choice]) -> str:
-    """Whole characters only."""
-    return b"".join(choice.best for choice in choices).decode(errors="ignore")
-
-
-def chats() -> list[Messages]:
-    return [[{"role": "user", "content": text}] for text in (CHATS if ALL else CHATS[:8])]
-
-
-def long_text(size: int) -> str:
-    """About `size` tokens."""
-    text = (Path(__file__).parent.parent / "LICENSE").read_text()
-    return " ".join((text * 4).split())[: size * 5]
-
-
-async def ask(fleet: Fleet, prompt: str | Messages) -> Answer:
+async def ask(fleet: Fleet, prompt: Prompt) -> Answer:
     asked = {"prompt": prompt} if isinstance(prompt, str) else {"messages": prompt}
     body = asked | {"temperature": 0, "max_tokens": MOST, "logprobs": True}
     return await generate(fleet.http, fleet.inference, body)
 
 
-async def ask_all(fleet: Fleet, prompts: Sequence[str | Messages]) -> list[Answer]:
+async def ask_all(fleet: Fleet, prompts: Sequence[Prompt]) -> list[Answer]:
     """All at once."""
     return await asyncio.gather(*(ask(fleet, prompt) for prompt in prompts))
 
 
-async def test_alone_and_as_a_conversation_goes_on(smollm2: Served, compared: Compared) -> None:
-    """The second turn begins where the first one ended; so does one after a long prompt."""
-    licence = "Which licence is this?\n\n"
-    long = [[{"role": "user", "content": licence + long_text(size)}] for size in LONG_CHATS]
+async def test_alone(smollm2: Served, compared: Compared) -> None:
     async with smollm2.agents(slots=1) as fleet:
-        for number, prompt in enumerate([*long, *chats()][: None if ALL else 4]):
-            answer = await ask(fleet, prompt)
-            expected = smollm2.expected(prompt)
-            compared.add(answer, expected)
-            if ALL or number < 2:
-                said = {"role": "assistant", "content": text_of(expected)}
-                further = [*prompt, said, {"role": "user", "content": "Say it in other words."}]
-                second = await ask(fleet, further)
-                assert (
-                    second.end["usage"]["cached_tokens"] >= answer.end["usage"]["prompt_tokens"] - 1
+        for prompt in some_chats()[: None if ALL else 4]:
+            compared.add(await ask(fleet, prompt), smollm2.expected(prompt))
+
+
+async def test_as_a_conversation_goes_on(smollm2: Served, compared: Compared) -> None:
+    """Each turn begins where the one before ended; so does one after a long prompt."""
+    async with smollm2.agents(slots=1) as fleet:
+
+        async def talk(messages: Prompt, num_turns: int) -> None:
+            num_before = 0
+            for turn in range(num_turns):
+                answer = await ask(fleet, messages)
+                compared.add(answer, smollm2.expected(messages))
+                usage, timings = answer.end["usage"], answer.end["timings"]
+                assert usage["cached_tokens"] >= num_before - 1
+                num_before = usage["prompt_tokens"]
+                logger.info(
+                    "turn %d: %s, first token %s ms", turn, usage, timings["first_token_ms"]
                 )
-                compared.add(second, smollm2.expected(further))
+                assert not isinstance(messages, str)
+                messages = next_turn(messages, smollm2.reference.text(messages))
+
+        await talk(chats()[0], NUM_TURNS if ALL else 2)
+        if ALL:
+            await talk(long_chats()[-1], 2)
 
 
 SETTINGS: dict[str, tuple[dict[str, Any], str | None]] = {
@@ -286,7 +233,8 @@ async def test_eight_at_once(
     smollm2: Served, compared: Compared, settings: dict[str, Any], counter: str | None
 ) -> None:
     async with smollm2.agents(**settings) as fleet:
-        for prompt, answer in zip(chats(), await ask_all(fleet, chats()), strict=True):
+        wanted = chats() if counter == "preemptions_total" else some_chats()
+        for prompt, answer in zip(wanted, await ask_all(fleet, wanted), strict=True):
             compared.add(answer, smollm2.expected(prompt, settings.get("cache_type_k", "f16")))
 
         async def happened() -> bool:
@@ -299,7 +247,7 @@ async def test_eight_at_once(
 async def test_moved_when_an_agent_is_killed(smollm2: Served, compared: Compared) -> None:
     async with smollm2.agents(2) as fleet:
         first, _ = fleet.agents
-        prompts = chats()[:8]
+        prompts = [*chats()[:6], *long_chats()] if ALL else chats()[:8]
         await fleet.hold()
         async with asyncio.TaskGroup() as clients:
             answers = [clients.create_task(ask(fleet, prompt)) for prompt in prompts]
@@ -322,11 +270,10 @@ async def test_layers_that_look_back_512_tokens(
     async with gemma.agents(swa_full=swa_full) as fleet:
         for prompt, answer in zip(beginnings, await ask_all(fleet, beginnings), strict=True):
             compared.add(answer, gemma.expected(prompt))
-        for size in LONG:
-            text = long_text(size)
+        for text in long_beginnings() if ALL else long_beginnings()[:1]:
             answer = await ask(fleet, text)
             compared.add(answer, gemma.expected(text))
-            further = f"{text}{text_of(gemma.expected(text))} In short,"
+            further = gone_on_with(text, gemma.reference.text(text))
             second = await ask(fleet, further)
             assert second.end["usage"]["cached_tokens"] > answer.end["usage"]["prompt_tokens"] // 2
             compared.add(second, gemma.expected(further))
@@ -393,85 +340,3 @@ async def test_schemas_are_kept_to_the_end(smollm2: Served) -> None:
             jsonschema.validate(json.loads(choice["message"]["content"]), schema)
 
         await asyncio.gather(*(fill(schema) for schema in schemas()))
-
-
-# ---- what is drawn from a real row
-
-
-class Vocab(FakeVocab):
-    end_tokens = frozenset({2})
-    suppressed_tokens = frozenset()
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-
-
-def exact(row: np.ndarray, sampling: Sampling) -> np.ndarray:
-    """The probabilities by the definitions of the filters, in llama.cpp's order."""
-    logits = row.astype(np.float64)
-    if sampling.top_n_sigma:
-        logits[logits < logits.max() - sampling.top_n_sigma * row.std(dtype=np.float64)] = -np.inf
-    if sampling.top_k:
-        logits[logits < np.sort(logits)[-sampling.top_k]] = -np.inf
-    weights = probabilities(logits)
-    if sampling.typical_p < 1:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            surprise = -np.log(weights)
-            entropy = np.nansum(weights * surprise)
-        keep(logits, np.argsort(np.abs(surprise - entropy), kind="stable"), sampling.typical_p)
-        weights = probabilities(logits)
-    if sampling.top_p < 1:
-        keep(logits, np.argsort(-logits, kind="stable"), sampling.top_p)
-        weights = probabilities(logits)
-    logits[weights < sampling.min_p * weights.max()] = -np.inf
-    return probabilities(logits / sampling.temperature)
-
-
-def probabilities(logits: np.ndarray) -> np.ndarray:
-    weights = np.exp(logits - logits.max())
-    return np.asarray(weights / weights.sum())
-
-
-def keep(logits: np.ndarray, order: np.ndarray, share: float) -> None:
-    """Keep the first tokens of `order` that reach `share` together."""
-    reached = np.cumsum(probabilities(logits)[order])
-    logits[order[np.searchsorted(reached, share) + 1 :]] = -np.inf
-
-
-FILTERS: list[dict[str, Any]] = [
-    {},
-    {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0},
-    {"temperature": 0.7, "top_k": 0, "top_p": 0.8, "min_p": 0.0},
-    {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "typical_p": 0.7},
-    {"temperature": 1.3, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "top_n_sigma": 3.0},
-]
-
-
-async def test_draws_have_the_exact_distribution(smollm2: Served) -> None:
-    """Chi-square over 2,000 draws each, at one in 100,000; rare tokens count as one group."""
-    num_draws = 2000
-    prompt = chatml([{"role": "user", "content": "Name an animal. Any."}]) + "I like the"
-    row = smollm2.loop.row(prompt)
-    vocab = Vocab(row.size)
-    for filters in FILTERS:
-        wanted = exact(row, Sampling(seed=0, **filters)) * num_draws
-        seeds = np.random.default_rng(5).integers(2**32, size=num_draws)
-        with np.errstate(all="ignore"):
-            drawn = [draw(row, vocab, Sampling(seed=int(seed), **filters)) for seed in seeds]
-        counts = np.bincount(drawn, minlength=row.size)
-        assert not counts[wanted == 0].any(), filters
-        often = wanted >= 5
-        groups = np.append(wanted[often], wanted[~often].sum())
-        found = np.append(counts[often], counts[~often].sum())
-        squares = ((found - groups) ** 2 / np.maximum(groups, 1)).sum()
-        freedom = often.sum()
-        # The cube root of chi-square is nearly normal (Wilson and Hilferty).
-        spread = 2 / (9 * freedom)
-        score = ((squares / freedom) ** (1 / 3) - (1 - spread)) / spread**0.5
-        assert score < 4.3, (filters, squares, freedom)
-
-
-def draw(row: np.ndarray, vocab: Vocab, sampling: Sampling) -> int:
-    """The first token of a new sequence."""
-    new = NewSequence(id=SequenceId(1), prompt=Prompt((1,)), max_tokens=None, sampling=sampling)
-    return Sampler(new, vocab).choose(row.copy())
