@@ -31,7 +31,7 @@ from ..load_shedding import Wait, least_ended, refusal_of
 from ..recorder import MoveReason
 from ..registry import Agent, Registry
 from ..routing.fetches import Tickets
-from ..routing.policies import POLICIES
+from ..routing.policies import policy_of
 from ..routing.policy import LONGEST_WAIT, RoutingPolicy
 from ..routing.rates import Measurement
 from ..view import RequestView
@@ -921,4 +921,4 @@ def loss_of(request: Request) -> RequestError | None:
 def _router(limits: Limits) -> RoutingPolicy:
     """The policy of `--routing`; requests that wait for one agent have time left for any other."""
     longest = min(LONGEST_WAIT, limits.buffered_request_timeout / 2)
-    return POLICIES[limits.routing](longest)
+    return policy_of(limits.routing)(longest)

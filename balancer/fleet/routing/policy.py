@@ -4,7 +4,6 @@ Knows neither time nor queues: dispatch asks, and tells what became of requests.
 """
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
 
 from ....shared.inference import RequestId
 from ....shared.inference.prefix_chain import PrefixChain
@@ -27,9 +26,6 @@ LoadOf = Callable[[LinkId], Load | None]
 
 class RoutingPolicy:
     """A policy decides with `rank` and `choose`; it may learn from all other methods."""
-
-    summary: ClassVar[str]
-    """What agents are chosen by, for the help of `--routing`."""
 
     def __init__(self, longest_wait: float = LONGEST_WAIT) -> None:
         """A request may wait `longest_wait` seconds for one agent alone."""

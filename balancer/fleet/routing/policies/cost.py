@@ -85,8 +85,6 @@ class _Started:
 class LeastCost(RoutingPolicy):
     """Learns who holds which prefix, and how fast each agent is."""
 
-    summary = "what each request costs there, in seconds, with what the agent has in its cache"
-
     def __init__(self, longest_wait: float = LONGEST_WAIT) -> None:
         self._longest_wait = longest_wait
         self._prefixes = PrefixIndex()

@@ -9,8 +9,6 @@ from ..policy import LoadOf, RoutingPolicy
 class LeastLoad(RoutingPolicy):
     """Prefixes and speeds count for nothing."""
 
-    summary = "the share of taken slots alone"
-
     def rank(self, link: LinkId, load: Load) -> float:
         return load.share
 

@@ -21,11 +21,6 @@ class TwoChoices(RoutingPolicy):
     Invariant: an agent that serves a model is listed once, under that model.
     """
 
-    summary = (
-        "the share of taken slots of two agents that are drawn at random, if several balancers "
-        "share the agents"
-    )
-
     def __init__(self, longest_wait: float = LONGEST_WAIT) -> None:
         self._models: dict[LinkId, str] = {}
         self._agents: dict[str, list[LinkId]] = {}

@@ -4,7 +4,7 @@ import pytest
 
 from arriero.balancer.fleet.decisions import LinkId
 from arriero.balancer.fleet.routing.choice import Load
-from arriero.balancer.fleet.routing.policies import POLICIES
+from arriero.balancer.fleet.routing.policies import POLICIES, policy_of
 from arriero.balancer.fleet.routing.policy import RoutingPolicy
 from arriero.shared.inference import GenerateRequest, RequestId
 from arriero.shared.inference.prefix_chain import chain_of
@@ -16,7 +16,7 @@ IDLE = Load(running=0, slots=2, has_free_slot=True)
 FULL = Load(running=2, slots=2, has_free_slot=False)
 
 
-@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+@pytest.mark.parametrize("policy", [*map(policy_of, POLICIES)], ids=POLICIES)
 def test_an_agent_with_a_free_slot_is_chosen_and_all_else_is_taken(
     policy: type[RoutingPolicy],
 ) -> None:

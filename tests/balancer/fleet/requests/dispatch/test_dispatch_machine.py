@@ -17,7 +17,7 @@ from arriero.balancer.fleet.requests.eligibility import (
     model_of,
 )
 from arriero.balancer.fleet.requests.request import Request
-from arriero.balancer.fleet.routing.policies import POLICIES
+from arriero.balancer.fleet.routing.policies import POLICIES, policy_of
 from arriero.balancer.fleet.routing.policy import RoutingPolicy
 from tests.balancer.fleet.builders import asking
 
@@ -59,7 +59,7 @@ ASKED = st.builds(
 class DispatchMachine(RuleBasedStateMachine):
     """Any history of requests and agents, watched from outside."""
 
-    @initialize(max_buffered=st.integers(0, 4), policy=st.sampled_from([*POLICIES.values()]))
+    @initialize(max_buffered=st.integers(0, 4), policy=st.sampled_from([*map(policy_of, POLICIES)]))
     def start(self, max_buffered: int, policy: type[RoutingPolicy]) -> None:
         self.dispatch = Dispatch(max_buffered, policy())
         self.max_buffered = max_buffered
