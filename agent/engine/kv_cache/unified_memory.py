@@ -54,6 +54,8 @@ class UnifiedMemory(OneCache):
         self._is_compact = is_compact
         self.can_share = can_share
         self._keys: dict[int, list[int]] = {}  # of slots that may be shared whole, and grow
+        self._unshared: dict[int, Sequence[Mark]] = {}
+        """Marks of slots that are not shared, until their prompts are read."""
         self._residency = Residency(
             range(slots, holders if can_share else slots),
             most_parked=most_parked,
@@ -273,6 +275,8 @@ class UnifiedMemory(OneCache):
     def grow(self, slot: int, count: int) -> None:
         """`count` more tokens of `slot` were computed."""
         self._cells.grow(slot, count)
+        if (marks := self._unshared.get(slot)) and self._cells.length(slot) >= marks[-1][0]:
+            self._are_absent(self._unshared.pop(slot))
 
     def discard(self, slot: int, start: int, count: int | None = None) -> None:
         """`count` tokens of `slot` go, from `start` on, and those after them move up; or all go."""
@@ -298,6 +302,7 @@ class UnifiedMemory(OneCache):
         """Give up the cells of `slot`."""
         self._prefixes.forget(slot)
         self._keys.pop(slot, None)
+        self._unshared.pop(slot, None)
 
     # ---- room
 
@@ -349,8 +354,16 @@ class UnifiedMemory(OneCache):
             if most_shared is None:
                 self._keys[slot] = keys
         else:
-            for _, key in marks:
-                self.marks.absent(key)
+            self._are_absent(marks)
+            self._unshared[slot] = marks
+
+    def _are_absent(self, marks: Sequence[Mark]) -> None:
+        """Said when the sequence begins and again when its prompt is read.
+
+        A balancer believes each time that the prompt is shared.
+        """
+        for _, key in marks:
+            self.marks.absent(key)
 
     def _catch_up(self, slot: int) -> None:
         """Enter the tokens that were computed since the last time."""

@@ -310,6 +310,16 @@ def test_a_model_that_cannot_share_keeps_nothing() -> None:
     assert memory.num_used == 3
 
 
+def test_what_cannot_be_shared_is_absent_when_it_begins_and_when_it_is_read() -> None:
+    memory = make(can_share=False)
+    memory.enter(0, [1, 2, 3], Found(), marks=((2, 7),))
+    assert memory.marks.take_gone(2).keys == (7,)
+    memory.grow(0, 1)
+    assert memory.marks.take_gone(2).keys == ()
+    memory.grow(0, 1)
+    assert memory.marks.take_gone(2).keys == (7,)
+
+
 def test_without_numbers_beyond_the_slots_nothing_is_kept() -> None:
     memory = make(holders=2)
     run(memory, 0, 1, 2, 3)
