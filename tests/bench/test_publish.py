@@ -17,7 +17,7 @@ def test_a_result_says_when_and_of_what_it_was_measured() -> None:
 
 
 def test_docs_name_each_published_result_and_no_other() -> None:
-    pages = "".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
+    pages = "".join(page.read_text() for page in (ROOT / "docs").rglob("*.md"))
     named = set(re.findall(r"bench/published/([\w.-]+\.json)", pages))
     files = {path.name: json.loads(path.read_text()) for path in PUBLISHED.glob("*.json")}
     assert files.keys() == named
