@@ -60,7 +60,7 @@ def split(events: list[Any], *, is_exact: bool = False) -> Any:
     """What is said, by the answer that says it: several may take turns. See `folded`."""
     parts: dict[str, list[Any]] = {}
     for event in events:
-        if event.get("event") in ("waiting", "batch_done"):
+        if event.get("event") in ("waiting", "reading", "batch_done"):
             continue
         choices = event.get("choices") or [{}]
         which = event["id"] if event.get("id") in ("a", "b") else choices[0].get("index", "")
