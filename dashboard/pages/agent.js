@@ -23,6 +23,7 @@ import { WorkPanel } from "../agents/work.js";
 
 export class AgentPage {
   #id = "";
+  #latest = null; // the agent as it was drawn last
   #name = null; // of the agent whose past is shown; known once the fleet is
   #areDevicesFilled = false; // their plots have what was before this page was opened
 
@@ -65,6 +66,7 @@ export class AgentPage {
     show(byId("agent-state"), agent !== undefined);
     if (!agent) this.log.close();
     if (!agent) return setText(byId("agent-title"), `Agent ${this.#id}`);
+    this.#latest = agent;
     this.log.open(this.#id);
     setText(byId("agent-title"), agent.name);
     this.#openPast(agent.name);
@@ -100,7 +102,7 @@ export class AgentPage {
     const past = await get(path("agents", agent.id, "devices")).catch(() => null);
     if (past === null) return; // they begin now
     this.devices.fill(agent.id, past, receivedAt / 1000 - at);
-    if (agent.id === this.#id) drawDevices(byId("agent-devices"), agent, this.devices);
+    if (agent.id === this.#id) drawDevices(byId("agent-devices"), this.#latest, this.devices);
   }
 
   #drawPlot() {
