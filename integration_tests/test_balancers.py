@@ -290,9 +290,17 @@ async def test_keys_and_sessions_end_at_all_balancers_and_no_stranger_to_the_tab
             stolen = {"Cookie": f"arriero_session={'x' * 43}"}
             assert await status(second, "GET", "/api/v1/agents", stolen) == 401
             url = f"{second.management}/api/v1/requests"
-            async with second.http.get(url, headers=KEYED) as answer:
-                (seen,) = (await answer.json())["requests"]
+
+            async def asks_the_other() -> bool:
+                async with second.http.get(url, headers=KEYED) as answer:
+                    body = await answer.json()
+                if body.get("missing"):
+                    return False  # it did not answer within a second
+                (seen,) = body["requests"]
                 assert (seen["id"], seen["balancer"]) == (id, "one"), "they ask one another"
+                return True
+
+            await until(asks_the_other)
 
             assert await status(fleet, "DELETE", "/api/v1/keys/leaver", KEYED) == 200
             assert await by_key.status() == 401
