@@ -252,15 +252,18 @@ class Dispatch:
     def empty_for(self, request: Request) -> list[AssignSlot]:
         """Give an agent nothing new until this request, which is isolated and waits, has it.
 
-        One agent that serves its model is emptied at a time, that with the fewest requests.
+        One agent that serves its model is emptied at a time, the one with the fewest requests. If
+        the agent that was emptied for the request does not serve its model any more, another is.
         """
-        serving = [each for each in self._slots if each.serves(request.queue_key)]
-        if not serving or any(each.emptied_for is not None for each in serving):
-            return []
-        agent = min(serving, key=lambda each: len(each.running))
+        serving = {each.link: each for each in self._slots if each.serves(request.queue_key)}
+        if request.emptied not in serving:
+            self._stop_emptying(request)
+        if not serving or any(each.emptied_for is not None for each in serving.values()):
+            return self._fill_opened()
+        agent = min(serving.values(), key=lambda each: len(each.running))
         agent.emptied_for, request.emptied = request, agent.link
         self._ranks.update(agent)
-        return self.retry(self._let_go(agent.link))
+        return [*self._fill_opened(), *self.retry(self._let_go(agent.link))]
 
     def _stop_emptying(self, request: Request) -> None:
         """No agent is emptied for the request any more; `_fill_opened` fills the one that was."""

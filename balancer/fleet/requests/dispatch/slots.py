@@ -140,6 +140,9 @@ class FleetSlots:
         held = [(each.held_for, agent.link) for agent in self for each in agent.held]
         if any(held_for != link for held_for, link in held):
             raise RuntimeError("a request is held for another agent")
+        emptied = [(each.emptied_for.emptied, each.link) for each in self if each.emptied_for]
+        if any(link != agent for link, agent in emptied):
+            raise RuntimeError("an agent is emptied for a request that has another, or none")
         for key in {*self._totals, *(key for agent in self for key in agent.keys)}:
             if self._totals[key] != sum(each.offer.slots for each in self if each.serves(key)):
                 raise RuntimeError(f"the slots for {key} are miscounted")

@@ -294,6 +294,33 @@ def test_when_what_is_isolated_ends_its_agent_is_as_before() -> None:
     dispatch.check_integrity()
 
 
+def test_an_agent_that_is_emptied_gets_nothing_else() -> None:
+    dispatch = isolated()
+    assert dispatch.empty_for(the("suspect")) == []
+    assert arrive(dispatch, "later") == [], "it has a free slot"
+    assert dispatch.ended(the("other")) == [assign("suspect", B)]
+    assert dispatch.began(B) == [assign("later", B)]
+    dispatch.check_integrity()
+
+
+def test_another_agent_is_emptied_if_that_one_serves_another_model() -> None:
+    dispatch = Dispatch(10)
+    for link in (A, B, C):
+        join(dispatch, link, model="m", slots=2)
+    for id, link in (("suspect", A), ("1", B), ("2", C)):
+        assert arrive(dispatch, id, "m") == [assign(id, link)]
+    dispatch.isolate(the("suspect"))
+    assert dispatch.agent_left(A, []) == []
+    assert dispatch.empty_for(the("suspect")) == []
+    emptied = the("suspect").emptied
+    assert emptied is not None
+    dispatch.agent_changed(emptied, Offer(model="n", slots=2, is_accepting=True))
+    assert arrive(dispatch, "n1", "n") == [], "it is emptied still"
+    assert dispatch.empty_for(the("suspect")) == [assign("n1", emptied)]
+    assert {emptied, the("suspect").emptied} == {B, C}
+    dispatch.check_integrity()
+
+
 def test_what_is_isolated_follows_a_model_to_its_new_name() -> None:
     dispatch = Dispatch(10)
     join(dispatch, A, model="m")
