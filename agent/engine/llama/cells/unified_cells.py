@@ -171,7 +171,6 @@ class UnifiedCells:
             is_there = self._spare_attention(self._number(holder), start, start + count)
             state = self._states.read(self._spare) if is_there else b""
             self._empty_spare()
-            self._empty_spare()
             return state
         if start == 0 and holder < self._spare and count == self._length(holder):
             return self._states.read(holder)  # all of it, as some models can only give it
