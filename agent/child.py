@@ -16,7 +16,7 @@ from threading import Thread
 from typing import Self
 
 NICENESS = 10
-"""Of a child that works beside the engine, whose threads go first."""
+"""The niceness of a child that works beside the engine: the engine's threads go first."""
 
 
 def program(module: str) -> tuple[str, ...]:

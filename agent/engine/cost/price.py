@@ -1,11 +1,11 @@
-"""What one of something takes, or how often it is so: a ratio of two sums that decay."""
+"""A learnt price, such as the seconds of a byte or the share of right guesses."""
 
 
 class Price:
-    """The amount for each one; each observation keeps a part `forgetting` of those before it.
+    """The ratio of two sums that decay: amounts to counts.
 
-    At first it is what is `assumed`, which counts as `weight` observed ones; without a weight
-    nothing is known.
+    Each observation multiplies both sums by `forgetting` first. The price begins as `assumed`,
+    which counts as much as `weight` observed units. Without a weight nothing is known at first.
     """
 
     __slots__ = ("_amount", "_count", "_forgetting")
@@ -21,10 +21,10 @@ class Price:
 
     @property
     def value(self) -> float:
-        """The amount for one; 0 if nothing is known."""
+        """The amount of one unit; 0 if nothing is known."""
         return self._amount / self._count if self._count else 0.0
 
     def observe(self, amount: float, count: float = 1.0) -> None:
-        """So many took `amount`."""
+        """`count` units took `amount`."""
         self._amount = self._forgetting * self._amount + amount
         self._count = self._forgetting * self._count + count

@@ -1,8 +1,8 @@
-"""What goes first: the prefix that was not used for the longest time, whatever it costs.
+"""The eviction policy least recently used: the cost of a prefix does not count.
 
-Memories that can be cut take this policy, since cells are what they run short of. `GreedyDual` was
-tried there, in a simulation of ten conversations. It cached 1.00 to 1.08 of the tokens, but only
-0.52 to 0.88 if long prompts that came once came in between.
+Memories that can be cut take this policy, since they run short of cells. `GreedyDual` was tried
+there, in a simulation of ten conversations. It cached 1.00 to 1.08 of the tokens, but only 0.52 to
+0.88 if long prompts that come once came in between.
 """
 
 
@@ -13,9 +13,9 @@ class LeastRecentlyUsed:
         self._num_uses = 0
 
     def worth(self, num_tokens: int) -> float:
-        """What a prefix is worth that is used now: more than all that were used before."""
+        """The worth of a prefix that is used now: more than that of all used before."""
         self._num_uses += 1
         return self._num_uses
 
     def went(self, worth: float) -> None:
-        """What had to go changes nothing."""
+        """An eviction changes nothing."""

@@ -84,10 +84,10 @@ class Memory(Protocol):
         """
 
     def hand_out(self, keys: Sequence[int], start: int) -> list[Handed] | None:
-        """What is here of `keys` from `start` on, as far as may be copied now; `None`: nothing.
+        """Hand out the cached part of `keys` from `start` on, as far as it may be copied now.
 
-        Read before anything else changes. Where sequences can begin at checkpoints alone, that is
-        all of the longest one, once it is parked.
+        Returns `None` if no part is cached. The parts are read before anything else changes. If
+        sequences can begin only at checkpoints, the longest parked checkpoint is handed out whole.
         """
 
     def checkpoints(self, keys: Sequence[int]) -> tuple[int, ...]:

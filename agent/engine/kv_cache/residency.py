@@ -26,7 +26,7 @@ class Policy(Protocol):
 class Residency:
     """`holders` are the numbers for kept prefixes; `most_parked` bounds the parked cells.
 
-    Those go first that are worth least, as the `policy` says.
+    Prefixes that are worth least by the `policy` are evicted first.
     """
 
     def __init__(self, holders: Iterable[int], *, most_parked: int, policy: Policy) -> None:

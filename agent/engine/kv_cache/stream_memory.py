@@ -129,7 +129,7 @@ class StreamMemory(UnifiedMemory):
         self._edits.append(self._streams.open(holder))
 
     def _next_to_go(self) -> int:
-        """Of the prefixes that have a stream, the one that is worth least."""
+        """The prefix with a stream that is worth least."""
         return next(one for one in self._residency if self._streams.stream(one) is not None)
 
     def _goes_with_its_stream(self, found: Found) -> bool:

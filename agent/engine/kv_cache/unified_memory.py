@@ -130,7 +130,10 @@ class UnifiedMemory(OneCache):
     may_copy = True
 
     def hand_out(self, keys: Sequence[int], start: int) -> list[Handed] | None:
-        """What is here of `keys` from `start` on, as far as may be copied now; `None`: nothing."""
+        """Hand out the cached part of `keys` from `start` on, as far as it may be copied now.
+
+        Returns `None` if no part is cached.
+        """
         found = self.find(keys, len(keys))
         if found.source is None or found.length <= start:
             return None
@@ -279,7 +282,7 @@ class UnifiedMemory(OneCache):
             self._are_absent(self._unshared.pop(slot))
 
     def discard(self, slot: int, start: int, count: int | None = None) -> None:
-        """`count` tokens of `slot` go, from `start` on, and those after them move up; or all go."""
+        """Give up `count` tokens of `slot` from `start` on; later ones move up. Without it, all."""
         if count is not None:
             self._cells.discard(slot, start, count)
             self._edits.append(Discard(slot, start, count))
@@ -358,9 +361,9 @@ class UnifiedMemory(OneCache):
             self._unshared[slot] = marks
 
     def _are_absent(self, marks: Sequence[Mark]) -> None:
-        """Said when the sequence begins and again when its prompt is read.
+        """Report that the prompt is not shared.
 
-        A balancer believes each time that the prompt is shared.
+        A balancer believes that it is when it sends the request and when the agent has read it.
         """
         for _, key in marks:
             self.marks.absent(key)

@@ -1,7 +1,8 @@
-"""llama.cpp's `adaptive_p`: tokens near a target probability are drawn, which follows what came.
+"""llama.cpp's `adaptive_p`: draws tokens whose probability is near a target.
 
-What is left of a row is weighed by how near each token's probability is to the target. The target
-moves against the probabilities of the tokens so far, so that their mean comes near the wished one.
+The other samplers come first. Each remaining token is weighed by the distance of its probability
+from the target. If the tokens so far were likelier than the request's target, the target falls, and
+it rises if they were less likely: so their mean comes near the request's target.
 """
 
 import numpy as np
@@ -13,7 +14,7 @@ _MOST_DECAY = 0.99
 
 
 class AdaptiveProbability:
-    """The target of one sequence."""
+    """The moving target of one sequence."""
 
     def __init__(self, target: float, decay: float) -> None:
         self._target = np.float32(min(target, 1.0))
@@ -22,13 +23,13 @@ class AdaptiveProbability:
         self._sum = self._target * self._weight
 
     def weighed(self, probabilities: Row) -> Row:
-        """Logits to draw by, of tokens that have these probabilities."""
+        """The logits to draw by, of tokens with these probabilities."""
         target = np.float32(2) * self._target - self._sum / self._weight
         distances = np.abs(probabilities - min(max(target, np.float32(0)), np.float32(1))) / _WIDTH
         logits: Row = _PEAK - _SHARPNESS * distances * distances / (np.float32(1) + distances)
         return logits
 
     def accept(self, probability: np.float32) -> None:
-        """A token that had this probability was chosen."""
+        """A token with this probability was chosen."""
         self._sum = probability + self._decay * self._sum
         self._weight = np.float32(1) + self._decay * self._weight

@@ -59,13 +59,13 @@ class Cells(Protocol):
         """Remove `count` cells, and move those after them up."""
 
     def read(self, holder: int, start: int, count: int) -> State:
-        """What `count` cells contain; empty if they cannot be read."""
+        """Read the state of `count` cells; empty if they cannot be read."""
 
     def write(self, holder: int, start: int, pieces: Sequence[tuple[int, State]]) -> bool:
-        """Append `pieces`, so many cells and their state each, to the `start` of `holder`."""
+        """Append `pieces` after the first `start` cells of `holder`: each a count and a state."""
 
     def read_state(self, holder: int, length: int) -> State:
-        """The state that cannot be cut of `holder`, which stands at `length`."""
+        """Read the state that cannot be cut; `holder` stands at `length`."""
 
     def write_state(self, holder: int, length: int, state: State) -> bool:
         """Let `holder` stand at `length`."""
@@ -100,7 +100,7 @@ class Edits:
         return Edited(tuple(failed), tuple(saved), seconds)
 
     def _carry_out(self, edit: Edit, group: Sequence[Edit]) -> int | None:
-        """The holder for which it did not work."""
+        """Returns the holder whose edit failed, or `None`."""
         cells, is_done = self._cells, True
         holder = edit.holder if isinstance(edit, Clear | Copy | Restore | RestoreState) else None
         match edit:

@@ -1,4 +1,4 @@
-"""llama.cpp's cells where one cache has those of all sequences.
+"""llama.cpp's cells, if all sequences share one cache.
 
 Kept prefixes have `seq_id`s above the slots': with a unified cache llama.cpp's memory takes any id
 below its own limit, while every id that batches may use (`n_seq_max`) costs a row of logits and
@@ -29,11 +29,11 @@ class UnifiedCells:
     """The cells of `cache`, which has `slots` slots.
 
     With `places`, pictures take fewer positions than cells; then nothing is offloaded.
-    With `checked_window` each copy is looked at, and what is left where last cells are given up:
-    whether it ends where it should, and has what a window of so many positions needs; 0 stands for
-    a recurrent state. A `blank` is what cannot be cut of no sequence. With `are_windows_apart`
-    layers with a window have a small cache of their own: what a holder above the slots has in them
-    is in host memory, so it takes no room there.
+    With `checked_window` each copy is checked, and so are the cells that `clear` leaves: they have
+    to end in the right place and hold what a window of that many positions needs. A window of 0
+    stands for a recurrent state. A `blank` is the state that cannot be cut, of an empty sequence.
+    With `are_windows_apart` layers with a window have a small cache of their own; holders above the
+    slots keep their windows in host memory, so they take no room there.
     """
 
     def __init__(
