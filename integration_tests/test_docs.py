@@ -10,13 +10,19 @@ from integration_tests.daemons import DEADLINE, Fleet
 
 ROOT = Path(__file__).parent.parent
 ERROR = re.compile(r'"error": ?(?!null)')
-BLOCK = re.compile(r"```sh\n(curl .*?)```", re.DOTALL)
+BLOCK = re.compile(r"```sh\n((?:curl |\w+=\$\(curl ).*?)```", re.DOTALL)
 
 
 def commands(page: str) -> list[str]:
-    """The `curl` commands of a page; a line that goes on ends in a backslash or within quotes."""
-    found = []
+    """The `curl` commands of a page; a line that goes on ends in a backslash or within quotes.
+
+    A block that keeps an answer in a variable is one command.
+    """
+    found: list[str] = []
     for block in BLOCK.findall((ROOT / page).read_text()):
+        if not block.startswith("curl "):
+            found.append(block)
+            continue
         found += [f"curl {rest}".strip() for rest in re.split(r"^curl ", block, flags=re.M)[1:]]
     return found
 

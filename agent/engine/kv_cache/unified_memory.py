@@ -282,7 +282,7 @@ class UnifiedMemory(OneCache):
             self._are_absent(self._unshared.pop(slot))
 
     def discard(self, slot: int, start: int, count: int | None = None) -> None:
-        """Give up `count` tokens of `slot` from `start` on; later ones move up. Without it, all."""
+        """Give up `count` tokens of `slot` from `start` on; later ones move up. All by default."""
         if count is not None:
             self._cells.discard(slot, start, count)
             self._edits.append(Discard(slot, start, count))
