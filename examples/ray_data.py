@@ -1,6 +1,6 @@
 """Parquet through a fleet with Ray Data: a column of prompts in, answers out.
 
-    pip install arriero 'ray[data]'
+    pip install . 'ray[data]'
     python examples/ray_data.py prompts/ answers/ --url http://127.0.0.1:8061
 
 The input has the columns `id` and `prompt`, the output `id`, `answer` and `error`. Started again
