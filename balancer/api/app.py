@@ -39,14 +39,14 @@ from .openai.responses.web_socket import ResponsesSocket
 from .openapi.document import Doc, json_answer
 from .route import Route, document_route, mount, permissions
 from .transport.bodies import BODIES, Bodies
-from .transport.fault_reports import FAULT_REPORTS, FaultReports, refusals_reported
+from .transport.fault_reports import FAULT_REPORTS, FaultReports, RefusalReport
 from .transport.hosts import AllowedHosts
 from .transport.http import (
     ErrorAnswer,
     Handler,
     admit_origins,
     error_response,
-    middlewares,
+    middleware,
     request_id_key,
 )
 from .vllm import routes as vllm_routes
@@ -98,8 +98,8 @@ def inference_app(
         *more_routes,
     ]
     admit = guard(access, permissions(routes))
-    outer = middlewares(_error_answer, hosts, absent)
-    app = web.Application(middlewares=[*outer, admit, _refuse_anthropics_files])
+    outer = middleware(_error_answer, hosts, absent)
+    app = web.Application(middlewares=[outer, admit, _refuse_anthropics_files])
     mount(app, routes)
     app[ACCESS] = access
     app[RETAINED_REQUESTS] = retained
@@ -267,7 +267,7 @@ _DESIRED_STATE = (
 async def _refuse_anthropics_files(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Their files are others than OpenAI's, which are at the same path."""
     if _is_under(request.path, "/v1/files") and models.is_anthropics(request):
-        with refusals_reported(request):
+        with RefusalReport(request):
             raise NotFound(
                 "/v1/files: files are not kept for messages here; send documents and pictures in "
                 "the message itself"

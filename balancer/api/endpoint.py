@@ -29,7 +29,7 @@ from .fields.field_notes import FieldNotes
 from .transport.bodies import parsed
 from .transport.callers import caller_of
 from .transport.defaults import EARLY_HEADERS
-from .transport.fault_reports import FAULT_REPORTS, refusals_reported
+from .transport.fault_reports import FAULT_REPORTS, RefusalReport
 from .transport.http import Handler, request_id_key
 from .transport.streaming import (
     EVENT_STREAM,
@@ -127,7 +127,7 @@ def handler(runtime: FleetRuntime, endpoint: Endpoint[W]) -> Handler:
 
     async def handle(request: web.Request) -> web.StreamResponse:
         requested = await obeyed(request, endpoint.parse)
-        with refusals_reported(request):
+        with RefusalReport(request):
             answer = await endpoint.answer(requested, caller_of(request))
         return await respond(request, runtime, answer)
 

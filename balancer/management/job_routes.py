@@ -12,7 +12,7 @@ from ..api.access.permissions import Needs
 from ..api.common.answering import json_response
 from ..api.openapi.document import Doc, json_answer
 from ..api.route import Route
-from ..api.transport.fault_reports import refusals_reported
+from ..api.transport.fault_reports import RefusalReport
 from ..jobs.batch import Batch, Status
 from ..jobs.jobs import Jobs
 from ..store.port import StoreAway
@@ -112,7 +112,7 @@ async def view(jobs: Jobs, batch: Batch) -> BatchView:
 
 @contextmanager
 def _reached(request: web.Request) -> Iterator[None]:
-    with refusals_reported(request):
+    with RefusalReport(request):
         try:
             yield
         except StoreAway as error:

@@ -17,7 +17,7 @@ from ..api.route import Route, document_route, mount, permissions
 from ..api.transport.bodies import BODIES, MAX_BODY_BYTES, ONLY_JSON
 from ..api.transport.connections import watch_frames
 from ..api.transport.doors import report_at_door
-from ..api.transport.http import Handler, middlewares, nothing_at
+from ..api.transport.http import Handler, middleware, nothing_at
 from ..cluster.cluster_view import ClusterView
 from ..cluster.peering import balancers_of
 from ..cluster.worker import Pipes
@@ -102,7 +102,7 @@ def management_app(
     ]
     admit = guard(access, permissions(routes), by_cookie(access, parts.sessions))
     app = web.Application(
-        middlewares=[*middlewares(hosts=parts.hosts, absent=absent), admit],
+        middlewares=[middleware(hosts=parts.hosts, absent=absent), admit],
         client_max_size=MAX_BODY_BYTES,
     )
     mount(app, routes)

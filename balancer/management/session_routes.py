@@ -32,7 +32,7 @@ from ..api.openapi.document import Doc, json_answer, parameter
 from ..api.openapi.schemas import Body
 from ..api.route import Route
 from ..api.transport.bodies import parsed
-from ..api.transport.fault_reports import refusals_reported
+from ..api.transport.fault_reports import RefusalReport
 
 COOKIE = "arriero_session"
 CSRF_HEADER = "x-arriero-csrf"
@@ -133,7 +133,7 @@ def routes(access: Access, sessions: SessionService) -> list[Route]:
     async def shown(request: web.Request) -> web.Response:
         keys = keys_in(request.headers)
         if keys and not access.is_open:
-            with refusals_reported(request):
+            with RefusalReport(request):
                 holder = await access.admitted(keys)
                 check_sees(holder)
             return answer(request, holder)
@@ -144,7 +144,7 @@ def routes(access: Access, sessions: SessionService) -> list[Route]:
     async def log_in(request: web.Request) -> web.Response:
         given = await parsed(request, partial(parse_json, LOG_IN))
         sign_out_of(request)  # it is refused before anybody is logged in
-        with refusals_reported(request):
+        with RefusalReport(request):
             holder = await access.admitted([given.key])
             if holder is None:
                 raise Conflict("there are no access keys yet, so nobody has to log in")

@@ -10,7 +10,7 @@ from ....shared.errors import Unauthorized
 from ...access.access import Access
 from ...access.identity import Identity
 from ..transport.callers import identity_key
-from ..transport.fault_reports import refusals_reported, route_of
+from ..transport.fault_reports import RefusalReport, route_of
 from ..transport.http import Handler
 from .credentials import is_upgrade, keys_in, refuse_key_in_url
 from .leases import while_good
@@ -35,7 +35,7 @@ def guard(access: Access, table: Table, identify: Identify | None = None) -> Mid
 
     @web.middleware
     async def admit(request: web.Request, handler: Handler) -> web.StreamResponse:
-        with refusals_reported(request):
+        with RefusalReport(request):
             refuse_key_in_url(request.raw_path)
             needs = _needs(table, request)
             is_admitted = (access.is_open or needs is not Needs.NOTHING) and await _admit(

@@ -29,7 +29,7 @@ from ...fleet.caller import STRANGERS, Account, Caller
 from ...fleet.footprint import OF_NUMBER, OF_OBJECT, RETRY_AFTER, memory_refusal
 from ...fleet.shares import Holding, Shares
 from .callers import caller_of, check_authority
-from .fault_reports import refusals_reported
+from .fault_reports import RefusalReport
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 """Longest request body; a longer one is refused before it is parsed."""
@@ -266,7 +266,7 @@ async def parsed(request: web.Request, parse: Callable[[bytes], T]) -> T:
 
     Raises `Unauthorized` if its key has ended meanwhile.
     """
-    with refusals_reported(request):
+    with RefusalReport(request):
         found = await request.app[BODIES].parsed(request, parse)
         check_authority(request)
         return found

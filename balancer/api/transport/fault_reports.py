@@ -6,8 +6,7 @@ client and field, and bounded in number over all clients.
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from aiohttp import web
@@ -103,11 +102,17 @@ def report_refusal(request: web.Request, error: RequestError) -> None:
         reports.refused(request, error)
 
 
-@contextmanager
-def refusals_reported(request: web.Request) -> Iterator[None]:
-    """Reports what is raised in it: a refusal of `request` after its body was parsed."""
-    try:
-        yield
-    except RequestError as error:
-        report_refusal(request, error)
-        raise
+class RefusalReport:
+    """Reports what is raised inside: a refusal of `request` before it reached the fleet."""
+
+    __slots__ = ("_request",)
+
+    def __init__(self, request: web.Request) -> None:
+        self._request = request
+
+    def __enter__(self) -> None:
+        """Nothing is raised yet."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, RequestError):
+            report_refusal(self._request, error)

@@ -31,6 +31,9 @@ _SHOWN = 100
 
 ANY_ORIGIN = "*"
 
+MAX_KNOWN = 256
+"""Values of `Host` that are remembered."""
+
 
 @dataclass(frozen=True, slots=True)
 class WebOrigin:
@@ -62,6 +65,8 @@ class AllowedHosts:
         self._names = frozenset(map(_split, map(checked_host, names)))
         self._called = self._names | frozenset(map(_split, map(checked_host, listening)))
         self._origins = [_origin_pattern(checked_origin(origin)) for origin in origins]
+        self._known: set[str] = set()
+        """What `Host` said so far that is right: nearly all requests say the same."""
 
     def check(
         self, hosts: Sequence[str], origins: Sequence[str], *, over_tls: bool = False
@@ -108,12 +113,16 @@ class AllowedHosts:
         return any(pattern.fullmatch(_plain_origin(origin)) for pattern in self._origins)
 
     def _check_name(self, host: str, place: str) -> None:
+        if host in self._known:
+            return
         if not self._answers_to(host):
             raise ForbiddenHost(
                 f"{place} {host[:_SHOWN]!r} is not a name of this balancer; if it should be, start "
                 "the balancer with `--allowed-host` and that name",
                 kind="host",
             )
+        if len(self._known) < MAX_KNOWN:
+            self._known.add(host)
 
     def _answers_to(self, host: str) -> bool:
         if _HOST.fullmatch(host) is None:

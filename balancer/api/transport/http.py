@@ -20,7 +20,7 @@ from ....shared.errors import (
     public_body,
     status_of,
 )
-from .fault_reports import refusals_reported, report_refusal, route_of
+from .fault_reports import RefusalReport, report_refusal, route_of
 from .hosts import AllowedHosts
 from .streaming import REQUEST_ID
 
@@ -76,21 +76,88 @@ def nothing_at(path: str) -> RequestError:
     return NotFound(f"there is nothing at {path[:200]}")
 
 
-def middlewares(
+def middleware(
     answer_for: Callable[[web.Request], ErrorAnswer] = lambda _request: error_response,
     hosts: AllowedHosts | None = None,
     absent: Callable[[str], RequestError] = nothing_at,
-) -> list[Middleware]:
-    """The middlewares of a port.
+) -> Middleware:
+    """The middleware of a port: refuses other hosts and other transfers, and answers errors.
 
     `answer_for` gives the error format for a request, `hosts` the allowed hosts, and `absent` the
     error for a path where nothing is.
     """
-    return [
-        _answer_errors(answer_for, absent),
-        _refuse_other_hosts(hosts or AllowedHosts()),
-        _refuse_other_transfers,
-    ]
+    allowed = AllowedHosts() if hosts is None else hosts
+
+    @web.middleware
+    async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            with RefusalReport(request):
+                _check_host(request, allowed)
+                # Browsers send no key with the question, so no later middleware is asked.
+                is_asked = _is_preflight(request) and allowed.admits(request.headers[hdrs.ORIGIN])
+                if not is_asked:
+                    _check_transfer(request)
+            return _preflight_answer(request) if is_asked else await handler(request)
+        except RequestError as error:
+            response = answer_for(request)(error)
+            if request_id_key in request:
+                response.headers[REQUEST_ID] = request[request_id_key]
+            return response
+        except web.HTTPMethodNotAllowed as refusal:
+            allowed_methods = ", ".join(sorted(refusal.allowed_methods))
+            message = f"{request.path[:200]} takes {allowed_methods}, not {request.method[:20]}"
+            no_method = MethodNotAllowed(message)
+            report_refusal(request, no_method)
+            response = answer_for(request)(no_method)
+            response.headers[hdrs.ALLOW] = allowed_methods
+            return response
+        except web.HTTPNotFound:
+            missing = absent(request.path)
+            report_refusal(request, missing)
+            return answer_for(request)(missing)
+        except web.HTTPException:
+            raise
+        except ConnectionError:
+            if request.transport is None or request.transport.is_closing():
+                return web.Response()  # it reaches nobody, and aiohttp logs no error
+            raise
+        except Exception:
+            _log.exception("unexpected error in %s %s", request.method, request.path)
+            if request.writer.output_size:
+                # Too late for a status: aiohttp cuts the connection, so that the client sees
+                # that the answer is not whole.
+                raise
+            mistake = InternalError("internal error; the balancer's log has the details")
+            return answer_for(request)(mistake)
+
+    return answer
+
+
+def _check_host(request: web.Request, hosts: AllowedHosts) -> None:
+    """Raises `ForbiddenHost`, or `Forbidden` for a page of another origin."""
+    headers = request.headers
+    named = headers.getall(hdrs.HOST, [])
+    hosts.check(named, headers.getall(hdrs.ORIGIN, []), over_tls=request.secure)
+    if not request.raw_path.startswith(("/", "*")):
+        hosts.check_target(request.url.raw_authority)  # the target's own, which counts
+    if request.method in (hdrs.METH_GET, hdrs.METH_HEAD):
+        acts = route_of(request) in request.app.get(ACTING, ())
+        hosts.check_fetch(headers, acts=acts, over_tls=request.secure)
+
+
+def _check_transfer(request: web.Request) -> None:
+    """Takes bodies only as they are: a compressed one may be a thousand times what came."""
+    headers = request.headers
+    if headers.get(hdrs.CONTENT_ENCODING, "identity").strip().lower() != "identity":
+        raise UnsupportedEncoding("send the body as it is, without `Content-Encoding`")
+    if request.version < HttpVersion11 and hdrs.TRANSFER_ENCODING in headers:
+        raise InvalidRequest("HTTP/1.0 has no `Transfer-Encoding`")
+
+
+def _is_preflight(request: web.Request) -> bool:
+    if request.method != hdrs.METH_OPTIONS:
+        return False
+    return hdrs.ACCESS_CONTROL_REQUEST_METHOD in request.headers and hdrs.ORIGIN in request.headers
 
 
 PREFLIGHT_AGE = 600
@@ -131,81 +198,3 @@ def admit_origins(
         response.headers.add(hdrs.VARY, hdrs.ORIGIN)
 
     return admit
-
-
-def _answer_errors(
-    answer_for: Callable[[web.Request], ErrorAnswer], absent: Callable[[str], RequestError]
-) -> Middleware:
-    @web.middleware
-    async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-        answer = answer_for(request)
-        try:
-            return await handler(request)
-        except RequestError as error:
-            response = answer(error)
-            if request_id_key in request:
-                response.headers[REQUEST_ID] = request[request_id_key]
-            return response
-        except web.HTTPMethodNotAllowed as refusal:
-            allowed = ", ".join(sorted(refusal.allowed_methods))
-            message = f"{request.path[:200]} takes {allowed}, not {request.method[:20]}"
-            no_method = MethodNotAllowed(message)
-            report_refusal(request, no_method)
-            response = answer(no_method)
-            response.headers[hdrs.ALLOW] = allowed
-            return response
-        except web.HTTPNotFound:
-            missing = absent(request.path)
-            report_refusal(request, missing)
-            return answer(missing)
-        except web.HTTPException:
-            raise
-        except ConnectionError:
-            if request.transport is None or request.transport.is_closing():
-                return web.Response()  # it reaches nobody, and aiohttp logs no error
-            raise
-        except Exception:
-            _log.exception("unexpected error in %s %s", request.method, request.path)
-            if request.writer.output_size:
-                # Too late for a status: aiohttp cuts the connection, so that the client sees
-                # that the answer is not whole.
-                raise
-            return answer(InternalError("internal error; the balancer's log has the details"))
-
-    return answer_errors
-
-
-def _refuse_other_hosts(hosts: AllowedHosts) -> Middleware:
-    @web.middleware
-    async def refuse_other_hosts(request: web.Request, handler: Handler) -> web.StreamResponse:
-        headers = request.headers
-        with refusals_reported(request):
-            named = headers.getall(hdrs.HOST, [])
-            hosts.check(named, headers.getall(hdrs.ORIGIN, []), over_tls=request.secure)
-            if not request.raw_path.startswith(("/", "*")):
-                hosts.check_target(request.url.raw_authority)  # the target's own, which counts
-            if request.method in (hdrs.METH_GET, hdrs.METH_HEAD):
-                acts = route_of(request) in request.app.get(ACTING, ())
-                hosts.check_fetch(headers, acts=acts, over_tls=request.secure)
-        if _is_preflight(request) and hosts.admits(request.headers[hdrs.ORIGIN]):
-            return _preflight_answer(request)  # browsers send no key with it
-        return await handler(request)
-
-    return refuse_other_hosts
-
-
-def _is_preflight(request: web.Request) -> bool:
-    is_asking = hdrs.ACCESS_CONTROL_REQUEST_METHOD in request.headers
-    return request.method == hdrs.METH_OPTIONS and is_asking and hdrs.ORIGIN in request.headers
-
-
-@web.middleware
-async def _refuse_other_transfers(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Takes bodies only as they are: a compressed one may be a thousand times what came."""
-    with refusals_reported(request):
-        headers = request.headers
-        if headers.get(hdrs.CONTENT_ENCODING, "identity").strip().lower() != "identity":
-            raise UnsupportedEncoding("send the body as it is, without `Content-Encoding`")
-        if request.version < HttpVersion11 and hdrs.TRANSFER_ENCODING in headers:
-            raise InvalidRequest("HTTP/1.0 has no `Transfer-Encoding`")
-    return await handler(request)

@@ -24,7 +24,7 @@ from arriero.balancer.api.endpoint import (
 )
 from arriero.balancer.api.transport.bodies import BODIES, Bodies
 from arriero.balancer.api.transport.fault_reports import FAULT_REPORTS, FaultReports
-from arriero.balancer.api.transport.http import middlewares, request_id_key
+from arriero.balancer.api.transport.http import middleware, request_id_key
 from arriero.balancer.api.transport.streaming import EVENT_STREAM, NDJSON
 from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.fleet.queries.query import QueryRequest
@@ -99,7 +99,7 @@ async def asked(
             request[request_id_key] = id
         return await handle(request)
 
-    app = web.Application(middlewares=middlewares())
+    app = web.Application(middlewares=[middleware()])
     app[BODIES], app[FAULT_REPORTS] = Bodies(), FaultReports()
     app.add_routes([web.post("/", handle_with_id)])
     async with TestClient(TestServer(app, handler_cancellation=True)) as client:

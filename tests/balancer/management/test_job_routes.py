@@ -8,7 +8,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.api.route import mount
 from arriero.balancer.api.transport.fault_reports import FAULT_REPORTS, FaultReports
-from arriero.balancer.api.transport.http import middlewares
+from arriero.balancer.api.transport.http import middleware
 from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.jobs.jobs import Jobs
 from arriero.balancer.management.job_routes import routes
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("closes_stores")
 
 
 def app(jobs: Jobs | None) -> web.Application:
-    made = web.Application(middlewares=middlewares())
+    made = web.Application(middlewares=[middleware()])
     made[FAULT_REPORTS] = FaultReports()
     mount(made, routes(jobs))
     return made

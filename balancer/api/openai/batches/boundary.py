@@ -12,7 +12,7 @@ from ....jobs.blobs import BlobsAway
 from ....jobs.jobs import Jobs
 from ....store.port import StoreAway
 from ...common.answering import json_response
-from ...transport.fault_reports import refusals_reported
+from ...transport.fault_reports import RefusalReport
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ def jobs_for(request: web.Request, jobs: Jobs | None) -> Iterator[Jobs]:
 
     Raises `NotSupported` where this balancer keeps no files.
     """
-    with refusals_reported(request):
+    with RefusalReport(request):
         if jobs is None:
             raise NotSupported(
                 "this balancer has no place for files: it has to be given one (--files)"

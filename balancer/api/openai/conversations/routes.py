@@ -16,7 +16,7 @@ from ...common.answering import json_response
 from ...endpoint import obeyed
 from ...route import OPENAI, Route
 from ...transport.callers import caller_of
-from ...transport.fault_reports import refusals_reported
+from ...transport.fault_reports import RefusalReport
 from ...transport.http import Handler
 from ..responses.items import Item, with_ids
 from ..responses.listing import Page, input_list, listed, parse_page
@@ -64,7 +64,7 @@ def routes(book: ConversationBook) -> list[Route]:
 
 def _answering(answer: Callable[[web.Request], Awaitable[object]]) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
-        with refusals_reported(request):
+        with RefusalReport(request):
             return json_response(await answer(request))
 
     return handle

@@ -22,7 +22,7 @@ from ...endpoint import Endpoint, Generation, KnownAnswer, Opened, handler, obey
 from ...route import OPENAI, Route
 from ...transport.bodies import Bodies
 from ...transport.callers import caller_of
-from ...transport.fault_reports import refusals_reported
+from ...transport.fault_reports import RefusalReport
 from ...transport.http import request_id_key
 from ...transport.streaming import EVENT_STREAM, REQUEST_ID, send_stream
 from ..conversations.book import ConversationBook
@@ -201,14 +201,14 @@ class _ResponsesHandlers:
         requested = await obeyed(request, parse_response)
         if requested.background:
             return await self._run(request, requested)
-        with refusals_reported(request):
+        with RefusalReport(request):
             generation = await self._responses.answer(requested, caller_of(request))
         return await respond(request, self._runtime, generation)
 
     async def _run(self, request: web.Request, requested: ResponsesRequest) -> web.StreamResponse:
         """In the background."""
         caller = caller_of(request)
-        with refusals_reported(request):
+        with RefusalReport(request):
             asked = await self._responses.asked(requested, caller)
         served = requested.model or self._runtime.views.model_name_for("generate", caller)
         tier = tier_of(self._runtime.views.priority(asked.neutral, caller))
@@ -242,7 +242,7 @@ class _ResponsesHandlers:
     async def retrieve(self, request: web.Request) -> web.StreamResponse:
         id = request.match_info["id"]
         is_streamed = request.query.get("stream") == "true"
-        with refusals_reported(request):
+        with RefusalReport(request):
             after = parse_after(request)
             running = await self._background.find(id, caller_of(request))
             if running is None:
@@ -260,7 +260,7 @@ class _ResponsesHandlers:
 
     async def delete(self, request: web.Request) -> web.Response:
         id = request.match_info["id"]
-        with refusals_reported(request):
+        with RefusalReport(request):
             caller = caller_of(request)
             was_running = await self._background.forget(id, caller)
             was_stored = await self._conversations.forget(id, Stored, owner=caller.owner)
@@ -270,14 +270,14 @@ class _ResponsesHandlers:
         return json_response(body)
 
     async def input_items(self, request: web.Request) -> web.Response:
-        with refusals_reported(request):
+        with RefusalReport(request):
             stored = await self._stored(request)
             page = parse_page(request.query)
         return json_response(input_list(stored.input, page))
 
     async def cancel(self, request: web.Request) -> web.Response:
         id = request.match_info["id"]
-        with refusals_reported(request):
+        with RefusalReport(request):
             response = await self._background.cancel(id, caller_of(request))
             if response is None:
                 await self._stored(request)
@@ -297,7 +297,7 @@ class _ResponsesHandlers:
 
 
 async def _refuse_compaction(request: web.Request) -> web.StreamResponse:
-    with refusals_reported(request):
+    with RefusalReport(request):
         raise NotFound(
             "/v1/responses/compact: responses are not compacted here; have a model sum up what was "
             "said, and begin a new response with that"

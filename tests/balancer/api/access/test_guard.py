@@ -15,7 +15,7 @@ from arriero.balancer.api.access.guard import guard
 from arriero.balancer.api.access.permissions import Needs
 from arriero.balancer.api.app import inference_app
 from arriero.balancer.api.transport.callers import caller_of, known_caller
-from arriero.balancer.api.transport.http import middlewares
+from arriero.balancer.api.transport.http import middleware
 from arriero.shared.errors import Unauthorized
 from tests.balancer.access.builders import record, secret
 from tests.balancer.api.fake_runtime import FakeFleetRuntime, echo
@@ -117,7 +117,7 @@ async def test_the_holder_is_the_caller() -> None:
         seen.append(caller_of(request))
         return web.Response()
 
-    app = web.Application(middlewares=[*middlewares(), guard(ACCESS, {("GET", "/x"): Needs.CALL})])
+    app = web.Application(middlewares=[middleware(), guard(ACCESS, {("GET", "/x"): Needs.CALL})])
     app.add_routes([web.get("/x", handler), web.post("/new", handler)])
     async with TestClient(TestServer(app)) as client:
         assert (await client.get("/x", headers=BEARER)).status == 200
@@ -145,7 +145,7 @@ class Handlers:
     def app(self) -> web.Application:
         paths = ("/waits", "/streams", "/revokes")
         table = {("POST", path): Needs.CALL for path in paths}
-        app = web.Application(middlewares=[*middlewares(), guard(self.access, table)])
+        app = web.Application(middlewares=[middleware(), guard(self.access, table)])
         for path in paths:
             app.router.add_post(path, getattr(self, path.removeprefix("/")))
         return app

@@ -18,7 +18,7 @@ from arriero.balancer.api.transport.bodies import (
     Bodies,
     parsed,
 )
-from arriero.balancer.api.transport.http import middlewares
+from arriero.balancer.api.transport.http import middleware
 from arriero.balancer.fleet.caller import Account, Caller
 from arriero.balancer.fleet.shares import Shares
 from arriero.shared.errors import InvalidRequest, Overloaded
@@ -35,7 +35,7 @@ async def size(request: web.Request) -> web.Response:
 
 @asynccontextmanager
 async def serving(bodies: Bodies) -> AsyncIterator[TestClient]:
-    app = web.Application(middlewares=middlewares())
+    app = web.Application(middlewares=[middleware()])
     app[BODIES] = bodies
     app.add_routes([web.post("/size", size)])
     with bodies:

@@ -13,7 +13,7 @@ from arriero.balancer.api.transport.hosts import AllowedHosts
 from arriero.balancer.api.transport.http import (
     admit_origins,
     error_response,
-    middlewares,
+    middleware,
 )
 from arriero.shared.errors import EngineFailed, InvalidRequest, QueueFull, RateLimited
 
@@ -46,7 +46,7 @@ async def writes_too_late(request: web.Request) -> web.StreamResponse:
 
 @pytest.fixture
 async def client() -> AsyncIterator[TestClient]:
-    app = web.Application(middlewares=middlewares())
+    app = web.Application(middlewares=[middleware()])
     app.add_routes(
         [
             web.post("/", nothing),
@@ -62,7 +62,7 @@ async def client() -> AsyncIterator[TestClient]:
 @asynccontextmanager
 async def raw_client() -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """A connection to the same, for what aiohttp's client does not send."""
-    app = web.Application(middlewares=middlewares())
+    app = web.Application(middlewares=[middleware()])
     app.add_routes([web.post("/", nothing), web.get("/broken", broken)])
     runner = ConnectionsRunner(app, Connections(), shutdown_timeout=0.1)
     await runner.setup()
@@ -167,7 +167,7 @@ PAGE = "https://chat.example"
 @pytest.fixture
 async def admitting() -> AsyncIterator[TestClient]:
     hosts = AllowedHosts([], [PAGE])
-    app = web.Application(middlewares=middlewares(hosts=hosts))
+    app = web.Application(middlewares=[middleware(hosts=hosts)])
     app.add_routes([web.post("/", nothing), web.get("/broken", broken)])
     app.on_response_prepare.append(admit_origins(hosts))
     async with TestClient(TestServer(app)) as client:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import to_json
 
-from arriero.balancer.api.transport.http import middlewares
+from arriero.balancer.api.transport.http import middleware
 from arriero.balancer.api.transport.streaming import (
     Render,
     prefers_event_stream,
@@ -74,7 +74,7 @@ async def ask(*chunks: bytes | Exception) -> tuple[int, bytes]:
     async def handler(request: web.Request) -> web.StreamResponse:
         return await send_stream(request, produce(), content_type="text/plain")
 
-    app = web.Application(middlewares=middlewares())
+    app = web.Application(middlewares=[middleware()])
     app.add_routes([web.get("/", handler)])
     async with TestClient(TestServer(app)) as client:
         response = await client.get("/")
@@ -116,7 +116,7 @@ class Served:
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[TestClient]:
-        app = web.Application(middlewares=middlewares())
+        app = web.Application(middlewares=[middleware()])
         app.add_routes([web.get("/", self.handle)])
         async with TestClient(TestServer(app)) as client:
             yield client

@@ -15,7 +15,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from pydantic import ValidationError
 
 from arriero.agent.link.codec import AgentCodec, outputs
-from arriero.balancer.api.transport.http import middlewares
+from arriero.balancer.api.transport.http import middleware
 from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.decisions import LinkId
@@ -78,7 +78,7 @@ def runtime() -> FleetRuntime:
 
 @pytest.fixture
 async def client(runtime: FleetRuntime) -> AsyncIterator[Client]:
-    app = web.Application(middlewares=middlewares())
+    app = web.Application(middlewares=[middleware()])
     app.router.add_get(PATH, agent_handler(runtime))
     async with TestClient(TestServer(app)) as client:
         yield client
@@ -341,7 +341,7 @@ async def test_goodbye_is_said_before_the_close(client: Client, runtime: FleetRu
 async def test_an_agent_without_a_certificate_is_refused_where_one_is_needed(
     runtime: FleetRuntime,
 ) -> None:
-    app = web.Application(middlewares=middlewares())
+    app = web.Application(middlewares=[middleware()])
     refused: list[Unauthorized] = []
     report = partial(note, refused)
     app.router.add_get(PATH, agent_handler(runtime, needs_certificate=True, report=report))
@@ -359,7 +359,7 @@ def note(refused: list[Unauthorized], _request: web.Request, error: Unauthorized
 
 
 async def test_operators_are_told_of_an_agent_that_is_not_let_in(runtime: FleetRuntime) -> None:
-    app = web.Application(middlewares=middlewares())
+    app = web.Application(middlewares=[middleware()])
     refused: list[Unauthorized] = []
     app.router.add_get(PATH, agent_handler(runtime, report=partial(note, refused)))
     async with TestClient(TestServer(app)) as client:
