@@ -19,7 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from .cluster.worker import open_pipes, place_in  # late: --help and a wrong flag answer at once
 
     place = place_in(os.environ)
-    log.setup(settings.log_format, settings.log_level)
+    log.setup(settings.log_format, settings.log_level, keeps_lines=False)
     if place is not None:
         log.mark(worker=place.number)
 

@@ -49,15 +49,25 @@ _NEEDS_QUOTES = re.compile(r'[\s="]|^$')
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
-def setup(format: LogFormat, level: LogLevel, stream: TextIO | None = None) -> None:
-    """Log what our modules log from `level` on, and others' warnings, to `stream` (stderr)."""
+def setup(
+    format: LogFormat, level: LogLevel, stream: TextIO | None = None, *, keeps_lines: bool = True
+) -> None:
+    """Log what our modules log from `level` on, and others' warnings, to `stream` (stderr).
+
+    `keeps_lines`: the last lines are kept for `recent`.
+    """
     stream = stream or sys.stderr
     as_text = format == "text" or (format == "auto" and stream.isatty())
     handler = LineHandler(stream, TextFormatter() if as_text else JsonFormatter())
-    tail = LogTail(_line_of)
-    logging.basicConfig(handlers=[handler, tail], level=logging.WARNING, force=True)
+    handlers: list[logging.Handler] = [handler]
+    if keeps_lines:
+        handlers.append(LogTail(_line_of))
+    logging.basicConfig(handlers=handlers, level=logging.WARNING, force=True)
     logging.getLogger("arriero").setLevel(level.upper())
     logging.captureWarnings(True)
+    # No format shows which line of which thread logged: to look takes as long as all else.
+    logging._srcfile = None
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
 
 
 def reopen() -> None:
