@@ -142,6 +142,9 @@ class Fleet:
         self.steering = Steering(self.state)
         self.admission = Admission(self.state)
         self._membership = Membership(self.state, self.steering)
+        self._next_deadline: float | None = None
+        self._is_deadline_known = False
+        """Until the next event: each is asked for the deadline before and after it."""
 
     def __contains__(self, id: object) -> bool:
         """Whether a request was accepted and has not ended."""
@@ -164,9 +167,13 @@ class Fleet:
 
     def next_deadline(self) -> float | None:
         """When to call `tick`. Nothing may be due then: deadlines move later."""
-        if self.state.is_closed:
-            return None
-        return earliest(self.state.next_deadline(), self.steering.next_deadline())
+        if not self._is_deadline_known:
+            self._next_deadline = None
+            if not self.state.is_closed:
+                steering = self.steering.next_deadline()
+                self._next_deadline = earliest(self.state.next_deadline(), steering)
+            self._is_deadline_known = True
+        return self._next_deadline
 
     # ---- clients
 
@@ -245,6 +252,7 @@ class Fleet:
 
     def settle(self, ending: Ending, now: float) -> None:
         """A request has ended as `Finish` said: its caller gets back what it did not use."""
+        self._is_deadline_known = False
         self.admission.ended(ending.request_id, ending.usage, now)
         if ending.agent is None:
             self.steering.demand_changed(ending.model, now)
@@ -526,10 +534,12 @@ class Fleet:
 
     def restore_models(self, names: Iterable[str], now: float) -> None:
         """These were served before the balancer started; no agent is here yet."""
+        self._is_deadline_known = False
         self.state.models.restored(names, now)
 
     def restore_cordons(self, cordons: Iterable[Cordon]) -> None:
         """These were there before the balancer started, oldest first; no agent is here yet."""
+        self._is_deadline_known = False
         self.steering.cordons.restored(cordons)
 
     def cordon(self, id: AgentId, within: float | None, now: float) -> list[Decision]:
@@ -592,6 +602,7 @@ class Fleet:
 
     def follow(self) -> None:
         """Another balancer gives agents their orders, or none does."""
+        self._is_deadline_known = False
         self.steering.follow()
 
     def others(self, num_live: int, demands: Mapping[str, Demand], now: float) -> list[Decision]:
@@ -630,6 +641,7 @@ class Fleet:
         """Accept nothing more; what has not ended by `deadline` ends then."""
         self.state.changes.advance()
         self.state.drained_at = deadline
+        self._is_deadline_known = False
         return [*self._due(now), *self._end_stranded(now)]
 
     def goodbye(self, now: float) -> list[Decision]:
@@ -642,6 +654,7 @@ class Fleet:
         """What has come due, in the order that starts nothing in vain. Every event begins so."""
         self.state.requests.dispatch.now = now
         deadline = self.next_deadline()
+        self._is_deadline_known = False
         if deadline is None or now < deadline:
             return []
         state = self.state

@@ -16,7 +16,7 @@ Invariants: exactly one end, with one `Finish`; nothing is delivered after it; t
 whole request never moves.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
@@ -42,6 +42,7 @@ from ....shared.inference import (
     Token,
     ToolCall,
     ToolCallStarted,
+    Usage,
     Waiting,
     goes_on_anywhere,
     goes_on_by_text,
@@ -558,9 +559,8 @@ class Request(Lifecycle):
         usage = consistent(self.delivered.as_delivered(end.usage) if self.moves.num else end.usage)
         agent = self.agent or ""
         event = Done(end.finish_reason, usage, timings, agent, end.stop_string)
-        finish = self._finish(end.finish_reason, now)
-        ending = replace(finish.ending, usage=usage, timings=timings)
-        return [*self._last_notice(), Deliver(self.id, event), Finish(ending)]
+        finish = self._finish(end.finish_reason, usage, timings)
+        return [*self._last_notice(), Deliver(self.id, event), finish]
 
     def failed(self, error: RequestError, now: float) -> list[Decision]:
         """It ends with an error."""
@@ -568,12 +568,11 @@ class Request(Lifecycle):
 
     def refused(self, error: RequestError, now: float) -> Finish:
         """It ends with an error that is not delivered through its stream."""
-        finish = self._finish(error.code, now)
-        return Finish(replace(finish.ending, error=error))
+        return self._finish_early(error.code, now, error)
 
     def gone(self, now: float) -> Finish:
         """Its client has gone, so there is no one to deliver an end to."""
-        return self._finish("client_gone", now)
+        return self._finish_early("client_gone", now)
 
     def overdue(self, now: float, lack: NotServed | None = None) -> RequestError | None:
         """The error it has to end with at `now`, if a deadline has passed.
@@ -618,7 +617,14 @@ class Request(Lifecycle):
         last = self.delivered.last_notice
         return [] if last is None else [Deliver(self.id, last)]
 
-    def _finish(self, code: str, now: float) -> Finish:
+    def _finish_early(self, code: str, now: float, error: RequestError | None = None) -> Finish:
+        """It ends without a word of its agent's: what was delivered counts as used."""
+        usage = self.delivered.usage(self.num_tokens)
+        return self._finish(code, usage, self._timings(now, _NO_RATES), error)
+
+    def _finish(
+        self, code: str, usage: Usage, timings: Timings, error: RequestError | None = None
+    ) -> Finish:
         if self.is_ended:
             raise ValueError(f"request {self.id} has ended already")
         self.is_ended = True
@@ -629,8 +635,9 @@ class Request(Lifecycle):
                 agent=self.agent,
                 caller=self.caller,
                 model=self.served_as,
-                usage=self.delivered.usage(self.num_tokens),
-                timings=self._timings(now, _NO_RATES),
+                usage=usage,
+                timings=timings,
+                error=error,
                 is_suspect=self.moves.suspicion is not None,
                 priority_class=self.kind,
             )

@@ -150,7 +150,8 @@ class Requests:
             return [*decisions, *refuse(request, assigned.error, now)]
         self._came(request, now)
         self.waiting_room.admitted(request, tell_waiting, now)
-        self._waits(request)
+        if request.slot is None:
+            self._waits(request)
         if not assigned and (error := self._deadline_refusal(request)) is not None:
             self._forget(request)
             self.dispatch.ended(request)
@@ -651,7 +652,8 @@ class Requests:
             )
             request.claim = Claim.of(request.asked, agent.model, request.delivered)
             self.waiting_room.started(request, now)
-            self._runs(request, offer_of(agent, self.needs).keys)
+            is_batch = request.kind == "batch"
+            self._runs(request, offer_of(agent, self.needs).keys if is_batch else ())
             if not (request.has_streamed or len(request.deserted) == MOST_DESERTED):
                 request.look_at = now + self._least_patience
             self._deadlines.arm(request)
@@ -809,7 +811,8 @@ class Requests:
         self._live[request.id] = request
         if request.kind != "batch":
             self.foreground.came(request.asked.model, now)
-        self._deadlines.arm(request)
+        if request.slot is None:  # otherwise it starts at once, and is armed then
+            self._deadlines.arm(request)
         self._changes.advance()
 
     def _touch_agent(self, request: Request) -> None:

@@ -109,8 +109,9 @@ class WaitingRoom:
     def admitted(self, request: Request, tell_after: float | None, now: float) -> None:
         """It is new; its client hears of waits longer than `tell_after` seconds."""
         if tell_after is not None:
-            request.listener = Listener(request, tell_after)
-            self.waits(request, now)
+            request.listener = Listener(request, tell_after, deadline=now + tell_after)
+            if request.slot is None:
+                self.waits(request, now)
 
     def waits(self, request: Request, now: float) -> None:
         """It has no agent, for the first time or again."""

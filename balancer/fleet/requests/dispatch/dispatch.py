@@ -166,8 +166,10 @@ class Dispatch:
         if not has_slot and (error := self._refusal(request)) is not None:
             self.ended(request)
             return Refuse(request.id, error)
-        self._load_shedding.waits(request)
-        return self._place([request])
+        assigned = self._place([request])
+        if request.slot is None:
+            self._load_shedding.waits(request)
+        return assigned
 
     def resume(self, request: Request) -> list[AssignSlot]:
         """Like `enqueue`, for a request that was accepted before: no queue is full for it."""

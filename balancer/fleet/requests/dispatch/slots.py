@@ -159,13 +159,13 @@ MENDED_TOGETHER = 8
 class Ranks:
     """The order in which agents with free slots get requests: the cheapest first.
 
-    It reads what `slots` say of an agent when that changes. Each change of an agent
-    updates its own rank. What is learnt of speeds outdates all ranks; these are mended a few at a
-    time, those first that were ranked longest ago, so that no request pays for thousands of
-    agents. Of a busy fleet most agents have changed before it is their turn.
+    An agent that has changed is ranked when it is next asked which agent is first: one frame of an
+    agent may change it many times. What is learnt of speeds outdates all ranks; these are mended a
+    few at a time, those first that were ranked longest ago, so that no request pays for thousands
+    of agents. Of a busy fleet most agents have changed before it is their turn.
     """
 
-    __slots__ = ("_edition", "_editions", "_free", "_router", "_slots")
+    __slots__ = ("_changed", "_edition", "_editions", "_free", "_router", "_slots")
 
     def __init__(self, router: RoutingPolicy, slots: FleetSlots) -> None:
         self._router = router
@@ -175,10 +175,13 @@ class Ranks:
         """How often all ranks were outdated."""
         self._editions: OrderedDict[LinkId, int] = OrderedDict()
         """The edition of each agent's rank; agents that changed longest ago come first."""
+        self._changed: dict[LinkId, AgentSlots] = {}
+        """Agents that are to be ranked anew."""
 
     def first(self, key: QueueKey) -> LinkId | None:
         """The agent with a free slot that gets the next request of this queue."""
         if not isinstance(key, Alone):
+            self._rank_changed()
             return self._free.first(key)
         apart = [each for each in self._slots if each.is_apart and each.has_free_slot]
         found = min((each for each in apart if each.serves(key)), key=_order, default=None)
@@ -188,15 +191,21 @@ class Ranks:
         """The agent's slots, or what is known of its speed, have changed."""
         self._editions[agent.link] = self._edition
         self._editions.move_to_end(agent.link)
-        if agent.has_free_slot:
-            load = self.load(agent, agent.keys[0])
-            rank = 0.0 if load is None else self._router.rank(agent.link, load)
-            self._free.put(agent.link, agent.keys, rank, agent.turn)
-        else:
-            self._free.discard(agent.link)
+        self._changed[agent.link] = agent
+
+    def _rank_changed(self) -> None:
+        for agent in self._changed.values():
+            if agent.has_free_slot:
+                load = self.load(agent, agent.keys[0])
+                rank = 0.0 if load is None else self._router.rank(agent.link, load)
+                self._free.put(agent.link, agent.keys, rank, agent.turn)
+            else:
+                self._free.discard(agent.link)
+        self._changed.clear()
 
     def remove(self, link: LinkId) -> None:
         """An agent is gone."""
+        self._changed.pop(link, None)
         self._free.discard(link)
         self._editions.pop(link, None)
 
@@ -225,6 +234,7 @@ class Ranks:
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
+        self._rank_changed()
         self._free.check_integrity()
         if list(self._editions.values()) != sorted(self._editions.values()):
             raise RuntimeError("ranks of older editions are not first")

@@ -113,6 +113,7 @@ def test_outdated_ranks_are_mended_some_at_a_time() -> None:
     links = [LinkId(number) for number in range(MENDED_TOGETHER + 2)]
     gone, last = links[0], links[-1]
     agents, ranks, router = scene({**dict.fromkeys(links, 1.0), last: 2.0})
+    assert ranks.first("m") != last
     router.ranks[last] = 0.5
     ranks.outdate()
     agents.remove(gone)
@@ -128,6 +129,7 @@ def test_what_changed_since_is_not_mended() -> None:
     links = [LinkId(number) for number in range(MENDED_TOGETHER + 2)]
     last = links[-1]
     agents, ranks, router = scene({**dict.fromkeys(links, 1.0), last: 2.0})
+    assert ranks.first("m") != last
     router.ranks[last] = 0.5
     ranks.outdate()
     for link in links[:2]:
