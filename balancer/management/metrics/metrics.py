@@ -38,6 +38,7 @@ from ...jobs.jobs import JobNumbers
 from ...store.health import combined
 from ...store.records import StoreStatus
 from .fleet_collector import EventNumbers, FleetCollector
+from .gap_histogram import GapHistogram
 from .loop_delay import LoopDelay
 from .model_metrics import ModelMetrics
 
@@ -185,7 +186,8 @@ class CallerMetrics:
 
     def __init__(self, registry: CollectorRegistry, *, max_callers: int = MAX_CALLERS) -> None:
         self._max_callers = max_callers
-        self._names: set[str] = set()
+        self._series: dict[str, tuple[Counter, Counter, Counter]] = {}
+        """Of each name its requests, prompt tokens and completion tokens."""
         self._requests = Counter(
             "arriero_caller_requests",
             "Requests that ended or were refused by the fleet, by caller.",
@@ -201,17 +203,20 @@ class CallerMetrics:
 
     def ended(self, ending: Ending) -> None:
         """A request has ended."""
-        name = self._label(ending.caller.name)
-        self._requests.labels(name).inc()
-        self._tokens.labels(name, "prompt").inc(ending.usage.prompt_tokens)
-        self._tokens.labels(name, "completion").inc(ending.usage.completion_tokens)
+        requests, prompt, completion = self._of(ending.caller.name)
+        requests.inc()
+        prompt.inc(ending.usage.prompt_tokens)
+        completion.inc(ending.usage.completion_tokens)
 
-    def _label(self, name: str) -> str:
-        if name not in self._names:
-            if len(self._names) >= self._max_callers:
-                return OTHER
-            self._names.add(name)
-        return name
+    def _of(self, name: str) -> tuple[Counter, Counter, Counter]:
+        if (series := self._series.get(name)) is not None:
+            return series
+        if len(self._series) >= self._max_callers and name != OTHER:
+            return self._of(OTHER)
+        tokens = self._tokens.labels
+        series = self._requests.labels(name), tokens(name, "prompt"), tokens(name, "completion")
+        self._series[name] = series
+        return series
 
 
 class Metrics:
@@ -239,13 +244,14 @@ class Metrics:
         self._queue_wait = self._histogram(
             "queue_wait", "Time from acceptance to a slot, of the requests that got one."
         )
-        self._class_wait = Histogram(
+        class_wait = Histogram(
             "arriero_queue_class_wait_seconds",
             "Time from acceptance to a slot, of the requests that got one, by priority class.",
             ["priority_class"],
             buckets=SECONDS,
             registry=self.registry,
         )
+        self._class_wait = {kind: class_wait.labels(kind) for kind in PRIORITY_CLASSES}
         self._duration = self._histogram(
             "request", "Time from acceptance to the end, of the requests that got a slot."
         )
@@ -506,7 +512,7 @@ class Metrics:
     # ---- the recorder's side
 
     def first_token(self, seconds: float, origin: Origin) -> None:
-        self._first_token.observe(seconds)
+        self._first_token.observe((seconds,))
         self._models.first_token(seconds, origin)
 
     def between_tokens(self, gaps: Sequence[float], origin: Origin) -> None:
@@ -529,10 +535,10 @@ class Metrics:
         self._cached_tokens.inc(ending.usage.cached_tokens)
         if ending.agent is not None:
             waited = ending.timings.queue_ms / 1000
-            self._queue_wait.observe(waited)
+            self._queue_wait.observe((waited,))
             if ending.kind == "generate":
-                self._class_wait.labels(ending.priority_class).observe(waited)
-            self._duration.observe(ending.timings.total_ms / 1000)
+                self._class_wait[ending.priority_class].observe(waited)
+            self._duration.observe((ending.timings.total_ms / 1000,))
 
     # ---- what the routes of the inference port report
 
@@ -557,10 +563,10 @@ class Metrics:
     def _counter(self, name: str, help_text: str, *labels: str) -> Counter:
         return Counter(f"arriero_{name}", help_text, labels, registry=self.registry)
 
-    def _histogram(self, name: str, help_text: str) -> Histogram:
-        return Histogram(
-            f"arriero_{name}_seconds", help_text, buckets=SECONDS, registry=self.registry
-        )
+    def _histogram(self, name: str, help_text: str) -> GapHistogram:
+        histogram = GapHistogram(f"arriero_{name}_seconds", help_text, SECONDS)
+        self.registry.register(histogram)
+        return histogram
 
     def _start_at_zero(self) -> None:
         """A series that appears with its first event has no rate over that event."""
@@ -568,8 +574,6 @@ class Metrics:
             self._requests.labels(code)
         for reason in get_args(MoveReason):
             self._moves.labels(reason)
-        for priority_class in PRIORITY_CLASSES:
-            self._class_wait.labels(priority_class)
         for kind in _KINDS:
             self._tokens.labels(kind)
         for kind in _QUERIES:
