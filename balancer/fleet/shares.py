@@ -35,60 +35,86 @@ REFUSALS: tuple[Refusal, ...] = get_args(Refusal)
 
 
 class Amounts(Generic[K]):
-    """How much each holder has, and which has most."""
+    """How much each holder has, and which has most.
 
-    __slots__ = ("_by_amount", "_holders", "_num_holders", "_numbers", "total")
+    Amounts change with each request, and the holder with most is asked for when a pool is full. So
+    holders are ordered then.
+    """
+
+    __slots__ = (
+        "_by_amount",
+        "_changed",
+        "_held",
+        "_holders",
+        "_num_holders",
+        "_numbers",
+        "total",
+    )
 
     def __init__(self) -> None:
+        self._held: dict[K, int] = {}
         self._numbers: dict[K, int] = {}
         self._holders: dict[int, K] = {}
-        self._by_amount: PriorityQueue[int, float] = PriorityQueue()
         self._num_holders = 0
+        self._by_amount: PriorityQueue[int, float] = PriorityQueue()
+        self._changed: set[int] = set()
+        """The numbers of holders that are not where they belong in `_by_amount`."""
         self.total = 0
 
     def __getitem__(self, holder: K) -> int:
-        number = self._numbers.get(holder)
-        return 0 if number is None else -int(self._by_amount.get(number) or 0)
+        return self._held.get(holder, 0)
 
     def __len__(self) -> int:
         """Holders that have something."""
-        return len(self._numbers)
+        return len(self._held)
 
     def __iter__(self) -> Iterator[K]:
-        return iter(self._numbers)
+        return iter(self._held)
 
     def add(self, holder: K, amount: int) -> None:
         """The holder has `amount` more, or less. Raises `ValueError` if it had less than that."""
-        has = self[holder] + amount
+        had = self._held.get(holder, 0)
+        has = had + amount
         if has < 0:
-            raise ValueError(f"{-amount} given back by {holder}, which has {has - amount}")
+            raise ValueError(f"{-amount} given back by {holder}, which has {had}")
+        if not amount:
+            return
         self.total += amount
-        number = self._numbers.get(holder)
-        if number is None:
-            if not has:
-                return
+        if not had:
             self._num_holders += 1
-            number = self._numbers[holder] = self._num_holders
-            self._holders[number] = holder
+            self._numbers[holder] = self._num_holders
+            self._holders[self._num_holders] = holder
+        number = self._numbers[holder]
+        self._changed.add(number)
         if has:
-            self._by_amount.set(number, -float(has))
-        else:
-            self._by_amount.remove(number)
-            del self._numbers[holder], self._holders[number]
+            self._held[holder] = has
+            return
+        del self._held[holder], self._numbers[holder], self._holders[number]
+        if number not in self._by_amount:
+            self._changed.remove(number)
 
     def largest(self) -> K | None:
         """The holder that has most; of several the one that was here first."""
+        for number in self._changed:
+            if number in self._holders:
+                self._by_amount.set(number, -float(self._held[self._holders[number]]))
+            else:
+                self._by_amount.remove(number)
+        self._changed.clear()
         first = self._by_amount.first()
         return None if first is None else self._holders[first[1]]
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
+        self.largest()
         self._by_amount.check_integrity()
-        if self.total != sum(self[holder] for holder in self._numbers):
+        if self.total != sum(self._held.values()):
             raise RuntimeError("the amounts do not add up")
         if {number: holder for holder, number in self._numbers.items()} != self._holders:
             raise RuntimeError("the holders and their numbers differ")
-        if any(self[holder] <= 0 for holder in self._numbers):
+        if set(self._by_amount) != set(self._holders) or self._numbers.keys() != self._held.keys():
+            raise RuntimeError("holders are not where they belong")
+        if any(amount <= 0 for amount in self._held.values()):
             raise RuntimeError("a holder without anything is here")
 
 
@@ -217,6 +243,8 @@ class Holding(Generic[K]):
     def give_back(self, amount: int | None = None) -> None:
         """Hold `amount` less, or nothing more. Raises `ValueError` if it does not hold that."""
         amount = self.amount if amount is None else amount
+        if not amount:
+            return
         if amount > self.amount:
             raise ValueError(f"{amount} given back of {self.amount}")
         self._shares.give_back(self._holder, amount)
