@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
@@ -389,9 +390,13 @@ SAMPLERS: Mapping[str, Sampler] = MappingProxyType(dict(_samplers()))
 _OPEN = SamplingChoices()
 
 
+_NAMES = tuple(field.name for field in fields(SamplingChoices))
+_values = attrgetter(*_NAMES)
+
+
 def sampling_fields(choices: SamplingChoices) -> dict[str, Any]:
     """The values that `choices` sets, by name; other fields of it are left out."""
-    return {field.name: getattr(choices, field.name) for field in fields(SamplingChoices)}
+    return dict(zip(_NAMES, _values(choices), strict=True))
 
 
 def chosen(choices: SamplingChoices) -> dict[str, Any]:

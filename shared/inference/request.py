@@ -1,7 +1,8 @@
 """The neutral request, whatever API the client speaks."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, ValidationInfo, field_validator, model_validator
@@ -207,6 +208,15 @@ class GenerateRequest(SamplingChoices):
         if value and info.data.get("cache_key") is None:
             raise ValueError("needs a `cache_key`, under which the prompt is saved")
         return value
+
+
+_NAMES = tuple(field.name for field in fields(GenerateRequest))
+_values = attrgetter(*_NAMES)
+
+
+def with_seed(request: GenerateRequest, seed: int) -> GenerateRequest:
+    """A copy with this seed. Most requests get one; `dataclasses.replace` takes twice as long."""
+    return GenerateRequest(**dict(zip(_NAMES, _values(request), strict=True)) | {"seed": seed})
 
 
 # ---- which requests another agent can go on with, given the text of the answer so far

@@ -103,6 +103,10 @@ class FieldTable:
         return kept
 
 
+_LOOKED_AT = (dict, list, str)
+"""As a tuple: `dict | list | str` makes an object each time, against which checking is slow."""
+
+
 class _Pass:
     """One pass over one body. Free-form values are not copied."""
 
@@ -134,12 +138,10 @@ class _Pass:
             elif each == [] and member.is_object:
                 if member.members is None:
                     kept[name] = {}
-            elif isinstance(each, dict | list | str) and not self._is_left_out(
-                each, member, (place, name)
-            ):
-                kept[name] = self.kept(each, member, (place, name))
-            elif not isinstance(each, dict | list | str):
+            elif not isinstance(each, _LOOKED_AT):
                 kept[name] = _whole(each)
+            elif not self._is_left_out(each, member, (place, name)):
+                kept[name] = self.kept(each, member, (place, name))
         return kept
 
     def _list(self, value: list[Any], shape: Shape, place: Place) -> list[Any]:

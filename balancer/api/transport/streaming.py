@@ -155,7 +155,7 @@ class EventPusher:
     def _other(self, event: Event) -> None:
         self._kind = None
         data = self._render(event)
-        if isinstance(event, Done | Failed):
+        if isinstance(event, (Done, Failed)):
             self.ending = data
         else:
             self._send(data)

@@ -111,7 +111,7 @@ class Admission:
         would_wait = not self._state.requests.dispatch.has_free_slot(within.model)
         all_of_them = reservation if together == 1 else replace(reservation, num_copies=together)
         over = self._over(caller, limits, all_of_them, now, would_wait=would_wait)
-        return self._within_memory(Newcomer(within, over, reservation), caller)
+        return self._within_memory(within, over, reservation, caller)
 
     def query(
         self, query_request: QueryRequest, caller: Caller, now: float
@@ -126,7 +126,7 @@ class Admission:
         reservation = reservation_of_queries(query_request.parts)
         would_wait = not self._state.dispatcher.has_room(query_request)
         over = self._over(caller, limits, reservation, now, would_wait=would_wait)
-        return self._within_memory(Newcomer(query_request, over, reservation), caller)
+        return self._within_memory(query_request, over, reservation, caller)
 
     def named(self, request: GenerateRequest, caller: Caller) -> GenerateRequest:
         """A request that was let in before, with what its model is called now."""
@@ -153,14 +153,18 @@ class Admission:
     # ---- inside
 
     def _within_memory(
-        self, newcomer: Newcomer[AnyRequest], caller: Caller
+        self,
+        request: AnyRequest,
+        over: RequestError | None,
+        reservation: Reservation,
+        caller: Caller,
     ) -> Newcomer[AnyRequest]:
-        """With what it takes of the memory, or why there is none for it."""
-        if newcomer.error is not None:
-            return newcomer
-        num_bytes = footprint(newcomer.request)
+        """With what it takes of the memory, or why there is none for it if it is not `over`."""
+        if over is not None:
+            return Newcomer(request, over, reservation)
+        num_bytes = footprint(request)
         error = memory_refusal(self.memory, caller.account, num_bytes)
-        return replace(newcomer, error=error, num_bytes=num_bytes)
+        return Newcomer(request, error, reservation, num_bytes)
 
     def _named(
         self, request: AnyRequest, limits: CallerLimits

@@ -69,7 +69,7 @@ Or any of those that can do what it needs.
 
 def model_of(key: QueueKey) -> str | None:
     """The name of the model that requests under this key wait for; `None` is any."""
-    return key.model if isinstance(key, Engine | Able | ByText | Warm | Alone) else key
+    return key if key is None or isinstance(key, str) else key.model
 
 
 def agents_of(key: QueueKey) -> QueueKey:

@@ -17,6 +17,7 @@ from typing import Generic, TypeVar, assert_never
 
 from ....shared.errors import AgentLost, NotSupported, RateLimited, RequestError
 from ....shared.inference import AgentId, Done, Event, Failed, GenerateRequest, RequestId
+from ....shared.inference.request import with_seed
 from ....shared.log import context
 from ....shared.messages import FitRead, FromAgent, Hello, Issue, LogRead, ReadFit
 from ....shared.models.assignments import NumSlots
@@ -266,7 +267,7 @@ class DecisionExecutor:
     def _deliver(self, id: RequestId, event: Event) -> None:
         sink = self._sinks[id]
         sink.put(event)
-        if isinstance(event, Done | Failed):
+        if isinstance(event, (Done, Failed)):
             del self._sinks[id]
 
     def _deliver_tokens(self, delivery: DeliverTokens) -> None:
@@ -460,7 +461,7 @@ class FleetRuntime:
         """With a seed, so that another agent goes on with the same one; greedy ones need none."""
         if request.seed is not None or request.temperature == 0:
             return request
-        return replace(request, seed=self._draw_seed())
+        return with_seed(request, self._draw_seed())
 
     def ask(self, query_request: QueryRequest, *, caller: Caller) -> QueryHandle:
         """Accept `query_request`. Raises as `open` does, and for what no agent here can answer."""

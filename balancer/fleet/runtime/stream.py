@@ -166,9 +166,9 @@ class Stream:
             return
         # The task takes this one, and what comes until then, in order.
         self._take = None
-        self._has_ended = isinstance(event, Done | Failed)
+        self._has_ended = isinstance(event, (Done, Failed))
         if not self._is_closed:
-            if isinstance(event, Waiting | Reading) and self._ends_waiting:
+            if isinstance(event, (Waiting, Reading)) and self._ends_waiting:
                 self._pending.pop()  # the reader is slow, and this is newer
             self._pending.append(event)
             if self._merges and len(self._pending) >= self._merge_at:

@@ -203,13 +203,12 @@ def parse_chat(body: bytes, notes: FieldNotes | None = None) -> CompletionsReque
         "logprobs": parsed.logprobs,
         "top_logprobs": parsed.top_logprobs or None,
     }
-    requested = _requested(parsed, [conversation])
     names = parsed.names(found, _format_names(parsed.response_format))
     if parsed.max_completion_tokens is not None:
         names = names.also(_COMPLETION_TOKENS)
     if has_functions:
         names = functions.function_names(names)
-    return replace(requested, field_names=names, has_functions=has_functions)
+    return _requested(parsed, [conversation], names, has_functions=has_functions)
 
 
 _COMPLETION_TOKENS = {"max_tokens": "max_completion_tokens"}
@@ -276,11 +275,11 @@ def parse_completion(body: bytes, notes: FieldNotes | None = None) -> Completion
         "logprobs": parsed.logprobs is not None,
         "top_logprobs": parsed.logprobs or None,
     }
-    requested = _requested(parsed, [{"prompt": prompt, **common} for prompt in parsed.prompt])
     names = parsed.names(found, SAME_NAMES)
     if parsed.max_completion_tokens is not None:
         names = names.also(_COMPLETION_TOKENS)
-    requested = replace(requested, field_names=names)
+    prompts_with_fields = [{"prompt": prompt, **common} for prompt in parsed.prompt]
+    requested = _requested(parsed, prompts_with_fields, names)
     if not parsed.echo or is_scored:
         return requested
     return replace(requested, echoes=_texts(requested.requests))
@@ -340,7 +339,13 @@ def _plain_message(message: object) -> object:
     }
 
 
-def _requested(parsed: _CompletionsBody, prompts: list[dict[str, Any]]) -> CompletionsRequest:
+def _requested(
+    parsed: _CompletionsBody,
+    prompts: list[dict[str, Any]],
+    names: FieldNames,
+    *,
+    has_functions: bool = False,
+) -> CompletionsRequest:
     if parsed.stream_options is not None and not parsed.stream:
         raise InvalidRequest("`stream_options` is only for `stream: true`", field="stream_options")
     options = parsed.stream_options or _StreamOptions()
@@ -352,6 +357,8 @@ def _requested(parsed: _CompletionsBody, prompts: list[dict[str, Any]]) -> Compl
         model=parsed.model,
         stream=parsed.stream,
         include_usage=options.include_usage,
+        field_names=names,
+        has_functions=has_functions,
         has_running_usage=options.continuous_usage_stats,
         tells_progress=parsed.return_progress,
     )

@@ -27,9 +27,7 @@ from .....shared.inference import PRIORITY_CLASSES, PriorityClass
 from ...caller import Account, Flow
 from ...tally import Tally
 from ..eligibility import (
-    Able,
     Alone,
-    ByText,
     Engine,
     QueueKey,
     Warm,
@@ -328,7 +326,7 @@ class FairQueue:
         if not shares.num_waiting:
             self._turns.empty(*pool)
         self._num_in_queue.add(key, -1)
-        if isinstance(key, Alone | Engine) and key not in self._num_in_queue:
+        if isinstance(key, (Alone, Engine)) and key not in self._num_in_queue:
             self._last_left(key)
         return shares
 
@@ -377,9 +375,9 @@ class FairQueue:
         if key is None:
             few, many = sorted((served, self._num_in_queue), key=len)
             return {None, *(each for each in few if each in many)}
-        if isinstance(key, Engine | Able | ByText | Warm | Alone):
-            return {None, key.model, key}
-        return {None, key, *self._engines.get(key, ())}
+        if isinstance(key, str):
+            return {None, key, *self._engines.get(key, ())}
+        return {None, key.model, key}
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
