@@ -137,10 +137,16 @@ class Outbox:
             self.disconnect("the connection is gone")
 
     async def _flush(self) -> None:
-        while (frame := self._queue.next()) is not None:
-            data, is_text = frame
-            async with asyncio.timeout(self._patience):
+        """Send what waits. A timer is set once, and again only after a frame that took a while."""
+        loop = asyncio.get_running_loop()
+        since = loop.time()
+        async with asyncio.timeout(self._patience) as timeout:
+            while (frame := self._queue.next()) is not None:
+                data, is_text = frame
                 await self._socket.send_frame(data, WSMsgType.TEXT if is_text else WSMsgType.BINARY)
+                if (now := loop.time()) > since:
+                    since = now
+                    timeout.reschedule(now + self._patience)
 
     def _cut(self, reason: str) -> None:
         self.disconnect(reason)
