@@ -10,8 +10,8 @@ import hmac
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 
 from ...shared.errors import Unauthorized
 from ...shared.messages import Issue
@@ -44,12 +44,22 @@ OnEnded = Callable[[Identity, Unauthorized], None]
 OnEnd = Callable[[Unauthorized], None]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class _Watch:
-    """A callback for the end of a key, by its digest, or of a session."""
+    """Inside, a callback waits for the end of a key, by its digest, or of a session."""
 
-    names: tuple[str, ...]
-    on_end: OnEnd
+    __slots__ = ("_access", "_holder", "names", "on_end")
+
+    def __init__(self, access: "Access", holder: Identity | None, on_end: OnEnd) -> None:
+        self.names = (NOBODY,) if holder is None else (holder.digest, holder.session)
+        self.on_end = on_end
+        self._access = access
+        self._holder = holder
+
+    def __enter__(self) -> None:
+        self._access.begin_watch(self, self._holder)
+
+    def __exit__(self, *_exception: object) -> None:
+        self._access.end_watch(self)
 
 
 class Access:
@@ -171,23 +181,29 @@ class Access:
         finally:
             self.num_leases -= 1
 
-    @contextmanager
-    def watch(self, holder: Identity | None, on_end: OnEnd) -> Iterator[None]:
+    def watch(self, holder: Identity | None, on_end: OnEnd) -> AbstractContextManager[None]:
         """Inside, `on_end` is called once if `holder` may no longer be here. It must not raise.
 
         A holder whose key has ended before this begins is told at once. `None` is who needed no
         key; that ends with the first key.
         """
-        names = (NOBODY,) if holder is None else (holder.digest, holder.session)
-        watch = _Watch(tuple(filter(None, names)), on_end)
+        return _Watch(self, holder, on_end)
+
+    def begin_watch(self, watch: _Watch, holder: Identity | None) -> None:
+        """See `watch`."""
         for name in watch.names:
-            self._watches.setdefault(name, {})[watch] = None
-        try:
-            if (error := self._lost(holder)) is not None:
-                self._end_watch(watch, error)
-            yield
-        finally:
-            self._unwatch(watch)
+            if name:
+                self._watches.setdefault(name, {})[watch] = None
+        if (error := self._lost(holder)) is not None:
+            self._end_watch(watch, error)
+
+    def end_watch(self, watch: _Watch) -> None:
+        """Nothing waits any more; well if it was ended before."""
+        for name in watch.names:
+            if (others := self._watches.get(name)) is not None:
+                others.pop(watch, None)
+                if not others:
+                    del self._watches[name]
 
     def end_session(self, session: str, why: str) -> None:
         """A session of the dashboard is over: what was opened by it ends."""
@@ -258,16 +274,9 @@ class Access:
         for watch in list(self._watches.get(name, ())):
             self._end_watch(watch, error)
 
-    def _end_watch(self, watch: "_Watch", error: Unauthorized) -> None:
-        self._unwatch(watch)
+    def _end_watch(self, watch: _Watch, error: Unauthorized) -> None:
+        self.end_watch(watch)
         watch.on_end(error)
-
-    def _unwatch(self, watch: "_Watch") -> None:
-        for name in watch.names:
-            others = self._watches.get(name, {})
-            others.pop(watch, None)
-            if not others:
-                self._watches.pop(name, None)
 
     def _lost(self, holder: Identity | None) -> Unauthorized | None:
         """Why `holder` may not be here any more, if so."""

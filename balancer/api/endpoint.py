@@ -4,8 +4,7 @@ An API says of each of its endpoints how a body is read (`parse`) and what answe
 The frame does the rest, for requests over HTTP (`handler`) and for lines of batches (`collected`).
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, TypeVar
@@ -162,7 +161,7 @@ async def respond(
     """The response to `request`. Raises an error that precedes all bytes."""
     match answer:
         case Generation():
-            with _named(answer.names):
+            with _Renaming(answer.names):
                 return await _generated(request, runtime, answer)
         case Query():
             return await _queried(request, runtime, answer)
@@ -174,6 +173,7 @@ async def respond(
 async def _generated(
     request: web.Request, runtime: FleetRuntime, generation: Generation
 ) -> web.StreamResponse:
+    caller = caller_of(request)
     tell_waiting = waits_of(request, generation.is_streamed and generation.tells_waiting)
     if tell_waiting is not None and generation.tells_progress:
         tell_waiting = 0.0
@@ -181,20 +181,21 @@ async def _generated(
     if (key := idempotency_key(request)) is None:
         open_one = partial(
             runtime.open,
-            caller=caller_of(request),
+            caller=caller,
             tell_waiting=tell_waiting,
             kept_log_prob=generation.kept(is_streamed=generation.is_streamed),
         )
     else:
         open_one = await keyed_opener(request, key, tell_waiting=tell_waiting)
+        caller = caller_of(request)  # its key may have ended meanwhile
     if (drawn := request.get(request_id_key)) is None:
         streams = open_together(open_one, generation.requests)
     else:  # for the one request that there is
         streams = [open_one(each, RequestId(drawn)) for each in generation.requests]
-    with _closing(streams):
+    try:
         id = request[request_id_key] = streams[0].id
         content_type = preferred(request, generation.content_types)
-        opened = opened_of(runtime, caller_of(request), generation, streams[0], content_type)
+        opened = opened_of(runtime, caller, generation, streams[0], content_type)
         rendering = generation.rendering(opened)
         headers = dict.fromkeys((REQUEST_ID, *generation.id_headers), id)
         if not generation.is_streamed:
@@ -213,6 +214,8 @@ async def _generated(
         async with Merged(streams) as merged:
             chunks = _chunks(merged, write)
             return await send_stream(request, chunks, content_type=content_type, headers=headers)
+    finally:
+        _close(streams)
 
 
 async def _sent(
@@ -257,35 +260,41 @@ async def collected(
         return None, await written(answer.body)
     if isinstance(answer, Query):
         return await _asked(runtime, caller, answer, lambda _id: None)
-    with _named(answer.names):
+    with _Renaming(answer.names):
         kept = answer.kept(is_streamed=False)
         open_one = partial(runtime.open, caller=caller, kept_log_prob=kept)
         streams = open_together(open_one, answer.requests)
-        with _closing(streams):
+        try:
             rendering = answer.rendering(opened_of(runtime, caller, answer, streams[0]))
             return streams[0].id, to_json(await _whole(streams, rendering))
+        finally:
+            _close(streams)
 
 
 # ---- both
 
 
-@contextmanager
-def _named(names: FieldNames) -> Iterator[None]:
-    """Errors name fields as the client does."""
-    try:
-        yield
-    except RequestError as error:
-        if (renamed := names.renamed(error)) is error:
-            raise
-        raise renamed from error
+class _Renaming:
+    """Errors that are raised inside name fields as the client does."""
+
+    __slots__ = ("_names",)
+
+    def __init__(self, names: FieldNames) -> None:
+        self._names = names
+
+    def __enter__(self) -> None:
+        """Nothing is raised yet."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, RequestError):
+            renamed = self._names.renamed(error)
+            if renamed is not error:
+                raise renamed from error
 
 
-@contextmanager
-def _closing(streams: Sequence[Stream]) -> Iterator[None]:
-    with ExitStack() as open_ones:
-        for stream in streams:
-            open_ones.callback(stream.close)
-        yield
+def _close(streams: Sequence[Stream]) -> None:
+    for stream in streams:
+        stream.close()
 
 
 def opened_of(

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from aiohttp import web
 
 from ..fleet.runtime.fleet_runtime import FleetRuntime
-from ..fleet.view import Level, Standing
+from ..fleet.view import NO_STANDING, Level, Standing
 from .transport.callers import known_caller
 
 ANTHROPIC = "/v1/messages"
@@ -23,6 +23,8 @@ def limit_headers(runtime: FleetRuntime) -> Signal:
 
     async def add(request: web.Request, response: web.StreamResponse) -> None:
         standing = runtime.views.standing(known_caller(request))
+        if standing is NO_STANDING:
+            return
         if request.path.startswith(ANTHROPIC):
             response.headers.update(anthropic_headers(standing, datetime.now(UTC)))
         else:

@@ -55,6 +55,12 @@ class Caller:
     trace: TraceContext | None = field(default=None, repr=False)
     owner: str | None = field(default=None, repr=False)
     connection: int | None = field(default=None, repr=False)
+    account: Account = field(init=False, repr=False, compare=False)
+    """Whose limits and turns it shares: those of its key; without one, of its network."""
+
+    def __post_init__(self) -> None:
+        network = _network(self.address) if self.is_anonymous else None
+        object.__setattr__(self, "account", Account(self.name, network))
 
     @property
     def is_anonymous(self) -> bool:
@@ -72,11 +78,6 @@ class Caller:
         if self.owner is None:
             return None
         return blake2b(self.owner.encode(), digest_size=_SCOPE_BYTES, person=b"scope").hexdigest()
-
-    @property
-    def account(self) -> Account:
-        """Whose limits and turns it shares: those of its key; without one, of its network."""
-        return Account(self.name, _network(self.address) if self.is_anonymous else None)
 
     def holder(self, *, has_keys: bool) -> Account:
         """Whose share of a pool it uses; `has_keys` if this fleet has keys. See `shares.py`."""

@@ -69,6 +69,8 @@ def open_together(
     open_one: OpenOne[AnyStream], requests: Sequence[GenerateRequest]
 ) -> list[AnyStream]:
     """As `open_all`; where the caller's limits have no room for all, none is opened at all."""
+    if len(requests) == 1:
+        return [open_one(requests[0], together=1)]
     left = count(len(requests), -1)
     return open_all(lambda request: open_one(request, together=next(left)), requests)
 

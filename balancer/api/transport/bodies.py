@@ -13,9 +13,8 @@ still runs between those steps.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from hashlib import sha256
 from typing import Protocol, Self, TypeVar
 
@@ -191,14 +190,9 @@ class Bodies:
             f"which it has to grow by 1/{LEAST_GROWTH}"
         )
 
-    @contextmanager
-    def held(self, caller: Caller) -> Iterator["Held"]:
+    def held(self, caller: Caller) -> "Held":
         """Counts bytes of bodies, or of messages, of a caller until this is left."""
-        held = Held(self.shares, self.holder_of(caller))
-        try:
-            yield held
-        finally:
-            held.give_back()
+        return Held(self.shares, self.holder_of(caller))
 
     def holder_of(self, caller: Caller) -> Account:
         """Whose share a caller uses."""
@@ -236,7 +230,13 @@ class _BodyRead:
 
 
 class Held(Holding[Account]):
-    """The bytes of one body or of one socket's messages."""
+    """The bytes of one body or of one socket's messages, until this is left."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.give_back()
 
     def add(self, num_bytes: int) -> None:
         """Counts further bytes. Raises `Overloaded` if the holder has its share."""

@@ -1,7 +1,6 @@
 """Builds the `Caller` of an HTTP request or a WebSocket."""
 
 from dataclasses import replace
-from typing import cast
 
 from aiohttp import hdrs, web
 
@@ -19,8 +18,8 @@ identity_key = web.RequestKey("identity_key", Identity)
 ended_key = web.RequestKey("ended_key", Unauthorized)
 """Request key for why the access key that it came with opens nothing any more."""
 
-_known_key = web.RequestKey("_known_key", tuple)
-"""Request key for its holder and its caller, once they were asked for."""
+_known_key = web.RequestKey("_known_key", Caller)
+"""Request key for its caller, once it was asked for: after its key, unless that is refused."""
 
 
 def check_authority(request: web.Request) -> None:
@@ -37,12 +36,10 @@ def caller_of(request: web.Request) -> Caller:
 
 def known_caller(request: web.Request) -> Caller:
     """The caller of `request`, whether its key is still good or not."""
-    holder = request.get(identity_key)
-    known_holder, caller = request.get(_known_key, (None, None))
-    if caller is None or known_holder is not holder:
-        caller = _caller_of(request, holder)
-        request[_known_key] = (holder, caller)
-    return cast("Caller", caller)
+    caller = request.get(_known_key)
+    if caller is None:
+        caller = request[_known_key] = _caller_of(request, request.get(identity_key))
+    return caller
 
 
 def _caller_of(request: web.Request, holder: Identity | None) -> Caller:

@@ -384,14 +384,17 @@ class _PausableTransport:
     """A transport that knows whether the protocol above has paused reading.
 
     `resume` is called in place of the transport's `resume_reading`. All else is the transport's.
+    What each write asks for is looked up once (see `PatientTransport`).
     """
 
-    __slots__ = ("_resume", "_transport", "is_paused")
+    __slots__ = ("_resume", "_transport", "is_closing", "is_paused", "write")
 
     def __init__(self, transport: asyncio.Transport, resume: Callable[[], None]) -> None:
         self._transport = transport
         self._resume = resume
         self.is_paused = False
+        self.is_closing = transport.is_closing
+        self.write = transport.write
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -435,7 +438,10 @@ class _FrameParser:
 
 
 class _Connection(web.RequestHandler):
-    """It uses aiohttp's private `_upgraded`, which says whether a WebSocket was asked for."""
+    """It uses aiohttp's private `_upgraded`, which says whether a WebSocket was asked for.
+
+    And its `_messages`, the requests that have come whole and are not handled yet.
+    """
 
     __slots__ = (
         *("_frames", "_header_timer", "_is_busy", "_is_cut", "_limits", "_newest", "_patient"),
@@ -654,7 +660,7 @@ class _Connection(web.RequestHandler):
 
     def _parse(self, data: bytes) -> None:
         super().data_received(data)
-        if self._is_between_requests:
+        if not self._messages and self._is_between_requests:
             self._await_header()
 
     # ---- time for a header

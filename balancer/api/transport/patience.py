@@ -11,16 +11,19 @@ class PatientTransport:
     """Wraps `transport`, and aborts it when no bytes leave for `patience` seconds.
 
     All writes are watched, even after `close`: an ordinary transport waits without limit for its
-    last bytes to leave. All else is the transport's own.
+    last bytes to leave. All else is the transport's own. Python looks attributes up slowly in a
+    class that has `__getattr__`, so those that each request needs are kept.
     """
 
-    __slots__ = ("_transport", "_watch", "write")
+    __slots__ = ("_transport", "_watch", "is_closing", "resume_reading", "write")
 
     def __init__(
         self, transport: asyncio.Transport, *, patience: float, on_cut: Callable[[], None]
     ) -> None:
         self._transport = transport
         self._watch = _WriteWatch(transport, patience, on_cut)
+        self.is_closing = transport.is_closing
+        self.resume_reading = transport.resume_reading
         self.write: Callable[[Data], None] = self._watch.write
         """As a transport does."""
 
@@ -37,11 +40,7 @@ class PatientTransport:
 
 
 class _WriteWatch:
-    """Writes, for each token, and checks whether something leaves.
-
-    Apart from the transport's other side: Python looks attributes up slowly in a class that has
-    `__getattr__`.
-    """
+    """Writes, for each token, and checks whether something leaves."""
 
     __slots__ = ("_num_left", "_num_written", "_on_cut", "_patience", "_timer", "_transport")
 

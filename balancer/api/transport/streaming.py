@@ -183,10 +183,12 @@ async def _begun(
     request: web.Request, first: bytes, content_type: str, headers: Mapping[str, str] | None
 ) -> web.StreamResponse:
     """The response with its headers and first bytes."""
-    response = web.StreamResponse(headers=headers)
-    response.headers[hdrs.CONTENT_TYPE] = content_type
-    response.headers[hdrs.CACHE_CONTROL] = "no-store"
-    response.headers["X-Accel-Buffering"] = "no"
+    own = {
+        hdrs.CONTENT_TYPE: content_type,
+        hdrs.CACHE_CONTROL: "no-store",
+        "X-Accel-Buffering": "no",
+    }
+    response = web.StreamResponse(headers={**(headers or {}), **own})
     await response.prepare(request)
     await response.write(first)
     return response
