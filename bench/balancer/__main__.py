@@ -155,7 +155,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "--rate", nargs="+", type=float, default=[20.0], help="tokens a second and stream; 0: most"
     )
     parser.add_argument("--agents", nargs="+", type=at_least(1), default=[4])
-    parser.add_argument("--tokens", type=at_least(2), default=64, help="of each stream")
+    parser.add_argument("--tokens", type=at_least(1), default=64, help="of each stream")
     parser.add_argument("--rounds", type=at_least(1), default=1)
     parser.add_argument("--warm-up", type=float, default=2.0, help="seconds")
     parser.add_argument("--seconds", type=float, default=5.0, help="that are measured")

@@ -302,7 +302,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--core", type=int, required=True, help="that agents and client share")
     parser.add_argument("--api", choices=[*APIS, SOCKET], default="openai")
     parser.add_argument("--streams", type=at_least(1), default=256)
-    parser.add_argument("--tokens", type=at_least(2), default=64, help="of each stream")
+    parser.add_argument("--tokens", type=at_least(1), default=64, help="of each stream")
     parser.add_argument("--calls", type=at_least(1), default=64, help="at once on a WebSocket")
     parser.add_argument("--warm-up", type=float, default=2.0, help="seconds")
     parser.add_argument("--seconds", type=float, default=5.0, help="that are measured")
