@@ -18,6 +18,7 @@ from ..shared.lifecycle import Shutdown, StartupError
 from ..shared.log import context
 from ..shared.messages import MAX_EVICTED, Evicted, Issue, Status
 from ..shared.reports.statistics import Statistics
+from ..shared.strict import build_schemas
 from ..shared.tls.key_pair import TlsFileError
 from ..shared.tracing.open_telemetry import open_tracer
 from .adapter_table import AdapterFile, AdapterTable
@@ -175,8 +176,10 @@ class _Agent:
 
     async def run(self) -> None:
         logger.info("loading the model", extra=context(model=self._settings.model))
+        loading = self._loop.run_in_executor(None, self._worker.start)
+        build_schemas()  # meanwhile: the first messages need them
         try:
-            model = await self._loop.run_in_executor(None, self._worker.start)
+            model = await loading
         except ModelError as error:
             raise StartupError(str(error)) from error
         try:

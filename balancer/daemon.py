@@ -13,7 +13,9 @@ from ..shared.errors import InvalidRequest
 from ..shared.lifecycle import Shutdown, StartupError
 from ..shared.log import context
 from ..shared.quantities import Address
+from ..shared.strict import build_schemas, constants
 from .access.access import Access
+from .api.fields.field_table import FieldTable
 from .cluster.worker import Pipes
 from .diary.diary import Diary
 from .fleet.runtime.fleet_runtime import FleetRuntime
@@ -59,6 +61,7 @@ async def main(settings: BalancerSettings, shutdown: Shutdown, pipes: Pipes | No
             addresses = await open_ports(parts, settings, until_the_end)
             _calm_garbage_collector()
             _announce(addresses, parts.certificates, parts.pipes)
+            running.append(tasks.create_task(asyncio.to_thread(build)))
             await shutdown.requested.wait()
             if parts.peers is not None:
                 parts.peers.resign()
@@ -73,6 +76,17 @@ async def main(settings: BalancerSettings, shutdown: Shutdown, pipes: Pipes | No
                 await parts.peers.leave()
             for task in running:
                 task.cancel()
+
+
+def build() -> None:
+    """Build what checks bodies and messages, before the first of each would have to wait for it.
+
+    On a thread: it takes a second, in which requests are served.
+    """
+    build_schemas()
+    for table in constants(FieldTable):
+        table.given(b"{}")
+    gc.freeze()
 
 
 async def restore(

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from arriero.shared import lifecycle
+from arriero.shared.strict import build_schemas
 
 MODULES = {
     "balancer": ("arriero.balancer.__main__", "arriero.balancer.daemon"),
@@ -365,6 +366,10 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever asks ends it
     with lifecycle.loading():
         modules = {name: import_module(name) for name in MODULES[program]}
+        if program == "balancer":
+            modules["arriero.balancer.daemon"].build()
+        else:
+            build_schemas()
     forking = _Forking(
         program, socket.socket(fileno=int(listener)), socket.socket(fileno=int(needed))
     )

@@ -39,7 +39,7 @@ from .reports.model_fit import ModelFit
 from .reports.model_info import ModelInfo
 from .reports.statistics import Statistics
 from .since import without_newer
-from .strict import STRICT, ListOf
+from .strict import LAZY, STRICT, ListOf
 from .tracing.trace_context import Traceparent
 
 PROTOCOL_VERSION = 1
@@ -506,8 +506,8 @@ FromBalancer = Annotated[
     Field(discriminator="type"),
 ]
 
-_from_agent: TypeAdapter[FromAgent] = TypeAdapter(FromAgent)
-_from_balancer: TypeAdapter[FromBalancer] = TypeAdapter(FromBalancer)
+_from_agent: TypeAdapter[FromAgent] = TypeAdapter(FromAgent, config=LAZY)
+_from_balancer: TypeAdapter[FromBalancer] = TypeAdapter(FromBalancer, config=LAZY)
 
 
 _Sent = TypeVar("_Sent")

@@ -4,16 +4,40 @@ A list of millions could have millions of findings. So the check of a list ends 
 entry, and a map that is too long is refused before its entries are checked.
 """
 
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, cast
 
-from pydantic import BeforeValidator, ConfigDict, GetCoreSchemaHandler
+from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, TypeAdapter
 from pydantic_core import CoreSchema, PydanticKnownError
 
-STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+LAZY = ConfigDict(defer_build=True)
+"""The schema of a type is built when it is first used: at a start, all of them took a second."""
+
+STRICT = ConfigDict(**LAZY, extra="forbid", strict=True, allow_inf_nan=False)
 """No field we do not know, no conversion between types, no NaN or infinity."""
 
+FROZEN = ConfigDict(**LAZY, extra="forbid", frozen=True)
+"""A model that is made of texts. No field we do not know; it never changes."""
+
 T = TypeVar("T")
+
+
+def constants(kind: type[T]) -> Iterator[T]:
+    """The constants of `kind` in all modules of the project that are imported."""
+    for name, module in [*sys.modules.items()]:
+        if name.startswith("arriero."):
+            yield from (each for each in [*vars(module).values()] if isinstance(each, kind))
+
+
+def build_schemas() -> None:
+    """Build the schemas of all modules that are imported, which takes about a second."""
+    for adapter in constants(TypeAdapter):
+        adapter.rebuild()
+    for model in constants(type(BaseModel)):
+        if model is not BaseModel:
+            model.model_rebuild()
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, model_validator
+from pydantic import AfterValidator, BaseModel, Field, ValidationInfo, model_validator
 
 from ...shared.models.assignments import NumSlots
 from ...shared.models.engine_options import (
@@ -53,6 +53,7 @@ from ...shared.models.engine_options import (
 )
 from ...shared.reports.model_info import Kernels, KvLayout
 from ...shared.settings.declaration import Shown
+from ...shared.strict import FROZEN
 from ..cpu_cores import default_threads
 
 DRAFTED_BY_MODEL = 8
@@ -131,7 +132,7 @@ def _servers(text: str) -> str:
 class LoadOptions(BaseModel):
     """The options of an engine. Times in seconds, sizes in tokens but for `host_cache` in bytes."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = FROZEN
 
     slots: Annotated[
         NumSlots, Counts(fingerprint=_FAST, cache="a state is of one sequence", memory=True)

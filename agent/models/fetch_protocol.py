@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from ...shared.models.sources import HttpHosts
-from ...shared.strict import STRICT
+from ...shared.strict import LAZY, STRICT
 from ..json_lines import Lines
 from .port import FetchCode, OtherFile, RemoteModel
 
@@ -85,7 +85,7 @@ class Refused:
 FetchReport = Annotated[Headed | Arriving | Fetched | Refused, Field(discriminator="type")]
 
 _order: TypeAdapter[FetchOrder] = TypeAdapter(FetchOrder)
-_report: TypeAdapter[FetchReport] = TypeAdapter(FetchReport)
+_report: TypeAdapter[FetchReport] = TypeAdapter(FetchReport, config=LAZY)
 
 FETCH_ORDERS = Lines(_order)
 FETCH_REPORTS = Lines(_report)

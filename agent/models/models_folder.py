@@ -22,6 +22,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from ...shared.log import context
+from ...shared.strict import LAZY
 from .file_lock import FileLock
 from .port import FetchError
 
@@ -41,6 +42,8 @@ class Record:
 
     `sha256` was computed over the whole file, which had `size` bytes then.
     """
+
+    __pydantic_config__ = LAZY
 
     validator: str | None = None
     total: int | None = None

@@ -19,7 +19,7 @@ from ...shared.models.assignments import Assignment, HostFacts, MemoryParts, Wor
 from ...shared.models.engine_options import NumThreads
 from ...shared.reports.log_lines import LogLines
 from ...shared.reports.model_info import ModelInfo
-from ...shared.strict import STRICT
+from ...shared.strict import LAZY, STRICT
 from ..json_lines import Lines
 from ..link.balancer_secrets import BalancerSecrets
 from ..link.decisions import HostOrder
@@ -231,8 +231,8 @@ Report = Annotated[
     Loaded | Ready | Alive | Ordered | Changed | Failed | SecretGiven, Field(discriminator="type")
 ]
 
-_order: TypeAdapter[Order] = TypeAdapter(Order)
-_report: TypeAdapter[Report] = TypeAdapter(Report)
+_order: TypeAdapter[Order] = TypeAdapter(Order, config=LAZY)
+_report: TypeAdapter[Report] = TypeAdapter(Report, config=LAZY)
 
 
 ORDERS = Lines(_order)

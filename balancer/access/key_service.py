@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 from pydantic_core import to_json
 
 from ...shared.errors import Conflict, InvalidRequest, StoreUnavailable
+from ...shared.strict import LAZY
 from ...shared.validation import parse_json
 from ..store.port import KeyConflict, StoreAway
 from ..store.records import SavedKey
@@ -209,8 +210,8 @@ class KeyService:
 
 
 _LIMITS: TypeAdapter[CallerLimits] = TypeAdapter(CallerLimits)
-_LABELS: TypeAdapter[dict[str, str] | None] = TypeAdapter(dict[str, str] | None)
-_ROLE: TypeAdapter[Role] = TypeAdapter(Role)
+_LABELS: TypeAdapter[dict[str, str] | None] = TypeAdapter(dict[str, str] | None, config=LAZY)
+_ROLE: TypeAdapter[Role] = TypeAdapter(Role, config=LAZY)
 
 
 def saved(key: AccessKey) -> SavedKey:

@@ -5,7 +5,9 @@ comes from outside: one that does not fit counts as none.
 """
 
 import json
-from typing import Literal, NotRequired, TypeVar
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Literal, NotRequired, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
@@ -13,8 +15,7 @@ from typing_extensions import TypedDict
 from ...shared.inference import AgentId, Count, PriorityClass, RequestId
 from ..history.series import Step
 from ..management.answer_types import ListedRequest, Request
-from ..management.request_filter import RequestFilter
-from ..store.records import EndedRequest, EndingFilter
+from ..store.records import EndedRequest
 
 What = Literal["fleet", "requests", "request", "cancel", "metrics", "ended", "history"]
 
@@ -91,27 +92,19 @@ class HistoryAnswer(TypedDict):
 
 T = TypeVar("T")
 
-ABOUT_FLEET = TypeAdapter(AboutFleet)
-ABOUT_REQUEST = TypeAdapter(AboutRequest)
-ABOUT_METRICS = TypeAdapter(AboutMetrics)
-FILTER = TypeAdapter(RequestFilter)
-FLEET = TypeAdapter(FleetAnswer)
-REQUESTS = TypeAdapter(RequestsAnswer)
-CANCEL = TypeAdapter(CancelAnswer)
-ABOUT_ENDED = TypeAdapter(EndingFilter)
-ABOUT_HISTORY = TypeAdapter(AboutHistory)
-ENDED = TypeAdapter(EndedAnswer)
-HISTORY = TypeAdapter(HistoryAnswer)
+
+_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
-def written(kind: TypeAdapter[T], value: T) -> str:
+def written(kind: type[T], value: T) -> str:
     """The JSON of a value, in ASCII, as `read` reads it."""
-    return json.dumps(kind.dump_python(value, mode="json"), separators=(",", ":"))
+    return json.dumps(_adapter(kind).dump_python(value, mode="json"), separators=(",", ":"))
 
 
-def read(kind: TypeAdapter[T], body: bytes | str) -> T | None:
+def read(kind: type[T], body: bytes | str) -> T | None:
     """`None` for what is not of this kind."""
     try:
-        return kind.validate_json(body)
+        value: T = _adapter(kind).validate_json(body)
     except ValidationError:
         return None
+    return value

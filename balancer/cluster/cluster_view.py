@@ -5,8 +5,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from pydantic import TypeAdapter
-
 from ...shared.inference import RequestId
 from ..history.series import Step
 from ..management.answer_types import ListedRequest
@@ -18,6 +16,11 @@ from .answers import (
     AboutHistory,
     AboutMetrics,
     AboutRequest,
+    CancelAnswer,
+    EndedAnswer,
+    FleetAnswer,
+    HistoryAnswer,
+    RequestsAnswer,
     What,
 )
 from .others import NO_OTHERS, Others, added_up, oldest
@@ -107,9 +110,9 @@ class ClusterView:
         """What others have, with so many of their requests at most."""
         if (here := self.here) is None:
             return NO_OTHERS
-        about = answers.written(answers.ABOUT_FLEET, AboutFleet(limit=limit))
+        about = answers.written(AboutFleet, AboutFleet(limit=limit))
         replies = await self._ask("fleet", about)
-        fleets, missing = _understood(answers.FLEET, replies)
+        fleets, missing = _understood(FleetAnswer, replies)
         return added_up(fleets, here=here, at=self._clock(), limit=limit, missing=missing)
 
     async def requests(
@@ -118,8 +121,8 @@ class ClusterView:
         """The oldest chosen requests of all balancers; this one has `own`, and `total` in all."""
         if self.here is None:
             return Found(list(own()), total())
-        replies = await self._ask("requests", answers.written(answers.FILTER, chosen))
-        others, missing = _understood(answers.REQUESTS, replies)
+        replies = await self._ask("requests", answers.written(RequestFilter, chosen))
+        others, missing = _understood(RequestsAnswer, replies)
         num = total() + sum(found["total"] for _, found in others)
         return Found(oldest(own(), others, chosen.limit), num, missing)
 
@@ -127,16 +130,16 @@ class ClusterView:
         """One that is not here: at most one is found."""
         if self.here is None:
             return Found([], 0)
-        about = answers.written(answers.ABOUT_REQUEST, AboutRequest(id=id))
-        others, missing = _understood(answers.REQUESTS, await self._ask("request", about))
+        about = answers.written(AboutRequest, AboutRequest(id=id))
+        others, missing = _understood(RequestsAnswer, await self._ask("request", about))
         return Found(oldest([], others, 1), 0, missing)
 
     async def ended(self, criteria: EndingFilter) -> FoundEnded:
         """What others have of these, besides what is in the store."""
         if self.here is None:
             return FoundEnded()
-        replies = await self._ask("ended", answers.written(answers.ABOUT_ENDED, criteria))
-        others, missing = _understood(answers.ENDED, replies)
+        replies = await self._ask("ended", answers.written(EndingFilter, criteria))
+        others, missing = _understood(EndedAnswer, replies)
         requests = tuple(each for _, found in others for each in found["requests"])
         return FoundEnded(requests, sum(found["total"] for _, found in others), missing)
 
@@ -144,15 +147,15 @@ class ClusterView:
         """What others counted from `since` on, besides what is in the store."""
         if self.here is None:
             return FoundSteps()
-        about = answers.written(answers.ABOUT_HISTORY, AboutHistory(since=since))
-        others, missing = _understood(answers.HISTORY, await self._ask("history", about))
+        about = answers.written(AboutHistory, AboutHistory(since=since))
+        others, missing = _understood(HistoryAnswer, await self._ask("history", about))
         return FoundSteps({found["source"]: found["steps"] for _, found in others}, missing)
 
     async def metrics(self, accept: str, own: bytes) -> bytes:
         """The metrics of all processes behind this one's port, in the format of `own`."""
         if not self._workers:
             return own
-        text = answers.written(answers.ABOUT_METRICS, AboutMetrics(accept=accept[:LONGEST_ACCEPT]))
+        text = answers.written(AboutMetrics, AboutMetrics(accept=accept[:LONGEST_ACCEPT]))
         replies = (await self._ask("metrics", text)).replies
         texts = {each.balancer: each.body.decode(errors="replace") for each in replies}
         texts[next(iter(self._workers))] = own.decode()
@@ -166,16 +169,14 @@ class ClusterView:
         """
         if self.here is None:
             return False
-        about = answers.written(answers.ABOUT_REQUEST, AboutRequest(id=id))
-        others, missing = _understood(answers.CANCEL, await self._ask("cancel", about))
+        about = answers.written(AboutRequest, AboutRequest(id=id))
+        others, missing = _understood(CancelAnswer, await self._ask("cancel", about))
         if any(answer["is_cancelled"] for _, answer in others):
             return True
         return bool(missing) and await self._notify_cancel(id)
 
 
-def _understood(
-    kind: TypeAdapter[T], replies: Replies
-) -> tuple[list[tuple[str, T]], tuple[str, ...]]:
+def _understood(kind: type[T], replies: Replies) -> tuple[list[tuple[str, T]], tuple[str, ...]]:
     """What was answered, by name; and the names of those of which nothing is known."""
     replied = [(each.balancer, answers.read(kind, each.body)) for each in replies.replies]
     known = [(name, answer) for name, answer in replied if answer is not None]

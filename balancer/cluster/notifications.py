@@ -11,6 +11,8 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from ...shared.strict import LAZY
+
 Subject = Literal[
     "mail", "cancels", "batches", "desired_state", "keys", "sessions", "cordons", "diary", "peers"
 ]
@@ -81,7 +83,7 @@ Letter = CancelRequest | RetryAgent | Asked | Answered
 Notification = Changed | Letter
 
 _NOTIFICATION: TypeAdapter[Notification] = TypeAdapter(
-    Annotated[Notification, Field(discriminator="type")]
+    Annotated[Notification, Field(discriminator="type")], config=LAZY
 )
 
 

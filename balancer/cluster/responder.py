@@ -10,10 +10,23 @@ from ..fleet.view import RequestView
 from ..history.endings import latest
 from ..history.history_task import HistoryTask
 from ..management.answer_types import ListedRequest
+from ..management.request_filter import RequestFilter
 from ..management.serializers import listed_json, request_json
 from ..management.throughput import MIN_SECONDS, Meter, Throughput
+from ..store.records import EndingFilter
 from . import answers
-from .answers import CancelAnswer, EndedAnswer, FleetAnswer, HistoryAnswer, RequestsAnswer, What
+from .answers import (
+    AboutFleet,
+    AboutHistory,
+    AboutMetrics,
+    AboutRequest,
+    CancelAnswer,
+    EndedAnswer,
+    FleetAnswer,
+    HistoryAnswer,
+    RequestsAnswer,
+    What,
+)
 
 FORGOTTEN = 5.0
 """Seconds after which no balancer counts as asking for rates any more: those since then mislead."""
@@ -94,7 +107,7 @@ class Responder:
         return None if answer is None else answer.encode()
 
     def _fleet(self, about: str) -> str | None:
-        if (asked := answers.read(answers.ABOUT_FLEET, about)) is None:
+        if (asked := answers.read(AboutFleet, about)) is None:
             return None
         runtime, rates = self._runtime, self._rates.measure()
         totals = runtime.views.totals()
@@ -111,23 +124,23 @@ class Responder:
             tokens_total=totals.tokens_total,
             moves_total=totals.moves_total,
         )
-        return answers.written(answers.FLEET, answer)
+        return answers.written(FleetAnswer, answer)
 
     def _requests(self, about: str) -> str | None:
-        if (chosen := answers.read(answers.FILTER, about)) is None:
+        if (chosen := answers.read(RequestFilter, about)) is None:
             return None
         found = [self._listed(each) for each in chosen.choose(self._runtime.views.requests())]
         return self._found(found)
 
     def _request(self, about: str) -> str | None:
-        if (asked := answers.read(answers.ABOUT_REQUEST, about)) is None:
+        if (asked := answers.read(AboutRequest, about)) is None:
             return None
         found = self._runtime.views.request(asked["id"])
         return self._found([] if found is None else [self._listed(found)])
 
     def _found(self, requests: list[ListedRequest]) -> str:
         total = self._runtime.views.totals().num_requests
-        return answers.written(answers.REQUESTS, RequestsAnswer(requests=requests, total=total))
+        return answers.written(RequestsAnswer, RequestsAnswer(requests=requests, total=total))
 
     def _listed(self, request: RequestView) -> ListedRequest:
         waits = request.state == "queued"
@@ -135,26 +148,26 @@ class Responder:
         return listed_json(request, waiting, self._wall_clock())
 
     def _metrics(self, about: str) -> str | None:
-        if (asked := answers.read(answers.ABOUT_METRICS, about)) is None:
+        if (asked := answers.read(AboutMetrics, about)) is None:
             return None
         return self._render(asked["accept"])[0].decode()
 
     def _cancel(self, about: str) -> str | None:
-        if (asked := answers.read(answers.ABOUT_REQUEST, about)) is None:
+        if (asked := answers.read(AboutRequest, about)) is None:
             return None
         answer = CancelAnswer(is_cancelled=bool(self._runtime.cancel([asked["id"]])))
-        return answers.written(answers.CANCEL, answer)
+        return answers.written(CancelAnswer, answer)
 
     def _ended(self, about: str) -> str | None:
-        if (criteria := answers.read(answers.ABOUT_ENDED, about)) is None:
+        if (criteria := answers.read(EndingFilter, about)) is None:
             return None
         unwritten = self._history.unwritten_endings()
         answer = EndedAnswer(requests=latest(unwritten, criteria), total=len(unwritten))
-        return answers.written(answers.ENDED, answer)
+        return answers.written(EndedAnswer, answer)
 
     def _steps(self, about: str) -> str | None:
-        if (asked := answers.read(answers.ABOUT_HISTORY, about)) is None:
+        if (asked := answers.read(AboutHistory, about)) is None:
             return None
         steps = [each for each in self._history.unwritten_steps() if each.at >= asked["since"]]
         answer = HistoryAnswer(source=self._history.run_id, steps=steps)
-        return answers.written(answers.HISTORY, answer)
+        return answers.written(HistoryAnswer, answer)

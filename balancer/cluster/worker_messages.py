@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
+from ...shared.strict import LAZY
 from .peer_store import Beat, Peer
 
 MOST_BYTES = 1024 * 1024
@@ -95,8 +96,12 @@ class Refresh:
 ToWorker = Living | Stop | Refresh | Peers | Granted | Spread
 ToParent = Ready | Beating | Lead | Leave | Spread
 
-_TO_WORKER: TypeAdapter[ToWorker] = TypeAdapter(Annotated[ToWorker, Field(discriminator="type")])
-_TO_PARENT: TypeAdapter[ToParent] = TypeAdapter(Annotated[ToParent, Field(discriminator="type")])
+_TO_WORKER: TypeAdapter[ToWorker] = TypeAdapter(
+    Annotated[ToWorker, Field(discriminator="type")], config=LAZY
+)
+_TO_PARENT: TypeAdapter[ToParent] = TypeAdapter(
+    Annotated[ToParent, Field(discriminator="type")], config=LAZY
+)
 
 
 def encode(message: ToWorker | ToParent) -> bytes:

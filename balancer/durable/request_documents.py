@@ -21,7 +21,7 @@ from ...shared.inference import (
     ToolCall,
     ToolCallStarted,
 )
-from ...shared.strict import STRICT
+from ...shared.strict import LAZY, STRICT
 from ..fleet.caller import ANONYMOUS_NAME, Caller
 from ..fleet.retained_record import AskedRequest, RetainedKey, RetainedRecord
 from ..store.retained_records import SavedRequest
@@ -42,7 +42,7 @@ class _Document:
 _document = TypeAdapter(_Document)
 _done = TypeAdapter(Done)
 _error = TypeAdapter(WireError)
-_log_probs = TypeAdapter(tuple[TokenLogProbs, ...])
+_log_probs = TypeAdapter(tuple[TokenLogProbs, ...], config=LAZY)
 
 
 def saved(record: RetainedRecord, asked: AskedRequest) -> SavedRequest:

@@ -14,6 +14,7 @@ from itertools import islice
 
 from pydantic import TypeAdapter, ValidationError
 
+from ...shared.strict import LAZY
 from ..store.records import STEPS_KEPT, SavedStep, StepWidth
 from .sums import Sums, add
 
@@ -36,6 +37,8 @@ class Levels:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """`seconds` from `at` on. Only agents and models with which something happened are in it."""
+
+    __pydantic_config__ = LAZY
 
     at: int
     seconds: int

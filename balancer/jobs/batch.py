@@ -14,6 +14,7 @@ from typing import Literal
 from pydantic import TypeAdapter
 
 from ...shared.errors import Conflict
+from ...shared.strict import LAZY
 
 Status = Literal[
     "validating",
@@ -65,6 +66,8 @@ class NewBatch:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """Times are seconds since 1970. The numbers of lines are those at the end, before that 0."""
+
+    __pydantic_config__ = LAZY
 
     id: str
     endpoint: str

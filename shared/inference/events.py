@@ -6,7 +6,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import ConfigDict, Field
 
 from ..errors import RequestError
-from ..strict import STRICT, ListOf
+from ..strict import LAZY, STRICT, ListOf
 from .values import MAX_TOP_LOGPROBS, NumTokens, Rate, TokenId
 
 FinishReason = Literal["stop", "length", "tool_calls", "cancelled"]
@@ -170,6 +170,8 @@ class Begun:
 @dataclass(frozen=True, slots=True)
 class Done:
     """The request ended well; a `stop_string` is the one that ended it."""
+
+    __pydantic_config__ = LAZY
 
     finish_reason: FinishReason
     usage: Usage

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from inspect import get_annotations
 from typing import Annotated, Any, ClassVar, Literal, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer
 from pydantic.fields import FieldInfo
 
 from ..quantities import Address, Duration, format_duration, parse_address
+from ..strict import FROZEN
 
 LogFormat = Literal["auto", "text", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -37,7 +38,7 @@ ListenAddress = Annotated[
 class Settings(BaseModel):
     """The settings of a program. Subclasses add fields, each with a description."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = FROZEN
 
     program: ClassVar[str]
     summary: ClassVar[str]

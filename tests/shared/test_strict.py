@@ -1,6 +1,8 @@
 """What strict means; of lists and maps, that what is wrong is found early, and once."""
 
 import json
+import subprocess
+import sys
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -18,6 +20,26 @@ class Sample:
 
 
 SAMPLE = TypeAdapter(Sample)
+
+_DAEMONS = ("balancer.daemon", "agent.daemon", "agent.supervision.supervisor")
+_IMPORT = """
+import sys
+from importlib import import_module
+from pydantic import TypeAdapter
+from arriero.shared.strict import build_schemas, constants
+for daemon in sys.argv[1:]:
+    import_module(f"arriero.{daemon}")
+print([each for each in constants(TypeAdapter) if each.pydantic_complete])
+build_schemas()
+print([each for each in constants(TypeAdapter) if not each.pydantic_complete])
+"""
+
+
+def test_imports_build_no_schemas() -> None:
+    """All of them together take about a second, which a daemon's start would have to wait for."""
+    command = (sys.executable, "-P", "-c", _IMPORT, *_DAEMONS)
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ended.stdout == "[]\n[]\n"
 
 
 def test_what_is_right() -> None:

@@ -29,13 +29,14 @@ from ....shared.queries import (
     Tokenized,
     Vector,
 )
+from ....shared.strict import LAZY
 from .bodies import Json, Server, body_of
 from .failures import UpstreamFault
 from .probes import EMBEDDINGS
 
 Base = Literal["api", "root"]
 
-_results: TypeAdapter[Result] = TypeAdapter(Result)
+_results: TypeAdapter[Result] = TypeAdapter(Result, config=LAZY)
 """A server may say what no agent may."""
 
 

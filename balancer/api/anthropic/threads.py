@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 from pydantic_core import to_json
 
 from ....shared.errors import ThreadNotFound
+from ....shared.strict import LAZY
 from ...fleet.footprint import footprints
 from .conversation.blocks import AssistantMessage, as_blocks
 from .conversation.compaction import from_summary
@@ -22,6 +23,8 @@ _answer = TypeAdapter(AssistantMessage)
 @dataclass(frozen=True, slots=True)
 class Thread:
     """A conversation up to an answer."""
+
+    __pydantic_config__ = LAZY
 
     conversation: MessagesInput
     body_bytes: int

@@ -12,6 +12,7 @@ for the objects with that value, and `include[]=usage` for that value: ignored o
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NoReturn
 
@@ -60,7 +61,7 @@ _IS_SCHEMA = re.compile(
 
 
 class FieldTable:
-    """The fields of one request type. Raises `ValueError` if a rule is about an obeyed field.
+    """The fields of one request type.
 
     `kinds` are the known values of `type` of objects whose other members are not looked at.
     `prepared` are fields that are obeyed by what `given` prepares a body with.
@@ -74,12 +75,26 @@ class FieldTable:
         kinds: Mapping[str, Iterable[str]] = MappingProxyType({}),
         prepared: Iterable[str] = (),
     ) -> None:
-        self.shape = with_kinds(shape_of(adapter), kinds)
+        self._adapter = adapter
+        self._kinds = kinds
         self.rules = dict(rules)
         self.prepared = frozenset(prepared)
-        self.obeyed = self.prepared.union(self.shape.paths(), self.shape.kinds())
-        if both := self.obeyed & self.rules.keys():
+
+    @cached_property
+    def shape(self) -> Shape:
+        """What the type obeys. Raises `ValueError` if a rule is about an obeyed field."""
+        shape = with_kinds(shape_of(self._adapter), self._kinds)
+        if both := self._obeyed(shape) & self.rules.keys():
             raise ValueError(f"obeyed and yet ignored or refused: {', '.join(sorted(both))}")
+        return shape
+
+    @property
+    def obeyed(self) -> frozenset[str]:
+        """The paths of all fields that are obeyed."""
+        return self._obeyed(self.shape)
+
+    def _obeyed(self, shape: Shape) -> frozenset[str]:
+        return self.prepared.union(shape.paths(), shape.kinds())
 
     def given(
         self,

@@ -33,7 +33,7 @@ from ....shared.queries import (
     Tokenized,
     Vector,
 )
-from ....shared.strict import STRICT
+from ....shared.strict import LAZY, STRICT
 from ....shared.validation import parse_json
 from ...fleet.queries.query import QueryRequest
 from ..common import embeddings
@@ -156,7 +156,7 @@ class _DetokenizeBody:
 
 
 _embed = TypeAdapter(_EmbedBody)
-_one_input: TypeAdapter[EmbedInput] = TypeAdapter(EmbedInput)
+_one_input: TypeAdapter[EmbedInput] = TypeAdapter(EmbedInput, config=LAZY)
 _tokenize = TypeAdapter(_TokenizeBody)
 _detokenize = TypeAdapter(_DetokenizeBody)
 
@@ -225,7 +225,7 @@ CALLS: dict[str, Callable[[bytes], QueryCall]] = {
 """By name: the last path segment, and the WebSocket method."""
 
 BODIES: dict[str, Body] = {
-    "embed": Body(name="EmbedBody", adapter=_embed, also={"input": _one_input.json_schema()}),
+    "embed": Body(name="EmbedBody", adapter=_embed, also={"input": _one_input}),
     "tokenize": Body(name="TokenizeBody", adapter=_tokenize, takes_nulls=False),
     "detokenize": Body(name="DetokenizeBody", adapter=_detokenize, takes_nulls=False),
     "count_tokens": GENERATE_BODY,

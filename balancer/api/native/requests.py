@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated
 
-from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter
+from pydantic import Field, StringConstraints, TypeAdapter
 
 from ....shared.errors import InvalidRequest
 from ....shared.inference import GenerateRequest
-from ....shared.strict import ListOf
+from ....shared.strict import STRICT, ListOf
 from ....shared.validation import parse_json
 from ..common.field_names import FieldNames
 from ..common.message_check import check_messages
@@ -36,7 +36,7 @@ class BatchEntry(GenerateRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _BatchBody:
-    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+    __pydantic_config__ = STRICT
 
     requests: Annotated[ListOf[BatchEntry], Field(min_length=1, max_length=MAX_BATCH_REQUESTS)]
     stream: bool = True

@@ -30,13 +30,13 @@ class Body:
     """A request body: the type that validates it, and what the API does to it before that.
 
     `name` is the component's in the document. `takes_nulls`: null means an absent field. `also`
-    has, by field, further schemas of a value.
+    has, by field, a further type of a value.
     """
 
     name: str
     adapter: TypeAdapter[Any]
     takes_nulls: bool = True
-    also: Mapping[str, Schema] = field(default_factory=dict)
+    also: Mapping[str, TypeAdapter[Any]] = field(default_factory=dict)
 
     def schemas(self) -> dict[str, Schema]:
         """The body as the component `name`, and its nested types as `name.…`."""
@@ -61,7 +61,7 @@ class Body:
         return {**schema, "properties": fields}
 
     def _taken(self, field: str, schema: Schema, *, is_required: bool) -> Schema:
-        besides = [self.also[field]] if field in self.also else []
+        besides = [self.also[field].json_schema()] if field in self.also else []
         if self.takes_nulls and not is_required:
             besides.append(NOTHING)
         return {"anyOf": [schema, *besides]} if besides else schema

@@ -37,7 +37,7 @@ from ....shared.messages import (
     decode_from_agent,
 )
 from ....shared.queries import Tokenized
-from ....shared.strict import ListOf
+from ....shared.strict import LAZY, ListOf
 from ....shared.validation import invalid
 from ...access.identity import Identity
 from ..bad_messages import CODE
@@ -63,7 +63,7 @@ _TOKENIZED = b'"result":{"type":"tokenized","tokens":['
 _END = b"]}}"
 _HEAD_BYTES = 512
 
-_token_ids: TypeAdapter[tuple[int, ...]] = TypeAdapter(ListOf[TokenId])
+_token_ids: TypeAdapter[tuple[int, ...]] = TypeAdapter(ListOf[TokenId], config=LAZY)
 
 
 class CostlyMessage(ValueError):

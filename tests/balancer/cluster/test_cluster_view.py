@@ -1,7 +1,7 @@
 """Other balancers are asked, and what does not fit counts as no answer."""
 
 from arriero.balancer.cluster import answers
-from arriero.balancer.cluster.answers import What
+from arriero.balancer.cluster.answers import EndedAnswer, HistoryAnswer, What
 from arriero.balancer.cluster.cluster_view import ClusterView
 from arriero.balancer.cluster.others import NO_OTHERS
 from arriero.balancer.cluster.questions import Replies, Reply
@@ -55,11 +55,11 @@ async def test_what_does_not_fit_is_missing() -> None:
 async def test_the_past_that_others_tell() -> None:
     """Over the wire, as the other side writes it."""
     last, counted = ended_request(ending("a"), 1.5), step(100, 7, ana=7)
-    body = answers.written(answers.ENDED, {"requests": [last], "total": 3})
+    body = answers.written(EndedAnswer, {"requests": [last], "total": 3})
     cluster = answering(("one", body.encode()), ("old", b"{}"), missing=("two",))
     found = await cluster.ended(EndingFilter(before=EndingPlace(2.0, "x")))
     assert (found.requests, found.total, found.missing) == ((last,), 3, ("old", "two"))
-    body = answers.written(answers.HISTORY, {"source": "run", "steps": [counted]})
+    body = answers.written(HistoryAnswer, {"source": "run", "steps": [counted]})
     steps = await answering(("one", body.encode()), missing=("two",)).history(7)
     assert (steps.steps, steps.missing) == ({"run": [counted]}, ("two",))
 

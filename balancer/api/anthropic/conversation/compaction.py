@@ -10,11 +10,11 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
-from .....shared.strict import STRICT
+from .....shared.strict import LAZY, STRICT
 from .blocks import Changes, Compaction, Json, Message, UserMessage, blocks_of
 from .tools import ToolAddition, ToolRemoval
 
-_changes: TypeAdapter[tuple[ToolAddition | ToolRemoval, ...]] = TypeAdapter(Changes)
+_changes: TypeAdapter[tuple[ToolAddition | ToolRemoval, ...]] = TypeAdapter(Changes, config=LAZY)
 
 INSTRUCTIONS = (
     "Summarize this conversation for whoever goes on with it without having read it. State what "

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from aiohttp import web
-from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from .....shared.errors import InvalidRequest
 from .....shared.quantities import parse_duration
-from .....shared.strict import at_most
+from .....shared.strict import STRICT, at_most
 from .....shared.validation import parse_json
 from ....jobs.batch import Batch, NewBatch
 from ....jobs.jobs import Jobs
@@ -25,8 +25,6 @@ from .pages import BatchObject, BatchPage, ListOf, batch_object, page_of, parse_
 LONGEST_WINDOW = 30 * 86_400.0
 """Seconds."""
 
-_STRICT = ConfigDict(extra="forbid", strict=True)
-
 BatchEndpoint = Literal[
     "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/rerank", "/v1/responses"
 ]
@@ -36,7 +34,7 @@ BatchEndpoint = Literal[
 class _ExpiresAfter:
     """Seconds from the creation of the result files on."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     anchor: Literal["created_at"]
     seconds: Annotated[int, Field(ge=3600, le=2_592_000)]
@@ -46,7 +44,7 @@ class _ExpiresAfter:
 class _CreateBatchBody:
     """`completion_window` is OpenAI's `24h`, or another duration of up to 30 days."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     input_file_id: Annotated[str, Field(max_length=256)]
     endpoint: BatchEndpoint

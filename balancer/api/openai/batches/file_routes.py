@@ -19,6 +19,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import to_json
 
 from .....shared.errors import Conflict, InvalidRequest
+from .....shared.strict import LAZY
 from .....shared.validation import invalid
 from ....jobs.blobs import BlobsAway
 from ....jobs.files import Files, Upload
@@ -142,7 +143,7 @@ FORM = "multipart/form-data"
 class UploadForm:
     """`expires_after` as OpenAI's: seconds from the creation on."""
 
-    __pydantic_config__ = ConfigDict(extra="forbid")
+    __pydantic_config__ = ConfigDict(**LAZY, extra="forbid")
 
     purpose: Literal["batch"]
     file: Annotated[str, Field(json_schema_extra={"format": "binary"})] = ""

@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
+from .....shared.strict import FROZEN
 from .....shared.validation import invalid
 from ....jobs.batch import Batch, Status
 from ....store.job_records import SavedFile
@@ -150,7 +151,7 @@ P = TypeVar("P", bound=BaseModel)
 class BatchPage(BaseModel):
     """Up to `limit` batches behind the one with the id `after`, the newest first."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = FROZEN
 
     after: Text | None = None
     limit: Annotated[int, Field(ge=1, le=100)] = 20
@@ -159,7 +160,7 @@ class BatchPage(BaseModel):
 class FilePage(BaseModel):
     """Up to `limit` files behind the one with the id `after`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = FROZEN
 
     after: Text | None = None
     limit: Annotated[int, Field(ge=1, le=10_000)] = 10_000

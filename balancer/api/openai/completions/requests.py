@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 from pydantic_core import to_json
 
 from .....shared.errors import InvalidRequest
@@ -35,7 +35,7 @@ from .....shared.inference import (
     can_go_on,
     priority_of_tier,
 )
-from .....shared.strict import ListOf
+from .....shared.strict import LAZY, STRICT, ListOf
 from .....shared.template_variables import TemplateVariables
 from .....shared.validation import parse_json
 from ...common.body_fields import in_list, parse_named
@@ -63,12 +63,10 @@ from .reasoning import Switches, Verbosity, reasoning_fields, with_reasoning
 MAX_CHOICES = 128
 """Largest `n`, and largest number of choices over all prompts of one request."""
 
-_STRICT = ConfigDict(extra="forbid", strict=True)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _StreamOptions:
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     include_usage: bool = False
     continuous_usage_stats: bool = False
@@ -78,7 +76,7 @@ class _StreamOptions:
 class _CompletionsBody(ServerExtras):
     """What both endpoints take."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     model: str | None = None
     n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] = 1
@@ -150,7 +148,7 @@ class CompletionsRequest:
 
 _chat = TypeAdapter(_ChatBody)
 _completion = TypeAdapter(_CompletionBody)
-_one_prompt: TypeAdapter[PromptInput] = TypeAdapter(PromptInput)
+_one_prompt: TypeAdapter[PromptInput] = TypeAdapter(PromptInput, config=LAZY)
 
 CHAT_FIELDS = FieldTable(
     _chat, fields.CHAT, kinds=fields.CHAT_KINDS, prepared=(*functions.FIELDS, *REASONING)

@@ -11,6 +11,7 @@ from pydantic_core import to_json
 
 from .....shared.errors import InvalidRequest
 from .....shared.inference import MAX_MESSAGES
+from .....shared.strict import LAZY
 from ....fleet.footprint import footprints
 from ..responses.items import Item
 from ..responses.stored import Stored
@@ -24,6 +25,8 @@ class KeptConversation:
 
     `items_memory` is about how many bytes of memory they take.
     """
+
+    __pydantic_config__ = LAZY
 
     created_at: int
     metadata: Mapping[str, str] = field(default_factory=dict)

@@ -16,6 +16,7 @@ from pydantic_core import to_json
 from .....shared.errors import InvalidRequest, RequestTimeout
 from .....shared.inference import RequestId, UsedTier
 from .....shared.log import context
+from .....shared.strict import LAZY
 from ....fleet.caller import Caller
 from ....fleet.runtime.retained_requests import RetainedRequest, RetainedRequests
 from ....fleet.runtime.stream import merged
@@ -185,6 +186,8 @@ def _request_id(id: str) -> RequestId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Note:
+    __pydantic_config__ = LAZY
+
     body: str
     served: str
     service_tier: UsedTier = "default"

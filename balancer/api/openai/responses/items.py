@@ -22,7 +22,7 @@ from .....shared.inference import (
     TextPart,
     arguments_text,
 )
-from .....shared.strict import STRICT, ListOf
+from .....shared.strict import LAZY, STRICT, ListOf
 from ..completions.formats import qualified
 
 Status = Literal["in_progress", "completed", "incomplete"]
@@ -176,7 +176,7 @@ GivenItem = Annotated[
 ]
 """An entry of an input."""
 
-_items: TypeAdapter[tuple[Item, ...]] = TypeAdapter(tuple[Item, ...])
+_items: TypeAdapter[tuple[Item, ...]] = TypeAdapter(tuple[Item, ...], config=LAZY)
 
 _PREFIXES = {
     "message": "msg",

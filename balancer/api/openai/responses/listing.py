@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, assert_never
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import to_json
 
 from .....shared.errors import InvalidRequest
+from .....shared.strict import FROZEN
 from .....shared.validation import invalid
 from .answer_types import (
     FunctionCallItem,
@@ -22,7 +23,7 @@ from .items import FunctionCallOutput, InputFunctionCall, InputImage, InputMessa
 class Page(BaseModel):
     """The requested page: up to `limit` items after the one with the id `after`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = FROZEN
 
     after: str | None = None
     limit: Annotated[int, Field(ge=1, le=100)] = 20

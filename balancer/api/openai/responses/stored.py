@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from pydantic_core import to_json
 
+from .....shared.strict import LAZY
 from ....fleet.footprint import footprints
 from .answer_types import Response
 from .items import InputMessage, Item, OutputText, items_of
@@ -15,6 +16,8 @@ from .items import InputMessage, Item, OutputText, items_of
 @dataclass(frozen=True, slots=True)
 class Stored:
     """An answer as JSON, its own input, and all items of the conversation up to its last one."""
+
+    __pydantic_config__ = LAZY
 
     response: bytes
     input: tuple[Item, ...]

@@ -33,7 +33,7 @@ class _Whole:
 BODY = Body(
     name="Whole",
     adapter=TypeAdapter(_Whole),
-    also={"note": {"type": "integer"}},
+    also={"note": TypeAdapter(int)},
 )
 
 
