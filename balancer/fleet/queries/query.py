@@ -1,4 +1,4 @@
-"""One query's life: its parts with agents, their results, and how long it may take.
+"""One query's life: its parts, their results, and how long it may take.
 
 It counts as waiting while no agent has a part of it. When the last agent with a part is lost, the
 rest of its time in the queue goes on.
@@ -6,7 +6,7 @@ rest of its time in the queue goes on.
 Invariant: a result for each part, or one error; and one end.
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -30,11 +30,14 @@ from ....shared.queries import (
     TokenizerDescription,
 )
 from ....shared.reports.model_info import Task
-from ..caller import ANONYMOUS, Caller
-from ..decisions import Finish, Settle
+from ..caller import ANONYMOUS, Account, Caller
+from ..decisions import Finish, LinkId, Settle
 from ..lifecycle import Lifecycle, NotServed
 from ..limits import Limits
 from ..recorder import Ending
+from ..requests.dispatched import Dispatched
+from ..requests.eligibility import QueueKey
+from ..requests.fair_order import Item
 from ..view import RequestView
 
 Kind = Literal["text", "embed", "rank"]
@@ -76,9 +79,12 @@ class QueryRequest:
 
 
 class QueryLifecycle(Lifecycle):
-    """A query from its acceptance to its end. `agent` is the last agent that got a part."""
+    """A query from its acceptance to its end. `agent` is the last agent that got a part.
 
-    __slots__ = ("lane", "query_request", "results")
+    Its `parts` are those without a result, by their ids; `num_waiting` of them have no agent.
+    """
+
+    __slots__ = ("lane", "num_waiting", "parts", "query_request", "results")
 
     def __init__(
         self,
@@ -93,6 +99,14 @@ class QueryLifecycle(Lifecycle):
         self.query_request = query_request
         self.lane = query_request.lane
         self.results: dict[int, Result] = {}
+        self.parts: dict[RequestId, Part] = {}
+        self.num_waiting = 0
+
+    def split(self) -> list["Part"]:
+        """Its parts, once it is accepted."""
+        parts = [Part(self, number) for number in range(len(self.query_request.parts))]
+        self.parts = {part.id: part for part in parts}
+        return parts
 
     @property
     def deadline(self) -> float:
@@ -103,6 +117,11 @@ class QueryLifecycle(Lifecycle):
     def is_complete(self) -> bool:
         """Whether every part has its result."""
         return len(self.results) == len(self.query_request.parts)
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether an agent has a part of it."""
+        return any(part.slot is not None for part in self.parts.values())
 
     def renamed(self, names: Mapping[str, str]) -> None:
         """Its model is called something else now."""
@@ -167,6 +186,50 @@ class QueryLifecycle(Lifecycle):
             priority=0,
             caller=self.caller.name,
         )
+
+
+class Part(Dispatched):
+    """The part with this `number` of a query. In the queue, queries of one caller take turns."""
+
+    __slots__ = (
+        "account",
+        "arrival",
+        "expected_charge",
+        "id",
+        "number",
+        "of",
+        "place",
+        "slot",
+        "turn",
+        "waits_for",
+    )
+
+    def __init__(self, of: QueryLifecycle, number: int) -> None:
+        self.id = RequestId(f"{of.id}.{number}")
+        self.of = of
+        self.number = number
+        self.account = of.account
+        self.expected_charge = _num_inputs(self.query)
+        self.arrival = 0
+        self.slot: LinkId | None = None
+        self.waits_for: QueueKey = None
+        self.place: Item[Hashable, QueueKey, Part] | None = None
+        self.turn: Item[Account, QueueKey, None] | None = None
+
+    @property
+    def query(self) -> Query:
+        """What an agent is asked."""
+        return self.of.query_request.parts[self.number]
+
+    @property
+    def queue_key(self) -> QueueKey:
+        """Any agent of its model that answers such queries may have it."""
+        return self.of.query_request.model
+
+    @property
+    def flow(self) -> RequestId:
+        """Its query: a small one never waits for the whole of a large one."""
+        return self.of.id
 
 
 def fits(query: Query, result: Result) -> bool:

@@ -16,9 +16,12 @@ Invariants: exactly one end, with one `Finish`; nothing is delivered after it; t
 whole request never moves.
 """
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from math import inf
 from typing import Literal
+
+from typing_extensions import TypeVar
 
 from ....shared.continuation import BY_TEXT, Continuation
 from ....shared.errors import (
@@ -60,6 +63,7 @@ from ..routing.cache_keys import digest_of
 from ..token_estimate import charge_of, charge_of_usage
 from ..view import RequestState, RequestView
 from .delivered import Claim, Delivered, Reported, consistent
+from .dispatched import Dispatched
 from .eligibility import Able, Alone, ByText, Engine, QueueKey, by_text_of, model_of
 from .fair_order import Item
 
@@ -168,7 +172,7 @@ class Listener:
     armed_at: float | None = None
 
 
-class Request(Lifecycle):
+class Request(Lifecycle, Dispatched):
     """All that is known of one request; everything that has requests has these, in their order.
 
     `link` is the socket of the agent it is with, `agent` that agent's name or the last one's.
@@ -287,7 +291,7 @@ class Request(Lifecycle):
         self.arrival = 0
         self.slot: LinkId | None = None
         self.waits_for: QueueKey = None
-        self.place: Item[Flow | None, QueueKey, Request] | None = None
+        self.place: Item[Hashable, QueueKey, Request] | None = None
         self.turn: Item[Account, QueueKey, None] | None = None
         self.held_for: LinkId | None = None
         self.emptied: LinkId | None = None
@@ -299,10 +303,6 @@ class Request(Lifecycle):
         self.contest: Literal["waits", "runs", "asked"] | None = None
         self.contested: tuple[QueueKey, ...] = ()
 
-    def __lt__(self, other: "Request") -> bool:
-        """Whether it came before the other."""
-        return self.arrival < other.arrival
-
     # ---- how it finds its agent
 
     @property
@@ -310,6 +310,11 @@ class Request(Lifecycle):
         """The key of the queue it waits in, unless it is held for one agent."""
         key = self.bound_to or self.able or self.asked.model
         return Alone(model_of(key), key) if self.is_isolated else key
+
+    @property
+    def flow(self) -> Flow | None:
+        """Its caller's connection, where that has no key."""
+        return self.caller.flow
 
     @property
     def chain(self) -> PrefixChain:
@@ -672,6 +677,10 @@ class Request(Lifecycle):
             raise RuntimeError(f"{self.id} counts its waiting wrongly")
         if self._waited < 0 or self.num_tokens < 0:
             raise RuntimeError(f"{self.id} counts backwards")
+
+
+D = TypeVar("D", bound=Dispatched, default=Request)
+"""What dispatch has."""
 
 
 def _cache_key(asked: GenerateRequest, account: Account) -> int | None:

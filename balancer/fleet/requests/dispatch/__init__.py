@@ -1,7 +1,6 @@
-"""Which request goes to which agent.
+"""Which request goes to which agent, and which part of a query.
 
 `dispatch` takes events: how a slot finds its request, and a request its agent. `fair_queue` says
 which request is next, by classes and shares for callers; `fair_order` is the start-time fair
-queueing of which it has two levels. `slots` ranks the agents with free ones, `holds` are requests
-that wait for one agent, `needs` those that not every agent can serve.
+queueing of which it has two levels. `slots` ranks the agents with free ones.
 """

@@ -23,6 +23,7 @@ Invariants:
 
 from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass, replace
+from typing import Generic
 
 from .....shared.errors import QueueFull
 from .....shared.inference import PriorityClass
@@ -33,8 +34,9 @@ from ...routing.fetches import Fetching
 from ...routing.policies.cost import LeastCost
 from ...routing.policy import RoutingPolicy
 from ...routing.rates import Measurement
+from ..dispatched import Dispatched
 from ..eligibility import Able, ByText, Engine, Offer, QueueKey, Warm, model_of
-from ..request import Request
+from ..request import D
 from .fair_queue import FairQueue
 from .load_shedding import LoadShedding
 from .slots import AgentSlots, FleetSlots, Ranks
@@ -44,23 +46,23 @@ MOST_PASSED = 16
 
 
 @dataclass(frozen=True, slots=True)
-class AssignSlot:
+class AssignSlot(Generic[D]):
     """Start the request on the agent; its slot is taken. It may be `fetching` a prefix first."""
 
-    request: Request
+    request: D
     link: LinkId
     fetching: Fetching | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Generic[D]):
     """The request waits for one agent: call `release` after so many seconds, unless it started."""
 
-    request: Request
+    request: D
     seconds: float
 
 
-class Dispatch:
+class Dispatch(Generic[D]):
     """Every method that is an event returns the assignments that have become possible.
 
     `now` is the time of the event: say it first. Only the share of classes that starve needs it.
@@ -69,13 +71,13 @@ class Dispatch:
     def __init__(self, max_buffered: int, router: RoutingPolicy | None = None) -> None:
         self._max_buffered = max_buffered
         self.router = LeastCost() if router is None else router
-        self._waiting = FairQueue()
-        self._load_shedding = LoadShedding()
-        self._slots = FleetSlots()
+        self._waiting: FairQueue[D] = FairQueue()
+        self._load_shedding: LoadShedding[D] = LoadShedding()
+        self._slots: FleetSlots[D] = FleetSlots()
         self._ranks = Ranks(self.router, self._slots)
-        self._holds: list[Hold] = []
+        self._holds: list[Hold[D]] = []
         """New since `take_holds`."""
-        self._opened: list[AgentSlots] = []
+        self._opened: list[AgentSlots[D]] = []
         """Agents that are not emptied any more, and may be filled."""
         self._num_arrived = 0
         self.now = 0.0
@@ -93,7 +95,7 @@ class Dispatch:
         return self._slots.num_slots
 
     @property
-    def waiting(self) -> Iterable[Request]:
+    def waiting(self) -> Iterable[D]:
         """The requests that have no slot, in no order."""
         return self._waiting
 
@@ -112,7 +114,7 @@ class Dispatch:
         """Whether an agent that takes work has a slot, free or not."""
         return None in self._slots.served
 
-    def running_on(self, link: LinkId) -> list[Request]:
+    def running_on(self, link: LinkId) -> list[D]:
         """The requests of an agent, first arrived first."""
         return sorted(self._slots[link].running)
 
@@ -120,7 +122,7 @@ class Dispatch:
         """How many of an agent's slots are taken."""
         return len(self._slots[link].running)
 
-    def stranded(self) -> list[Request]:
+    def stranded(self) -> list[D]:
         """The waiting requests that no connected agent will ever take, as things are."""
         return self._waiting.stranded(self._slots.served)
 
@@ -144,7 +146,7 @@ class Dispatch:
         """The slots of agents that take requests of this queue; 0 if none does."""
         return self._slots.num_for(key)
 
-    def place_of(self, request: Request) -> int:
+    def place_of(self, request: D) -> int:
         """The place of a waiting request, from 1: it is started after so many less one."""
         return self._waiting.place(request, self._slots.served)
 
@@ -159,7 +161,7 @@ class Dispatch:
 
     # ---- requests
 
-    def enqueue(self, request: Request) -> list[AssignSlot] | Refuse:
+    def enqueue(self, request: D) -> list[AssignSlot[D]] | Refuse:
         """A newcomer is assigned, waits (no decision), or is refused and forgotten."""
         self._arrives(request)
         has_slot = self.has_free_slot(request.queue_key)
@@ -171,19 +173,19 @@ class Dispatch:
             self._load_shedding.waits(request)
         return assigned
 
-    def resume(self, request: Request) -> list[AssignSlot]:
+    def resume(self, request: D) -> list[AssignSlot[D]]:
         """Like `enqueue`, for a request that was accepted before: no queue is full for it."""
         self._arrives(request)
         return self._place([request])
 
-    def _arrives(self, request: Request) -> None:
+    def _arrives(self, request: D) -> None:
         if request.arrival:
             raise ValueError(f"request {request.id} is here already")
         self._num_arrived += 1
         request.arrival = self._num_arrived
         self._waiting.arrived(request, self.now)
 
-    def _refusal(self, request: Request) -> QueueFull | None:
+    def _refusal(self, request: D) -> QueueFull | None:
         """The error for a newcomer that waits as one too many."""
         num_before = self.num_waiting - 1
         if num_before < self._max_buffered:
@@ -191,7 +193,7 @@ class Dispatch:
         position = self.place_of(request) if self._max_buffered else None
         return refusal_of(Wait(num_before=num_before, most=self._max_buffered, position=position))
 
-    def makes_room_for(self, request: Request) -> Request | None:
+    def makes_room_for(self, request: D) -> D | None:
         """The request that a full queue drops for a newcomer: end it before `enqueue`."""
         is_full = 0 < self._max_buffered <= self.num_waiting
         if not is_full or self.has_free_slot(request.queue_key):
@@ -199,8 +201,8 @@ class Dispatch:
         return self._load_shedding.yields_to(request)
 
     def ended(
-        self, request: Request, end: Measurement | None = None, *, charge: int | None = None
-    ) -> list[AssignSlot]:
+        self, request: D, end: Measurement | None = None, *, charge: int | None = None
+    ) -> list[AssignSlot[D]]:
         """A request is over, wherever it was; its slot serves the next. `end`, if it ended well.
 
         `charge` is what it counts among its caller's, where that is known by now.
@@ -215,16 +217,16 @@ class Dispatch:
         agent.is_full = False
         return self._fill(agent)
 
-    def prompt_read(self, request: Request, num_tokens: int, num_cached: int) -> None:
+    def prompt_read(self, request: D, num_tokens: int, num_cached: int) -> None:
         """An agent has computed the prompt of a request that it runs."""
         self.router.prompt_read(request.id, num_tokens, num_cached)
         self._ranks.update(self._slots[_slot_of(request)])
 
-    def release(self, request: Request) -> list[AssignSlot]:
+    def release(self, request: D) -> list[AssignSlot[D]]:
         """A request has waited for one agent long enough: it takes any now."""
         return self._place([request]) if self._release(request) else []
 
-    def came_back(self, request: Request) -> list[AssignSlot]:
+    def came_back(self, request: D) -> list[AssignSlot[D]]:
         """The agent would not start it: it counts as full, until `agent_rested` or an end there."""
         agent = self._leaves_slot(request)
         agent.is_full = True
@@ -232,18 +234,18 @@ class Dispatch:
         self._waits_again(request)
         return self._place([request])
 
-    def gave_way(self, request: Request) -> list[AssignSlot]:
+    def gave_way(self, request: D) -> list[AssignSlot[D]]:
         """Its agent has stopped it, and has a slot for whichever request is next; it waits."""
         agent = self._leaves_slot(request)
         self._waits_again(request)
         return [*self._fill(agent), *self.retry([request])]
 
-    def bind(self, request: Request, engine: Engine) -> None:
+    def bind(self, request: D, engine: Engine) -> None:
         """From now on only agents like this one may have the request, which runs on one."""
         _slot_of(request)
         request.bound_to = engine
 
-    def isolate(self, request: Request) -> None:
+    def isolate(self, request: D) -> None:
         """From now on only an agent without others may have the request, which runs on one.
 
         Others that were isolated there before do not count.
@@ -251,7 +253,7 @@ class Dispatch:
         _slot_of(request)
         request.is_isolated = True
 
-    def empty_for(self, request: Request) -> list[AssignSlot]:
+    def empty_for(self, request: D) -> list[AssignSlot[D]]:
         """Give an agent nothing new until this request, which is isolated and waits, has it.
 
         One agent that serves its model is emptied at a time, the one with the fewest requests. If
@@ -267,7 +269,7 @@ class Dispatch:
         self._ranks.update(agent)
         return [*self._fill_opened(), *self.retry(self._let_go(agent.link))]
 
-    def _stop_emptying(self, request: Request) -> None:
+    def _stop_emptying(self, request: D) -> None:
         """No agent is emptied for the request any more; `_fill_opened` fills the one that was."""
         if request.emptied is None:
             return
@@ -276,13 +278,13 @@ class Dispatch:
         self._ranks.update(agent)
         self._opened.append(agent)
 
-    def _fill_opened(self) -> list[AssignSlot]:
+    def _fill_opened(self) -> list[AssignSlot[D]]:
         assigned = []
         while self._opened:
             assigned += self._fill(self._opened.pop())
         return assigned
 
-    def began(self, link: LinkId) -> list[AssignSlot]:
+    def began(self, link: LinkId) -> list[AssignSlot[D]]:
         """An answer has begun on this agent: the request that was isolated there no longer is."""
         agent = self._slots[link]
         if agent.isolated is None or agent.isolated not in agent.running:
@@ -292,7 +294,7 @@ class Dispatch:
         agent.isolated = None
         return self._fill(agent)
 
-    def goes_on_by_text(self, request: Request, by_text: ByText) -> None:
+    def goes_on_by_text(self, request: D, by_text: ByText) -> None:
         """From now on only these may have the request; if it waits, then call `retry`."""
         request.bound_to = None
         self.narrow(request, by_text)
@@ -304,11 +306,11 @@ class Dispatch:
             num_slots -= agent.offer.slots
         return num_slots > 0
 
-    def following(self, names: Container[str | None]) -> list[Request]:
+    def following(self, names: Container[str | None]) -> list[D]:
         """The requests that wait for a model of `names`, by that name, first arrived first."""
         return sorted(each for each in self._waiting if _follows(each, names))
 
-    def renamed(self, requests: Iterable[Request]) -> list[AssignSlot]:
+    def renamed(self, requests: Iterable[D]) -> list[AssignSlot[D]]:
         """These, which were `following` it, wait for what their model is called now."""
         for request in requests:
             self._unhold(request)
@@ -316,14 +318,14 @@ class Dispatch:
             self._waiting.renamed(request, request.queue_key, self.now)
         return self._place(requests)
 
-    def narrow(self, request: Request, able: Able | ByText) -> None:
+    def narrow(self, request: D, able: Able | ByText) -> None:
         """From now on only agents that can do this may have the request; then call `retry`."""
         self._release(request)
         request.able = able
         if request.slot is None:
             self._waiting.changed(request, request.queue_key, self.now)
 
-    def retry(self, requests: Iterable[Request]) -> list[AssignSlot]:
+    def retry(self, requests: Iterable[D]) -> list[AssignSlot[D]]:
         """Assign those of `requests` that wait and need not."""
         assigned = []
         for request in requests:
@@ -337,12 +339,12 @@ class Dispatch:
 
     # ---- agents
 
-    def agent_joined(self, link: LinkId, offer: Offer) -> list[AssignSlot]:
+    def agent_joined(self, link: LinkId, offer: Offer) -> list[AssignSlot[D]]:
         """An agent is here."""
         self._slots.add(link)
         return self.agent_changed(link, offer)
 
-    def agent_changed(self, link: LinkId, offer: Offer) -> list[AssignSlot]:
+    def agent_changed(self, link: LinkId, offer: Offer) -> list[AssignSlot[D]]:
         """What the agent says of itself has changed; what it runs, it goes on running."""
         agent = self._slots[link]
         is_same = offer.is_able and offer.keys == agent.keys
@@ -352,7 +354,7 @@ class Dispatch:
         released = [] if is_same else self._let_go(link)
         return [*self._fill(agent), *self.retry(released)]
 
-    def agent_allowed(self, link: LinkId, num: int) -> list[AssignSlot]:
+    def agent_allowed(self, link: LinkId, num: int) -> list[AssignSlot[D]]:
         """An agent may have so many requests at once from now on."""
         agent = self._slots[link]
         agent.offer = replace(agent.offer, allowed=num)
@@ -369,13 +371,13 @@ class Dispatch:
         """An agent serves other needs than before; no request waits for these."""
         self.agent_suspended(link, offer)
 
-    def agent_rested(self, link: LinkId) -> list[AssignSlot]:
+    def agent_rested(self, link: LinkId) -> list[AssignSlot[D]]:
         """An agent that was full may be tried again."""
         agent = self._slots[link]
         agent.is_full = False
         return self._fill(agent)
 
-    def agent_left(self, link: LinkId, ended: Collection[Request]) -> list[AssignSlot]:
+    def agent_left(self, link: LinkId, ended: Collection[D]) -> list[AssignSlot[D]]:
         """An agent is gone: of its requests, `ended` are over and the rest come back."""
         running = self.running_on(link)
         for request in running:
@@ -395,7 +397,7 @@ class Dispatch:
 
     # ---- a slot for a request
 
-    def _place(self, requests: Iterable[Request]) -> list[AssignSlot]:
+    def _place(self, requests: Iterable[D]) -> list[AssignSlot[D]]:
         """Assign those of `requests` for which an agent is free, in this order; they wait already.
 
         Others that wait have no free agent (an invariant of `dispatch`), so none is overtaken.
@@ -410,7 +412,7 @@ class Dispatch:
                 assigned.append(self._assign(request, agent, choice.fetching))
         return [*assigned, *self._fill_opened()]
 
-    def _choose(self, request: Request) -> Choice | None:
+    def _choose(self, request: D) -> Choice | None:
         key = request.queue_key
         free = self._ranks.first(key)
         if request.is_isolated or free is None:
@@ -425,8 +427,8 @@ class Dispatch:
         )
 
     def _assign(
-        self, request: Request, agent: AgentSlots, fetching: Fetching | None = None
-    ) -> AssignSlot:
+        self, request: D, agent: AgentSlots[D], fetching: Fetching | None = None
+    ) -> AssignSlot[D]:
         self._load_shedding.leaves(request)
         self._waiting.started(request, self._keys_of(agent), self.now)
         self._unhold(request)
@@ -439,7 +441,8 @@ class Dispatch:
             waited_for=request.waited_for,
             fetching=fetching,
         )
-        request.waited_for = None
+        if request.waited_for is not None:
+            request.waited_for = None
         self._stop_emptying(request)
         self._slots.take(agent, request)
         agent.isolated = request if request.is_isolated else None
@@ -448,7 +451,7 @@ class Dispatch:
 
     # ---- a request for a slot
 
-    def _fill(self, agent: AgentSlots) -> list[AssignSlot]:
+    def _fill(self, agent: AgentSlots[D]) -> list[AssignSlot[D]]:
         """Give the agent's free slots to those who wait, in their order."""
         assigned = []
         num_passed = 0
@@ -464,14 +467,14 @@ class Dispatch:
                 assigned.append(self._assign(request, best, fetching))
         return [*assigned, *self._fill_opened()]
 
-    def _next_for(self, agent: AgentSlots) -> Request | None:
+    def _next_for(self, agent: AgentSlots[D]) -> D | None:
         if self._waiting.alone and agent.is_apart:
             served = [key for key in self._waiting.alone if agent.serves(key)]
             if (request := self._waiting.first(served, self.now)) is not None:
                 return request
         return self._waiting.first(self._keys_of(agent), self.now)
 
-    def _keys_of(self, agent: AgentSlots) -> tuple[QueueKey, ...]:
+    def _keys_of(self, agent: AgentSlots[D]) -> tuple[QueueKey, ...]:
         """The keys of the queues whose requests it could start."""
         if not agent.held:
             return agent.keys
@@ -479,12 +482,12 @@ class Dispatch:
 
     # ---- requests that are held, or have to wait again
 
-    def take_holds(self) -> list[Hold]:
+    def take_holds(self) -> list[Hold[D]]:
         """The requests that wait for one agent since the last call; they may have ended."""
         new, self._holds = self._holds, []
         return new
 
-    def _hold(self, request: Request, choice: Choice) -> None:
+    def _hold(self, request: D, choice: Choice) -> None:
         """From now on the request waits for this agent alone; it does so once."""
         request.was_held = True
         request.held_for = request.waited_for = choice.link
@@ -492,7 +495,7 @@ class Dispatch:
         self._holds.append(Hold(request, choice.patience))
         self._waiting.changed(request, Warm(model_of(request.queue_key), choice.link), self.now)
 
-    def _unhold(self, request: Request) -> bool:
+    def _unhold(self, request: D) -> bool:
         """Whether it was held."""
         if request.held_for is None:
             return False
@@ -500,21 +503,21 @@ class Dispatch:
         request.held_for = None
         return True
 
-    def _release(self, request: Request) -> bool:
+    def _release(self, request: D) -> bool:
         """A request takes any agent again, if it was held; whether it was."""
         if not self._unhold(request):
             return False
         self._waiting.changed(request, request.queue_key, self.now)
         return True
 
-    def _let_go(self, link: LinkId) -> list[Request]:
+    def _let_go(self, link: LinkId) -> list[D]:
         """Those that are held for an agent may take any other; first arrived first."""
         held = sorted(self._slots[link].held)
         for request in held:
             self._release(request)
         return held
 
-    def _leaves_slot(self, request: Request, end: Measurement | None = None) -> AgentSlots:
+    def _leaves_slot(self, request: D, end: Measurement | None = None) -> AgentSlots[D]:
         """A request does not run any more; what is learnt may change how agents rank."""
         agent = self._slots[_slot_of(request)]
         self._slots.free(agent, request)
@@ -523,7 +526,7 @@ class Dispatch:
         self._ranks.mend()
         return agent
 
-    def _waits_again(self, request: Request) -> None:
+    def _waits_again(self, request: D) -> None:
         self._waiting.came_back(request, request.queue_key, self.now)
 
     def check_integrity(self) -> None:
@@ -541,13 +544,13 @@ class Dispatch:
             _require(agent.held <= waiting, "a held request does not wait")
 
 
-def _follows(request: Request, names: Container[str | None]) -> bool:
+def _follows(request: Dispatched, names: Container[str | None]) -> bool:
     """Whether it waits for a model of `names`, under any agent of it, or one agent alone."""
     is_for_some = isinstance(request.waits_for, Engine | Able | ByText)
     return not is_for_some and model_of(request.queue_key) in names
 
 
-def _slot_of(request: Request) -> LinkId:
+def _slot_of(request: Dispatched) -> LinkId:
     if request.slot is None:
         raise ValueError(f"request {request.id} is not running")
     return request.slot

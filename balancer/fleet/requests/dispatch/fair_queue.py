@@ -20,12 +20,14 @@ Models have clocks of their own, and so have requests that take any model. A tag
 far it is after its clock, and the clocks of requests that compete for a slot go on alike.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Generic
 
 from .....shared.inference import PRIORITY_CLASSES, PriorityClass
-from ...caller import Account, Flow
+from ...caller import Account
 from ...tally import Tally
+from ..dispatched import Dispatched
 from ..eligibility import (
     Alone,
     Engine,
@@ -35,7 +37,7 @@ from ..eligibility import (
     model_of,
 )
 from ..fair_order import FairOrder, Item, share_of
-from ..request import Request
+from ..request import D
 
 STARVED_AFTER = 10.0
 """Seconds that a class waits behind higher ones until it has a share."""
@@ -125,19 +127,19 @@ Pool = tuple[PriorityClass, str | None]
 
 
 @dataclass(slots=True)
-class _Shares:
+class _Shares(Generic[D]):
     """One class and model: the callers' turns, and each caller's requests in their order."""
 
     turns: FairOrder[Account, QueueKey, None] = field(default_factory=FairOrder)
-    callers: dict[Account, FairOrder[Flow | None, QueueKey, Request]] = field(default_factory=dict)
+    callers: dict[Account, FairOrder[Hashable, QueueKey, D]] = field(default_factory=dict)
     num_waiting: int = 0
 
 
-class FairQueue:
+class FairQueue(Generic[D]):
     """Knows no agents. Every change costs O(log n)."""
 
     def __init__(self) -> None:
-        self._pools: dict[Pool, _Shares] = {}
+        self._pools: dict[Pool, _Shares[D]] = {}
         self._num_in_queue: Tally[QueueKey] = Tally()
         """How many wait in each queue."""
         self._engines: dict[str, set[Engine]] = {}
@@ -152,19 +154,19 @@ class FairQueue:
         """How many wait."""
         return self._num
 
-    def __iter__(self) -> Iterator[Request]:
+    def __iter__(self) -> Iterator[D]:
         """Those that wait, in no order."""
         callers = (caller for shares in self._pools.values() for caller in shares.callers.values())
         return (request for caller in callers for request in caller)
 
     # ---- requests come and go
 
-    def arrived(self, request: Request, now: float) -> None:
+    def arrived(self, request: D, now: float) -> None:
         """A new request waits."""
         request.waits_for = request.queue_key
         self._waits(request, self._add(request), now)
 
-    def started(self, request: Request, keys: Iterable[QueueKey], now: float) -> None:
+    def started(self, request: D, keys: Iterable[QueueKey], now: float) -> None:
         """A request that waits gets a slot of an agent that takes those of `keys`."""
         kind, account = request.kind, request.account
         shares, place = self._leaves(request), request.place
@@ -177,7 +179,7 @@ class FairQueue:
         self._turns.started(kind, others, pools, now)
 
     def _take(
-        self, turn: Item[Account, QueueKey, None], shares: _Shares, pools: Iterable[Pool]
+        self, turn: Item[Account, QueueKey, None], shares: _Shares[D], pools: Iterable[Pool]
     ) -> None:
         """A turn is taken: clocks of all that competed for it go on alike (`FairOrder.take`)."""
         lag = shares.turns.extract(turn)
@@ -187,7 +189,7 @@ class FairQueue:
         for order in orders:
             order.clock += lag
 
-    def came_back(self, request: Request, key: QueueKey, now: float) -> None:
+    def came_back(self, request: D, key: QueueKey, now: float) -> None:
         """A request that ran waits again, for the same or for an engine of that model."""
         if request.turn is None:
             raise ValueError(f"request {request.id} waits already")
@@ -203,7 +205,7 @@ class FairQueue:
             request.turn = None
         self._waits(request, shares, now)
 
-    def changed(self, request: Request, key: QueueKey, now: float) -> None:
+    def changed(self, request: D, key: QueueKey, now: float) -> None:
         """A request that waits now waits for other agents of the same model, with the same tags."""
         shares = self._pools[_pool(request)]
         turn = self._turn_of(request, shares)
@@ -213,13 +215,13 @@ class FairQueue:
         shares.callers[request.account].move(_known(request.place), key)
         self._waits(request, shares, now)
 
-    def ended(self, request: Request, charge: int) -> None:
+    def ended(self, request: D, charge: int) -> None:
         """A request is over, and counts `charge`; one that waits counts nothing."""
         if request.turn is None:
             self._leaves(request)
         self._forget(request, charge)
 
-    def renamed(self, request: Request, key: QueueKey, now: float) -> None:
+    def renamed(self, request: D, key: QueueKey, now: float) -> None:
         """A request that waits waits for another model, before those that came there later."""
         self._leaves(request)
         self._forget(request, 0)
@@ -228,7 +230,7 @@ class FairQueue:
 
     # ---- which is next
 
-    def first(self, keys: Sequence[QueueKey], now: float) -> Request | None:
+    def first(self, keys: Sequence[QueueKey], now: float) -> D | None:
         """The next request for an agent that takes those of `keys`."""
         kinds = self._kinds(keys)
         if not kinds:
@@ -239,7 +241,7 @@ class FairQueue:
         heads = [head for key in keys if (head := self._head(kind, key)) is not None]
         return min(heads)[2]
 
-    def place(self, request: Request, served: Collection[QueueKey]) -> int:
+    def place(self, request: D, served: Collection[QueueKey]) -> int:
         """Its place, from 1, among those that the same agents could start.
 
         A request for any model counts those for what is in `served`.
@@ -256,7 +258,7 @@ class FairQueue:
 
     # ---- which waits for what
 
-    def stranded(self, served: Collection[QueueKey]) -> list[Request]:
+    def stranded(self, served: Collection[QueueKey]) -> list[D]:
         """Requests of queues that are not in `served`, first arrived first.
 
         An agent that is waited for serves.
@@ -271,7 +273,7 @@ class FairQueue:
 
     # ---- inside
 
-    def _add(self, request: Request, *, is_next: bool = False) -> _Shares:
+    def _add(self, request: D, *, is_next: bool = False) -> _Shares[D]:
         number, account, key = request.arrival, request.account, request.waits_for
         charge = request.expected_charge
         pool = _pool(request)
@@ -282,12 +284,12 @@ class FairQueue:
         if caller is None:
             caller = shares.callers[account] = FairOrder()
         shares.turns.add(Item(number, account, key, charge, None), is_next=is_next)
-        request.place = Item(number, request.caller.flow, key, charge, request)
+        request.place = Item(number, request.flow, key, charge, request)
         request.turn = None
         caller.add(request.place, is_next=is_next)
         return shares
 
-    def _forget(self, request: Request, charge: int) -> None:
+    def _forget(self, request: D, charge: int) -> None:
         pool, account, place = _pool(request), request.account, _known(request.place)
         shares = self._pools[pool]
         caller = shares.callers[account]
@@ -303,7 +305,7 @@ class FairQueue:
         if not shares.turns:
             del self._pools[pool]
 
-    def _waits(self, request: Request, shares: _Shares, now: float) -> None:
+    def _waits(self, request: D, shares: _Shares[D], now: float) -> None:
         kind, key = request.kind, request.waits_for
         self._num += 1
         self._num_waiting[kind] += 1
@@ -316,7 +318,7 @@ class FairQueue:
         elif isinstance(key, Alone):
             self.alone.add(key)
 
-    def _leaves(self, request: Request) -> _Shares:
+    def _leaves(self, request: D) -> _Shares[D]:
         kind, key = request.kind, request.waits_for
         self._num -= 1
         self._num_waiting[kind] -= 1
@@ -345,7 +347,7 @@ class FairQueue:
         kinds = [kind for kind in FALLING if self._num_waiting[kind]]
         return [kind for kind in kinds if any(self._num_in(kind, key) for key in keys)]
 
-    def _head(self, kind: PriorityClass, key: QueueKey) -> tuple[int, int, Request] | None:
+    def _head(self, kind: PriorityClass, key: QueueKey) -> tuple[int, int, D] | None:
         """The next request of this queue: how far after the clock, its turn, and itself."""
         shares = self._pools.get((kind, model_of(key)))
         turn = None if shares is None else shares.turns.first(key)
@@ -354,7 +356,7 @@ class FairQueue:
         place = _known(shares.callers[turn.flow].first(key))
         return (turn.tag - shares.turns.clock, turn.number, place.of)
 
-    def _turn_of(self, request: Request, shares: _Shares) -> Item[Account, QueueKey, None]:
+    def _turn_of(self, request: D, shares: _Shares[D]) -> Item[Account, QueueKey, None]:
         """The turn that a waiting request would get."""
         place, key, account = _known(request.place), request.waits_for, request.account
         index = shares.callers[account].num_before(key, place.tag, place.number)
@@ -394,13 +396,13 @@ class FairQueue:
             raise RuntimeError("pools without requests, or requests without their pool")
 
 
-def _pool(request: Request) -> Pool:
+def _pool(request: Dispatched) -> Pool:
     return (request.kind, model_of(request.waits_for))
 
 
 def _known(
-    place: Item[Flow | None, QueueKey, Request] | None,
-) -> Item[Flow | None, QueueKey, Request]:
+    place: Item[Hashable, QueueKey, Any] | None,
+) -> Item[Hashable, QueueKey, Any]:
     if place is None:
         raise ValueError("a request that never arrived, or has ended")
     return place

@@ -7,26 +7,27 @@ asks for little is refused because others ask for much. What a caller sent with 
 before what the same caller sends with higher.
 """
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
+from typing import Generic
 
 from .....shared.inference import PRIORITY_CLASSES, PriorityClass
-from ...caller import Account, Flow
+from ...caller import Account
 from ...shares import Amounts
-from ..request import Request
+from ..request import D
 
 
-class _Caller:
+class _Caller(Generic[D]):
     """What waits of one caller, by connection and class, oldest first."""
 
     __slots__ = ("sizes", "waiting")
 
     def __init__(self) -> None:
-        self.sizes: Amounts[Flow | None] = Amounts()
-        self.waiting: dict[tuple[Flow | None, PriorityClass], dict[Request, None]] = {}
+        self.sizes: Amounts[Hashable] = Amounts()
+        self.waiting: dict[tuple[Hashable, PriorityClass], dict[D, None]] = {}
 
     def newest(
-        self, connection: Flow | None, kinds: tuple[PriorityClass, ...] = PRIORITY_CLASSES
-    ) -> Request | None:
+        self, connection: Hashable, kinds: tuple[PriorityClass, ...] = PRIORITY_CLASSES
+    ) -> D | None:
         """The newest of the lowest of these classes."""
         for kind in kinds:
             if waiting := self.waiting.get((connection, kind)):
@@ -34,7 +35,7 @@ class _Caller:
         return None
 
 
-class LoadShedding:
+class LoadShedding(Generic[D]):
     """Which request is dropped for a newcomer: of the caller that has most in the queue.
 
     Only requests that never had an agent are: what comes back from one is never turned away.
@@ -44,16 +45,16 @@ class LoadShedding:
 
     def __init__(self) -> None:
         self._sizes: Amounts[Account] = Amounts()
-        self._callers: dict[Account, _Caller] = {}
+        self._callers: dict[Account, _Caller[D]] = {}
 
     @property
     def num_callers(self) -> int:
         """Callers of which requests wait."""
         return len(self._callers)
 
-    def waits(self, request: Request) -> None:
+    def waits(self, request: D) -> None:
         """A newcomer waits."""
-        account, connection = request.account, request.caller.flow
+        account, connection = request.account, request.flow
         caller = self._callers.get(account)
         if caller is None:
             caller = self._callers[account] = _Caller()
@@ -62,12 +63,12 @@ class LoadShedding:
         self._sizes.add(account, 1)
         request.may_be_dropped = True
 
-    def leaves(self, request: Request) -> None:
+    def leaves(self, request: D) -> None:
         """It waits no more, if it did."""
         if not request.may_be_dropped:
             return
         request.may_be_dropped = False
-        account, connection = request.account, request.caller.flow
+        account, connection = request.account, request.flow
         caller, key = self._callers[account], (connection, request.kind)
         del caller.waiting[key][request]
         if not caller.waiting[key]:
@@ -77,9 +78,9 @@ class LoadShedding:
         if not caller.waiting:
             del self._callers[account]
 
-    def yields_to(self, newcomer: Request) -> Request | None:
+    def yields_to(self, newcomer: D) -> D | None:
         """The request that has to go for such a newcomer; `None`: the newcomer has to."""
-        account, connection, kind = newcomer.account, newcomer.caller.flow, newcomer.kind
+        account, connection, kind = newcomer.account, newcomer.flow, newcomer.kind
         own = self._callers.get(account)
         if own is not None:
             lower = own.newest(connection, PRIORITY_CLASSES[: PRIORITY_CLASSES.index(kind)])
@@ -96,7 +97,7 @@ class LoadShedding:
             has_more = fullest.sizes[busiest] > fullest.sizes[connection] + 1
         return fullest.newest(busiest) if has_more else None
 
-    def check_integrity(self, waiting: Iterable[Request]) -> None:
+    def check_integrity(self, waiting: Iterable[D]) -> None:
         """For tests: raise if an invariant does not hold; `waiting` are all that wait."""
         self._sizes.check_integrity()
         lists = [each for caller in self._callers.values() for each in caller.waiting.values()]

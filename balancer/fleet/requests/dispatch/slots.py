@@ -9,18 +9,19 @@ agent is ranked exactly when it has a free slot.
 from collections import OrderedDict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from typing import Generic
 
 from ...decisions import LinkId
+from ...priority_queue import Groups
 from ...routing.choice import Load
 from ...routing.policy import RoutingPolicy
 from ...tally import Tally
 from ..eligibility import NOTHING, Alone, Offer, QueueKey, agents_of
-from ..matching import Free
-from ..request import Request
+from ..request import D
 
 
 @dataclass(slots=True)
-class AgentSlots:
+class AgentSlots(Generic[D]):
     """`keys` are those of its offer. `turn` is greatest for the agent that got a request last.
 
     As long as it runs the request `isolated`, it gets no other. `tried` were isolated there before.
@@ -32,11 +33,11 @@ class AgentSlots:
     keys: tuple[QueueKey, ...] = ()
     is_full: bool = False
     turn: int = 0
-    running: set[Request] = field(default_factory=set)
-    isolated: Request | None = None
-    tried: set[Request] = field(default_factory=set)
-    held: set[Request] = field(default_factory=set)
-    emptied_for: Request | None = None
+    running: set[D] = field(default_factory=set)
+    isolated: D | None = None
+    tried: set[D] = field(default_factory=set)
+    held: set[D] = field(default_factory=set)
+    emptied_for: D | None = None
 
     @property
     def has_free_slot(self) -> bool:
@@ -58,13 +59,13 @@ class AgentSlots:
         return self.offer.is_able and agents_of(key) in self.keys
 
 
-class FleetSlots:
+class FleetSlots(Generic[D]):
     """Agents by their links, in the order in which they joined."""
 
     __slots__ = ("_agents", "_num_turns", "_totals", "num_slots", "num_taken")
 
     def __init__(self) -> None:
-        self._agents: dict[LinkId, AgentSlots] = {}
+        self._agents: dict[LinkId, AgentSlots[D]] = {}
         self._totals: Tally[QueueKey] = Tally()
         """Slots of agents that take work, taken or not, by what these serve."""
         self._num_turns = 0
@@ -75,13 +76,13 @@ class FleetSlots:
     def __len__(self) -> int:
         return len(self._agents)
 
-    def __iter__(self) -> Iterator[AgentSlots]:
+    def __iter__(self) -> Iterator[AgentSlots[D]]:
         return iter(self._agents.values())
 
     def __contains__(self, link: object) -> bool:
         return link in self._agents
 
-    def __getitem__(self, link: LinkId) -> AgentSlots:
+    def __getitem__(self, link: LinkId) -> AgentSlots[D]:
         return self._agents[link]
 
     @property
@@ -99,7 +100,7 @@ class FleetSlots:
             raise ValueError(f"link {link} has joined already")
         self._agents[link] = AgentSlots(link)
 
-    def offers(self, agent: AgentSlots, offer: Offer) -> None:
+    def offers(self, agent: AgentSlots[D], offer: Offer) -> None:
         """What the agent can be given from now on."""
         self._count(agent, -1)
         agent.offer, agent.keys = offer, offer.keys
@@ -109,7 +110,7 @@ class FleetSlots:
         """An agent is gone."""
         self._count(self._agents.pop(link), -1)
 
-    def take(self, agent: AgentSlots, request: Request) -> None:
+    def take(self, agent: AgentSlots[D], request: D) -> None:
         """A request has a slot of the agent."""
         self._num_turns += 1
         self.num_taken += 1
@@ -117,13 +118,13 @@ class FleetSlots:
         agent.running.add(request)
         agent.turn = self._num_turns
 
-    def free(self, agent: AgentSlots, request: Request) -> None:
+    def free(self, agent: AgentSlots[D], request: D) -> None:
         """A request does not have its slot of the agent any more."""
         self.num_taken -= 1
         request.slot = None
         agent.running.remove(request)
 
-    def _count(self, agent: AgentSlots, sign: int) -> None:
+    def _count(self, agent: AgentSlots[D], sign: int) -> None:
         """Put the agent into the totals, or take it out."""
         self.num_slots += sign * agent.offer.slots
         if agent.offer.is_able:
@@ -148,7 +149,48 @@ class FleetSlots:
                 raise RuntimeError(f"the slots for {key} are miscounted")
 
 
-def _order(agent: AgentSlots) -> tuple[int, int]:
+class Free:
+    """Agents that can take more, lowest load first; of several, the one that waited longest."""
+
+    __slots__ = ("_groups", "_keys")
+
+    def __init__(self) -> None:
+        self._groups: Groups[QueueKey, LinkId, tuple[float, int]] = Groups()
+        self._keys: dict[LinkId, tuple[QueueKey, ...]] = {}
+
+    def __contains__(self, link: object) -> bool:
+        return link in self._keys
+
+    def put(self, link: LinkId, keys: tuple[QueueKey, ...], load: float, turn: int) -> None:
+        """Add or update an agent that takes requests of `keys`.
+
+        `turn` is greatest for the agent that got a request last.
+        """
+        if self._keys.get(link, keys) != keys:
+            self.discard(link)
+        self._keys[link] = keys
+        for key in keys:
+            self._groups.set(key, link, (load, turn))
+
+    def discard(self, link: LinkId) -> None:
+        """Remove an agent, if it is here."""
+        for key in self._keys.pop(link, ()):
+            self._groups.remove(key, link)
+
+    def first(self, key: QueueKey) -> LinkId | None:
+        """The agent that gets the next request of this queue."""
+        first = self._groups.first(key)
+        return first[1] if first else None
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        self._groups.check_integrity()
+        for link, keys in self._keys.items():
+            if any(link not in self._groups.keys(key) for key in keys):
+                raise RuntimeError(f"{link} is misplaced")
+
+
+def _order(agent: AgentSlots[D]) -> tuple[int, int]:
     return len(agent.running), agent.turn
 
 
@@ -156,7 +198,7 @@ MENDED_TOGETHER = 8
 """Outdated ranks that are mended at most with each request that leaves an agent."""
 
 
-class Ranks:
+class Ranks(Generic[D]):
     """The order in which agents with free slots get requests: the cheapest first.
 
     An agent that has changed is ranked when it is next asked which agent is first: one frame of an
@@ -167,7 +209,7 @@ class Ranks:
 
     __slots__ = ("_changed", "_edition", "_editions", "_free", "_router", "_slots")
 
-    def __init__(self, router: RoutingPolicy, slots: FleetSlots) -> None:
+    def __init__(self, router: RoutingPolicy, slots: FleetSlots[D]) -> None:
         self._router = router
         self._slots = slots
         self._free = Free()
@@ -175,7 +217,7 @@ class Ranks:
         """How often all ranks were outdated."""
         self._editions: OrderedDict[LinkId, int] = OrderedDict()
         """The edition of each agent's rank; agents that changed longest ago come first."""
-        self._changed: dict[LinkId, AgentSlots] = {}
+        self._changed: dict[LinkId, AgentSlots[D]] = {}
         """Agents that are to be ranked anew."""
 
     def first(self, key: QueueKey) -> LinkId | None:
@@ -187,7 +229,7 @@ class Ranks:
         found = min((each for each in apart if each.serves(key)), key=_order, default=None)
         return None if found is None else found.link
 
-    def update(self, agent: AgentSlots) -> None:
+    def update(self, agent: AgentSlots[D]) -> None:
         """The agent's slots, or what is known of its speed, have changed."""
         self._editions[agent.link] = self._edition
         self._editions.move_to_end(agent.link)
@@ -221,7 +263,7 @@ class Ranks:
                 return
             self.update(self._slots[link])
 
-    def load(self, agent: AgentSlots, key: QueueKey) -> Load | None:
+    def load(self, agent: AgentSlots[D], key: QueueKey) -> Load | None:
         """How an agent is, if it takes requests of this queue and is worth waiting for."""
         if not agent.serves(key) or not agent.offer.allowed:
             return None

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from arriero.balancer.fleet.caller import ANONYMOUS, Caller
 from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.decisions import (
     Decision,
@@ -81,8 +82,17 @@ class Scene:
         greeting = replace(hello(f"a{link}", slots=slots), model=model)
         return self._checked(self.fleet.agent_joined(link, greeting, self.now))
 
-    def ask(self, id: RequestId, query_request: QueryRequest) -> list[Decision]:
-        return self._checked(self.fleet.query_arrived(id, query_request, self.now))
+    def ask(
+        self, id: RequestId, query_request: QueryRequest, caller: Caller = ANONYMOUS
+    ) -> list[Decision]:
+        return self._checked(self.fleet.query_arrived(id, query_request, self.now, caller=caller))
+
+    def answer_all(self, decisions: list[Decision]) -> list[str]:
+        """Answer what agents were asked, and what they are asked then; the ids, in that order."""
+        asked = asks(decisions)
+        for link, name in asked:
+            asked += asks(self.reply(link, name, vector("x")))
+        return [name for _, name in asked]
 
     def reply(self, link: LinkId, name: str, result: Result) -> list[Decision]:
         message = Reply(id=RequestId(name), result=result)
@@ -425,3 +435,25 @@ def test_a_query_that_was_handed_back_waits_no_longer_than_others(scene: Scene) 
     assert ([each.state for each in totals.requests], totals.num_requests) == (["queued"], 1)
     scene.leave(A)
     assert codes(scene.tick(LIMITS.buffered_request_timeout)) == {Q: "queue_timeout"}
+
+
+# ---- shares
+
+
+def test_a_small_query_does_not_wait_for_the_whole_of_a_large_one() -> None:
+    scene = Scene(replace(LIMITS, max_buffered_requests=10))
+    scene.join(A)
+    first = scene.ask(Q, embed(*"abcdef"))
+    scene.ask(R, embed("x", "y"))
+    assert scene.answer_all(first) == ["q.0", "q.1", "r.0", "q.2", "r.1", "q.3", "q.4", "q.5"]
+
+
+def test_callers_have_equal_shares_however_much_each_asks() -> None:
+    scene = Scene(replace(LIMITS, max_buffered_requests=10))
+    scene.join(A)
+    first = scene.ask(Q, embed(*"ab"), Caller("eager"))
+    for number in range(3):
+        scene.ask(RequestId(f"e{number}"), embed("x"), Caller("eager"))
+    scene.ask(R, embed("x", "y"), Caller("modest"))
+    order = scene.answer_all(first)
+    assert [name[0] for name in order[2:6]] in (["e", "r"] * 2, ["r", "e"] * 2)
