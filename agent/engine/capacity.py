@@ -50,3 +50,8 @@ class Capacity:
     cell_bytes: int = 0
     fixed_bytes: int = 0
     num_streams: int = 0
+
+    @property
+    def can_keep(self) -> bool:
+        """Whether prefixes can be kept, and states copied in pieces."""
+        return self.can_share or bool(self.checkpoint_gap)

@@ -30,7 +30,6 @@ to go again.
 
 Invariants, checked by `check_integrity`:
 - a checkpoint has the cells of all its keys, and is not cut within media;
-- a slot's borders lie behind its cells, in their order;
 - a parked checkpoint is in the tree, unless one with its keys has cells.
 """
 
@@ -58,18 +57,16 @@ from ..step import (
 from .cells import Cells
 from .greedy_dual import GreedyDual
 from .handed import Handed, cells, state
-from .one_cache import OneCache
+from .memory import Memory, check
 from .parked_checkpoints import Keys, ParkedCheckpoints
-from .prefix_marks import Mark, PrefixMarks
-from .prefix_tree import Found, PrefixTree
-from .residency import Policy
+from .prefix_marks import Mark
+from .prefix_tree import Found
 
 LEAST_GAIN = 8
 """Tokens that an answer goes beyond a checkpoint, at least, to get one of its own."""
 
 EVERY = 2048
 """Tokens of a long prompt after which there is a checkpoint in any case."""
-
 
 NUM_AHEAD = 2
 """Checkpoints that are copied before they have to go."""
@@ -103,8 +100,8 @@ class _Restoring:
     is_wanted: bool = True
 
 
-class CheckpointMemory(OneCache):
-    """`num_cells` for `slots` sequences, and as many checkpoints as `holders` leaves numbers.
+class CheckpointMemory(Memory):
+    """Kept prefixes are checkpoints.
 
     Where nobody asks for one, they lie `gap` tokens apart: fewer are computed again in a moment.
     `most_parked` bytes of host memory can have more of them, in blocks of `block` cells, each cell
@@ -114,9 +111,7 @@ class CheckpointMemory(OneCache):
     begins with one: small windows cannot be shared.
     """
 
-    can_share = False
-    can_keep = True
-    has_pieces = True
+    can_cut = False
 
     def __init__(
         self,
@@ -132,8 +127,13 @@ class CheckpointMemory(OneCache):
         window: int = 0,
         copies_state: bool = False,
     ) -> None:
-        super().__init__(num_cells=num_cells, cells=Cells(slots=slots))
-        self._slots = slots
+        super().__init__(
+            slots=slots,
+            holders=holders,
+            num_cells=num_cells,
+            cells=Cells(slots=slots),
+            policy=GreedyDual(),
+        )
         self._gap = gap
         self._parked = ParkedCheckpoints(
             first=holders,
@@ -153,22 +153,11 @@ class CheckpointMemory(OneCache):
         self._restoring: _Restoring | None = None
         self._adopted: deque[tuple[int, ...]] = deque()
         """Names of what was read from disk; those of the last ones may be waited for."""
-        self._free = list(range(slots, holders))
-        self._tree = PrefixTree()
-        self._keys: dict[int, list[int]] = {}  # of slots that may be shared whole, and grow
-        self._borders: dict[int, list[int]] = {}
         self._began_with: dict[int, int] = {}
         self._rolled_back: set[int] = set()
         """Slots that gave up their last cells since they were computed last."""
-        self._worth: dict[int, float] = {}
-        self._policy: Policy = GreedyDual()
 
     # ---- counts
-
-    @property
-    def marks(self) -> PrefixMarks:
-        """The marks on all prefixes that others can share."""
-        return self._tree.marks
 
     @property
     def num_parked(self) -> int:
@@ -176,49 +165,42 @@ class CheckpointMemory(OneCache):
         return self._parked.num_positions
 
     def num_needed(self, found: Found, num_tokens: int) -> int:
-        """What `num_tokens` take of the available cells when their beginning was `found`."""
+        """One that comes back shares none of its cells."""
         if found.source is None or found.source in self._parked:
             return num_tokens
         num_not_in_use = self._cells.num_not_in_use(found.source, found.length)
         return num_tokens - found.length + num_not_in_use
 
-    def is_present(self, found: Found) -> bool:
-        """Whether what was `found` is in the cells."""
-        return found.source is None or found.source not in self._parked
-
-    def fetch(self, found: Found) -> bool:
-        """Bring back what was `found`, as far as may be copied now; whether all of it is present.
-
-        Then it has another number: look for it again. One comes back at a time.
-        """
+    def fetch(self, found: Found) -> Found | None:
+        """It comes back under another number. One comes back at a time."""
         name = found.source
-        if name is None or self.is_present(found):
-            return True
+        if name is None or name not in self._parked:
+            return found
         if self._restoring is None and not self._begin_restoring(name):
-            return False
+            return None
         restoring = self._restoring
         if restoring is None or restoring.name != name:
-            return False
+            return None
         restoring.is_wanted = True
         holder = restoring.holder
         for id, start, num in self._parked.blocks(name):
             if start < self._cells.length(holder):
                 continue
             if not self._make_room(num) or not self.allowance.has_room(num):
-                return False
+                return None
             self._edits.append(Restore(holder, start, num, id))
             self.allowance.take(num)
             self._cells.grow(holder, num)
         if not self.allowance.has_room(self._state_cells):
-            return False
+            return None
         length = self._parked.length(name)
         self._edits.append(RestoreState(holder, length, name, self._state_cells))
         self.allowance.take(self._state_cells)
         self._restored(restoring)
-        return True
+        return Found(length, holder)
 
     def num_loadable(self, stored: StoredPrompt, keys: Sequence[int], most: int) -> int:
-        """With how many of `keys`, at most `most`, a sequence can begin out of `stored`."""
+        """Up to the last checkpoint of `stored` that `keys` begin with."""
         if not self.may_copy:
             return 0
         common = stored.num_common(keys, most)
@@ -292,48 +274,12 @@ class CheckpointMemory(OneCache):
 
     # ---- a running sequence
 
-    def find(self, keys: Sequence[int], most: int) -> Found:
-        """The longest prefix of `keys`, of at most `most`, that can be shared now or soon."""
-        if most < 1:
-            return Found()
-        best, promise = (0, False, -1), (0, 0, -1)
-        may_fetch = self.may_copy
-        for holder, reach in self._reaches(keys).items():
-            is_parked = holder in self._parked
-            length, shared = self._length(holder), border(keys, min(reach, most))
-            is_whole = 0 < length <= shared and border(keys, length) == length
-            if is_whole and (may_fetch or not is_parked):
-                best = max(best, (length, not is_parked, holder))
-            if holder < self._slots and length < shared:
-                promise = max(promise, (shared, length, holder))
-        found = Found(best[0], best[2]) if best[0] else Found()
-        if promise[0] > found.length:
-            return Found(found.length, found.source, promise[0], promise[2])
-        return found
-
-    def enter(
-        self,
-        slot: int,
-        keys: list[int],
-        found: Found,
-        *,
-        most_shared: int | None = None,
-        marks: Sequence[Mark] = (),
-        borders: Sequence[int] = (),
-    ) -> None:
-        """A sequence gets `slot`, beginning with what was `found`.
-
-        Others may share its first `most_shared` tokens, or all: then `keys` is read again later,
-        as it grows. `marks` are the names of its beginnings; its messages begin at `borders`.
-        """
+    def _begin(self, slot: int, found: Found, stored: StoredPrompt | None) -> None:
+        if stored is not None:
+            raise TypeError("checkpoints are not loaded straight into slots")
         if found.source is not None:
-            if found.source in self._worth:
-                self._use(found.source)
             self._began_with[slot] = found.source
             self._share(found.source, slot, found.length)
-        self._announce(slot, keys, most_shared, marks, borders)
-
-    can_extend = False
 
     def adopt(self, stored: StoredPrompt, source: int | None = None) -> int | None:
         """The checkpoints of `stored` are parked from now on: the number of the longest one."""
@@ -353,7 +299,7 @@ class CheckpointMemory(OneCache):
                     self._edits.append(Put(blocks[-1], data))
             names.append(self._parked.add(blocks, self._policy.worth(gain)))
             self._edits.append(Put(names[-1], one.state))
-            self._tree.insert(names[-1], keys)
+            self._insert_parked(names[-1], keys)
         if not names:
             return None
         self._adopted.append(tuple(names))
@@ -362,78 +308,35 @@ class CheckpointMemory(OneCache):
         self._trim()
         return names[-1]
 
-    def load(
-        self,
-        slot: int,
-        keys: list[int],
-        stored: StoredPrompt,
-        length: int,
-        *,
-        marks: Sequence[Mark] = (),
-        borders: Sequence[int] = (),
-    ) -> None:
-        """Not with checkpoints: they are adopted, and come back."""
-        raise TypeError("checkpoints are not loaded straight into slots")
-
-    def expect(self, slot: int, length: int) -> None:
-        """Others wait for the first `length` tokens of `slot`, which it is going to compute."""
-        borders = self._borders[slot]
-        if length > self._cells.length(slot) and length not in borders:
-            borders.append(length)
-            borders.sort()
-
-    def next_border(self, slot: int) -> int | None:
-        """Where the part of its prompt has to end that `slot` computes next."""
-        borders = self._borders[slot]
-        return borders[0] if borders else None
-
     def grow(self, slot: int, count: int) -> None:
         """`count` more tokens of `slot` were computed."""
-        self._cells.grow(slot, count)
         self._rolled_back.discard(slot)
-        borders, length = self._borders[slot], self._cells.length(slot)
-        is_border = False
-        while borders and borders[0] <= length:
-            is_border = borders.pop(0) == length
-        if is_border:
-            self._take(slot)
+        super().grow(slot, count)
 
-    def discard(self, slot: int, start: int, count: int | None = None) -> None:
+    def discard(self, slot: int, start: int | None = None, count: int | None = None) -> None:
         """What the last step drafted for `slot` in vain goes, or all that it has.
 
         So few tokens can be taken back. Cells of these models cannot move.
         """
         if count is not None:
             raise TypeError("cells of this model cannot move")
+        start = self._cells.length(slot) if start is None else start
         if start < self._cells.length(slot):
             self._cells.truncate(slot, start)
         else:
             self._rolled_back.add(slot)
         self._edits.append(Clear(slot, start))
 
-    def leave(self, slot: int) -> None:
-        """The sequence of `slot` is gone; where it stood is a checkpoint."""
-        self._take(slot, least_gain=min(LEAST_GAIN, self._gap))
-        self.clear(slot)
-
-    def clear(self, slot: int) -> None:
-        """Give up the cells of `slot`."""
-        self._cells.close(slot)
-        self._edits.append(Clear(slot))
+    def leave(self, slot: int, *, keeps: bool = True) -> None:
+        """The sequence of `slot` is gone; where it stood may be a checkpoint."""
+        super().leave(slot, keeps=keeps)
         self._rolled_back.discard(slot)
-        if slot in self._tree:
-            self._tree.remove(slot)
-        for each in (self._keys, self._borders, self._began_with):
-            each.pop(slot, None)
+        self._began_with.pop(slot, None)
 
     # ---- room
 
     def make_room(self, count: int, *, num_urgent: int | None = None) -> int:
-        """Let checkpoints go until `count` cells are free; how many then are.
-
-        That may be fewer, where no more cells may be copied before the next step, but at least
-        `num_urgent`: all if it is not given. Ask for no more than are available.
-        """
+        """Checkpoints go, once they are parked if that can be in time."""
         num_urgent = count if num_urgent is None else num_urgent
         num_reserved = 0
         while count > self.num_free:
@@ -475,6 +378,7 @@ class CheckpointMemory(OneCache):
             return gone
         if source in self._tree and source < self._slots:
             self._tree.remove(source)
+            del self._used_at[source]
             self._keys.pop(source, None)
         return ()
 
@@ -490,30 +394,21 @@ class CheckpointMemory(OneCache):
     def check_integrity(self) -> None:
         """Raise `RuntimeError` where an invariant is broken."""
         super().check_integrity()
-        self._tree.check_integrity()
-        for holder in self._worth:
-            keys = self._tree.keys(holder)
-            _check(0 < len(keys) == self._cells.length(holder), f"cells of checkpoint {holder}")
-        for slot, borders in self._borders.items():
-            ahead = [self._cells.length(slot), *borders]
-            _check(ahead == sorted(set(ahead)), f"borders {ahead} of slot {slot}")
-        numbers = [*self._free, *self._worth]
         if self._restoring is not None:
-            numbers.append(self._restoring.holder)
-        _check(len(set(numbers)) == len(numbers), f"numbers {sorted(numbers)}")
-        _check(self._copies.keys() | self._parking.keys() <= self._worth.keys(), "copies")
+            holder = self._restoring.holder
+            check(holder not in self._free and holder not in self._worth, f"number {holder}")
+        check(self._copies.keys() | self._parking.keys() <= self._worth.keys(), "copies")
         self._parked.check_integrity([each.blocks for each in self._parking.values()])
         for name in self._parked:
             is_copy = name in self._copies.values()
-            _check(is_copy != (name in self._tree), f"parked checkpoint {name}")
+            check(is_copy != (name in self._tree), f"parked checkpoint {name}")
 
     # ---- checkpoints
 
-    def _reaches(self, keys: Sequence[int]) -> dict[int, int]:
-        """How many of `keys` each holder has, or is going to have."""
-        for slot in self._keys:
-            self._catch_up(slot)
-        return self._tree.reaches(keys)
+    def _num_computed(self, holder: int) -> int | None:
+        if holder in self._parked and not self.may_copy:
+            return None
+        return self._length(holder)
 
     def _length(self, holder: int) -> int:
         """Cells of a holder, or what is parked under a name."""
@@ -553,29 +448,18 @@ class CheckpointMemory(OneCache):
         marks: Sequence[Mark],
         borders: Sequence[int],
     ) -> None:
-        """Others may share what `slot` has or is going to have."""
+        """Its prompt has borders where others may part from it or go on."""
         shared = keys[:most_shared]
-        parting = max(self._reaches(shared).values(), default=0) if shared else 0
+        self._catch_up_all()
+        parting = max(self._tree.reaches(shared).values(), default=0) if shared else 0
+        super()._announce(slot, keys, most_shared, marks, borders)
         start = self._cells.length(slot)
         most = len(shared) - 1
         ends = (min(border, most) for border in reversed(borders))
         places = (*ends, most, parting, *range(EVERY, len(shared), EVERY))
         self._borders[slot] = _apart(self._gap, start, (border(shared, place) for place in places))
-        self._tree.insert(slot, shared)
-        self._tree.mark(slot, marks)
-        if most_shared is None:
-            self._keys[slot] = keys
 
-    def _catch_up(self, slot: int) -> None:
-        """Enter the tokens that were computed since the last time."""
-        keys = self._keys.get(slot)
-        if keys is None:
-            return
-        known, computed = self._tree.length(slot), self._cells.length(slot)
-        if known < computed:
-            self._tree.extend(slot, keys[known:computed])
-
-    def _take(self, slot: int, *, least_gain: int = 1) -> None:
+    def _keep(self, slot: int, *, is_over: bool) -> None:
         """Where `slot` stands is a checkpoint, if that can be and is worth it."""
         length = self._cells.length(slot)
         if not length or slot not in self._tree:
@@ -586,12 +470,14 @@ class CheckpointMemory(OneCache):
         if len(keys) < length or border(known, length) < length:
             return
         gain = length - self._before(keys)
+        least_gain = min(LEAST_GAIN, self._gap) if is_over else 1
         if gain < least_gain or not self._make_number():
             return
         holder = self._free.pop()
         self._tree.insert(holder, keys)
         self._share(slot, holder, length)
-        self._worth[holder] = self._policy.worth(gain)
+        self._worth[holder] = 0.0
+        self._use(holder)
 
     def _share(self, source: int, holder: int, length: int) -> None:
         self._cells.share(source, holder, length)
@@ -600,14 +486,14 @@ class CheckpointMemory(OneCache):
         self._edits.append(Copy(source, holder, length, is_rolled_back, count=count))
         self.allowance.owe(count)
 
-    def _use(self, holder: int) -> None:
-        """It is worth as much as if it were new, and goes after those that are worth the same."""
+    def _cost(self, holder: int) -> int:
         keys = self._tree.keys(holder)
-        del self._worth[holder]
-        worth = self._policy.worth(len(keys) - self._before(keys[:-1]))
-        self._worth[holder] = worth
+        return len(keys) - self._before(keys[:-1])
+
+    def _use(self, holder: int) -> None:
+        super()._use(holder)
         if (name := self._copies.get(holder)) is not None:
-            self._parked.use(name, worth)
+            self._parked.use(name, self._worth[holder])
 
     def _make_number(self) -> bool:
         """Whether there is a number for one more; the one that is worth least goes for it."""
@@ -628,7 +514,7 @@ class CheckpointMemory(OneCache):
             return min(alone, key=worth)
         others = (
             one
-            for one in sorted(self._worth, key=worth)
+            for one in self._by_worth()
             if self._cells.num_not_in_use(one, self._cells.length(one))
         )
         return next(others, None)
@@ -645,18 +531,25 @@ class CheckpointMemory(OneCache):
         """What is new from now on is worth more than it was. If it is parked, it stays so."""
         self._policy.went(self._worth[holder])
         if (name := self._copies.get(holder)) is not None:
-            self._tree.insert(name, self._tree.keys(holder))
+            self._insert_parked(name, self._tree.keys(holder))
         self._drop(holder)
 
+    def _insert_parked(self, name: int, keys: Sequence[int]) -> None:
+        """It is found from now on, after what has cells."""
+        self._tree.insert(name, keys)
+        self._used_at[name] = 0
+
+    def _remove_parked(self, name: int) -> None:
+        self._tree.remove(name)
+        del self._used_at[name]
+
     def _drop(self, holder: int) -> None:
-        self._cells.close(holder)
-        self._edits.append(Clear(holder))
-        self._tree.remove(holder)
+        self._forget(holder)
         del self._worth[holder]
         self._copies.pop(holder, None)
         self._free.append(holder)
         if (parking := self._parking.pop(holder, None)) is not None:
-            self._forget(self._parked.release(parking.blocks))
+            self._free_blocks(self._parked.release(parking.blocks))
 
     # ---- host memory
 
@@ -691,7 +584,7 @@ class CheckpointMemory(OneCache):
             parking.blocks.append(parked.take(parking.blocks, parking.left.pop(0)))
         going = self._in_the_way(sum(map(len, parking.left)), holder)
         if going is None:
-            self._forget(parked.release(self._parking.pop(holder).blocks))
+            self._free_blocks(parked.release(self._parking.pop(holder).blocks))
             return True
         for name in going:
             self._forget_parked(name)
@@ -732,7 +625,8 @@ class CheckpointMemory(OneCache):
         self._restoring = _Restoring(name, holder)
         keys = self._tree.keys(name)[: max(0, self._parked.length(name) - self._window)]
         shared, source = 0, -1
-        for one, reach in (self._reaches(keys) if keys else {}).items():
+        self._catch_up_all()
+        for one, reach in (self._tree.reaches(keys) if keys else {}).items():
             if one not in self._parked:
                 shared, source = max((shared, source), (min(reach, self._cells.length(one)), one))
         shared -= shared % self._parked.block
@@ -746,7 +640,7 @@ class CheckpointMemory(OneCache):
         name, holder = restoring.name, restoring.holder
         self._restoring = None
         self._tree.insert(holder, self._tree.keys(name))
-        self._tree.remove(name)
+        self._remove_parked(name)
         self._copies[holder] = name
         self._worth[holder] = self._parked.worth(name)
         self._use(holder)
@@ -780,11 +674,11 @@ class CheckpointMemory(OneCache):
         if self._restoring is not None and self._restoring.name == name:
             self._stop_restoring()
         if name in self._tree:
-            self._tree.remove(name)
+            self._remove_parked(name)
         self._copies = {one: copy for one, copy in self._copies.items() if copy != name}
-        self._forget([*self._parked.remove(name), name])
+        self._free_blocks([*self._parked.remove(name), name])
 
-    def _forget(self, blocks: list[int]) -> None:
+    def _free_blocks(self, blocks: list[int]) -> None:
         if blocks:
             self._edits.append(Free(tuple(blocks)))
 
@@ -802,8 +696,3 @@ def _apart(gap: int, start: int, places: Iterable[int]) -> list[int]:
         if all(abs(place - other) >= gap for other in (start, *chosen)) and place > start:
             chosen.append(place)
     return sorted(chosen)
-
-
-def _check(holds: bool, finding: str) -> None:
-    if not holds:
-        raise RuntimeError(f"checkpoints out of order: {finding}")

@@ -133,13 +133,15 @@ class PrefixTree:
         keys: Sequence[int],
         *,
         most: int,
-        computed: Callable[[int], int],
+        computed: Callable[[int], int | None],
         used_at: Mapping[int, int],
+        are_whole: bool = False,
     ) -> Found:
         """The longest prefix of `keys`, of at most `most`, that somebody has computed.
 
-        `computed` says how many tokens of a holder are computed. Where several hold it, the one
-        that was used last is the source, by `used_at`. It does not end within media.
+        `computed` says how many tokens of a holder are computed, `None` for one that is left out.
+        If several hold the prefix, the one that was used last is the source, by `used_at`. It does
+        not end within media. If holders `are_whole`, a part of what one has computed is no prefix.
         """
         best, promise = (0, -1, -1), (0, -1, -1)
         seen: set[int] = set()
@@ -151,8 +153,11 @@ class PrefixTree:
                 if best[0] == reach and best[1] > used_at[holder]:
                     continue  # many may share a beginning
                 done = computed(holder)
+                if done is None:
+                    continue
                 length = reach if done >= reach else border(keys, done)
-                best = max(best, (length, used_at[holder], holder))
+                if length == done or not are_whole:
+                    best = max(best, (length, used_at[holder], holder))
                 if done < reach:
                     promise = max(promise, (reach, done, holder))
             seen |= node.holders

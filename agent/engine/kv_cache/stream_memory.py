@@ -12,8 +12,8 @@ a step later. A prefix whose copy would surely take longer is computed again.
 
 from collections.abc import Sequence
 
+from ..prompt_store.stored_prompt import StoredPrompt
 from .handed import Handed
-from .prefix_marks import Mark
 from .prefix_tree import Found
 from .streams import StreamCells
 from .unified_memory import UnifiedMemory
@@ -25,8 +25,6 @@ class StreamMemory(UnifiedMemory):
     Nothing leaves the cells for host memory. Up to `most_parked` cells of prefixes that were read
     from elsewhere are there until somebody begins with them.
     """
-
-    can_extend = False
 
     def __init__(
         self, *, slots: int, holders: int, num_streams: int, num_cells: int, most_parked: int
@@ -46,11 +44,6 @@ class StreamMemory(UnifiedMemory):
         """All that slots could get: kept prefixes take none of these."""
         return self.num_available
 
-    @property
-    def has_own_cells(self) -> bool:
-        """Whether each slot has cells for a whole sequence: as long as no step found less room."""
-        return self._limit == self.num_cells
-
     def place(self, slot: int) -> int:
         """The number of its stream."""
         number = self._streams.stream(slot)
@@ -62,15 +55,15 @@ class StreamMemory(UnifiedMemory):
         """All of them: what is shared is copied."""
         return num_tokens
 
-    def is_present(self, found: Found) -> bool:
+    def _is_present(self, found: Found) -> bool:
         """Whether it is in the cells, and may still be copied before the next step."""
-        is_here = super().is_present(found)
+        is_here = super()._is_present(found)
         return is_here and self.allowance.has_room(self._num_copied(found))
 
     def hand_out(self, keys: Sequence[int], start: int) -> list[Handed] | None:
         """Nothing if a stream's whole state takes too long to copy beside those who generate."""
         source = self.find(keys, len(keys)).source
-        if source is not None and self._prefixes.num_computed(source) > self.allowance.most_whole:
+        if source is not None and self._num_computed(source) > self.allowance.most_whole:
             return None
         return super().hand_out(keys, start)
 
@@ -79,33 +72,20 @@ class StreamMemory(UnifiedMemory):
         found = super().find(keys, most)
         if found.source is None or self._goes_with_its_stream(found):
             return found
-        num_copied = self._prefixes.num_computed(found.source)
+        num_copied = self._num_computed(found.source)
         return found if num_copied <= self.allowance.most_whole else Found()
 
-    def enter(
-        self,
-        slot: int,
-        keys: list[int],
-        found: Found,
-        *,
-        most_shared: int | None = None,
-        marks: Sequence[Mark] = (),
-        borders: Sequence[int] = (),
-    ) -> None:
-        """A sequence gets `slot`, beginning with what was `found`."""
+    def _begin(self, slot: int, found: Found, stored: StoredPrompt | None) -> None:
         source = found.source
         if source is None:
             self._open(slot)
         elif self._goes_with_its_stream(found):
-            self._prefixes.use(source)
             self._edits += self._streams.hand_over(source, slot, found.length)
-            self._prefixes.drop(source)
+            self._drop(source)
         else:
-            self._prefixes.use(source)
             self._open(slot)
             self.allowance.take(self._num_copied(found))
             self._edits.append(self._streams.copy(source, slot, found.length))
-        self._announce(slot, keys, most_shared, marks)
 
     def make_room(self, count: int, *, num_urgent: int | None = None) -> int:
         """Nobody has to go: each slot has its own. How many cells are free."""
@@ -123,14 +103,14 @@ class StreamMemory(UnifiedMemory):
         if self._streams.stream(holder) is not None:
             return
         if not self._streams.has_free:
-            going = self._next_to_go()
-            self._residency.goes(going)
-            self._prefixes.drop(going)
+            going = self._stream_to_go()
+            self._policy.went(self._worth[going])
+            self._drop(going)
         self._edits.append(self._streams.open(holder))
 
-    def _next_to_go(self) -> int:
-        """The prefix with a stream that is worth least."""
-        return next(one for one in self._residency if self._streams.stream(one) is not None)
+    def _stream_to_go(self) -> int:
+        """The kept prefix to give up its stream."""
+        return next(one for one in self._by_worth() if self._streams.stream(one) is not None)
 
     def _goes_with_its_stream(self, found: Found) -> bool:
         """Whether a sequence that begins so gets the stream, and nothing is lost by that.
@@ -138,12 +118,12 @@ class StreamMemory(UnifiedMemory):
         Or no more than would be lost anyway, if the prefix has to make room.
         """
         source = found.source
-        if source is None or source not in self._residency:
+        if source is None or source not in self._worth:
             return False
         if self._streams.length(source) < found.length:
             return False
-        is_whole = found.length == self._prefixes.num_computed(source)
-        return is_whole or (not self._streams.has_free and self._next_to_go() == source)
+        is_whole = found.length == self._num_computed(source)
+        return is_whole or (not self._streams.has_free and self._stream_to_go() == source)
 
     def _num_copied(self, found: Found) -> int:
         """Cells that are copied when a sequence begins with what was `found`."""

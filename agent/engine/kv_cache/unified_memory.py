@@ -1,4 +1,4 @@
-"""One KV cache for all: slots of running sequences, and kept prefixes of ended ones.
+"""The memory of models whose sequences can give up their last tokens: prefixes can end anywhere.
 
 A prefix is shared by reference. Kept prefixes leave the cells for host memory when cells are
 needed, from where they come back in a hundredth of the time that computing them takes. They also
@@ -10,32 +10,33 @@ twice. A model that cannot share (it cannot give up a suffix of a sequence, or m
 start of one) keeps nothing.
 
 Prefixes move piece by piece, from their end on, and come back from their beginning on. How many
-cells may move before the next step says the `allowance`: a running stream waits for that. Prompts
-that were read from disk are prefixes, too, that begin parked.
+cells may move before the next step says the `allowance`: a running stream waits for that. If a cell
+is needed beyond that, a prefix that shares all of its cells with others gives them up. Prompts that
+were read from disk are prefixes, too, that begin parked.
 """
 
 from collections.abc import Collection, Iterator, Sequence
 
 from ..prompt import border
 from ..prompt_store.stored_prompt import StoredPrompt
-from ..step import Clear, Copy, Discard, Free, Put, ReadOut, Restore
-from .allowance import MOST_IN_PIECE
+from ..step import Clear, Copy, Discard, Free, Offload, Put, ReadOut, Restore
+from .allowance import LEAST_IN_PIECE, MOST_IN_PIECE
 from .cells import Cells
-from .eviction import Eviction
 from .handed import Handed, cells
-from .kept_prefixes import KeptPrefixes
 from .least_recently_used import LeastRecentlyUsed
-from .one_cache import OneCache
-from .prefix_marks import Mark, PrefixMarks
+from .memory import Memory, Policy
+from .parked_pieces import ParkedPieces
+from .prefix_marks import Mark
 from .prefix_tree import Found
-from .residency import Policy, Residency
+
+ENOUGH_AT_ONCE = 1024
+"""Cells: when somebody begins, no further prefix is parked after so many."""
 
 
-class UnifiedMemory(OneCache):
-    """`num_cells` for `slots` sequences, and for kept prefixes as many `holders` as that leaves.
+class UnifiedMemory(Memory):
+    """Of the kept prefixes up to `most_parked` cells go to host memory.
 
-    Of the kept ones up to `most_parked` cells go to host memory; with `is_compact` as soon as
-    somebody else begins.
+    With `is_compact` they go as soon as somebody else begins.
     """
 
     def __init__(
@@ -50,90 +51,87 @@ class UnifiedMemory(OneCache):
         cells: Cells | None = None,
         policy: Policy | None = None,
     ) -> None:
-        super().__init__(num_cells=num_cells, cells=cells or Cells(slots=slots))
-        self._is_compact = is_compact
-        self.can_share = can_share
-        self._keys: dict[int, list[int]] = {}  # of slots that may be shared whole, and grow
-        self._unshared: dict[int, Sequence[Mark]] = {}
-        """Marks of slots that are not shared, until their prompts are read."""
-        self._residency = Residency(
-            range(slots, holders if can_share else slots),
-            most_parked=most_parked,
+        super().__init__(
+            slots=slots,
+            holders=holders if can_share else slots,
+            num_cells=num_cells,
+            cells=cells or Cells(slots=slots),
             policy=policy or LeastRecentlyUsed(),
         )
-        self._prefixes = KeptPrefixes(self._cells, self._residency, self._edits)
-        self._eviction = Eviction(
-            self._cells, self._residency, self._prefixes, self.allowance, self._edits
-        )
-
-    # ---- counts
+        self._is_compact = is_compact
+        self._can_share = can_share
+        self._unshared: dict[int, Sequence[Mark]] = {}
+        """Marks of slots that are not shared, until their prompts are read."""
+        self._parked = ParkedPieces(most_parked=most_parked)
 
     @property
     def num_parked(self) -> int:
         """Cells' worth of kept prefixes in host memory."""
-        return self._residency.num_parked
-
-    @property
-    def marks(self) -> PrefixMarks:
-        """The marks on all prefixes that others can share."""
-        return self._prefixes.marks
+        return self._parked.num_parked
 
     def num_needed(self, found: Found, num_tokens: int) -> int:
-        """What `num_tokens` take of the available cells when their beginning was `found`."""
+        """Of the last parked piece that is needed, all comes back."""
         if found.source is None:
             return num_tokens
         present = min(found.length, self._cells.length(found.source))
         in_use = present - self._cells.num_not_in_use(found.source, present) if present else 0
-        whole = present + sum(self._prefixes.pieces_to(found))  # of the last piece all comes back
+        whole = present + sum(self._pieces_to(found))
         return max(num_tokens, whole) - in_use
 
-    @property
-    def can_keep(self) -> bool:
-        """Whether prefixes can be kept at all."""
-        return self._residency.has_free or any(True for _ in self._residency)
+    def check_integrity(self) -> None:
+        """Raise `RuntimeError` where an invariant is broken."""
+        super().check_integrity()
+        self._parked.check_integrity()
 
-    def is_present(self, found: Found) -> bool:
-        """Whether all that was `found` is in the cells."""
-        return found.source is None or self._cells.length(found.source) >= found.length
-
-    @property
-    def has_pieces(self) -> bool:
-        """States can be cut where prefixes can."""
-        return self.can_share
+    # ---- to and from elsewhere
 
     def num_loadable(self, stored: StoredPrompt, keys: Sequence[int], most: int) -> int:
-        """With how many of `keys`, at most `most`, a sequence can begin out of `stored`."""
+        """All that both have in common; without sharing, `stored` as a whole or nothing."""
         if not stored.pieces or stored.checkpoints:
             return 0
         common = stored.num_common(keys, most)
-        return common if self.can_share or common == len(stored.prompt) else 0
+        return common if self._can_share or common == len(stored.prompt) else 0
+
+    def adopt(self, stored: StoredPrompt, source: int | None = None) -> int | None:
+        """All its pieces are parked, however many they are."""
+        if source is not None:
+            self._use(source)
+        if not self._make_number():
+            return None
+        if stored.start and (source is None or self._cells.length(source) < stored.start):
+            return None  # it had the oldest number
+        length = len(stored.prompt) - stored.start
+        in_the_way = self._parked.in_the_way(length, among=self._by_worth(), sparing={source})
+        for one in self._by_worth() if in_the_way is None else in_the_way:
+            self._forget_parked(one)
+        holder = self._free.pop()
+        self._tree.insert(holder, stored.prompt.keys)
+        self._worth[holder] = 0.0
+        if stored.start and source is not None:
+            self._cells.share(source, holder, stored.start)
+            self._edits.append(Copy(source, holder, stored.start))
+        blocks = self._parked.adopt(holder, [piece.num_tokens for piece in stored.pieces])
+        for block, piece in zip(blocks, stored.pieces, strict=True):
+            self._edits.append(Put(block, piece.state))
+        self._use(holder)
+        if stored.start:
+            self._drop_within(holder)
+        return holder
 
     def saves(self, slot: int, start: int, done: Collection[int]) -> list[Handed]:
-        """What to hand out of `slot` from `start` on, as far as may be copied now.
-
-        Of states that can only be had whole that is one before a step.
-        """
+        """Of states that can only be had whole that is one before a step."""
         end = self._cells.length(slot)
-        if self.can_share:
+        if self._can_share:
             pieces = [*self.allowance.pieces(start, end)]
         elif self.allowance.num_moved:
             pieces = []
         else:
             self.allowance.take(end - start)
             pieces = [(start, end - start)]
-        return [cells(slot, *piece, self._residency.new_block()) for piece in pieces]
-
-    def checkpoints(self, keys: Sequence[int]) -> tuple[int, ...]:
-        """There are none."""
-        return ()
-
-    may_copy = True
+        return [cells(slot, *piece, self._parked.new_block()) for piece in pieces]
 
     def hand_out(self, keys: Sequence[int], start: int) -> list[Handed] | None:
-        """Hand out the cached part of `keys` from `start` on, as far as it may be copied now.
-
-        Returns `None` if no part is cached.
-        """
+        """Pieces of the cells, and of the parked pieces after them."""
         found = self.find(keys, len(keys))
         if found.source is None or found.length <= start:
             return None
@@ -144,7 +142,7 @@ class UnifiedMemory(OneCache):
                 if not (count := self.allowance.take_some(end - start)):
                     return parts
                 if block is None:
-                    parts.append(cells(found.source, start, count, self._residency.new_block()))
+                    parts.append(cells(found.source, start, count, self._parked.new_block()))
                 else:
                     parts.append(Handed("cells", count, (ReadOut(block, start - first, count),)))
                 start += count
@@ -154,7 +152,7 @@ class UnifiedMemory(OneCache):
         """Where a prefix is, from its start on: the block, `None` for cells, and its positions."""
         end = self._cells.length(holder)
         yield None, 0, end
-        for block, length in self._prefixes.parked_pieces(holder):
+        for block, length in self._parked.pieces(holder):
             yield block, end, end + length
             end += length
 
@@ -162,127 +160,57 @@ class UnifiedMemory(OneCache):
 
     def find(self, keys: Sequence[int], most: int) -> Found:
         """The longest prefix of `keys`, of at most `most`, that can be shared now or soon."""
-        if not self.can_share or most < 1:
-            return Found()
-        for slot in self._keys:
-            self._catch_up(slot)
-        return self._prefixes.find(keys, most)
+        return super().find(keys, most) if self._can_share else Found()
 
-    def enter(
-        self,
-        slot: int,
-        keys: list[int],
-        found: Found,
-        *,
-        most_shared: int | None = None,
-        marks: Sequence[Mark] = (),
-        borders: Sequence[int] = (),
-    ) -> None:
-        """A sequence gets `slot`, beginning with what was `found`.
-
-        Others may share its first `most_shared` tokens, or all: then `keys` is read again later,
-        as it grows. `marks` are the names of its beginnings.
-        """
-        if found.source is not None:
-            self._prefixes.use(found.source)
-        if self._is_compact:
-            self._eviction.clear_the_way(sparing=found.source)
-        if found.source is not None:
-            self._cells.share(found.source, slot, found.length)
-            self._edits.append(Copy(found.source, slot, found.length))
-        self._announce(slot, keys, most_shared, marks)
-
-    def fetch(self, found: Found) -> bool:
-        """Bring back what was `found`, as far as may move now; whether all of it is present.
-
-        There must be `num_needed` available cells.
-        """
+    def fetch(self, found: Found) -> Found | None:
+        """As many parked pieces come back as are needed."""
         source = found.source
-        if source is None or self.is_present(found):
-            return True
-        self._prefixes.use(source)
-        for length in self._prefixes.pieces_to(found):
+        if source is None or self._is_present(found):
+            return found
+        self._use(source)
+        for length in self._pieces_to(found):
             if self.allowance.num_moved and length > self.allowance.num_left:
-                return False
+                return None
             if self._make_room(length, sparing=source) < length:
-                return False
+                return None
             self._open(source)
-            block, _ = self._residency.restore(source)
+            block, _ = self._parked.restore(source)
             start = self._cells.length(source)
             self.allowance.take(length)
             self._cells.grow(source, length)
             self._edits += [Restore(source, start, length, block), Free((block,))]
-        return True
+        return found if self._is_present(found) else None
 
-    can_extend = True
+    def _begin(self, slot: int, found: Found, stored: StoredPrompt | None) -> None:
+        if self._is_compact:
+            self._clear_the_way(sparing=found.source)
+        if stored is not None:
+            self._load(slot, stored, found.length)
+        elif found.source is not None:
+            self._cells.share(found.source, slot, found.length)
+            self._edits.append(Copy(found.source, slot, found.length))
 
-    def adopt(self, stored: StoredPrompt, source: int | None = None) -> int | None:
-        """`stored` is a kept prefix from now on, parked: its number, if there is one.
-
-        What comes before its `start` it shares with `source`, which has that in the cells. Only of
-        models that can share.
-        """
-        if source is not None:
-            self._prefixes.use(source)
-        if not self._prefixes.make_number():
-            return None
-        if stored.start and (source is None or self._cells.length(source) < stored.start):
-            return None  # it had the oldest number
-        holder = self._residency.put()
-        self._prefixes.announce(holder, stored.prompt.keys)
-        length = len(stored.prompt) - stored.start
-        in_the_way = self._residency.in_the_way(length, sparing=() if source is None else {source})
-        for one in tuple(self._residency) if in_the_way is None else in_the_way:
-            self._prefixes.forget_parked(one)
-        if stored.start and source is not None:
-            self._cells.share(source, holder, stored.start)
-            self._edits.append(Copy(source, holder, stored.start))
-        blocks = self._residency.adopt(holder, [piece.num_tokens for piece in stored.pieces])
-        for block, piece in zip(blocks, stored.pieces, strict=True):
-            self._edits.append(Put(block, piece.state))
-        if stored.start:
-            self._prefixes.drop_within(holder)
-        return holder
-
-    def load(
-        self,
-        slot: int,
-        keys: list[int],
-        stored: StoredPrompt,
-        length: int,
-        *,
-        marks: Sequence[Mark] = (),
-        borders: Sequence[int] = (),
-    ) -> None:
-        """A sequence gets `slot`, beginning with the first `length` tokens of `stored`.
-
-        There must be as many available cells as `stored` has tokens.
-        """
+    def _load(self, slot: int, stored: StoredPrompt, length: int) -> None:
+        """`slot` has the first `length` tokens of `stored`, which nobody else gets."""
         self.make_room(len(stored.prompt))
         self.allowance.take(len(stored.prompt))
         for piece in stored.pieces:
-            block, start = self._residency.new_block(), self._cells.length(slot)
+            block, start = self._parked.new_block(), self._cells.length(slot)
             restore = Restore(slot, start, piece.num_tokens, block)
             self._edits += [Put(block, piece.state), restore, Free((block,))]
             self._cells.grow(slot, piece.num_tokens)
         if length < len(stored.prompt):
             self.discard(slot, length)
-        self._announce(slot, keys, None, marks)
-
-    def expect(self, slot: int, length: int) -> None:
-        """What is computed is found, however long it is."""
-
-    def next_border(self, slot: int) -> None:
-        """Prefixes can end anywhere."""
 
     def grow(self, slot: int, count: int) -> None:
         """`count` more tokens of `slot` were computed."""
-        self._cells.grow(slot, count)
+        super().grow(slot, count)
         if (marks := self._unshared.get(slot)) and self._cells.length(slot) >= marks[-1][0]:
             self._are_absent(self._unshared.pop(slot))
 
-    def discard(self, slot: int, start: int, count: int | None = None) -> None:
-        """Give up `count` tokens of `slot` from `start` on; later ones move up. All by default."""
+    def discard(self, slot: int, start: int | None = None, count: int | None = None) -> None:
+        """Cells that nobody shares can go, wherever they are."""
+        start = self._cells.length(slot) if start is None else start
         if count is not None:
             self._cells.discard(slot, start, count)
             self._edits.append(Discard(slot, start, count))
@@ -291,72 +219,23 @@ class UnifiedMemory(OneCache):
             self._cells.truncate(slot, start)
         self._edits.append(Clear(slot, start))
 
-    def leave(self, slot: int) -> None:
-        """The sequence of `slot` is gone; what it computed is kept as a prefix for others."""
-        if self.can_share and self._prefixes.make_number():
-            self._catch_up(slot)
-            keys = self._prefixes.keys(slot)
-            num_computed = border(keys, min(self._cells.length(slot), len(keys)))
-            if num_computed:
-                self._prefixes.keep(slot, keys[:num_computed])
-        self.clear(slot)
-
-    def clear(self, slot: int) -> None:
-        """Give up the cells of `slot`."""
-        self._prefixes.forget(slot)
-        self._keys.pop(slot, None)
+    def leave(self, slot: int, *, keeps: bool = True) -> None:
+        """The sequence of `slot` is gone; what it computed may be kept as a prefix for others."""
+        super().leave(slot, keeps=keeps)
         self._unshared.pop(slot, None)
 
-    # ---- room
-
-    def make_room(self, count: int, *, num_urgent: int | None = None) -> int:
-        """Evict kept prefixes until `count` cells are free; how many then are.
-
-        That may be fewer, where no more cells may be copied before the next step, but at least
-        `num_urgent`: all if it is not given. Ask for no more than are available.
-        """
-        return self._make_room(count, num_urgent=count if num_urgent is None else num_urgent)
-
-    def empty_cells(self) -> bool:
-        """Evict all kept prefixes from the cells; whether there were any to evict."""
-        had_any = self.num_kept > 0
-        while self._eviction.next_to_go() is not None:
-            self._eviction.evict(MOST_IN_PIECE, num_urgent=MOST_IN_PIECE, sparing=None)
-        return had_any
-
-    def lose(self, holder: int) -> tuple[int, ...]:
-        """What was parked as `holder` is lost, and nothing else."""
-        if holder in self._residency:
-            self._prefixes.drop(holder)
-        return ()
-
-    def check_integrity(self) -> None:
-        """Raise `RuntimeError` where an invariant is broken."""
-        super().check_integrity()
-        self._prefixes.check_integrity()
-        self._residency.check_integrity()
-        if not all(slot in self._prefixes for slot in self._keys):
-            raise RuntimeError("memory out of order: histories")
-
-    def _make_room(self, count: int, *, num_urgent: int = 0, sparing: int | None = None) -> int:
-        while (num_missing := count - self.num_free) > 0:
-            num_left = max(0, num_urgent - self.num_free)
-            if not self._eviction.evict(num_missing, num_urgent=num_left, sparing=sparing):
-                break
-        return self.num_free
-
-    def _open(self, holder: int) -> None:
-        """A holder may get cells."""
-
     def _announce(
-        self, slot: int, keys: list[int], most_shared: int | None, marks: Sequence[Mark]
+        self,
+        slot: int,
+        keys: list[int],
+        most_shared: int | None,
+        marks: Sequence[Mark],
+        borders: Sequence[int],
     ) -> None:
-        """Others may share what `slot` has or is going to have."""
-        if self.can_share:
-            self._prefixes.announce(slot, keys[:most_shared], marks)
-            if most_shared is None:
-                self._keys[slot] = keys
+        if self._can_share:
+            super()._announce(slot, keys, most_shared, marks, borders)
         else:
+            self._borders[slot] = []
             self._are_absent(marks)
             self._unshared[slot] = marks
 
@@ -368,11 +247,206 @@ class UnifiedMemory(OneCache):
         for _, key in marks:
             self.marks.absent(key)
 
-    def _catch_up(self, slot: int) -> None:
-        """Enter the tokens that were computed since the last time."""
-        keys = self._keys.get(slot)
-        if keys is None:
+    # ---- kept prefixes
+
+    def _num_computed(self, holder: int) -> int:
+        """Its cells, and what of it is parked."""
+        return self._cells.length(holder) + self._parked.length(holder)
+
+    def _cost(self, holder: int) -> int:
+        return self._tree.num_alone(holder, self._worth)
+
+    def _keep(self, slot: int, *, is_over: bool) -> None:
+        """All that `slot` computed is kept, unless another prefix has it already."""
+        if not self._can_share or not self._make_number():
             return
-        known, computed = self._prefixes.length(slot), self._cells.length(slot)
-        if known < computed:
-            self._prefixes.extend(slot, keys[known:computed])
+        self._catch_up(slot)
+        keys = self._tree.keys(slot)
+        length = border(keys, min(self._cells.length(slot), len(keys)))
+        if not length:
+            return
+        holder = self._free.pop()
+        self._tree.insert(holder, keys[:length])
+        if covering := self._tree.others_with_all_of(holder) & self._worth.keys():
+            self._tree.remove(holder)
+            self._free.append(holder)
+            self._use(max(covering))
+            return
+        self._edits += self._cells.keep(slot, holder, length)
+        self._drop_within(holder)
+        self._worth[holder] = 0.0
+        self._use(holder)
+
+    def _drop_within(self, holder: int) -> None:
+        """Kept prefixes go that `holder` begins with: it has all of them."""
+        for within in self._tree.others_within(holder) & self._worth.keys():
+            self._drop(within)
+
+    def _make_number(self) -> bool:
+        """Whether there is a number for one more; the one that is worth least goes for it.
+
+        One that is parked, before others.
+        """
+        if not self._free and self._worth:
+            parked = [one for one in self._worth if self._parked.length(one)]
+            least = min(parked or self._worth, key=self._worth.__getitem__)
+            self._policy.went(self._worth[least])
+            self._drop(least)
+        return bool(self._free)
+
+    def _forget_parked(self, holder: int) -> None:
+        """What is parked of it goes; what is in the cells stays."""
+        if self._parked.length(holder):
+            self._shorten(holder, self._cells.length(holder))
+
+    def _shorten(self, holder: int, length: int) -> None:
+        """A kept prefix has only its first `length` tokens, which are in the cells, or fewer.
+
+        It does not end within media.
+        """
+        length = border(self._tree.keys(holder), length)
+        if not length:
+            self._drop(holder)
+            return
+        self._forget_blocks(holder)
+        self._cells.truncate(holder, length)
+        self._edits.append(Clear(holder, length))
+        self._tree.shorten(holder, length)
+
+    def _drop(self, holder: int) -> None:
+        """A kept prefix goes, and its number is free."""
+        self._forget_blocks(holder)
+        self._forget(holder)
+        del self._worth[holder]
+        self._free.append(holder)
+
+    def _forget_blocks(self, holder: int) -> None:
+        if blocks := self._parked.forget(holder):
+            self._edits.append(Free(blocks))
+
+    def _is_present(self, found: Found) -> bool:
+        """Whether all that was `found` is in the cells."""
+        return found.source is None or self._cells.length(found.source) >= found.length
+
+    def _pieces_to(self, found: Found) -> tuple[int, ...]:
+        """Cells of the parked pieces that hold the rest of what was `found`."""
+        if found.source is None:
+            return ()
+        end = self._cells.length(found.source)
+        needed = []
+        for _, length in self._parked.pieces(found.source):
+            if end >= found.length:
+                break
+            needed.append(length)
+            end += length
+        return tuple(needed)
+
+    def _open(self, holder: int) -> None:
+        """A holder may get cells."""
+
+    # ---- room
+
+    def make_room(self, count: int, *, num_urgent: int | None = None) -> int:
+        """Prefixes leave the cells from their ends on, those that are worth least first."""
+        return self._make_room(count, num_urgent=count if num_urgent is None else num_urgent)
+
+    def empty_cells(self) -> bool:
+        """Evict all kept prefixes from the cells; whether there were any to evict."""
+        had_any = self.num_kept > 0
+        while self._next_to_go() is not None:
+            self._evict(MOST_IN_PIECE, num_urgent=MOST_IN_PIECE, sparing=None)
+        return had_any
+
+    def lose(self, holder: int) -> tuple[int, ...]:
+        """What was parked as `holder` is lost, and nothing else."""
+        if holder in self._worth:
+            self._drop(holder)
+        return ()
+
+    def _make_room(self, count: int, *, num_urgent: int = 0, sparing: int | None = None) -> int:
+        while (num_missing := count - self.num_free) > 0:
+            num_left = max(0, num_urgent - self.num_free)
+            if not self._evict(num_missing, num_urgent=num_left, sparing=sparing):
+                break
+        return self.num_free
+
+    def _next_to_go(self, *, sparing: int | None = None) -> int | None:
+        """The kept prefix to evict from: the one that is worth least.
+
+        First those with cells that nobody else has; then those that share them with each other.
+        """
+        alone = self._cells.kept_alone - {sparing}
+        if alone:
+            return min(alone, key=self._worth.__getitem__)
+        others = (one for one in self._by_worth() if one != sparing and self._cells.length(one))
+        return next(filter(self._num_not_in_use, others), None)
+
+    def _evict(self, num_missing: int, *, num_urgent: int, sparing: int | None) -> bool:
+        """Some of the `num_missing` cells become free; `num_urgent` of them whatever that takes.
+
+        False: no more may be copied before this step. Raises `RuntimeError` if there is nothing to
+        evict.
+        """
+        holder = self._next_to_go(sparing=sparing)
+        if holder is None:
+            raise RuntimeError(f"{num_missing} cells more asked for than are available")
+        self._policy.went(self._worth[holder])
+        if num_urgent and not self.allowance.piece and not self._cells.num_alone(holder):
+            # Parking it would free nothing, and go on until all who share these cells are parked.
+            self._shorten(holder, self._cells.length(holder) - self._num_not_in_use(holder))
+            return True
+        allowed = max(self.allowance.piece, num_urgent)
+        evictable = self._cells.num_alone(holder) or self._num_not_in_use(holder)
+        wanted = min(evictable, max(num_missing, LEAST_IN_PIECE), MOST_IN_PIECE)
+        if not self._can_park(holder, min(wanted, max(allowed, 1)), sparing=sparing):
+            self._shorten(holder, self._cells.length(holder) - wanted)
+            return True
+        if not allowed:
+            return False
+        self._park(holder, min(wanted, allowed), sparing=sparing)
+        return True
+
+    def _clear_the_way(self, *, sparing: int | None) -> None:
+        """Park what is not needed by the one that begins, as much of it as takes a moment."""
+        if not self._parked.most_parked:
+            return
+        allowance, start = self.allowance, self.allowance.num_moved
+        for holder in sorted(self._cells.kept_alone - {sparing}, key=self._worth.__getitem__):
+            if allowance.num_left < 1 or allowance.num_moved - start >= ENOUGH_AT_ONCE:
+                return
+            while count := self._num_parkable(holder):
+                if not self._can_park(holder, count, sparing=sparing):
+                    break
+                self._park(holder, count, sparing=sparing)
+
+    def _num_not_in_use(self, holder: int) -> int:
+        return self._cells.num_not_in_use(holder, self._cells.length(holder))
+
+    def _num_parkable(self, holder: int) -> int:
+        """Cells of a kept prefix that nobody else has, and that may be copied now as a piece."""
+        most = int(min(self.allowance.num_left, MOST_IN_PIECE))
+        return min(self._cells.num_alone(holder), most)
+
+    def _can_park(self, holder: int, count: int, *, sparing: int | None) -> bool:
+        """Whether its last `count` cells have a place in host memory.
+
+        Not if they would have to go for what comes before them.
+        """
+        if self._num_computed(holder) > self._parked.most_parked:
+            return False
+        return self._in_the_way(holder, count, sparing=sparing) is not None
+
+    def _in_the_way(self, holder: int, count: int, *, sparing: int | None) -> list[int] | None:
+        if self._parked.num_parked + count <= self._parked.most_parked:
+            return []
+        return self._parked.in_the_way(count, among=self._by_worth(), sparing={holder, sparing})
+
+    def _park(self, holder: int, count: int, *, sparing: int | None) -> None:
+        for one in self._in_the_way(holder, count, sparing=sparing) or ():
+            self._policy.went(self._worth[one])
+            self._forget_parked(one)
+        start = self._cells.length(holder) - count
+        self._cells.truncate(holder, start)
+        block = self._parked.park(holder, count)
+        self._edits += [Offload(holder, start, count, block), Clear(holder, start)]
+        self.allowance.take(count)

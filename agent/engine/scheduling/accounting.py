@@ -24,6 +24,8 @@ class Accounting:
         self._tally = state.tally
         self._end_tokens = state.end_tokens
         self._can_shift = state.capacity.can_shift
+        self._can_share = state.capacity.can_share
+        self._can_keep = state.capacity.can_keep
         self._adapter: str | None = None  # of the last step
 
     def account(
@@ -120,7 +122,7 @@ class Accounting:
         num_accepted = max(0, len(chosen) - 1)
         self._memory.grow(run.slot, run.num_positions - run.num_drafted + num_accepted)
         if num_accepted < run.num_drafted:
-            self._memory.discard(run.slot, self._memory.length(run.slot))
+            self._memory.discard(run.slot)
         if run.num_drafted:
             self._tally.drafted(run.num_drafted, num_accepted)
         if chosen:
@@ -150,7 +152,7 @@ class Accounting:
         one.shift(window, is_moved=self._can_shift)
         if self._can_shift:
             self._memory.discard(slot, window.num_kept, window.num_discarded)
-        elif self._memory.can_share:
+        elif self._can_share:
             self._memory.discard(slot, window.num_kept)
         else:
             self._memory.discard(slot, 0)
@@ -172,7 +174,7 @@ class Accounting:
     def _may_save(self, one: Progress) -> bool:
         """Not where its state, which cannot be had in pieces, would stall those who stream."""
         num_others = sum(o.is_generating for o in self._queue.active.values() if o is not one)
-        return self._memory.has_pieces or self._budget.may_copy_whole(num_others, one.num_computed)
+        return self._can_keep or self._budget.may_copy_whole(num_others, one.num_computed)
 
 
 def _chosen(run: Run, sampled: Iterator[int]) -> tuple[int, ...]:

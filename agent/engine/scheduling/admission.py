@@ -36,13 +36,13 @@ class Admission:
     def __init__(self, state: SchedulerState) -> None:
         self._queue = state.queue
         self._memory = state.memory
+        self._can_keep = state.capacity.can_keep
         self._budget = state.budget
         self._disk_reads = state.disk_reads
         self._tally = state.tally
 
-    def admit(self) -> dict[int, int]:
-        """Let newcomers begin; by slot, how many computed tokens others wait for."""
-        awaited: dict[int, int] = {}
+    def admit(self) -> None:
+        """Let newcomers begin."""
         num_streaming = self._queue.num_streaming
         for one in self._queue.candidates:
             found = self._find(one)
@@ -51,12 +51,10 @@ class Admission:
                 num_loaded = 0
             ready = max(found.length, num_loaded)
             if found.promised_by is not None and found.promised >= ready + WORTH_WAITING:
-                slot, length = found.promised_by, found.promised
-                self._memory.expect(slot, length)
-                awaited[slot] = min(length, awaited.get(slot, length))
+                self._memory.expect(found.promised_by, found.promised)
             elif not num_loaded and self._disk_reads.waits(one, found.length):
                 self._disk_reads.ask(one, found.length)
-                if not self._memory.is_present(found) and self._has_room(one, found):
+                if self._has_room(one, found):
                     self._memory.fetch(found)
             elif not self._has_room(one, found, num_loaded):
                 break
@@ -65,25 +63,19 @@ class Admission:
                     break
             else:
                 self._begin(one, found)
-        return awaited
 
     def _begin_stored(
         self, one: Progress, found: Found, stored: StoredPrompt, num_loaded: int
     ) -> bool:
         """Let `one` begin with what is `stored` for it; whether those behind it may begin, too."""
         memory = self._memory
-        if not memory.has_pieces and memory.allowance.num_moved:
-            return True  # another whole state is copied before this step
-        if not memory.can_keep:
-            self._load(one, stored, num_loaded)
+        if not self._can_keep:
+            if not memory.allowance.num_moved:  # one whole state is copied before a step
+                self._enter(one, Found(num_loaded), stored)
             return True
         source = found.source if stored.start else None
-        if source is not None:
-            beginning = Found(stored.start, source)
-            if not memory.is_present(beginning):
-                memory.fetch(found)
-                if not memory.is_present(beginning):
-                    return True  # it comes back in several steps
+        if source is not None and memory.fetch(Found(stored.start, source)) is None:
+            return True  # it comes back in several steps
         holder = memory.adopt(stored.first(num_loaded), source)
         one.adopted_as = None if one.num_read_from_disk else holder  # to tell who asked for it
         one.stored = None
@@ -99,44 +91,35 @@ class Admission:
 
     def _begin(self, one: Progress, found: Found) -> None:
         """Let it begin with what was found, if that is in the cells or comes back at once."""
-        if not self._memory.is_present(found):
-            self._memory.fetch(found)
-            found = self._find(one)
-        if self._memory.is_present(found):
-            self._enter(one, found)
+        present = self._memory.fetch(found)
+        if present is not None:
+            self._enter(one, present)
 
     def _find(self, one: Progress) -> Found:
         return self._memory.find(one.history.keys, one.most_reused)
 
-    def _load(self, one: Progress, stored: StoredPrompt, num_loaded: int) -> None:
-        slot, keys = self._queue.begin(one), one.history.keys
-        self._memory.load(slot, keys, stored, num_loaded, marks=one.marks, borders=one.borders)
-        self._begun(one, num_loaded)
-
-    def _enter(self, one: Progress, found: Found) -> None:
+    def _enter(self, one: Progress, found: Found, stored: StoredPrompt | None = None) -> None:
         self._memory.enter(
             self._queue.begin(one),
             one.history.keys,
             found,
+            stored=stored,
             most_shared=one.most_shared,
             marks=one.marks,
             borders=one.borders,
         )
-        self._begun(one, found.length)
-
-    def _begun(self, one: Progress, num_shared: int) -> None:
         one.stored = None
-        self._tally.shared(one.start(num_shared))
+        self._tally.shared(one.start(found.length))
 
     def _num_loadable(self, one: Progress, found: Found, num_streaming: int) -> int:
         """How much of what is stored for `one` it can begin with."""
         memory, stored = self._memory, one.stored
         if stored is None or not stored.is_usable:
             return 0
-        if stored.start and (found.length < stored.start or not memory.can_keep):
+        if stored.start and (found.length < stored.start or not self._can_keep):
             return 0
         num_tokens = len(stored.prompt)
-        if not memory.has_pieces and not self._budget.may_copy_whole(num_streaming, num_tokens):
+        if not self._can_keep and not self._budget.may_copy_whole(num_streaming, num_tokens):
             return 0
         if num_tokens > memory.num_available:
             return 0
@@ -144,10 +127,10 @@ class Admission:
 
     def _has_room(self, one: Progress, found: Found, num_loaded: int = 0) -> bool:
         running, memory = self._queue.running.values(), self._memory
-        if not running or memory.has_own_cells:
+        if not running:
             return True  # alone it fits: what does not is refused before it waits
         still_to_read = sum(other.num_pending for other in running)
-        headroom = sum(min(HEADROOM, other.num_left) for other in (one, *running))
+        headroom = sum(min(HEADROOM, other.num_to_gain) for other in (one, *running))
         if num_loaded and one.stored is not None:
             needed = max(len(one.history), len(one.stored.prompt))
         else:

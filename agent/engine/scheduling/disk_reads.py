@@ -39,6 +39,8 @@ class DiskReads:
     def __init__(self, capacity: Capacity, memory: Memory, cost: StepCost) -> None:
         self._memory = memory
         self._cost = cost
+        self._can_extend = capacity.can_share and not capacity.num_streams
+        """Whether the rest of a prompt can be adopted whose beginning is in the cells."""
         self._most = PART_BYTES // capacity.cell_bytes if capacity.cell_bytes else None
         self._current: DiskRead | None = None
         self._asked: list[DiskRead] = []
@@ -67,7 +69,7 @@ class DiskReads:
         if found is None or self._current is not None:
             return
         start, stop = self._start(num_ready, found), found.usable(one.most_reused)
-        if self._most is not None and self._memory.can_extend:
+        if self._most is not None and self._can_extend:
             stop = min(stop, start + max(found.block, found.whole(self._most)))
         blocks = ReadBlocks(
             prompt=one.history.part(0, stop),
@@ -97,7 +99,7 @@ class DiskReads:
 
     def _start(self, num_ready: int, found: OnDisk) -> int:
         """Where reading begins: behind the whole blocks that are in memory, if they can be used."""
-        return found.whole(num_ready) if self._memory.can_extend else 0
+        return found.whole(num_ready) if self._can_extend else 0
 
     def _pays(self, num_ready: int, gain: int, num_read: int, found: OnDisk) -> bool:
         computing = self._cost.prefill(gain, num_ready)

@@ -75,7 +75,8 @@ class Planner:
             self._budget.moved_cells(num_streaming), self._budget.most_whole(num_streaming)
         )
         self._save()
-        return self._compose(self._admission.admit(), proposals)
+        self._admission.admit()
+        return self._compose(proposals)
 
     def _next_streams(self) -> list[Progress]:
         """Those who generate in the next step, if it reads no prompts."""
@@ -133,14 +134,10 @@ class Planner:
             else:
                 self._state.saving += [(one, part) for part in parts]
 
-    def _compose(
-        self,
-        awaited: dict[int, int],
-        proposals: Mapping[SequenceId, Proposal],
-    ) -> Step:
+    def _compose(self, proposals: Mapping[SequenceId, Proposal]) -> Step:
         generating, reading = self._divided()
         num_streaming = len(generating)
-        prompts = self.prefill.choose(reading, awaited, num_streaming)
+        prompts = self.prefill.choose(reading, num_streaming)
         num_wanted, most_read = prompts.num_wanted, self.prefill.most(prompts)
         readers = prompts.readers if most_read > 0 else ()
         generating = self._background.staying(generating, readers, self._tally.now)

@@ -95,11 +95,9 @@ class Prefill:
         self._can_mix = not state.capacity.num_streams
         self._order = FairOrder()
 
-    def choose(
-        self, reading: Mapping[int, Progress], awaited: Mapping[int, int], num_streaming: int
-    ) -> Prompts:
-        """Of those who read, by slot. Others wait for the first `awaited` tokens of a slot."""
-        all_wanted = self._wanted(reading, awaited)
+    def choose(self, reading: Mapping[int, Progress], num_streaming: int) -> Prompts:
+        """Of those who read, by slot."""
+        all_wanted = self._wanted(reading)
         if not all_wanted:
             return Prompts((), {}, {}, num_streaming)
         wanted = urgent_first(reading.values(), all_wanted)
@@ -184,13 +182,8 @@ class Prefill:
         num_free = self._memory.make_room(num_others + num_read, num_urgent=num_others)
         return min(num_read, num_free - num_others)
 
-    def _wanted(
-        self, reading: Mapping[int, Progress], awaited: Mapping[int, int]
-    ) -> dict[SequenceId, int]:
-        """Where others wait for a part of a prompt, its chunk ends there: they go on sooner.
-
-        It ends at the memory's borders, too.
-        """
+    def _wanted(self, reading: Mapping[int, Progress]) -> dict[SequenceId, int]:
+        """A chunk of a prompt ends at the memory's next border, for which others may wait."""
         num_scoring = sum(one.is_scoring for one in reading.values())
         most_scored = self._most_scored // num_scoring if num_scoring else 0
         room = self._memory.num_available - self._queue.num_streaming
@@ -198,10 +191,8 @@ class Prefill:
         for slot, one in reading.items():
             if one.num_at_once and one.num_at_once > room:
                 continue
-            end = awaited.get(slot, len(one.history))
-            if (border := self._memory.next_border(slot)) is not None:
-                end = min(end, border)
-            num = end - one.num_computed
+            border = self._memory.next_border(slot)
+            num = min(len(one.history), border or len(one.history)) - one.num_computed
             num = one.num_at_once or min(num, one.num_in_span)
             wanted[one.id] = min(num, one.num_readable(most_scored)) if one.is_scoring else num
         return self._of_a_kind(reading, wanted)

@@ -137,12 +137,14 @@ class Progress:
         return self._most_generated - self.num_generated
 
     @property
+    def num_to_gain(self) -> int:
+        """Most tokens that it may still gain before its slot is full."""
+        return min(self.num_left, self.ceiling - len(self.history))
+
+    @property
     def most_ahead(self) -> int:
         """Most tokens that can be drafted beside the last one, all of them and one more gained."""
-        if self.is_finishing:
-            return 0
-        room = self.ceiling - len(self.history)
-        return min(self.num_left, room) - 1
+        return 0 if self.is_finishing else self.num_to_gain - 1
 
     @property
     def most_shared(self) -> int | None:

@@ -40,8 +40,8 @@ class Recovery:
     def take_back(self, step: Step) -> None:
         """Which cells were written is unknown: their sequences compute them again."""
         for run in step.runs:
-            if self._memory.can_share and run.media is None:
-                self._memory.discard(run.slot, self._memory.length(run.slot))
+            if self._state.capacity.can_share and run.media is None:
+                self._memory.discard(run.slot)
             else:
                 self._state.requeue(run.slot)
 

@@ -58,7 +58,7 @@ class SchedulerState:
             return
         num_tokens = one.num_cached if one.is_background else one.num_computed
         checkpoints = self.memory.checkpoints(one.history.keys[:num_tokens])
-        length = whole(num_tokens) if self.memory.can_share else max(checkpoints, default=0)
+        length = whole(num_tokens) if self.memory.can_cut else max(checkpoints, default=0)
         if length >= BLOCK:
             seconds = self.budget.cost.prefill(length, 0)
             prompt = one.history.part(0, length)
@@ -70,10 +70,7 @@ class SchedulerState:
         Where it stands is a checkpoint, if its model has these. Else a kept prefix would be the
         next to go.
         """
-        if self.memory.can_share:
-            self.memory.clear(slot)
-        else:
-            self.memory.leave(slot)
+        self.memory.leave(slot, keeps=not self.memory.can_cut)
         self._wait_again(self.queue.leave(slot))
 
     def requeue(self, slot: int) -> None:
@@ -82,7 +79,7 @@ class SchedulerState:
 
     def clear(self, slot: int) -> Progress:
         """The sequence in `slot` leaves, which is the answer; nothing that it computed is kept."""
-        self.memory.clear(slot)
+        self.memory.leave(slot, keeps=False)
         return self.queue.leave(slot)
 
     def _wait_again(self, one: Progress) -> None:

@@ -115,7 +115,7 @@ def test_messages_and_long_prompts_have_checkpoints_but_not_close_to_each_other(
     memory = make(gap=3, num_cells=9000)
     begin(memory, 0, *range(1, 13), borders=(2, 4, 7, 9))
     assert read(memory, 0, 12) == [4, 9, 12], "the last ones count most"
-    memory.clear(0)
+    memory.leave(0, keeps=False)
     begin(memory, 0, *range(1, 5001))
     assert read(memory, 0, 5000) == [2048, 4096, 4999, 5000]
 
@@ -132,7 +132,7 @@ def test_nothing_is_cut_within_media() -> None:
     prompt = Prompt((1, 2), Media(b"picture", 4), (3, 4))
     memory.enter(0, list(prompt.keys), Found(), borders=(4,))
     assert read(memory, 0, 8) == [2, 7, 8]
-    memory.clear(0)
+    memory.leave(0, keeps=False)
     memory.empty_cells()
     memory.enter(0, list(prompt.keys), Found(), borders=(2,))
     memory.grow(0, 2)
@@ -231,7 +231,7 @@ def test_room_is_counted_with_what_only_checkpoints_have() -> None:
     assert memory.num_needed(Found(), 5) == 5
     memory.enter(0, [1, 2, 3, 4, 5], found)
     assert memory.num_needed(memory.find([1, 2, 3, 4, 6], 4), 5) == 1, "the rest is in use"
-    assert memory.is_present(found) and memory.fetch(found)
+    assert memory.fetch(found) == found, "it is there"
 
 
 def test_what_could_not_be_copied_is_not_found_again() -> None:
@@ -239,16 +239,16 @@ def test_what_could_not_be_copied_is_not_found_again() -> None:
     run(memory, 0, 1, 2, 3, 4)
     assert begin(memory, 0, 1, 2, 3, 4, 5) == 4
     memory.lose(0)
-    memory.clear(0)
+    memory.leave(0, keeps=False)
     assert memory.find([1, 2, 3, 4, 5], 4).length == 3, "the one before it"
     begin(memory, 0, 6, 7, 8, 9)
     memory.grow(0, 2)
     assert begin(memory, 1, 6, 7, 9) == 2
     memory.lose(1)
-    memory.clear(1)
+    memory.leave(1, keeps=False)
     memory.check_integrity()
     assert memory.find([6, 7, 9], 2) == Found()
-    memory.clear(0)
+    memory.leave(0, keeps=False)
 
 
 def test_all_checkpoints_go_when_the_cells_have_to_be_empty() -> None:
@@ -269,12 +269,10 @@ def park_all(memory: CheckpointMemory) -> None:
 
 def restore(memory: CheckpointMemory, keys: list[int]) -> tuple[int, list[Edit]]:
     """How many of `keys` came back, and what that took."""
-    found = memory.find(keys, len(keys))
-    assert memory.fetch(found)
+    present = memory.fetch(memory.find(keys, len(keys)))
     memory.check_integrity()
-    found = memory.find(keys, len(keys))
-    assert memory.is_present(found)
-    return found.length, list(memory.take_edits())
+    assert present is not None and memory.find(keys, len(keys)) == present
+    return present.length, list(memory.take_edits())
 
 
 def test_what_has_to_go_is_parked_and_comes_back() -> None:
@@ -285,7 +283,7 @@ def test_what_has_to_go_is_parked_and_comes_back() -> None:
     assert (memory.num_free, memory.num_used) == (100, 0)
     keys = [*range(1, 12)]
     found = memory.find(keys, 10)
-    assert found.length == 10 and not memory.is_present(found)
+    assert found.length == 10
     assert memory.num_needed(found, 11) == 11
     length, edits = restore(memory, keys)
     assert length == 10 and memory.num_used == 10
@@ -354,13 +352,13 @@ def test_only_so_much_is_copied_before_a_step() -> None:
     keys = [*range(1, 11)]
     for _ in range(20):
         memory.allowance.renew(4, most_whole=4)
-        found = memory.find(keys, 10)
-        if memory.fetch(found):
+        present = memory.fetch(memory.find(keys, 10))
+        if present is not None:
             break
         moved = [edit for edit in memory.take_edits() if isinstance(edit, Restore | RestoreState)]
         assert 0 < sum(edit.count for edit in moved) <= 4
         memory.check_integrity()
-    assert memory.is_present(memory.find(keys, 10))
+    assert memory.find(keys, 10) == present
 
 
 def test_what_is_urgent_is_not_waited_for() -> None:
@@ -392,7 +390,7 @@ def test_what_nobody_waits_for_any_more_gives_its_cells_up() -> None:
     park_all(memory)
     memory.allowance.renew(4, most_whole=4)
     found = memory.find([*range(1, 11)], 10)
-    assert not memory.fetch(found)
+    assert memory.fetch(found) is None
     memory.take_edits()
     assert memory.num_used == 4
     memory.take_edits()
@@ -531,7 +529,7 @@ def test_what_these_models_cannot_do_is_refused() -> None:
     with pytest.raises(TypeError):
         memory.discard(0, 1, 1)
     with pytest.raises(TypeError):
-        memory.load(1, [1, 2], stored_prompt(1, 2), 2)
+        memory.enter(1, [1, 2], Found(2), stored=stored_prompt(1, 2))
     assert memory.adopt(stored_prompt(1, 2)) is None
 
 

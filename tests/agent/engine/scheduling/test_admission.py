@@ -36,7 +36,6 @@ class Host(Setting):
     def __init__(self, num_cells: int = 500, **more: Any) -> None:
         super().__init__(slots=4, num_cells=num_cells, **more)
         self.queue, self.memory = self.state.queue, self.state.memory
-        self.awaited: dict[int, int] = {}
 
     def run(self, one: Progress, num_computed: int = 0) -> int:
         """The slot that `one` runs in, whoever waits; so many of its tokens are computed."""
@@ -54,7 +53,7 @@ class Host(Setting):
         for one in waiting:
             self.queue.wait(one)
         before = set(self.queue.running)
-        self.awaited = Admission(self.state).admit()
+        Admission(self.state).admit()
         running = self.queue.running.items()
         return [(one.id, one.num_computed) for slot, one in running if slot not in before]
 
@@ -88,7 +87,7 @@ def test_a_prefix_that_is_being_computed_is_waited_for_and_holds_up_nobody() -> 
     common = range(1, WORTH_WAITING + 1)
     slot = host.run(make(1, *common, 99))
     assert host.admit(make(2, *common, 98), make(3, 7)) == [(3, 0)]
-    assert host.awaited == {slot: WORTH_WAITING}
+    assert host.memory.next_border(slot) == WORTH_WAITING
     host.memory.grow(slot, WORTH_WAITING)
     assert host.admit() == [(2, WORTH_WAITING)]
 

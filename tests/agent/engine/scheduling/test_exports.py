@@ -129,7 +129,7 @@ def test_what_leaves_the_cache_meanwhile_is_missing() -> None:
     memory.allowance.renew(100)
     planned(exports)
     exports.read((b"a",))
-    memory.clear(0)
+    memory.leave(0, keeps=False)
     planned(exports)
     exports.read(())
     [exported] = exports.take()

@@ -43,9 +43,9 @@ def begun(setting: Setting) -> dict[int, Progress]:
     return setting.queue.active
 
 
-def chosen(setting: Setting, awaited: dict[int, int] | None = None) -> Prompts:
+def chosen(setting: Setting) -> Prompts:
     """Of all who wait, where nobody generates."""
-    return setting.prefill.choose(begun(setting), awaited or {}, 0)
+    return setting.prefill.choose(begun(setting), 0)
 
 
 def ids(prompts: Prompts) -> list[int]:
@@ -81,7 +81,8 @@ def test_a_chunk_ends_where_others_wait_for_it() -> None:
     setting = Setting()
     one = setting.add(1, *range(9))
     (slot,) = begun(setting)
-    prompts = setting.prefill.choose(setting.queue.active, {slot: 4}, 0)
+    setting.memory.expect(slot, 4)
+    prompts = setting.prefill.choose(setting.queue.active, 0)
     assert prompts.wanted == {one.id: 4}
 
 
@@ -110,7 +111,7 @@ def test_a_picture_as_a_whole_is_read_at_once_or_not_at_all() -> None:
 def test_there_is_room_for_others_first() -> None:
     setting = Setting(num_cells=30)
     one = setting.add(1, *range(40, 70))
-    prompts = setting.prefill.choose(begun(setting), {}, 4)
+    prompts = setting.prefill.choose(begun(setting), 4)
     assert setting.prefill.most(prompts) == 26
     assert setting.prefill.share(prompts, 26 - 2, num_others=4 + 2) == {one.id: 24}
     assert setting.prefill.share(prompts, 0 - 2, num_others=4 + 2) == {}

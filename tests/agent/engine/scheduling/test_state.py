@@ -1,5 +1,7 @@
 """What becomes of a slot, whoever decides it."""
 
+from arriero.agent.engine.kv_cache.stream_memory import StreamMemory
+from arriero.agent.engine.kv_cache.unified_memory import UnifiedMemory
 from arriero.agent.engine.prompt_store.blocks import BLOCK, Left
 from arriero.agent.engine.scheduling.progress import Progress
 from arriero.agent.engine.step import Decoded
@@ -75,5 +77,5 @@ def test_or_to_its_last_checkpoint() -> None:
 
 
 def test_each_layout_has_its_memory() -> None:
-    assert not Setting().memory.has_own_cells
-    assert Setting(num_streams=3).memory.has_own_cells
+    assert isinstance(Setting().memory, UnifiedMemory)
+    assert isinstance(Setting(num_streams=3).memory, StreamMemory)

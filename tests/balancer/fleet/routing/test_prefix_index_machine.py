@@ -105,10 +105,7 @@ class Evictions(RuleBasedStateMachine):
         one = data.draw(st.sampled_from(self.running))
         assert one.slot is not None
         self.running.remove(one)
-        if is_kept:
-            self.memory.leave(one.slot)
-        else:
-            self.memory.clear(one.slot)
+        self.memory.leave(one.slot, keeps=is_kept)
         self.told.append(lambda: self.router.ended(one.id, None))
 
     @precondition(lambda self: self.on_their_way)
