@@ -27,7 +27,7 @@ async def main(shutdown):
 sys.exit(lifecycle.run("stubborn", main))
 """
 IDLE = "await asyncio.Event().wait()"
-BLOCKED = "time.sleep(60)"
+BLOCKED = "while True: time.sleep(0.1)"
 NO_UVLOOP = "sys.modules['uvloop'] = None"
 
 
