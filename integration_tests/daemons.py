@@ -326,7 +326,7 @@ class Fleet:
         for agent in self.agents:
             await agent.pace.let_go()
 
-    async def until_streaming(self, num: int) -> None:
+    async def until_streaming(self, num: int, *, deadline: float = DEADLINE) -> None:
         """Lets held engines compute, a token of each sequence at a time, until `num` stream.
 
         Then they are held again, so no answer is over that is longer than a few tokens.
@@ -340,7 +340,7 @@ class Fleet:
                 await agent.pace.hand_out(1)
             return False
 
-        await until(reached)
+        await until(reached, deadline=deadline)
         await self.hold()
 
     async def until_in_engines(self, num: int) -> None:

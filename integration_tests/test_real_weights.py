@@ -251,7 +251,7 @@ async def test_moved_when_an_agent_is_killed(smollm2: Served, compared: Compared
         await fleet.hold()
         async with asyncio.TaskGroup() as clients:
             answers = [clients.create_task(ask(fleet, prompt)) for prompt in prompts]
-            await fleet.until_streaming(len(prompts))
+            await fleet.until_streaming(len(prompts), deadline=900)
             fleet.agents.remove(first)
             first.signal_all(signal.SIGKILL)
             await fleet.let_go()
