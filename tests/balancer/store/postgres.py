@@ -1,12 +1,13 @@
 """A PostgreSQL server for tests: the one of a Python package, or the machine's own.
 
 It listens on a Unix socket in a folder of its own. PostgreSQL does not run as root, so for root it
-runs as `nobody`.
+runs as `nobody`, from a copy if its programs lie in a folder that only root may enter.
 """
 
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 import time
@@ -37,6 +38,15 @@ def _programs() -> Path:
     )
 
 
+def _copied(programs: Path, to: Path) -> Path:
+    """A copy of the programs of the Python package, with the libraries that lie beside it."""
+    packages, path = programs.parents[2], programs.relative_to(programs.parents[2])
+    for each in packages.glob(f"{path.parts[0]}*"):
+        if not each.name.endswith(".dist-info"):
+            shutil.copytree(each, to / each.name, symlinks=True)
+    return to / path
+
+
 class PostgresServer:
     """One server. Each `database` is new and empty."""
 
@@ -52,6 +62,8 @@ class PostgresServer:
         if self._user is not None:
             for path in (self._folder, password):
                 shutil.chown(path, self._user)
+            if not all(parent.stat().st_mode & stat.S_IXOTH for parent in self._programs.parents):
+                self._programs = _copied(self._programs, self._folder)
         self._run(
             *("initdb", "--pgdata", str(self._data), "--username", "arriero", "--no-sync"),
             *("--auth", "scram-sha-256", "--pwfile", str(password), "--encoding", "UTF8"),

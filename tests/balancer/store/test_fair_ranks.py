@@ -15,7 +15,8 @@ ROWS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), max_size=1
 
 def kept(rows: list[tuple[str, int]], num_bytes: int, num: int) -> list[int]:
     """The rows within these bounds; a later one was used later."""
-    with create_engine("sqlite://").begin() as connection:
+    engine = create_engine("sqlite://")
+    with engine.begin() as connection:
         CONVERSATIONS.create(connection)
         saved = [
             {"id": str(n), "owner": o, "kind": "", "document": b"", "num_bytes": s, "used_at": n}
@@ -26,9 +27,9 @@ def kept(rows: list[tuple[str, int]], num_bytes: int, num: int) -> list[int]:
         latest = (C.used_at.desc(),)
         ranked = fairly_ranked(C.id, C.owner, latest=latest, num_bytes=C.num_bytes)
         within = (ranked.c.place <= num) & (ranked.c.total <= num_bytes)
-        return sorted(
-            int(id) for id in connection.execute(select(ranked.c.id).where(within)).scalars()
-        )
+        ids = connection.execute(select(ranked.c.id).where(within)).scalars().all()
+    engine.dispose()
+    return sorted(map(int, ids))
 
 
 @given(ROWS, st.integers(0, 40), st.integers(1, 8))
