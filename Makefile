@@ -1,4 +1,4 @@
-.PHONY: help install demo dist release-check test style types compiled mutants part-tests daemon-tests test-clients test-suites vulkan-tests check search format bench bench-setup bench-peer bench-soak bench-chaos
+.PHONY: help install programs demo dist release-check test style types compiled mutants part-tests daemon-tests test-clients test-suites vulkan-tests check search format bench bench-setup bench-peer bench-soak bench-chaos
 
 python := .venv/bin/python
 # How many processes share the tests with real daemons, a file at a time. Half of their time is
@@ -48,7 +48,12 @@ check: lint
 
 # Types and parts compute all the time, daemons wait a lot.
 test: style
-	@$(MAKE) --no-print-directory -j4 COMPILED=compiled types part-tests daemon-tests
+	@$(MAKE) --no-print-directory -j5 COMPILED=compiled programs types part-tests daemon-tests
+
+# For root it says which packages it installs, else with what command. A test without its program
+# fails for root, and is skipped for others.
+programs:
+	@scripts/install-program || true
 
 # Rewrites the assertions of all tests once; otherwise each process of a first run does. What cannot
 # be collected is told by the runs.

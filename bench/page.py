@@ -175,7 +175,7 @@ async def run(given: argparse.Namespace) -> list[Finding]:
     """Raises `RuntimeError` where the balancer does not start."""
     cores = Cores(*sorted(os.sched_getaffinity(0))[:2])
     chromium = await asyncio.to_thread(
-        subprocess.check_output, ["scripts/install-chromium"], text=True
+        subprocess.check_output, ["scripts/install-program", "chromium"], text=True
     )
     with ExitStack() as stack:
         starter = Starter(stack, Path(stack.enter_context(TemporaryDirectory())))

@@ -1,10 +1,10 @@
-"""What tests need and pip does not install: found, or installed, by a script of `scripts`."""
+"""What tests need and pip does not install."""
 
-import fcntl
+import hashlib
 import os
+import shutil
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+import tempfile
 from functools import cache
 from pathlib import Path
 from typing import NoReturn
@@ -13,22 +13,45 @@ import pytest
 
 from demo.packaged import NotFetched, path_of
 
-SCRIPTS = Path(__file__).parent.parent / "scripts"
+SCRIPT = Path(__file__).parent.parent / "scripts" / "install-program"
+NODE = Path(__file__).parent / "node"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "arriero"
 
 
 @cache
 def installed(name: str) -> str:
-    """What `scripts/install-{name}` says of where it is, once it is there.
+    """Where a program of `scripts/install-program` is; it is installed if need be.
 
-    Skips the test where it is not and cannot be installed; fails it in CI, and for root, who can.
+    Without the program the test is skipped. In CI, and for root, who can install it, it fails.
     """
-    script = SCRIPTS / f"install-{name}"
-    with _turn():
-        found = subprocess.run([script], capture_output=True, text=True, check=False)
+    found = subprocess.run([SCRIPT, name], capture_output=True, text=True, check=False)
     if found.returncode:
-        reason = (found.stderr.strip().splitlines() or ["it says nothing"])[-1]
-        _do_without(f"{script.name}: {reason}")
+        _do_without((found.stderr.strip().splitlines() or ["it says nothing"])[-1])
     return found.stdout.strip()
+
+
+@cache
+def node_clients() -> Path:
+    """The folder of the packages that `integration_tests/node` pins, which is filled once."""
+    files = [NODE / name for name in ("package.json", "package-lock.json", ".npmrc")]
+    version = subprocess.check_output([installed("node"), "--version"])
+    key = hashlib.sha256(version + b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
+    folder = CACHE / "node" / key
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        building = Path(tempfile.mkdtemp(dir=folder.parent))
+        for file in files:
+            shutil.copy(file, building)
+        options = ["--no-audit", "--no-fund", "--silent"]
+        command = [installed("npm"), "ci", *options]
+        subprocess.run(command, cwd=building, check=True, capture_output=True)
+        try:
+            building.rename(folder)
+        except OSError:
+            if not folder.exists():  # another process may have been quicker
+                raise
+            shutil.rmtree(building)
+    return folder
 
 
 @cache
@@ -44,14 +67,3 @@ def _do_without(reason: str) -> NoReturn:
     if os.environ.get("CI") or os.geteuid() == 0:
         pytest.fail(reason)
     pytest.skip(reason)
-
-
-@contextmanager
-def _turn() -> Iterator[None]:
-    """One script at a time: a second apt-get gives up while a first one installs."""
-    folder = os.open(SCRIPTS, os.O_RDONLY)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(folder)

@@ -16,7 +16,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from integration_tests.corpus import cases, plain_cases
 from integration_tests.daemons import DEADLINE, Daemon, Fleet, started_fleet, until
-from integration_tests.installed import installed
+from integration_tests.installed import installed, node_clients
 from integration_tests.test_messages import _answered, asked, connected
 
 SCRIPT = Path(__file__).parent / "node" / "anthropic_client.mjs"
@@ -91,7 +91,7 @@ class Threaded:
 async def started(fleet: Fleet, full: Daemon, folder: Path) -> asyncio.subprocess.Process:
     """The Node client's script with its questions."""
     node = await asyncio.to_thread(installed, "node")
-    clients = Path(await asyncio.to_thread(installed, "node-clients"))
+    clients = await asyncio.to_thread(node_clients)
     # A module's imports are looked for beside it.
     (folder / "node_modules").symlink_to(clients / "node_modules")
     questions = {

@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,7 +32,7 @@ from integration_tests.fake_management import (
     log_line,
     request,
 )
-from integration_tests.installed import installed
+from integration_tests.installed import node_clients
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
@@ -878,8 +877,8 @@ async def test_axe_finds_nothing(
     management: FakeManagement, dashboard: Dashboard, scheme: str
 ) -> None:
     fill(management)
-    clients = await asyncio.to_thread(installed, "node-clients")
-    axe = (Path(clients) / "node_modules/axe-core/axe.min.js").read_text()
+    clients = await asyncio.to_thread(node_clients)
+    axe = (clients / "node_modules/axe-core/axe.min.js").read_text()
     await dashboard.page.emulate_media(color_scheme=scheme)
     await dashboard.open(management)
     await dashboard.page.evaluate(axe)

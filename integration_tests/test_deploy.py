@@ -99,13 +99,19 @@ class TestSystemd:
         return paths
 
     def test_systemd_takes_them(self, units: list[Path]) -> None:
-        found = run(installed("systemd"), "verify", *units)
+        found = run(installed("systemd-analyze"), "verify", *units)
         assert (found.returncode, found.stderr) == (0, "")
 
     def test_they_are_hardened(self, units: list[Path]) -> None:
         """Exposure is 0 (safe) to 100; a unit without any hardening has 96."""
         for unit in units:
-            command = (installed("systemd"), "security", "--offline=true", "--threshold=25", unit)
+            command = (
+                installed("systemd-analyze"),
+                "security",
+                "--offline=true",
+                "--threshold=25",
+                unit,
+            )
             found = run(*command)
             assert found.returncode == 0, found.stdout[-500:]
 

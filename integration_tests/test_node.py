@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from integration_tests.corpus import cases, plain_cases
 from integration_tests.daemons import DEADLINE
-from integration_tests.installed import installed
+from integration_tests.installed import installed, node_clients
 from integration_tests.shared_fleets import SharedFleets
 
 MODEL = "arriero-demo"
@@ -31,7 +31,7 @@ async def told(fleets: SharedFleets, tmp_path_factory: pytest.TempPathFactory) -
     """What the client made of the fleet's answers; all of them are asked for in one process."""
     fleet = await fleets.with_agent(context_size=2048)
     node = await asyncio.to_thread(installed, "node")
-    clients = Path(await asyncio.to_thread(installed, "node-clients"))
+    clients = await asyncio.to_thread(node_clients)
     folder = tmp_path_factory.mktemp("node")
     # A module's imports are looked for beside it.
     (folder / "node_modules").symlink_to(clients / "node_modules")

@@ -23,10 +23,6 @@ VARIABLES = {"$__rate_interval": "1m", "$job": ".*"}
 pytestmark = pytest.mark.timeout(300)  # the first test may have to install Prometheus
 
 
-def programs() -> list[str]:
-    return installed("prometheus").split()
-
-
 def rules() -> list[dict[str, Any]]:
     groups = yaml.safe_load(RULES.read_text())["groups"]
     return [rule for group in groups for rule in group["rules"]]
@@ -49,7 +45,7 @@ def expressions() -> Iterator[str]:
 
 
 def test_the_rules_are_rules() -> None:
-    _, promtool = programs()
+    promtool = installed("promtool")
     found = subprocess.run(
         [promtool, "check", "rules", RULES], capture_output=True, text=True, check=False
     )
@@ -93,7 +89,7 @@ async def test_a_prometheus_answers_everything_that_they_ask(fleet: Fleet, tmp_p
         return all(f"\n{name}" in exported for name in named)
 
     await until(are_exported)
-    _, promtool = programs()
+    promtool = installed("promtool")
     command = [promtool, "check", "metrics"]
     checked = await asyncio.to_thread(
         subprocess.run, command, input=exported, capture_output=True, text=True, check=False
@@ -123,7 +119,7 @@ async def test_a_prometheus_answers_everything_that_they_ask(fleet: Fleet, tmp_p
 
 async def start_prometheus(fleet: Fleet, folder: Path) -> str:
     """One that scrapes the fleet's balancer each second; its address, once it answers."""
-    prometheus, _ = programs()
+    prometheus = installed("prometheus")
     config = {
         "global": {"scrape_interval": "1s"},
         "rule_files": [str(RULES)],

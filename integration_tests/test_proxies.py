@@ -57,7 +57,8 @@ class Proxy:
 
 @pytest.fixture(params=["nginx", "caddy"])
 async def proxy(request: pytest.FixtureRequest, fleet: Fleet, tmp_path: Path) -> Proxy:
-    nginx, caddy = (await asyncio.to_thread(installed, "proxies")).split()
+    nginx = await asyncio.to_thread(installed, "nginx")
+    caddy = await asyncio.to_thread(installed, "caddy")
     await fleet.start_balancer(allowed_host=[LLM, ADMIN])
     await fleet.start_agent(context_size=LONG_CONTEXT)
     await _make_certificate(tmp_path)
@@ -187,7 +188,7 @@ async def single_sign_on(fleet: Fleet) -> AsyncIterator[str]:
 async def test_people_log_in_by_single_sign_on_and_programs_by_key(
     fleet: Fleet, single_sign_on: str, tmp_path: Path
 ) -> None:
-    nginx, _ = (await asyncio.to_thread(installed, "proxies")).split()
+    nginx = await asyncio.to_thread(installed, "nginx")
     key = new_key(b"a" * 32)
     (tmp_path / "admin.key").write_text(key)
     await fleet.start_balancer(allowed_host=[LLM, ADMIN], admin_key_file=tmp_path / "admin.key")

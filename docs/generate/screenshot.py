@@ -1,7 +1,7 @@
 """Takes the README's picture of the dashboard: `python -m docs.generate.screenshot`.
 
 Starts the demo's fleet, keeps it busy, asks a question in the playground, and takes the picture in
-a headless Chromium (see `scripts/install-chromium`).
+a headless Chromium (see `scripts/install-program chromium`).
 """
 
 import asyncio
@@ -30,7 +30,7 @@ ARGUMENTS = ["--no-sandbox"] if os.geteuid() == 0 else []
 
 async def chromium() -> str:
     """The path of a headless Chromium, which is installed if there is none."""
-    command = ["scripts/install-chromium"]
+    command = ["scripts/install-program", "chromium"]
     return (await asyncio.to_thread(subprocess.check_output, command, text=True)).strip()
 
 

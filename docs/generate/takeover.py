@@ -2,7 +2,7 @@
 
 Asks the demo's fleet a question in the playground, kills the agent that answers, and records how
 the other agent goes on. The engines run at a reader's pace. Needs a headless Chromium
-(`scripts/install-chromium`).
+(`scripts/install-program chromium`).
 """
 
 import asyncio
