@@ -7,7 +7,9 @@ shows it, the end of a process. Every wait has a deadline that fails the test wi
 import asyncio
 import json
 import os
+import random
 import signal
+import socket
 import ssl
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -242,10 +244,17 @@ class Fleet:
     ) -> Daemon:
         program = str(self._programs / "balancer")
         self.balancer = await self.start(
-            program, *_flags(_BALANCER | settings), env=env, stderr=stderr
+            program, *_flags(_own_addresses() | _BALANCER | settings), env=env, stderr=stderr
         )
         await self.balancer.until_ready()
         return self.balancer
+
+    async def restart_balancer(self, **settings: object) -> Daemon:
+        """Start the balancer again where it was; it has ended."""
+        former = self.balancer.ready
+        return await self.start_balancer(
+            inference_addr=former["inference"], management_addr=former["management"], **settings
+        )
 
     async def start_agent(self, *, env: dict[str, str] | None = None, **settings: object) -> Daemon:
         agent = await self.launch_agent(env=env, **settings)
@@ -368,9 +377,23 @@ class Fleet:
         await until(reached, deadline=deadline)
 
 
+def own_port() -> int:
+    """A port that stays ours when a balancer ends, until it starts again.
+
+    It is none of those that systems give to clients: Linux begins at 32,768, macOS at 49,152.
+    """
+    while True:
+        port = random.randrange(10_000, 32_000)
+        with socket.socket() as tried, suppress(OSError):
+            tried.bind(("127.0.0.1", port))
+            return port
+
+
+def _own_addresses() -> dict[str, str]:
+    return {f"{name}_addr": f"127.0.0.1:{own_port()}" for name in ("inference", "management")}
+
+
 _BALANCER = {
-    "inference_addr": "127.0.0.1:0",
-    "management_addr": "127.0.0.1:0",
     "buffered_request_timeout": "300s",
     "token_timeout": "300s",
     "heartbeat_timeout": "60s",

@@ -113,11 +113,8 @@ async def started(fleet: Fleet, full: Daemon, folder: Path) -> asyncio.subproces
 
 async def restarted(fleet: Fleet) -> None:
     """The balancer forgets its threads; the agent comes back to it."""
-    addresses = fleet.balancer.ready
     assert await fleet.balancer.terminate() == 0
-    await fleet.start_balancer(
-        inference_addr=addresses["inference"], management_addr=addresses["management"]
-    )
+    await fleet.restart_balancer()
 
     async def is_ready() -> bool:
         async with fleet.http.get(f"{fleet.inference}/ready") as response:

@@ -73,7 +73,7 @@ async def test_each_line_has_one_result_whatever_is_killed(fleet: Fleet, tmp_pat
     lines.insert(60, "poison")
     state = f"sqlite:///{tmp_path}/state.db"
     await fleet.start_balancer(state=state)
-    ports = dict(fleet.balancer.ready)
+    dict(fleet.balancer.ready)
     agent = await fleet.start_agent(slots=8)
     await agent.pace.hold()
     async with client_of(fleet) as client:
@@ -89,9 +89,7 @@ async def test_each_line_has_one_result_whatever_is_killed(fleet: Fleet, tmp_pat
         assert batch.status in ("validating", "in_progress")
         fleet.balancer.signal(signal.SIGKILL)
         await fleet.balancer.exit_code()
-        await fleet.start_balancer(
-            state=state, inference_addr=ports["inference"], management_addr=ports["management"]
-        )
+        await fleet.restart_balancer(state=state)
     async with client_of(fleet) as client:
         assert (await until_held(agent, client, batch.id, 90)).status == "in_progress"
         agent.signal_engine(signal.SIGKILL)

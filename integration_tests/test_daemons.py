@@ -114,9 +114,7 @@ async def test_an_unreachable_balancer_is_said_once_and_dialled_again(fleet: Fle
     assert "Traceback" not in "\n".join(agent.stderr)
     assert line
 
-    await fleet.start_balancer(
-        inference_addr=addresses["inference"], management_addr=addresses["management"]
-    )
+    await fleet.restart_balancer()
     await agent.until_ready()
     answer = await generate(fleet.http, fleet.inference, plain_cases()[0].body)
     assert answer.text == plain_cases()[0].answer

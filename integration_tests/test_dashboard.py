@@ -235,16 +235,13 @@ async def test_a_lost_balancer_is_shown_and_dialled_again(
     await fresh_fleet.start_agent()
     await dashboard.open(fresh_fleet)
     await expect(dashboard.part("agent")).to_have_count(1)
-    addresses = balancer.ready
 
     assert await balancer.terminate() == 0
     await expect(dashboard.part("connection")).to_have_attribute("data-state", "lost")
     await expect(dashboard.part("banner")).to_contain_text("Lost the balancer")
     await expect(dashboard.part("agent")).to_have_count(1)
 
-    await fresh_fleet.start_balancer(
-        inference_addr=addresses["inference"], management_addr=addresses["management"]
-    )
+    await fresh_fleet.restart_balancer()
     await expect(dashboard.part("connection")).to_have_attribute("data-state", "live")
     await expect(dashboard.part("banner")).to_be_hidden()
     await expect(dashboard.part("agent")).to_have_count(1)

@@ -200,11 +200,8 @@ async def test_after_a_restart_the_hosts_that_are_allowed_now_hold(
         await put(fleet, wish({"name": "demo", "source": f"http://{name}:{files.port}/demo.gguf"}))
         await fleet.start_agent(model=None, slots=None, context_size=None)
         await fails(is_denied=False)
-        addresses = balancer.ready
         assert await balancer.terminate() == 0
-        await fleet.start_balancer(
+        await fleet.restart_balancer(
             state=state,
-            inference_addr=addresses["inference"],
-            management_addr=addresses["management"],
         )
         await fails(is_denied=True)

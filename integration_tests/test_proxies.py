@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import socket
 from collections.abc import AsyncIterator
 from io import BytesIO
 from pathlib import Path
@@ -15,7 +14,7 @@ from aiohttp import web
 
 from arriero.balancer.access.access_key import new_key
 from integration_tests.corpus import LONG_CONTEXT, UNENDING
-from integration_tests.daemons import DEADLINE, Fleet, until
+from integration_tests.daemons import DEADLINE, Fleet, own_port, until
 from integration_tests.installed import installed
 
 EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
@@ -62,7 +61,7 @@ async def proxy(request: pytest.FixtureRequest, fleet: Fleet, tmp_path: Path) ->
     await fleet.start_balancer(allowed_host=[LLM, ADMIN])
     await fleet.start_agent(context_size=LONG_CONTEXT)
     await _make_certificate(tmp_path)
-    port = _free_port()
+    port = own_port()
     if request.param == "nginx":
         config = tmp_path / "nginx.conf"
         config.write_text(_nginx(_pointed(fleet, "nginx.conf"), tmp_path, port))
@@ -118,13 +117,6 @@ async def _make_certificate(folder: Path) -> None:
         stderr=asyncio.subprocess.DEVNULL,
     )
     assert await process.wait() == 0
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 async def test_what_the_balancer_does_works_through_a_proxy(proxy: Proxy, fleet: Fleet) -> None:
@@ -193,7 +185,7 @@ async def test_people_log_in_by_single_sign_on_and_programs_by_key(
     (tmp_path / "admin.key").write_text(key)
     await fleet.start_balancer(allowed_host=[LLM, ADMIN], admin_key_file=tmp_path / "admin.key")
     await _make_certificate(tmp_path)
-    port = _free_port()
+    port = own_port()
     keys = tmp_path / "keys.map"
     keys.write_text(f'~(^|,)llm-operators(,|$) "Bearer {key}";\n')
     text = _pointed(fleet, "nginx-sso.conf").replace("127.0.0.1:4180", single_sign_on)

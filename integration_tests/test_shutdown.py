@@ -215,13 +215,10 @@ async def test_balancer_ends_the_rest_at_its_deadline(fleet: Fleet) -> None:
 
 async def test_agents_come_back_to_a_new_balancer(fleet: Fleet) -> None:
     balancer = await fleet.start_balancer()
-    addresses = balancer.ready
     await fleet.start_agent()
     assert await balancer.terminate() == 0
 
-    await fleet.start_balancer(
-        inference_addr=addresses["inference"],
-        management_addr=addresses["management"],
+    await fleet.restart_balancer(
         buffered_request_timeout=NO_DEADLINE,
     )
     answer = await generate(fleet.http, fleet.inference, plain_cases()[0].body)

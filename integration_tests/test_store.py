@@ -55,13 +55,10 @@ async def test_a_balancer_killed_during_a_roll_goes_on_with_it(
         return any(len(agent.engine_pids) == 2 for agent in fleet.agents)
 
     await until(has_begun)
-    addresses = fleet.balancer.ready
     fleet.balancer.signal(signal.SIGKILL)
     await fleet.balancer.exit_code()
-    await fleet.start_balancer(
+    await fleet.restart_balancer(
         state=state,
-        inference_addr=addresses["inference"],
-        management_addr=addresses["management"],
     )
     assert [model["context_size"] for model in await wished(fleet)] == [1024]
     for agent in fleet.agents:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -16,7 +15,7 @@ from arriero.agent.engine.pace import STEPS
 from bench.peer import server_path
 from integration_tests.corpus import CUT_ANYWHERE, LONG_CONTEXT
 from integration_tests.counting_server import WORDS, CountingServer
-from integration_tests.daemons import DEADLINE, MODEL, Fleet, until
+from integration_tests.daemons import DEADLINE, MODEL, Fleet, own_port, until
 from integration_tests.fleet_behind_fleet import Fleets, forwarding, post
 from integration_tests.nobody_else_notices.bystander import bystander
 from tests.agent.engine.llama.projectors import (
@@ -119,7 +118,7 @@ async def test_who_goes_away_is_cancelled_on_the_server_and_nobody_else_notices(
 async def test_llama_server(fleets: Fleets) -> None:
     async with AsyncExitStack() as stack:
         guest = fleets.outer.guest(stack)
-        port = str(free_port())
+        port = str(own_port())
         command = (str(server_path()), "-m", str(MODEL), "--port", port, "--alias", "peer")
         server = await guest.start(*command, "-np", "2", "-t", "1", "--jinja")
         await server.until_line(server.stderr, "listening")
@@ -233,13 +232,6 @@ async def test_a_server_that_refuses_the_key_at_first(fleets: Fleets) -> None:
         assert answer["usage"]["completion_tokens"] == 20
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
-
-
 async def test_a_server_that_dies_and_comes_back(fleets: Fleets) -> None:
     """The last test of these: the inner fleet has another balancer afterwards.
 
@@ -256,7 +248,6 @@ async def test_a_server_that_dies_and_comes_back(fleets: Fleets) -> None:
         await engine.pace.hand_out(100)
         ends = await answers.enter_async_context(outer.http.post(url, json=ids))
         await ends.content.readline()
-        addresses = inner.balancer.ready
         await inner.balancer.close()
         await engine.pace.let_go()
         last = json.loads([line async for line in ends.content][-1])
@@ -273,9 +264,7 @@ async def test_a_server_that_dies_and_comes_back(fleets: Fleets) -> None:
             assert "the upstream server at" in error["message"]
             assert int(refused.headers["Retry-After"]) > 0
         await outer.until_num_requests(1, "queued")
-        await inner.start_balancer(
-            inference_addr=addresses["inference"], management_addr=addresses["management"]
-        )
+        await inner.restart_balancer()
         await until(partial(has_state, outer, "ready"))
         answer = await post(outer, "/v1/chat/completions", FIXED)
         assert answer.get("usage", {}).get("completion_tokens") == 12, answer
