@@ -1,7 +1,7 @@
-"""The port between a balancer's link and what generates: a neutral request in, items out, cancel.
+"""Generation: a balancer's connection gives neutral requests and gets items; it may also cancel.
 
-`port` is all that `link` knows. The local side puts chat and engine together: it prepares requests
-(template, tokens, grammar, sampling) on threads of its own, turns the engine's tokens into items,
-and answers queries. `active_requests` is its pure core and `local_generation` the shell. `answers`
-are what becomes of the tokens. Whatever goes wrong for one request ends that request alone.
+`link` knows only `port`. The local side connects chat and engine: it prepares requests (template,
+tokens, grammar, sampling) on its own threads, turns the engine's tokens into items, and answers
+queries. `active_requests` is its pure core and `local_generation` the shell. `answers` turns tokens
+into items. A failure of one request ends only that request.
 """

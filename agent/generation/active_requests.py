@@ -1,13 +1,14 @@
 """The requests in local generation: events in, decisions out.
 
-`ActiveRequests` holds all of them; an `ActiveRequest` is one, from its preparation to its end and,
-where it asked for that, its save. The shell, `local_generation`, carries decisions out in order.
+`ActiveRequests` holds all requests. An `ActiveRequest` is one, from its preparation to its end, or
+to the end of its save if it asked for one. The shell, `local_generation`, carries decisions out in
+order.
 
 Invariants: every request that was started ends exactly once, with `Ended` or `Refused` as its last
-item, unless it was discarded; each is released exactly once. A request's sequence is being prepared
-or in the engine exactly as long as the request neither ended nor is being saved. A request with
-`save_cache` ends when its save is written, so that a request after it finds what was saved; of
-those that save under a key there is one at a time.
+item, unless it was discarded; each is released exactly once. A request's sequence is in preparation
+or in the engine exactly as long as the request has neither ended nor is being saved. A request with
+`save_cache` ends when its save is written, so that the next request finds the saved prompt. Only
+one request at a time saves under a key.
 
 This is the failure boundary of a request on the event loop: an exception in its answer, its
 detokeniser, its parser or its schema check ends that request alone, with `internal_error`, and is
@@ -33,7 +34,7 @@ from .answers.resumption import Outcome, Resume, Resumed
 from .port import Listener
 
 HELD = 0.1
-"""Seconds between two messages with tokens of an answer that no client reads as it is written."""
+"""Seconds between two messages with tokens of an answer that is not streamed to a client."""
 
 _NOT_SAVED = Notice(
     "prompt_cache",
@@ -54,14 +55,14 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """Cancel this preparation, and the fetch after it; what they report will be ignored."""
+    """Cancel this preparation and the fetch after it; their results will be ignored."""
 
     id: SequenceId
 
 
 @dataclass(frozen=True, slots=True)
 class FetchPrefix:
-    """Fetch a beginning of `prompt` from another agent, then report `fetched` under the same id."""
+    """Fetch a prefix of `prompt` from another agent, then report `fetched` under the same id."""
 
     id: SequenceId
     source: PrefixSource
@@ -76,27 +77,27 @@ class Run:
 
     @property
     def id(self) -> SequenceId:
-        """The id of its sequence."""
+        """The id of the sequence."""
         return self.sequence.id
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Let the engine end this sequence well: the answer is complete, the state is to be saved."""
+    """Let the engine end this sequence normally: the answer is complete, its state is saved."""
 
     id: SequenceId
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Take this sequence out of the engine; what it still yields will be ignored."""
+    """Remove this sequence from the engine; its further outputs will be ignored."""
 
     id: SequenceId
 
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """Store `prompt` under `key`, then report `saved` under the same id, failed or not."""
+    """Store `prompt` under `key`, then report `saved` under the same id, even if it failed."""
 
     id: SequenceId
     key: str
@@ -114,7 +115,7 @@ class SendItems:
 
 @dataclass(frozen=True, slots=True)
 class LogFailure:
-    """Log that a bug of ours ended the request `id`, with the traceback of `error`."""
+    """Log that a bug ended the request `id`, with the traceback of `error`."""
 
     id: RequestId
     error: Exception
@@ -125,23 +126,23 @@ Decision = Prepare | Abandon | FetchPrefix | Run | Finish | Drop | Save | SendIt
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
-    """What to send to the listener, and what to do after that."""
+    """Items to send to the listener, and decisions to carry out after that."""
 
     items: tuple[Item, ...] = ()
     decisions: tuple[Decision, ...] = ()
 
 
 class ActiveRequest:
-    """The request of `start`, as the sequence `id`.
+    """The request of `start`, running as the sequence `id`.
 
-    Once `is_over`, no further method may be called.
+    Call no further method once it `is_over`.
     """
 
     def __init__(self, id: SequenceId, start: Start, listener: Listener) -> None:
         self.is_over = False
         self.is_saving = False
         self.is_discarded = False
-        """Whether its listener gets no further items."""
+        """True if the listener gets no further items."""
         self.id = id
         self.name = start.id
         self.request = start.request
@@ -150,29 +151,32 @@ class ActiveRequest:
         self.listener = listener
         self._source = start.fetch
         self._fetching: Prepared | None = None
-        """What goes on when the fetch is over."""
+        """The preparation that continues after the fetch."""
         self._answer: Answer | None = None
         self._ended: Ended | None = None
-        """The answer's end, while it waits for the save."""
+        """The answer's end while the save is written."""
         self._held = None if start.request.stream else HeldPieces()
 
     @property
     def is_being_prepared(self) -> bool:
-        """Whether nothing of it is in the engine yet."""
+        """Return whether the sequence is not in the engine yet."""
         return self._answer is None
 
     @property
     def is_complete(self) -> bool:
-        """Whether its answer has ended, and only waits for the save."""
+        """Return whether the answer has ended and the request only waits for its save."""
         return self._ended is not None
 
     @property
     def key(self) -> str | None:
-        """Under which key it saves."""
+        """The key under which the request saves; `None` if it does not save."""
         return saves_as(self.request)
 
     def prepared(self, prepared: Prepared, piece: Callable[[int], bytes]) -> Reaction:
-        """It can run, or needs a prefix first. `piece`: a token's bytes."""
+        """Handle the end of the preparation: run the sequence, or fetch a prefix first.
+
+        `piece` returns a token's bytes.
+        """
         source, self._source = self._source, None
         if source is not None and _may_fetch(prepared):
             self._fetching = prepared
@@ -181,7 +185,10 @@ class ActiveRequest:
         return Reaction(self._notices(prepared), (Run(prepared.sequence),))
 
     def fetched(self, prefix: StoredPrompt | None, piece: Callable[[int], bytes]) -> Reaction:
-        """The fetch is over; without a `prefix` all is computed. See `prepared`."""
+        """Handle the end of the fetch; without a `prefix` the whole prompt is computed.
+
+        See `prepared`.
+        """
         prepared, self._fetching = self._fetching, None
         if prepared is None:
             return Reaction()
@@ -189,7 +196,7 @@ class ActiveRequest:
         return self.prepared(replace(prepared, sequence=sequence), piece)
 
     def resumed(self, resumed: Resumed) -> Reaction:
-        """It can go on where another agent stopped."""
+        """Continue an answer that another agent began."""
         self._answer = resumed.answer
         notices = self._notices(resumed.prepared)
         if resumed.answer.is_over:
@@ -205,22 +212,22 @@ class ActiveRequest:
         return tuple(noticed(self.name, each) for each in prepared.notices)
 
     def stepped(self, output: SequenceOutput) -> Reaction:
-        """The engine made a step with it; ignored before it runs and while it saves."""
+        """Handle one engine step; ignored before the sequence runs and while it is saved."""
         if self._answer is None or self.is_saving:
             return Reaction()
         items = self._answer.take(output) if self._ended is None else []
         return self._answered(items, output) if self._answer.is_over else Reaction(tuple(items))
 
     def to_send(self, items: tuple[Item, ...], now: float) -> tuple[Item, ...]:
-        """What to send at `now`, in seconds, of `items`, which a step gave."""
+        """Return the items to send at `now` (seconds); `items` are the newest ones."""
         return items if self._held is None else self._held.to_send(items, now)
 
     def with_rest(self, items: tuple[Item, ...]) -> tuple[Item, ...]:
-        """`items`, and before them what was not sent yet."""
+        """Return the items not sent yet, followed by `items`."""
         return items if self._held is None else self._held.with_rest(items)
 
     def saved(self, failure: Notice | None) -> Reaction:
-        """Its save is written, or failed."""
+        """Handle the end of the save, written or failed."""
         self.is_over = True
         if self._ended is None:
             return Reaction()
@@ -228,24 +235,24 @@ class ActiveRequest:
         return Reaction((*notices, self._ended))
 
     def cancel(self) -> Reaction:
-        """End it early with what was generated."""
+        """End the request early with what was generated."""
         ended = self._never_ran() if self._answer is None else self._answer.cancel()
         self.is_over = True
         return Reaction((ended,), (self._release(),))
 
     def fail(self, error: RequestError) -> Reaction:
-        """End it with `error`, or as complete as it is; a save goes on."""
+        """End the request with `error`, or normally if its answer is complete. A save continues."""
         end = self._ended or Refused(id=self.name, error=to_wire(error))
         return Reaction((end,), self.discard().decisions)
 
     def discard(self) -> Reaction:
-        """End it without any further item; a save goes on."""
+        """End the request without any further item. A save continues."""
         self.is_discarded = True
         self.is_over = not self.is_saving
         return Reaction((), () if self.is_saving else (self._release(),))
 
     def crashed(self, error: Exception, *, is_in_engine: bool) -> Reaction:
-        """`error` is a bug of ours, raised for this request; it ends this request alone."""
+        """End this request alone with `internal_error`, after the bug `error`."""
         self.is_over = True
         internal = InternalError("the agent failed to answer the request; its log has the details")
         end = self._ended or Refused(id=self.name, error=to_wire(internal))
@@ -260,7 +267,7 @@ class ActiveRequest:
         return Abandon(self.id) if self._answer is None else Drop(self.id)
 
     def _answered(self, items: list[Item], output: SequenceOutput) -> Reaction:
-        """The answer is complete. An end that has to wait for a save is removed from `items`."""
+        """Handle the end of the answer. An end that waits for a save is removed from `items`."""
         if self._ended is None and self.key is not None and isinstance(end := items[-1], Ended):
             self._ended = end
             items.pop()
@@ -279,22 +286,22 @@ class ActiveRequest:
 
 
 def saves_as(request: GenerateRequest) -> str | None:
-    """Under which key `request` saves."""
+    """Return the key under which `request` saves; `None` if it does not save."""
     return request.cache_key if request.save_cache else None
 
 
 def _may_fetch(prepared: Prepared) -> bool:
-    """Whether it could begin with a fetched prefix, of tokens, that is not stored here."""
+    """Return whether a prefix may be fetched: the prompt is plain tokens and not stored here."""
     sequence = prepared.sequence
     is_plain = sequence.shift is None and prepared.echo is None and not sequence.prompt.has_media
     return is_plain and sequence.stored is None
 
 
 class HeldPieces:
-    """What one request gained and its balancer was not sent, as no client reads it meanwhile.
+    """Pieces of one request that are not sent yet, since no client reads them while it runs.
 
-    Each message costs the agent and the balancer more than the engine needs for a token of a small
-    model. An agent that is lost takes what it held with it, so that much may be computed again.
+    For a small model, each message costs the agent and the balancer more than a token costs the
+    engine. If the agent is lost, its held pieces are lost too and must be computed again.
     """
 
     def __init__(self) -> None:
@@ -302,7 +309,7 @@ class HeldPieces:
         self._due = float("-inf")
 
     def to_send(self, items: tuple[Item, ...], now: float) -> tuple[Item, ...]:
-        """What to send now: nothing, where `items` are tokens and others were sent lately."""
+        """Return the items to send now; none if `items` are tokens and some were sent recently."""
         if now < self._due and all(isinstance(item, Piece) for item in items):
             self._pieces += items
             return ()
@@ -310,13 +317,13 @@ class HeldPieces:
         return self.with_rest(items)
 
     def with_rest(self, items: tuple[Item, ...]) -> tuple[Item, ...]:
-        """All that was held, and `items` after it."""
+        """Return all held pieces, followed by `items`."""
         held, self._pieces = self._pieces, []
         return tuple(_joined((*held, *items))) if held else items
 
 
 def _joined(items: Iterable[Item]) -> Iterable[Item]:
-    """Tokens of one kind in a row become one piece."""
+    """Join consecutive pieces of one kind."""
     for kind, group in groupby(items, key=_kind):
         if kind is None:
             yield from group
@@ -331,12 +338,12 @@ def _joined(items: Iterable[Item]) -> Iterable[Item]:
 
 
 def _kind(item: Item) -> str | None:
-    """The kind of a piece that others can join; `None` for any other item."""
+    """Return the kind of a piece that can be joined with others; `None` for any other item."""
     return item.kind if isinstance(item, Piece) and item.log_probs is None else None
 
 
 class ActiveRequests:
-    """`piece` gives a token's bytes."""
+    """All requests in local generation. `piece` returns a token's bytes."""
 
     def __init__(self, piece: Callable[[int], bytes]) -> None:
         self._piece = piece
@@ -345,13 +352,13 @@ class ActiveRequests:
         self._active: dict[SequenceId, ActiveRequest] = {}
 
     def __len__(self) -> int:
-        """Those that were not released, also those that are only being saved."""
+        """Return the number of requests not yet released, with those that are only being saved."""
         return len(self._active)
 
-    # ---- what the listeners ask for
+    # ---- calls of listeners
 
     def start(self, id: SequenceId, start: Start, listener: Listener) -> list[Decision]:
-        """A new request; see `port.Generation`."""
+        """Begin a new request; see `port.Generation`."""
         active = ActiveRequest(id, start, listener)
         if (key := active.key) is not None:
             if (start.scope, key) in self._saving:
@@ -361,26 +368,26 @@ class ActiveRequests:
         return [Prepare(id, start.request, active.resume, start.scope)]
 
     def cancel(self, id: SequenceId) -> list[Decision]:
-        """End a request with what it has; one that is complete ends when it is saved."""
+        """End a request early. A complete request instead ends when it is saved."""
         active = self._awaited(id)
         if active is None or active.is_complete:
             return []
         return self._settled(active, self._guarded(active, active.cancel, is_in_engine=True))
 
     def fail(self, id: SequenceId, error: RequestError) -> list[Decision]:
-        """End a request with `error`; a complete one ends well. A save goes on."""
+        """End a request with `error`, or normally if it is complete. A save continues."""
         active = self._awaited(id)
         return [] if active is None else self._settled(active, active.fail(error))
 
     def discard(self, id: SequenceId) -> list[Decision]:
-        """End a request without any further item. A save goes on."""
+        """End a request without any further item. A save continues."""
         active = self._awaited(id)
         return [] if active is None else self._settled(active, active.discard())
 
-    # ---- what becomes of them
+    # ---- events of requests
 
     def prepared(self, id: SequenceId, outcome: Outcome) -> list[Decision]:
-        """A preparation ended; ignored if its request has ended."""
+        """Handle the end of a preparation; ignored if the request has ended."""
         active = self._active.get(id)
         if active is None or not active.is_being_prepared:
             return []
@@ -392,7 +399,7 @@ class ActiveRequests:
         return self._settled(active, reaction)
 
     def fetched(self, id: SequenceId, prefix: StoredPrompt | None) -> list[Decision]:
-        """A fetch ended, with a prefix or without; ignored if its request has ended."""
+        """Handle the end of a fetch, with or without a prefix; ignored if the request has ended."""
         active = self._active.get(id)
         if active is None or not active.is_being_prepared:
             return []
@@ -407,7 +414,7 @@ class ActiveRequests:
         return active.prepared(outcome, self._piece)
 
     def stepped(self, outputs: Sequence[SequenceOutput], now: float) -> list[Decision]:
-        """The engine made a step; one `SendItems` for each listener. `now` in seconds."""
+        """Handle one engine step at `now` (seconds); returns one `SendItems` per listener."""
         outgoing: dict[Listener, tuple[list[Item], list[SequenceId]]] = {}
         decisions: list[Decision] = []
         for output in outputs:
@@ -426,14 +433,14 @@ class ActiveRequests:
         return [*sends, *decisions]
 
     def saved(self, id: SequenceId, failure: Notice | None) -> list[Decision]:
-        """A save was written, or failed; a listener that still waits gets the end."""
+        """Handle the end of a save, written or failed; a listener that still waits gets the end."""
         if (active := self._active.get(id)) is None:
             return []
         reaction = active.saved(failure)
         return self._settled(active, Reaction() if active.is_discarded else reaction)
 
     def crashed(self, id: SequenceId, error: Exception, *, is_in_engine: bool) -> list[Decision]:
-        """The shell failed to carry out a decision about this sequence."""
+        """Handle a failure of the shell to carry out a decision about this sequence."""
         if (active := self._active.get(id)) is None:
             return []
         reaction = active.crashed(error, is_in_engine=is_in_engine)
@@ -441,13 +448,13 @@ class ActiveRequests:
         return self._settled(active, Reaction(items, reaction.decisions))
 
     def check_integrity(self) -> None:
-        """Raises `RuntimeError` when an invariant is broken; for tests."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         if any(id != active.id for id, active in self._active.items()):
-            raise RuntimeError("a request is kept under another's id")
+            raise RuntimeError("a request is stored under the id of another request")
         if any(active.is_over for active in self._active.values()):
             raise RuntimeError("a request that is over is still here")
         if any(each.is_discarded and not each.is_saving for each in self._active.values()):
-            raise RuntimeError("a request that was discarded goes on")
+            raise RuntimeError("a discarded request still runs")
 
     def _awaited(self, id: SequenceId) -> ActiveRequest | None:
         active = self._active.get(id)
@@ -474,7 +481,7 @@ class ActiveRequests:
         return [SendItems(active.listener, items, released), *reaction.decisions]
 
     def _released(self, active: ActiveRequest) -> list[SequenceId]:
-        """Forget it if it is over; its id, then."""
+        """Remove the request if it is over; return its id then."""
         if not active.is_over:
             return []
         del self._active[active.id]

@@ -1,9 +1,9 @@
-"""Generation by the model in this process: feeds the core events, carries out its decisions.
+"""Generation by the model in this process: passes events to the core, carries out its decisions.
 
-Called on the event loop's thread only. Preparations and saves run on threads of their own, the
-sequences on the engine's; their results come back to the event loop.
+Called on the event loop's thread only. Preparations and saves run on their own threads, the
+sequences on the engine's thread; their results come back to the event loop.
 
-A decision that cannot be carried out ends its request alone, as `active_requests` has it.
+A decision that cannot be carried out ends only its request.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 
 class Worker(Protocol):
-    """What is needed of the engine's worker."""
+    """The methods of the engine's worker that are used here."""
 
     def expect(self, sequence_id: SequenceId, *, is_background: bool) -> None: ...
     def forget(self, sequence_id: SequenceId) -> None: ...
@@ -57,7 +57,7 @@ class Worker(Protocol):
 
 
 class PrefixFetcher(Protocol):
-    """What is needed of whatever fetches prefixes from other agents."""
+    """Fetches prefixes from other agents."""
 
     def fetch(
         self,
@@ -70,10 +70,10 @@ class PrefixFetcher(Protocol):
 
 
 class PromptSaver:
-    """Writes prompts to the prompt store, on a thread of its own: a slow disk delays only saves.
+    """Writes prompts to the prompt store on its own thread, so that a slow disk delays only saves.
 
-    Without a `store` nothing may be saved; the preparer says so to clients. At most as many saves
-    wait as requests hold slots.
+    Without a `store` nothing may be saved; the preparer tells clients. At most one save per slot
+    waits.
     """
 
     def __init__(self, store: PromptStore | None = None) -> None:
@@ -81,19 +81,19 @@ class PromptSaver:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="save")
 
     def save(self, key: str, prompt: StoredPrompt, reply: Callable[[Notice | None], None]) -> None:
-        """Store `prompt` under `key`; `reply` gets `None` when it is done, or why it failed."""
+        """Store `prompt` under `key`; `reply` gets `None`, or a notice that says why it failed."""
         if self._store is None:
-            raise RuntimeError("a prompt came to be stored where there is no store")
+            raise RuntimeError("a prompt was to be saved, but there is no prompt store")
         future = self._thread.submit(_saved, self._store, key, prompt)
         asyncio.wrap_future(future).add_done_callback(partial(_reply, reply))
 
     def close(self) -> None:
-        """Begin no save any more; blocks until the present one is written."""
+        """Begin no more saves; block until the current one is written."""
         self._thread.shutdown(cancel_futures=True)
 
 
 class LocalGeneration:
-    """`port.Generation` over a preparation, a worker and a saver. `piece`: a token's bytes.
+    """`port.Generation` over a preparation, a worker and a saver. `piece` returns a token's bytes.
 
     The daemon passes the worker's steps to `stepped`.
     """
@@ -110,7 +110,7 @@ class LocalGeneration:
         *,
         parts_scopes: bool = False,
     ) -> None:
-        """With `parts_scopes` requests share what they computed within their scope only."""
+        """With `parts_scopes`, requests share computed prefixes only within their scope."""
         self._clock = clock
         self._parts_scopes = parts_scopes
         self._preparation = preparation
@@ -140,11 +140,11 @@ class LocalGeneration:
         self._carry_out(self._requests.discard(id))
 
     def stepped(self, outputs: Sequence[SequenceOutput]) -> None:
-        """The engine made a step."""
+        """Handle one engine step."""
         self._carry_out(self._requests.stepped(outputs, self._clock()))
 
     def close(self) -> None:
-        """Prepare and save nothing any more; blocks until what is being done has stopped."""
+        """Prepare and save no more; block until current preparations and saves have stopped."""
         self._preparation.close()
         self._saver.close()
 

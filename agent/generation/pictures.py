@@ -1,7 +1,7 @@
-"""Pictures and sounds in messages: a mark stands for each while the template renders.
+"""Pictures and sounds in messages: a mark represents each while the template renders.
 
-A template shows a message's text wherever it wants. So the place of media in the rendered text is
-found by a mark that no client can know beforehand. Spans take the places of marks.
+A template may place a message's text anywhere. So media are found in the rendered text by a mark
+that no client can guess. Spans then replace the marks.
 """
 
 import base64
@@ -38,7 +38,7 @@ class Picture:
     is_result: bool = False
 
     def read(self, reader: MediaReader | None) -> tuple[Span, ...]:
-        """The spans in its place. Raises `RequestError`."""
+        """Return the spans that replace it. Raises `RequestError`."""
         if reader is None:
             raise self.refusal()
         data = self.data
@@ -51,17 +51,17 @@ class Picture:
 
     @property
     def data(self) -> bytes:
-        """Its file. Raises `InvalidRequest`."""
+        """The file's bytes. Raises `InvalidRequest`."""
         part = self.part
         text = part.image_url.base64 if isinstance(part, ImagePart) else part.input_audio.data
         try:
             return base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError) as error:
-            raise self._wrong(f"it is no valid base64 ({error})") from error
+            raise self._wrong(f"it is not valid base64 ({error})") from error
 
     @property
     def seconds(self) -> float:
-        """How long it plays: 0 for a picture. Raises `InvalidRequest`."""
+        """The duration in seconds; 0 for a picture. Raises `InvalidRequest`."""
         if isinstance(self.part, ImagePart):
             return 0.0
         try:
@@ -70,12 +70,12 @@ class Picture:
             raise self._wrong(str(error)) from error
 
     def check_senses(self, reader: MediaReader | None) -> None:
-        """Raises `NotSupported` where the model does not take it."""
+        """Raise `NotSupported` if the model does not accept this kind of media."""
         if not is_taken(self.part, reader):
             raise self.refusal()
 
     def refusal(self) -> RequestError:
-        """The error where the model does not take it."""
+        """Return the error for media that the model does not accept."""
         kind = "pictures" if isinstance(self.part, ImagePart) else "sounds"
         return NotSupported(
             f"`{self.field}`: this model takes no {kind} (it runs without a projector for them)",
@@ -83,7 +83,7 @@ class Picture:
         )
 
     def too_long(self) -> RequestError:
-        """The error where it and those before it play for too long."""
+        """Return the error for sounds that exceed the total duration allowed."""
         return self._wrong(f"all sounds of a request may play for {MOST_SECONDS} s together")
 
     def _wrong(self, why: str) -> InvalidRequest:
@@ -92,7 +92,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Pictures:
-    """`request` has marks in place of its pictures."""
+    """A request with marks in place of its pictures and sounds; `marked` maps marks to media."""
 
     request: GenerateRequest
     marked: dict[str, Picture]
@@ -102,7 +102,7 @@ class Pictures:
         return bool(self.marked)
 
     def check(self) -> None:
-        """Refuse what cannot be done with pictures, by name."""
+        """Raise `InvalidRequest` for options that pictures exclude, naming the field."""
         if not self.marked:
             return
         for field, is_given in (
@@ -116,29 +116,30 @@ class Pictures:
                 )
 
     def split(self, pieces: Iterable[str]) -> Iterator[str | Picture]:
-        """The pieces of a rendered text, split at marks, with pictures in place of these."""
+        """Yield the pieces of a rendered text, split at marks, with pictures for marks."""
         at_marks = re.compile(f"({'|'.join(map(re.escape, self.marked)) or '(?!)'})")
         for piece in pieces:
             for part in at_marks.split(piece):
                 yield self.marked.get(part, part)
 
     def check_shown(self, text: str) -> None:
-        """Refuse pictures that the template leaves out or repeats."""
+        """Raise `InvalidRequest` for pictures that the template omits or repeats."""
         for mark, picture in self.marked.items():
             count = text.count(mark)
             if count != 1 and not (count == 0 and picture.is_result):
                 verb = "leaves it out" if count == 0 else "repeats it"
                 raise InvalidRequest(
-                    f"`{picture.field}`: the model's chat template {verb}; put pictures into "
+                    f"`{picture.field}`: the model's chat template {verb}; put pictures in "
                     "messages of the user",
                     field=picture.field,
                 )
 
 
 def marked(request: GenerateRequest, reader: MediaReader | None, nonce: str) -> Pictures:
-    """The pictures of `request`; `nonce` is drawn anew for each. Raises `RequestError`.
+    """Return `request` with its pictures replaced by marks; `nonce` is random per call.
 
-    If the model does not take what is in a tool's result, a text stands in its place.
+    If the model does not accept media in a tool's result, a text replaces it. Raises
+    `RequestError`.
     """
     found: dict[str, Picture] = {}
     if not request.has_media:
@@ -172,7 +173,7 @@ def marked(request: GenerateRequest, reader: MediaReader | None, nonce: str) -> 
 
 
 def is_taken(part: MediaPart, reader: MediaReader | None) -> bool:
-    """Whether the model takes a picture or sound."""
+    """Return whether the model accepts a picture or sound."""
     sense = "vision" if isinstance(part, ImagePart) else "audio"
     return reader is not None and sense in reader.senses
 
@@ -180,13 +181,16 @@ def is_taken(part: MediaPart, reader: MediaReader | None) -> bool:
 def _unseen(number: int) -> Notice:
     return Notice(
         "results_in_words",
-        f"`messages`: this model does not take {number} pictures or sounds in results of tools; "
-        "it is told in words that they are there",
+        f"`messages`: this model cannot read {number} pictures or sounds in tool results; "
+        "a text in their place says that they exist",
     )
 
 
 def _check_length(found: Iterable[Picture]) -> None:
-    """Decoding sounds takes memory and time for each second."""
+    """Raise `InvalidRequest` if all sounds together are too long.
+
+    Decoding takes memory and time for each second.
+    """
     left = float(MOST_SECONDS)
     for each in found:
         left -= each.seconds

@@ -1,7 +1,7 @@
 """The port: `Generation` answers requests, a `Listener` receives the answers.
 
-`Generation` takes a balancer's `Start` and gives neutral items. Its local side (`local_generation`)
-runs a model in this process; the other side (`upstream`) forwards to a server.
+`Generation` takes a balancer's `Start` and returns neutral items. Its local side
+(`local_generation`) runs a model in this process; the other side (`upstream`) forwards to a server.
 """
 
 from collections.abc import Callable
@@ -17,10 +17,10 @@ QueryId = NewType("QueryId", int)
 
 
 class Listener(Protocol):
-    """Receives what is generated: one balancer's connection."""
+    """Receives generated items; one balancer's connection."""
 
     def produced(self, items: tuple[Item, ...], released: tuple[SequenceId, ...], /) -> None:
-        """`items` came, all of one event; the resources of the `released` sequences are free.
+        """Take the `items` of one event; the resources of the `released` sequences are free.
 
         The last item of each request is `Ended` or `Refused`. A sequence is released once: with
         that item, or later if its prompt is still being saved.
@@ -28,29 +28,30 @@ class Listener(Protocol):
 
 
 class Generation(Protocol):
-    """All methods belong to the event loop's thread. Each may call the listener before it returns.
+    """Answers requests.
 
+    All methods are called on the event loop's thread, and may call the listener before they return.
     Methods other than `start` ignore sequences that have ended.
     """
 
     def start(self, id: SequenceId, start: Start, listener: Listener, /) -> None:
-        """Answer its request as the sequence `id`; the listener hears everything, up to its end."""
+        """Answer the request as the sequence `id`; the listener receives all its items."""
 
     def cancel(self, id: SequenceId, /) -> None:
-        """End it early with what was generated. A complete answer ends as it would have."""
+        """End the sequence early. A complete answer ends normally."""
 
     def fail(self, id: SequenceId, error: RequestError, /) -> None:
-        """End it with `error`. A complete answer ends as it would have, but at once."""
+        """End the sequence with `error`. A complete answer ends normally, but at once."""
 
     def discard(self, id: SequenceId, /) -> None:
-        """End it without any further item; it is still released."""
+        """End the sequence without any further item; it is still released."""
 
 
 class Queries(Protocol):
-    """Answers queries, which take no slot. All methods belong to the event loop's thread."""
+    """Answers queries, which take no slot. All methods are called on the event loop's thread."""
 
     def answer(self, id: QueryId, query: Query, reply: Callable[[Result], None], /) -> None:
-        """Answer `query`; `reply` gets the result, unless it is withdrawn before."""
+        """Answer `query`; `reply` gets the result, unless the query is withdrawn before."""
 
     def withdraw(self, id: QueryId, /) -> None:
-        """The result is not needed any more."""
+        """Withdraw the query: its result is no longer needed."""

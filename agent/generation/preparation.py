@@ -1,9 +1,9 @@
 """Prepares requests on a few threads, so that neither the event loop nor the engine waits.
 
-Short, long and very long texts have a lane each, so a short text never waits for a long one. Three
-kinds of requests have lanes of their own, so no other request waits for them: requests of the class
-`batch` come many at once; constraints may take seconds to compile; pictures take as long to read.
-Called on the event loop's thread only, and replies there.
+Short, long and very long texts have one lane each, so a short text never waits for a long one.
+Three kinds of requests have lanes of their own: requests of the class `batch` arrive in large
+numbers; constraints may take seconds to compile; pictures may take seconds to read. Called on the
+event loop's thread only, and replies there.
 """
 
 import asyncio
@@ -30,21 +30,21 @@ NUM_THREADS = 2
 
 
 NUM_CONSTRAINED = 4
-"""Threads for requests with constraints. Mostly they wait for what other processes compute."""
+"""Threads for requests with constraints; they mostly wait for other processes."""
 
 
 class _Lane(NamedTuple):
     most: float
-    """The longest text, in characters."""
+    """Maximum length of a text in this lane, in characters."""
     threads: ThreadPoolExecutor
 
 
 class Preparation:
-    """Preparation threads. At most as many requests wait as hold slots."""
+    """The preparation threads. At most one request per slot waits."""
 
     def __init__(self, preparer: Preparer) -> None:
         self.preparer = preparer
-        """What prepares requests that come from now on; it may be replaced."""
+        """Prepares the requests that arrive from now on; it may be replaced."""
         self._lanes = (
             _Lane(LONG_TEXT, ThreadPoolExecutor(NUM_THREADS, "prepare")),
             _Lane(4 * LONG_TEXT, ThreadPoolExecutor(1, "prepare-long")),
@@ -64,7 +64,7 @@ class Preparation:
         resume: Resume | None = None,
         scope: str | None = None,
     ) -> None:
-        """Prepare `request`; `reply` gets the outcome, unless it is abandoned."""
+        """Prepare `request`; `reply` gets the outcome, unless the preparation is abandoned."""
         ended: Ended = Future()
         future = self._threads(request, resume).submit(
             _outcome, self.preparer, id, request, resume, scope, ended
@@ -73,16 +73,16 @@ class Preparation:
         asyncio.wrap_future(future).add_done_callback(partial(self._finished, id, reply))
 
     def abandon(self, id: SequenceId) -> None:
-        """Drop a preparation and its grammar: it does not begin, or ends before its next part."""
+        """Drop a preparation and its grammar: it does not begin, or stops before its next part."""
         if (dropped := self._preparations.pop(id, None)) is not None:
             future, ended = dropped
             future.cancel()
             ended.set_result(None)
 
     def close(self) -> None:
-        """Begin no preparation any more; blocks until those that run have stopped.
+        """Begin no more preparations; block until running ones have stopped.
 
-        They use the model's vocabulary, which must not be freed before.
+        They use the model's vocabulary, so it must not be freed before.
         """
         for _, ended in self._preparations.values():
             ended.set_result(None)

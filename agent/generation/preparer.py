@@ -1,7 +1,7 @@
-"""From a request to tokens: template, tokeniser, context ceiling, grammar and sampling.
+"""Turns a request into tokens: template, tokeniser, context size, grammar and sampling.
 
-This takes milliseconds, and with a long text much more, so it runs on a thread of its own: never on
-the event loop, never on the decode thread. A `Preparer` changes nothing after it was made.
+Preparation takes milliseconds, and much more for a long text. So it runs on its own threads: never
+on the event loop, never on the decode thread. A `Preparer` is immutable.
 """
 
 import secrets
@@ -51,16 +51,19 @@ MIN_KEPT = 4
 
 
 _LATER = (ChatMessage(role="assistant", content="x"), ChatMessage(role="user", content="x"))
-"""How a later prompt goes on."""
+"""Messages that continue a conversation, to find where an answer begins."""
 
 
 def _another(message: ChatMessage) -> ChatMessage:
-    """A message of a user that differs from the first character on."""
+    """Return a user message that differs from `message` from the first character on."""
     return ChatMessage(role="user", content="y" if message.text.lstrip().startswith("x") else "x")
 
 
 class Preparer:
-    """Prepares requests for one model. `context_size` is each slot's ceiling in tokens."""
+    """Prepares requests for one model.
+
+    `context_size` is the maximum length of a sequence, in tokens.
+    """
 
     def __init__(
         self,
@@ -76,10 +79,10 @@ class Preparer:
         draw_seed: Callable[[], int] = lambda: secrets.randbits(32),
         clock: Callable[[], datetime] = datetime.now,
     ) -> None:
-        """Raises `TemplateError` if the `template` given in place of the model's is broken.
+        """Raise `TemplateError` if the given `template`, which replaces the model's, is broken.
 
-        `defaults` hold for what a request leaves open. A grammar may be compiled for
-        `grammar_timeout` seconds of computing.
+        `defaults` apply to fields that a request leaves open. A grammar may be compiled for
+        `grammar_timeout` seconds of CPU time.
         """
         self._vocab = model.vocab
         self._media = model.media
@@ -97,7 +100,7 @@ class Preparer:
         eyes = () if model.media is None else (model.media.identity,)
         self.traits = (self._source, self._family.name, repr(given), *eyes)
         self.traits += self.adapters.traits
-        """What the answer to a request depends on, besides the model."""
+        """Everything besides the model that can change the answer to a request."""
         self._shown = {
             has_tools: self.markers(self._family, has_tools=has_tools)
             for has_tools in (False, True)
@@ -107,12 +110,12 @@ class Preparer:
 
     @property
     def num_grammars(self) -> int:
-        """How many compiled grammars are cached."""
+        """The number of compiled grammars in the cache."""
         return len(self._grammars) if self._grammars else 0
 
     @property
     def template_issue(self) -> str | None:
-        """Why conversations cannot be prepared, where they cannot."""
+        """Why conversations cannot be prepared; `None` if they can."""
         return self._templates.issue
 
     @property
@@ -127,10 +130,11 @@ class Preparer:
         scope: str | None = None,
         ended: Ended | None = None,
     ) -> Prepared:
-        """Raises `RequestError` that names the field and says what would be right.
+        """Prepare `request` as the sequence `id`.
 
-        Only requests of the same `scope` share what is computed for it. Its grammar is not compiled
-        any further once the request has `ended`.
+        Only requests of the same `scope` share computed prefixes. Compilation of a grammar stops
+        once the request has `ended`. Raises `RequestError` that names the field and says what would
+        be right.
         """
         chain = chain_of(request)
         request = self._defaults.applied(request)
@@ -177,11 +181,14 @@ class Preparer:
         )
 
     def resume(self, prepared: Prepared, resume: Resume) -> Resumed:
-        """`prepared` after what another agent gave. Raises `EngineFailed` if that does not fit."""
+        """Return `prepared` continued after another agent's part.
+
+        Raises `EngineFailed` if that is impossible.
+        """
         return resumed(prepared, resume, self._vocab, self._context_size)
 
     def num_tokens(self, request: GenerateRequest) -> int:
-        """The length of its prompt, even if it does not fit. Raises as `prepare` does."""
+        """Return the length of the prompt, even if it does not fit. Raises as `prepare` does."""
         pictures = self._pictures(request)
         return len(Prompt(*self._spans(self._rendered(pictures.request), pictures)))
 
@@ -226,17 +233,17 @@ class Preparer:
         )
 
     def _is_told(self, request: GenerateRequest) -> bool:
-        """Whether an instruction tells the model of the tools, since its template does not."""
+        """Return whether an instruction describes the tools, because the template ignores them."""
         return bool(_tools(request)) and self._templates.tools_notice is not None
 
     def _family_for(self, request: GenerateRequest) -> Family:
-        """The family, with the notation that calls are asked for in."""
+        """Return the family, with the notation in which the model is asked to write calls."""
         if self._is_told(request):
             return self._family.told(self._source)
         return self._family.forced(self._source) if must_call(request) else self._family
 
     def _is_thinking(self, text: str) -> bool:
-        """Whether the prompt `text` ends inside reasoning."""
+        """Return whether the prompt `text` ends within reasoning."""
         markers = self._family.reasoning
         return markers is not None and text.rstrip().endswith(markers.opening)
 
@@ -255,7 +262,7 @@ class Preparer:
         )
 
     def markers(self, family: Family, *, has_tools: bool) -> dict[int, bytes]:
-        """The control tokens among a family's markers, with the text that stands for them."""
+        """Return the control tokens among a family's markers, with their texts."""
         shown = {}
         for marker in family.markers(has_tools=has_tools):
             tokens = self._vocab.tokenize(marker, add_special=False, parse_special=True)
@@ -292,7 +299,7 @@ class Preparer:
         return prompt
 
     def _truncated(self, request: GenerateRequest, tokens: tuple[int, ...]) -> tuple[int, ...]:
-        """The last tokens, where the client wants no more of them read."""
+        """Return the last tokens if the client limits the prompt, or else all tokens."""
         most = request.truncate_prompt_tokens
         if most is None:
             return tokens
@@ -301,7 +308,7 @@ class Preparer:
         return tokens[-most:]
 
     def _spans(self, rendered: RenderedText, pictures: Pictures) -> Iterator[Span]:
-        """The prompt, with pictures in the places of their marks."""
+        """Yield the prompt's spans, with pictures in place of their marks."""
         pictures.check_shown(rendered.text)
         for index, piece in enumerate(pictures.split(rendered.pieces)):
             if isinstance(piece, Picture):
@@ -311,7 +318,7 @@ class Preparer:
                 yield self._tokenized(piece, is_first=index == 0)
 
     def _check_text(self, request: GenerateRequest, text: str) -> None:
-        """Refuse a text that cannot fit before it is tokenised, which takes long."""
+        """Raise `PromptTooLong` before tokenisation, which is slow, if the text cannot fit."""
         if not self._longest_token or request.truncate_prompt_tokens is not None:
             return  # some tokenisers have no bound
         num_tokens = len(text.encode(errors="replace")) // self._longest_token
@@ -320,7 +327,7 @@ class Preparer:
     def _check_length(
         self, request: GenerateRequest, num_tokens: int, *, is_at_least: bool = False
     ) -> None:
-        """One token of the context is for the answer."""
+        """Raise `PromptTooLong` if the prompt leaves no room for one token of the answer."""
         if num_tokens < self._context_size or request.n_discard is not None:
             return
         field = "messages" if request.prompt is None else "prompt"
@@ -352,11 +359,12 @@ class Preparer:
     def _borders(
         self, request: GenerateRequest, rendered: RenderedText, prompt: Prompt
     ) -> tuple[int, ...]:
-        """Where the texts of a user's first and last message and of the answer begin.
+        """Return where the user's first and last messages and the answer begin, in tokens.
 
-        A message that comes in the place of another has the same opening, so borders are behind
-        that. Later prompts need not have all that opens an answer: many templates leave out
-        reasoning there. Where a template refuses such messages, nothing is known of them.
+        Checkpoints are taken there. A message of the same role has the same opening, so the
+        positions are behind the opening. Later prompts may lack part of the answer's opening: many
+        templates omit reasoning in a history. A position is missing if the template refuses the
+        trial messages.
         """
         messages = request.messages or ()
         if not messages or prompt.has_media or request.n_discard is not None:
@@ -395,7 +403,7 @@ class Preparer:
         return tokens
 
     def _between(self, prompt: PromptInput, suffix: str) -> tuple[int, ...]:
-        """The fill-in-the-middle prompt for `prompt` and `suffix`."""
+        """Return the fill-in-the-middle prompt for `prompt` and `suffix`."""
         fill_in = self._vocab.fill_in
         if fill_in is None:
             raise InvalidRequest(
@@ -411,9 +419,10 @@ class Preparer:
         return (*first, fill_in.before, *before, fill_in.after, *after, fill_in.between)
 
     def _tokens(self, rendered: RenderedText) -> tuple[int, ...]:
-        """Only the template's own text, or a raw `prompt`, can contain control tokens.
+        """Tokenise a rendered text: only the template's own text can contain control tokens.
 
-        Where a client wrote the text of one, a cut in `rendered` keeps it plain text.
+        A raw `prompt` can contain them too. If a client wrote the text of a control token, a cut in
+        `rendered` keeps it plain text.
         """
         first, *others = rendered.pieces
         rest = (self._tokenized(each, is_first=False) for each in others)
@@ -433,7 +442,7 @@ class Preparer:
         return ContextShift(num_kept, request.n_discard)
 
     def _head(self, request: GenerateRequest, rendered: RenderedText, prompt: Prompt) -> int:
-        """How many tokens of `prompt` come from the leading system messages."""
+        """Return the number of tokens of `prompt` that come from the leading system messages."""
         messages = request.messages or ()
         system = tuple(takewhile(lambda each: each.role in ("system", "developer"), messages))
         return self._num_tokens_of(request, system, rendered, prompt) if system else 0
@@ -445,9 +454,9 @@ class Preparer:
         rendered: RenderedText,
         prompt: Prompt,
     ) -> int:
-        """How many tokens of `prompt`, which is `rendered`, are those that `messages` begin with.
+        """Return how many of the first tokens of `prompt` (`rendered`) belong to `messages`.
 
-        What is shorter is tokenised, what comes before or what comes after.
+        Only the shorter part is tokenised: the text before that point, or the text after it.
         """
         tools = _tools(request)
         try:
@@ -471,7 +480,7 @@ class Preparer:
 
 
 def _num_common(one: Sequence[object], other: Sequence[object]) -> int:
-    """How many elements both begin with."""
+    """Return the length of the common prefix."""
     least, most = 0, min(len(one), len(other))
     while least < most:
         length = (least + most + 1) // 2
@@ -483,7 +492,7 @@ def _num_common(one: Sequence[object], other: Sequence[object]) -> int:
 
 
 def _checked_schema(request: GenerateRequest) -> Mapping[str, Any] | None:
-    """The schema that the content may miss, since not all of it can be enforced."""
+    """Return the schema to check the content against, if the grammar does not fully enforce it."""
     match request.grammar:
         case JsonSchemaGrammar(schema=schema, strict=False):
             return schema

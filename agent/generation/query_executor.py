@@ -1,7 +1,7 @@
-"""Answers queries, each kind on a thread of its own, so that none waits for generation.
+"""Answers queries, each kind on its own thread, so that no query waits for generation.
 
-Tokens do not wait for vectors, nor short texts for long ones. Called on the event loop's thread
-only, and replies there. The sessions bound how many queries may wait.
+Tokenisation does not wait for embeddings, nor short texts for long ones. Called on the event loop's
+thread only, and replies there. The sessions limit how many queries may wait.
 """
 
 import asyncio
@@ -50,16 +50,19 @@ class Embedder(Protocol):
 class TextQueries:
     """Queries that need only vocabulary and template: tokenise, detokenise, count, describe.
 
-    For one model's `vocab` and `preparer`. Thread-safe.
+    Thread-safe.
     """
 
     def __init__(self, vocab: Vocab, preparer: Preparer) -> None:
         self._vocab = vocab
         self.preparer = preparer
-        """What prepares queries that come from now on; it may be replaced."""
+        """Prepares the queries that arrive from now on; it may be replaced."""
 
     def answer(self, query: TextQuery) -> Tokenized | Detokenized | Counted | TokenizerDescription:
-        """Raises `RequestError` that names the field and says what would be right."""
+        """Answer `query`.
+
+        Raises `RequestError` that names the field and says what would be right.
+        """
         match query:
             case Tokenize():
                 return Tokenized(tokens=self._tokenize(query))
@@ -105,7 +108,7 @@ def _told(text: str | None) -> str | None:
 
 
 class QueryExecutor:
-    """Answers queries on threads of its own. Without an `embedder` the model makes no vectors."""
+    """Answers queries on its own threads. Without an `embedder` the model makes no embeddings."""
 
     def __init__(self, texts: TextQueries, embedder: Embedder | None) -> None:
         self._texts = texts
@@ -134,7 +137,7 @@ class QueryExecutor:
             withdrawn.set()
 
     def close(self) -> None:
-        """Answer nothing any more; blocks until what is being computed has stopped."""
+        """Answer no more queries; block until running computations have stopped."""
         for withdrawn in self._withdrawn.values():
             withdrawn.set()
         for thread in (self._text_thread, self._long_text_thread, self._embedding_thread):
@@ -154,7 +157,7 @@ class QueryExecutor:
                 return self._text_thread
 
     def _result(self, query: Query, is_wanted: Callable[[], bool]) -> Result | None:
-        """Runs on a thread. `None` if the query was withdrawn."""
+        """Compute the result on a thread; return `None` if the query was withdrawn."""
         try:
             with while_wanted(is_wanted):
                 check_wanted()
@@ -186,7 +189,7 @@ class QueryExecutor:
 
 
 def _failed() -> Declined:
-    """While an exception is handled: it is logged."""
+    """Log the exception being handled; return the result for the client."""
     logger.exception("a query could not be answered")
     failed = InternalError("the agent failed to answer the query; its log has the details")
     return Declined(error=to_wire(failed))

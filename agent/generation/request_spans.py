@@ -1,7 +1,7 @@
 """The agent's part of a request's trace: preparation, prefill and decode, recorded at its end.
 
-A step costs nothing: what is noted is when a request began, when it was prepared and when it ended.
-How long it generated is in its end, by the engine's clock. Spans have numbers and names, never any
+Tracing adds no work to a step. It notes when a request began, was prepared and ended; the request's
+end has the seconds of generation, by the engine's clock. Spans have numbers and names, never any
 text.
 """
 
@@ -18,12 +18,12 @@ from ...shared.tracing.tracer import NO_TRACER, Tracer
 from ..sequence_id import SequenceId
 
 _SECOND = 1_000_000_000
-"""In nanoseconds."""
+"""Nanoseconds per second."""
 
 
 @dataclass(slots=True)
 class _Open:
-    """A request that has not ended. Times in nanoseconds since 1970."""
+    """A request that has not ended. Times are in nanoseconds since 1970."""
 
     id: RequestId
     parent: TraceContext
@@ -32,9 +32,9 @@ class _Open:
 
 
 class RequestSpans:
-    """The spans of the requests of the agent called `agent`; `clock` gives nanoseconds since 1970.
+    """Records the spans of requests at the agent `agent`. `clock` gives nanoseconds since 1970.
 
-    Only requests whose trace is recorded are kept, each as long as it holds its slot.
+    It keeps only requests whose trace is recorded, each as long as the request holds its slot.
     """
 
     def __init__(
@@ -49,22 +49,22 @@ class RequestSpans:
         self._open: dict[SequenceId, _Open] = {}
 
     def __len__(self) -> int:
-        """How many are kept."""
+        """Return the number of open requests."""
         return len(self._open)
 
     def started(self, id: SequenceId, name: RequestId, traceparent: str | None) -> None:
-        """A request came, as a part of the trace that `traceparent` names."""
+        """Note the beginning of a request, which is part of the trace `traceparent`."""
         parent = read_traceparent(traceparent)
         if parent is not None and parent.is_sampled:
             self._open[id] = _Open(name, parent, self._clock())
 
     def prepared(self, id: SequenceId) -> None:
-        """Its prompt is with the engine."""
+        """Note that the engine has the prompt."""
         if (request := self._open.get(id)) is not None:
             request.prepared = self._clock()
 
     def ended(self, items: Sequence[Item], released: Iterable[SequenceId]) -> None:
-        """The slots of these sequences are free; `items` were sent with that."""
+        """Record the spans of the `released` sequences; `items` were sent with the release."""
         for id in released:
             if (request := self._open.pop(id, None)) is not None:
                 self._record(request, _end_of(request.id, items))
@@ -88,7 +88,7 @@ class RequestSpans:
 
 
 def _end_of(id: RequestId, items: Sequence[Item]) -> Ended | Refused | None:
-    """The request's end among `items`; none for one that was discarded."""
+    """Return the request's end among `items`; `None` for a request that was discarded."""
     ends = (item for item in items if isinstance(item, Ended | Refused) and item.id == id)
     return next(ends, None)
 
@@ -124,7 +124,7 @@ def _parts(request: _Open, end: Ended | Refused | None, now: int) -> list[Part]:
 
 
 def _decode_seconds(end: Ended) -> float:
-    """How long it generated after its first token, which the last step of prefill gives."""
+    """Return the seconds of decoding after the first token, which the last prefill step gives."""
     rate = end.rates.decode_tokens_per_second
     has_end_token = end.finish_reason != "length" and end.stop_string is None
     num_steps = end.usage.completion_tokens - (0 if has_end_token else 1)

@@ -1,4 +1,4 @@
-"""From a request's sampling fields, and the model's defaults, to the engine's `Sampling`."""
+"""Converts a request's sampling fields, and the model's defaults, to the engine's `Sampling`."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
@@ -12,23 +12,26 @@ from ..engine.sampling.dry import BreakerFinder
 from ..engine.sampling.sampling import Dry, Sampling
 
 DEFAULT_BREAKERS = ("\n", ":", '"', "*")
-"""llama.cpp's."""
+"""llama.cpp's default sequence breakers of DRY."""
 
 _MADE_ANEW = {"logit_bias", "bad_words", "samplers"}
 _AS_THEY_ARE = SAMPLERS.keys() & {each.name for each in fields(Sampling)} - _MADE_ANEW
 _OF_DRY = {name.removeprefix("dry_"): name for name in SAMPLERS if name.startswith("dry_")}
-"""Fields of a request that the engine has under the same name, or under DRY's."""
+"""Fields of a request that have the same name in the engine, or the same name in DRY's options."""
 
 
 class SamplingResolver:
-    """Makes the engine's sampling options of requests to one model."""
+    """Converts sampling fields of requests to one model."""
 
     def __init__(self, vocab: Vocab) -> None:
         self._vocab = vocab
         self._breakers = BreakerFinder(vocab)
 
     def sampling(self, request: GenerateRequest, seed: int) -> Sampling:
-        """`seed` is for a request without one. Raises `InvalidRequest` that names the field."""
+        """Return the engine's options. `seed` applies if the request has none.
+
+        Raises `InvalidRequest` that names the field.
+        """
         given = _given({name: name for name in _AS_THEY_ARE}, request) | _off(request)
         return Sampling(
             **given,
@@ -60,7 +63,7 @@ class SamplingResolver:
         return None if allowed is None else self._known("allowed_token_ids", allowed)
 
     def _bad_words(self, request: GenerateRequest) -> Iterator[tuple[int, ...]]:
-        """The tokens of each text, at the beginning of a word and within one."""
+        """Yield the tokens of each text, at the beginning of a word and within one."""
         for place, text in enumerate(request.bad_words):
             within, at_beginning = (
                 self._vocab.tokenize(each, add_special=False, parse_special=False)
@@ -75,7 +78,7 @@ class SamplingResolver:
                 yield at_beginning
 
     def _known(self, field: str, tokens: tuple[int, ...]) -> tuple[int, ...]:
-        """`tokens`, if all are the model's. Raises `InvalidRequest`."""
+        """Return `tokens` if all are in the vocabulary. Raises `InvalidRequest`."""
         for token in tokens:
             if token >= self._vocab.size:
                 raise InvalidRequest(
@@ -87,7 +90,10 @@ class SamplingResolver:
 
 
 def _given(names: Mapping[str, str], request: GenerateRequest) -> dict[str, Any]:
-    """What the request gives a value of the fields in `names`, by the engine's names for them."""
+    """Return the values that the request sets, by the engine's name.
+
+    `names` maps the engine's names to fields of the request.
+    """
     asked = {name: getattr(request, field) for name, field in names.items()}
     return {name: value for name, value in asked.items() if value is not None}
 
@@ -103,19 +109,19 @@ _OFF: Mapping[SamplerName, Mapping[str, float]] = {
     "temperature": {"temperature": 1.0, "dynatemp_range": 0.0},
     "adaptive_p": {"adaptive_target": -1.0},
 }
-"""Values with which each sampler does nothing; without `dry_multiplier`, DRY is off."""
+"""Values that turn each sampler off; DRY is off without `dry_multiplier`."""
 
 
 def _off(request: GenerateRequest) -> dict[str, float]:
-    """The values that turn off the samplers that a request with `samplers` does not name."""
+    """Return the values that turn off the samplers that are missing in the request's `samplers`."""
     unnamed = _OFF.keys() - request.samplers if request.samplers else ()
     return {field: value for name in unnamed for field, value in _OFF[name].items()}
 
 
 def _order(request: GenerateRequest, given: Mapping[str, Any]) -> tuple[SamplerName, ...]:
-    """The samplers that are on, in the request's order, if that is not llama.cpp's.
+    """Return the active samplers in the request's order; empty if it is llama.cpp's order.
 
-    `adaptive_p` draws what the others leave, wherever it stands.
+    `adaptive_p` always comes last, wherever the request names it.
     """
     names = [name for name in dict.fromkeys(request.samplers) if name != "adaptive_p"]
     on = [name for name in names if _is_on(name, request, given)]
@@ -134,16 +140,16 @@ _DEFAULTS = Sampling(seed=0)
 
 
 class SamplingDefaults:
-    """A model's defaults for what a request leaves open.
+    """A model's defaults for fields that a request leaves open.
 
-    A field is open where a request has the value that it has without being named.
+    A field is open if its value is the field's default.
     """
 
     def __init__(self, defaults: SamplingChoices) -> None:
         self._given = chosen(defaults)
 
     def applied(self, request: GenerateRequest) -> GenerateRequest:
-        """`request` with a value for what it leaves open."""
+        """Return `request` with values for its open fields."""
         said = chosen(request)
         filled = {name: value for name, value in self._given.items() if name not in said}
         return replace(request, **filled) if filled else request

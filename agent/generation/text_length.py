@@ -1,27 +1,26 @@
-"""Estimates which requests are long, without rendering or tokenising them."""
+"""Estimates the length of a request's prompt without rendering or tokenising it."""
 
 from collections.abc import Mapping, Sequence
 
 from ...shared.inference import AudioPart, ChatMessage, GenerateRequest, ImagePart, TextPart
 
 LONG_TEXT = 64 * 1024
-"""Characters from which a request counts as long; up to it, a prompt takes milliseconds."""
+"""Characters above which a request counts as long; a shorter prompt takes milliseconds."""
 
 
 VERY_LONG_TEXT = 2**20
-"""Characters from which a request counts as very long; up to it, a prompt takes some tenths of a
-second."""
+"""Characters above which a request counts as very long; a shorter one takes tenths of a second."""
 
 
 def is_long(request: GenerateRequest) -> bool:
-    """Whether the prompt of `request` is slow to prepare."""
+    """Return whether the prompt of `request` is slow to prepare."""
     return text_length(request) > LONG_TEXT
 
 
 def text_length(request: GenerateRequest) -> int:
-    """About how many characters the prompt of `request` has, at least.
+    """Return a lower estimate of the prompt's length in characters.
 
-    Stops counting above `VERY_LONG_TEXT`. Looks at few more than `LONG_TEXT` values.
+    Counting stops above `VERY_LONG_TEXT`, and looks at few more than `LONG_TEXT` values.
     """
     waiting: list[object] = [
         *(request.prompt, request.suffix, request.messages),

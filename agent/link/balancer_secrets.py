@@ -1,44 +1,47 @@
-"""What an agent proves with, to each balancer, that it is the one that was there before.
+"""The secrets by which balancers recognise this agent when it reconnects.
 
-A balancer gives a secret when it lets the agent in, and knows it again until the balancer ends. All
-processes of the agent share what they were given, since each may be the next to dial.
+A balancer gives a secret when it lets the agent in, and accepts it until the balancer ends. All
+processes of the agent share the secrets, since any of them may dial next.
 
-Invariant: at most `MAX_BALANCERS` secrets are kept, those that were given last.
+Invariant: at most the `MAX_BALANCERS` latest secrets are kept.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
 MAX_BALANCERS = 256
-"""A balancer has a new name whenever it starts."""
+"""Maximum secrets kept. A balancer has a new name whenever it starts."""
 
 
 def _nothing(balancer: str, secret: str) -> None:
-    """No other process needs to know."""
+    """Do nothing: there is no other process to tell."""
 
 
 class BalancerSecrets:
-    """By the names that balancers draw at their start. `on_new` is called with what was given."""
+    """Secrets by balancer name, which a balancer draws at its start.
+
+    `on_new` is called with each new name and secret.
+    """
 
     def __init__(self, on_new: Callable[[str, str], None] = _nothing) -> None:
         self._on_new = on_new
         self._secrets: OrderedDict[str, str] = OrderedDict()
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        """The names of balancers and what they gave."""
+        """Yield balancer names and secrets."""
         return iter(list(self._secrets.items()))
 
     def of(self, balancer: str | None) -> str | None:
-        """What the balancer of that name gave; it is shown to no other."""
+        """Return the secret that `balancer` gave, or `None`; it is shown to no other balancer."""
         return None if balancer is None else self._secrets.get(balancer)
 
     def given(self, balancer: str, secret: str) -> None:
-        """A balancer let this process in."""
+        """Record the secret with which a balancer let this process in."""
         if self.learn(balancer, secret):
             self._on_new(balancer, secret)
 
     def learn(self, balancer: str, secret: str) -> bool:
-        """A balancer let a process of this agent in; whether that is new."""
+        """Record a secret given to any process of this agent; return whether it is new."""
         is_new = self._secrets.get(balancer) != secret
         self._secrets[balancer] = secret
         self._secrets.move_to_end(balancer)

@@ -1,4 +1,4 @@
-"""A socket with a writer of its own: senders never wait.
+"""A socket with a writer task: senders never wait.
 
 Large messages leave and arrive in pieces (`shared/framing/frames`). The queue is bounded: a peer
 that does not read is disconnected, and its connection is aborted if the closing handshake takes too
@@ -17,18 +17,18 @@ from ...shared.messages import BALANCER_HEADER, WORKERS_HEADER, FromAgent
 from .codec import AgentCodec
 
 MAX_WAITING = 1024
-"""Messages that may wait for the peer to read; an engine makes some tens of them a second."""
+"""Maximum messages waiting for the peer to read; an engine makes tens of them per second."""
 CLOSE_GRACE = 2.0
-"""How long the last frames and the closing handshake may take, in seconds."""
+"""Maximum time for the last frames and the closing handshake, in seconds."""
 _MAX_CLOSE_REASON = 123
-"""Bytes of a reason in a close frame (RFC 6455, 5.5)."""
+"""Maximum bytes of a reason in a close frame (RFC 6455, 5.5)."""
 
 WELL, FAILED = 1000, 1011
 """Codes of a close frame (RFC 6455, 7.4.1)."""
 
 
 class BalancerSocket:
-    """One open socket. All of it belongs to the event loop's thread."""
+    """One open socket, used only on the event loop's thread."""
 
     def __init__(self, socket: ClientConnection, close_grace: float) -> None:
         self._socket = socket
@@ -42,13 +42,13 @@ class BalancerSocket:
 
     @property
     def balancer(self) -> str | None:
-        """Which balancer answered, if it says so; another name for each of its starts."""
+        """The name of the balancer that answered, if it sent one; it changes with each start."""
         response = self._socket.response
         return None if response is None else response.headers.get(BALANCER_HEADER)
 
     @property
     def workers(self) -> str | None:
-        """What the balancer says of the processes behind its port, if there are several."""
+        """The header about the processes behind the balancer's port, if there are several."""
         response = self._socket.response
         return None if response is None else response.headers.get(WORKERS_HEADER)
 
@@ -58,22 +58,22 @@ class BalancerSocket:
 
     @property
     def why_closed(self) -> str:
-        """Why the socket closed, as far as is known; for people."""
+        """The reason why the socket closed, as far as known, in words."""
         return self._why or self._socket.close_reason or "the other side closed the socket"
 
     def put(self, message: FromAgent) -> None:
-        """Send a message, in order, when the peer reads."""
+        """Queue a message; messages are sent in order as the peer reads."""
         if self._why is not None:
             return
         if len(self._queue) < MAX_WAITING:
             self._queue.put(message)
             self._has_work.set()
         else:
-            self._why = "it does not read what it is sent"
+            self._why = "it does not read its messages"
             self._socket.transport.abort()
 
     def close(self, reason: str, code: int = WELL) -> None:
-        """Close once everything that was put has left; what is put later never leaves."""
+        """Close once everything queued so far has been sent; later messages are dropped."""
         if self._why is not None:
             return
         self._why, self._code = reason, code
@@ -87,11 +87,11 @@ class BalancerSocket:
         heard: Callable[[], None],
         on_unsendable: Callable[[RequestId], None],
     ) -> None:
-        """Write what is put and hand every message to `take`, until the socket is closed.
+        """Send queued messages and pass every received message to `take`, until the socket closes.
 
         `heard` is called for every piece that does not complete a message. `on_unsendable` is
         called, while the exception is handled, for a request whose items cannot be encoded; the
-        balancer gets an error in their place.
+        balancer gets an error instead.
         """
         self._on_unsendable = on_unsendable
         async with asyncio.TaskGroup() as group:

@@ -1,4 +1,4 @@
-"""The codec of an agent's messages to a balancer, and how a step's items become messages."""
+"""The codec of an agent's messages to a balancer; turns a step's items into messages."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -10,15 +10,18 @@ from ...shared.messages import FromAgent, Item, Output, Piece, Refused, Reply, e
 from ...shared.queries import Declined, Tokenized
 
 MOST_MERGED = 256
-"""Items in one message that was put together while it waited: bounds what merging costs."""
+"""Maximum items in a message merged while it waited: bounds the cost of merging."""
 
 MOST_EXPLAINED = 256
-"""Tokens in one message whose log-probabilities it has. Of each there may be 21 with their texts:
-a balancer decodes a message in one go, and so many already take it some milliseconds."""
+"""Maximum tokens with log-probabilities in one message.
+
+Each token may have 21 entries with their texts, and a balancer decodes a message at once: 256
+tokens already take some milliseconds.
+"""
 
 
 def outputs(items: Iterable[Item]) -> Iterator[Output]:
-    """The messages for one step: a single one, unless it has very many log-probabilities."""
+    """Yield the messages for one step: only one, unless it has very many log-probabilities."""
     part: list[Item] = []
     num_explained = 0
     for item in items:
@@ -37,7 +40,7 @@ def _num_explained(item: Item) -> int:
 
 
 def _cut(item: Item) -> Iterator[Item]:
-    """A piece with too many log-probabilities as several, of which only the first has text."""
+    """Split a piece with too many log-probabilities; only the first part has the text."""
     if not isinstance(item, Piece) or not item.log_probs or len(item.log_probs) <= MOST_EXPLAINED:
         yield item
         return
@@ -50,15 +53,15 @@ def _cut(item: Item) -> Iterator[Item]:
 class AgentCodec:
     """The `Codec` of messages to a balancer. An `Output` may be about several requests.
 
-    `on_unsendable` is called for each request whose items cannot be sent, while the exception is
-    handled.
+    `on_unsendable` is called, while the exception is handled, for each request whose items cannot
+    be sent.
     """
 
     def __init__(self, on_unsendable: Callable[[RequestId], None]) -> None:
         self._on_unsendable = on_unsendable
 
     def encode(self, message: FromAgent) -> bytes:
-        """Raises `ValueError` for what no balancer would take."""
+        """Encode `message`. Raises `ValueError` if no balancer would accept it."""
         match message:
             case Reply(result=Tokenized(tokens=tokens)) if len(tokens) > MAX_TOKEN_IDS:
                 raise ValueError(f"the text has more than {MAX_TOKEN_IDS} tokens")
@@ -80,7 +83,7 @@ class AgentCodec:
         )
 
     def merged(self, message: FromAgent, follower: FromAgent) -> FromAgent | None:
-        """Steps of one request, so that a long wait is not a long queue."""
+        """Merge consecutive outputs, so that a long wait does not fill the queue."""
         if not isinstance(message, Output) or not isinstance(follower, Output):
             return None
         items = (*message.items, *follower.items)
@@ -95,7 +98,7 @@ class AgentCodec:
         return None
 
     def unsendable(self, message: FromAgent, reason: str) -> FromAgent | None:
-        """The request or query ends with an error; its balancer and its neighbours go on."""
+        """Return an error that ends the request or query; all others continue."""
         error = EngineFailed(f"the agent cannot send the answer: {reason}")
         if isinstance(message, Output):
             self._on_unsendable(message.items[0].id)

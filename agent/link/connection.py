@@ -1,7 +1,7 @@
-"""Keeps one balancer connected: dials it, feeds its session, carries out what the session decides.
+"""Keeps one balancer connected: dials it, feeds its session, carries out the session's decisions.
 
-All of it runs on the event loop's thread. The log says once a minute that a balancer is
-away, and once that it is back.
+All methods run on the event loop's thread. The log says once a minute that a balancer is away, and
+once that it is back.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ from .session import Session
 FIRST_CEILING = 0.1
 LAST_CEILING = 5.0
 REFUSED_CEILING = 60.0
-"""The pause after a refused key is longer: a person has to do something first."""
+"""Maximum pause after a refused key; longer, since a person has to fix the key first."""
 
 
 class Backoff:
@@ -64,35 +64,35 @@ class Backoff:
         self._ceiling = FIRST_CEILING
 
     def next_pause(self, jitter: float) -> float:
-        """The next pause in seconds; `jitter` is uniform in [0, 1)."""
+        """Return the next pause in seconds; `jitter` is uniform in [0, 1)."""
         pause = self._ceiling * jitter
         self._ceiling = min(self._ceiling * 2, LAST_CEILING)
         return pause
 
     def refused(self, jitter: float) -> float:
-        """The pause after a refused key: between half of `REFUSED_CEILING` and all of it."""
+        """Return the pause after a refused key: between half of `REFUSED_CEILING` and all of it."""
         self._ceiling = LAST_CEILING
         return REFUSED_CEILING * (1 + jitter) / 2
 
     def reset(self) -> None:
-        """An attempt succeeded."""
+        """Start again with short pauses: an attempt succeeded."""
         self._ceiling = FIRST_CEILING
 
 
 logger = logging.getLogger(__name__)
 
 AWAY_AGAIN = 60.0
-"""Seconds after which the log says again that a balancer is away."""
+"""Seconds after which the log repeats that a balancer is away."""
 
 PATH = "/api/v1/agent-socket"
 
 
 def _nothing() -> None:
-    """No part of the agent needs to know."""
+    """Do nothing when a dial or connection ends."""
 
 
 def _no_tickets(ticket: str, seconds: float) -> None:
-    """This agent transfers no prefixes."""
+    """Ignore the ticket: this agent transfers no prefixes."""
 
 
 class Connection:
@@ -115,12 +115,12 @@ class Connection:
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        """`on_connected`: the balancer let the agent in; `on_change`: slots may be free now.
+        """Set the callbacks.
 
-        `secrets` are those of all processes of the agent.
-        `on_order`: what the balancer wants of this host. `on_ended`: a dial came to nothing, or the
-        connection that it made is over. `on_ticket`: a ticket for a prefix was
-        given to another agent, and is good for so many seconds.
+        `secrets` are shared by all processes of the agent. `on_connected`: the balancer let the
+        agent in. `on_change`: slots may be free now. `on_order`: the balancer gave an order for
+        this host. `on_ended`: a dial failed, or its connection ended. `on_ticket`: another agent
+        got a ticket for a prefix, valid for the given seconds.
         """
         self._url = url
         self._session = session
@@ -143,17 +143,17 @@ class Connection:
         self._final_word: str | None = None
         self._is_stopping = False
         self._away: tuple[str, float] | None = None
-        """Why the balancer is away, and when the log said so last."""
+        """Why the balancer is away, and when the log last said so."""
 
     @property
     def is_live(self) -> bool:
-        """Whether the balancer has let the agent in."""
+        """Return whether the balancer has let the agent in."""
         return self._session.is_live
 
     async def run(self) -> None:
-        """Serve the balancer until `drain` or `fail` is done, dialling as often as it takes.
+        """Serve the balancer until `drain` or `engine_stopped`, dialling as often as needed.
 
-        Raises `StartupError` when the balancer says that dialling again cannot help.
+        Raises `StartupError` if the balancer says that dialling again cannot help.
         """
         self._task = asyncio.current_task()
         while not self._is_stopping:
@@ -165,7 +165,7 @@ class Connection:
                 await asyncio.sleep(pause)
 
     async def _connect(self) -> float:
-        """Dial, and serve what answers; how long to pause before the next dial, in seconds."""
+        """Dial and serve one connection; return the pause before the next dial, in seconds."""
         try:
             await self._serve(await self._dial(self._url + PATH))
         except KeyRefused as error:
@@ -190,7 +190,7 @@ class Connection:
         self._report_away("lost the balancer", socket.why_closed)
 
     def _cannot_send(self, id: RequestId) -> None:
-        """Called while the exception is handled. The balancer gets an error."""
+        """Log the exception being handled, and end the request; the balancer gets an error."""
         logger.exception("an answer cannot be sent", extra=context(request=id))
         self._carry_out(self._session.unsendable(id))
 
@@ -204,7 +204,7 @@ class Connection:
     def _take(self, frame: str | bytes) -> None:
         self._carry_out(self._session.read(frame, self._clock()))
 
-    # ---- what happens elsewhere in the agent
+    # ---- events of the agent
 
     def produced(self, items: tuple[Item, ...], released: tuple[SequenceId, ...]) -> None:
         """See `generation.port.Listener`."""
@@ -213,32 +213,32 @@ class Connection:
             self._on_change()  # a save held its slot even if its request was discarded
 
     def slots_changed(self) -> None:
-        """A slot may have become free."""
+        """Tell the session that a slot may have become free."""
         for decision in self._session.slots_changed(self._clock()):
             self._do(decision)
 
     def status_changed(self, status: Status) -> None:
-        """The agent has changed."""
+        """Tell the session the agent's new status."""
         self._carry_out(self._session.status_changed(status, self._clock()))
 
     def host_changed(self, num_places: int) -> None:
-        """The host is so many agents."""
+        """Tell the session that this host now runs `num_places` agents."""
         self._session.host_changed(num_places)
 
     def report(self, statistics: Statistics) -> None:
-        """New statistics of the engine."""
+        """Pass on new statistics of the engine."""
         self._carry_out(self._session.report(statistics, self._clock()))
 
     def evicted(self, evicted: Evicted) -> None:
-        """Prefixes left the engine's cache."""
+        """Pass on which prefixes left the engine's cache."""
         self._carry_out(self._session.evicted(evicted, self._clock()))
 
     def fit_found(self, read: FitRead) -> None:
-        """The host knows what it would choose for a model that some balancer asked about."""
+        """Pass on what this host would choose for a model that a balancer asked about."""
         self._carry_out(self._session.fit_found(read, self._clock()))
 
     def drain(self, timeout: float) -> None:
-        """Take nothing new, finish what runs within `timeout` seconds, then let `run` return."""
+        """Accept nothing new, finish requests within `timeout` seconds, then let `run` return."""
         now = self._clock()
         self._stop(self._session.drain(now, now + timeout))
 
@@ -337,7 +337,7 @@ class Connection:
             self._timer_at = deadline
 
     def _report_refused(self, reason: str, pause: float) -> None:
-        """Each time, since it is rare: the log may be looked at long after it began."""
+        """Log a refused key each time: it is rare, and people may read only the end of the log."""
         logger.warning(
             "the balancer at %s refuses this agent: %s; its key (of the role agent) comes from "
             "--key-file or %s, its certificate from --tls-cert; trying again in %.0f s",
@@ -348,7 +348,7 @@ class Connection:
         )
 
     def _report_away(self, what: str, reason: str) -> None:
-        """Say why the balancer is away: at once, once a minute, and if the reason is another."""
+        """Log why the balancer is away: at once, once a minute, and whenever the reason changes."""
         if self._is_stopping or self._final_word is not None:
             return
         now, words = self._clock(), f"{what} at {self._url}: {' '.join(reason.split())}"

@@ -11,7 +11,7 @@ from ..generation.port import QueryId
 from ..sequence_id import SequenceId
 
 HostOrder = Assign | Reload | ReadFit
-"""What a balancer wants of the host, whichever of its processes hears it."""
+"""An order or question for the whole host; any of its processes may receive it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,19 +23,19 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class MarkConnected:
-    """The balancer let the agent in: start over with short pauses, log it."""
+    """The balancer let the agent in: reset the pauses, and log it."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeepSecret:
-    """Show this when this balancer is dialled again."""
+    """Show this secret when this balancer is dialled again."""
 
     secret: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class StartGeneration:
-    """Answer this request as the sequence `id`; report what it produces."""
+    """Answer this request as the sequence `id`, and report its items."""
 
     id: SequenceId
     start: Start
@@ -43,14 +43,14 @@ class StartGeneration:
 
 @dataclass(frozen=True, slots=True)
 class CancelGeneration:
-    """The balancer cancelled it; its end still comes."""
+    """Cancel the sequence; its end is still reported."""
 
     id: SequenceId
 
 
 @dataclass(frozen=True, slots=True)
 class FailGeneration:
-    """End it with this error; its end still comes."""
+    """End the sequence with this error; its end is still reported."""
 
     id: SequenceId
     error: RequestError
@@ -58,7 +58,7 @@ class FailGeneration:
 
 @dataclass(frozen=True, slots=True)
 class DiscardGeneration:
-    """End it without any further item; its release still comes."""
+    """End the sequence without any further item; its release is still reported."""
 
     id: SequenceId
 
@@ -73,21 +73,21 @@ class AnswerQuery:
 
 @dataclass(frozen=True, slots=True)
 class WithdrawQuery:
-    """This query's result is not needed any more; what is reported will be ignored."""
+    """Withdraw this query; a later result will be ignored."""
 
     id: QueryId
 
 
 @dataclass(frozen=True, slots=True)
 class Obey:
-    """The balancer says what this host should serve, or asks what it would choose."""
+    """Carry out the balancer's order or question about this host."""
 
     order: HostOrder
 
 
 @dataclass(frozen=True, slots=True)
 class Allow:
-    """Send a prefix to the agent that shows this ticket within so many seconds."""
+    """Send a prefix to the agent that shows this ticket within `seconds`."""
 
     ticket: str
     seconds: float
@@ -95,7 +95,7 @@ class Allow:
 
 @dataclass(frozen=True, slots=True)
 class SendLog:
-    """Report the log's lines with numbers above `after` under this id: `read_own_log`."""
+    """Report the log's lines with numbers above `after` under this id, with `read_own_log`."""
 
     id: RequestId
     after: int
@@ -103,9 +103,9 @@ class SendLog:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Send what is queued, then close the socket. The session has already ended.
+    """Send queued messages, then close the socket. The session has already ended.
 
-    With `is_failure` the close says so: what the agent had may be what ended it.
+    `is_failure` tells the balancer that the agent failed, perhaps because of a request.
     """
 
     reason: str
@@ -114,7 +114,7 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Close the socket and never come back: dialling again cannot help."""
+    """Close the socket and do not dial again: that cannot help."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""Dials a balancer: its address, TLS, the access key, and what a failed dial means."""
+"""Dials a balancer: address, TLS, access key, and the explanation of a failed dial."""
 
 import asyncio
 import json
@@ -41,15 +41,15 @@ _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LO
 
 
 class DialFailed(OSError):
-    """The balancer cannot be reached, and why; for people."""
+    """The balancer cannot be reached; the message says why."""
 
 
 class KeyRefused(DialFailed):
-    """The balancer does not take the agent's key; dialling again soon does not help."""
+    """The balancer refuses the agent's key; dialling again soon does not help."""
 
 
 class AgentKey:
-    """The access key with which an agent dials, read anew for each dial, so that it can be changed.
+    """The agent's access key. It is read again for each dial, so that it can be changed.
 
     It comes from the file, if one is given, else from the environment; never from the command line,
     which every user of a host can see.
@@ -60,7 +60,10 @@ class AgentKey:
         self._environ = environ
 
     def headers(self) -> dict[str, str]:
-        """What shows the key, if there is one. Raises `DialFailed`, which never has the key."""
+        """Return the header with the key, if there is a key.
+
+        Raises `DialFailed`, whose message never contains the key.
+        """
         key = self._read()
         return {"Authorization": f"Bearer {key}"} if key else {}
 
@@ -73,7 +76,7 @@ class AgentKey:
             reason = error.strerror if isinstance(error, OSError) else "it is not text"
             raise DialFailed(f"--key-file: cannot read {self._file}: {reason}") from error
         if not (key := _checked(text, "--key-file")):
-            raise DialFailed(f"--key-file: {self._file} is empty; it must hold the agent's key")
+            raise DialFailed(f"--key-file: {self._file} is empty; it must contain the agent's key")
         return key
 
 
@@ -88,9 +91,11 @@ async def dial(
     address: str | None = None,
     close_grace: float = CLOSE_GRACE,
 ) -> BalancerSocket:
-    """Dial `url`, at this `address` of its name if given. A proxy looks the name up by itself.
+    """Dial `url`, at `address` instead of its resolved name if given.
 
-    Raises `OSError` or `WebSocketException` when no balancer answers.
+    A proxy resolves the name itself.
+
+    Raises `OSError` or `WebSocketException` if no balancer answers.
     """
     headers = await asyncio.to_thread(key.headers)
     with dialling_explained(tls):
@@ -130,7 +135,7 @@ def _port_of(url: str) -> int:
 
 
 async def context_for(url: str, files: ClientFiles) -> ssl.SSLContext | None:
-    """The context for `url`, from the files as they are now; none for `ws://`.
+    """Return the TLS context for `url` from the current files; `None` for `ws://`.
 
     Raises `TlsFileError`.
     """
@@ -141,18 +146,18 @@ async def context_for(url: str, files: ClientFiles) -> ssl.SSLContext | None:
 
 @contextmanager
 def dialling_explained(files: ClientFiles = NOTHING_GIVEN) -> Iterator[None]:
-    """Raises `DialFailed` for what TLS or the balancer's HTTP answer say."""
+    """Raise `DialFailed` with an explanation for errors of TLS and of HTTP answers."""
     try:
         yield
     except TlsFileError as error:
         raise DialFailed(str(error)) from error
     except ssl.SSLCertVerificationError as error:
         raise DialFailed(
-            f"its certificate is not trusted: {error.verify_message}; --tls-ca names the file of "
+            f"its certificate is not trusted: {error.verify_message}; set --tls-ca to the file of "
             "the authority that signed it"
         ) from error
     except ssl.SSLError as error:
-        hint = "; if it has no TLS, write ws://" if error.reason in _NO_TLS else ""
+        hint = "; if it does not use TLS, write ws://" if error.reason in _NO_TLS else ""
         raise DialFailed(f"TLS failed: {error.reason or error}{hint}") from error
     except (ProxyError, InvalidProxy, ImportError) as error:
         raise DialFailed(f"the proxy of HTTPS_PROXY or HTTP_PROXY: {_of_proxy(error)}") from error
@@ -163,7 +168,7 @@ def dialling_explained(files: ClientFiles = NOTHING_GIVEN) -> Iterator[None]:
     except InvalidMessage as error:
         if files.pair is None:
             raise DialFailed(
-                "it does not answer as a balancer does; if it has TLS, write wss://"
+                "it does not answer as a balancer does; if it uses TLS, write wss://"
             ) from error
         # A certificate is refused after the dialling side's end of the handshake (RFC 8446, 2).
         raise DialFailed(
@@ -172,16 +177,16 @@ def dialling_explained(files: ClientFiles = NOTHING_GIVEN) -> Iterator[None]:
 
 
 def _of_proxy(error: Exception) -> str:
-    """Never the proxy's address, in which a password may stand."""
+    """Describe a proxy's error without its address, which may contain a password."""
     if isinstance(error, InvalidProxyStatus):
         return f"it answers with status {error.response.status_code}"
     if isinstance(error, ProxyError):
-        return "it does not answer as a proxy does"
+        return "it does not answer like a proxy"
     return "its address must begin with http:// or https://"
 
 
 def _answer(refusal: InvalidStatus) -> tuple[str, str]:
-    """The code of an error that the balancer answered, and what it says."""
+    """Return the code and message of the error that the balancer answered with."""
     response = refusal.response
     answer = f"it answers with status {response.status_code}"
     try:
@@ -194,5 +199,5 @@ def _answer(refusal: InvalidStatus) -> tuple[str, str]:
 def _checked(text: str, source: str) -> str:
     key = text.strip()
     if len(key) > LONGEST or not key.isascii() or not key.isprintable() or " " in key:
-        raise DialFailed(f"{source}: must hold one access key on one line")
+        raise DialFailed(f"{source}: must contain one access key on one line")
     return key

@@ -1,6 +1,7 @@
-"""The queries that one balancer has put to this agent, which take no slot.
+"""The queries of one balancer to this agent; queries take no slot.
 
-Invariant: each is answered at most once, and not after it was withdrawn or its connection was lost.
+Invariant: each query is answered at most once, and not after it was withdrawn or its connection was
+lost.
 """
 
 from collections.abc import Iterator
@@ -13,11 +14,14 @@ from ..generation.port import QueryId
 from .decisions import AnswerQuery, WithdrawQuery
 
 MAX_QUERIES = 256
-"""Most queries of one balancer at once; a balancer asks for far fewer."""
+"""Maximum queries of one balancer at once; a balancer asks for far fewer."""
 
 
 class OpenQueries:
-    """`numbers` are shared with the agent's other sessions."""
+    """The queries of one balancer that are not answered yet.
+
+    `numbers` are shared with the agent's other sessions.
+    """
 
     def __init__(self, numbers: Iterator[int]) -> None:
         self._numbers = numbers
@@ -31,7 +35,7 @@ class OpenQueries:
         return id in self._open
 
     def accept(self, ask: Ask) -> AnswerQuery | Reply:
-        """A query that is not here yet: take it on, or decline it."""
+        """Accept a new query, or decline it if too many are open."""
         if len(self._open) >= MAX_QUERIES:
             return declined(ask.id, QueueFull(f"the agent answers {MAX_QUERIES} queries already"))
         query = QueryId(next(self._numbers))
@@ -40,7 +44,7 @@ class OpenQueries:
         return AnswerQuery(query, ask.query)
 
     def withdraw(self, id: RequestId) -> list[WithdrawQuery]:
-        """The balancer cancels a query."""
+        """Withdraw a query that the balancer cancelled."""
         if id not in self._open:
             return []
         query = self._open.pop(id)
@@ -48,26 +52,26 @@ class OpenQueries:
         return [WithdrawQuery(query)]
 
     def answered(self, query: QueryId, result: Result) -> list[Reply]:
-        """There is a result; ignored if the query was withdrawn."""
+        """Return the reply with `result`; none if the query was withdrawn."""
         if (id := self._ids.pop(query, None)) is None:
             return []
         del self._open[id]
         return [Reply(id=id, result=result)]
 
     def withdraw_all(self) -> list[WithdrawQuery]:
-        """The balancer is gone."""
+        """Withdraw all queries: the balancer is gone."""
         return [each for id in list(self._open) for each in self.withdraw(id)]
 
     def fail_all(self, error: RequestError) -> list[Reply]:
-        """The ends of all of them; to be followed by `withdraw_all`."""
+        """Return replies that end all queries with `error`; call `withdraw_all` after this."""
         return [declined(id, error) for id in self._open]
 
     def check_integrity(self) -> None:
-        """Raises `RuntimeError` when an invariant is broken; for tests."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         if {query: id for id, query in self._open.items()} != self._ids:
             raise RuntimeError("queries and their ids do not match")
 
 
 def declined(id: RequestId, error: RequestError) -> Reply:
-    """The reply of a query that is not answered, and why."""
+    """Return the reply that declines a query with `error`."""
     return Reply(id=id, result=Declined(error=to_wire(error)))

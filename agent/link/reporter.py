@@ -1,4 +1,4 @@
-"""Sends the engine's statistics to balancers: at most once a second, and only when they changed.
+"""Sends the engine's statistics to balancers: at most once a second, and only if they changed.
 
 Invariant: the timer runs only while the engine works, and until one check found nothing new.
 """
@@ -9,7 +9,7 @@ from typing import Protocol
 from ...shared.reports.statistics import Statistics
 
 INTERVAL = 1.0
-"""Seconds between two reports, at least."""
+"""Minimum seconds between two reports."""
 
 
 class Timer(Protocol):
@@ -19,7 +19,7 @@ class Timer(Protocol):
 
 
 class Reporter:
-    """`read` gets the statistics, `send` sends them; `call_later` is the event loop's."""
+    """`read` returns the statistics, `send` sends them; `call_later` is the event loop's."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Reporter:
             self.stir()
 
     def stir(self) -> None:
-        """The engine has work, or did some: check within `INTERVAL`."""
+        """Check within `INTERVAL`: the engine has work, or did some."""
         if self._timer is None:
             self._timer = self._call_later(INTERVAL, self._on_timer)
 

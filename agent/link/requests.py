@@ -1,8 +1,8 @@
-"""The requests that one balancer has given this agent, and the agent's slots: each takes one.
+"""The requests that one balancer gave this agent, and the agent's slots: each request takes one.
 
-Invariants: no slot is taken while as many are busy as there are. Every request that was accepted is
-answered exactly once, with `Ended` or `Refused`, and nothing comes after; each holds its slot until
-its sequence is released. Only a request that is being saved may hold a slot without being awaited.
+Invariants: a slot is taken only if fewer are busy than exist. Every accepted request is answered
+exactly once, with `Ended` or `Refused`, and nothing follows. Each request holds its slot until its
+sequence is released. A request that holds a slot but is no longer awaited is being saved.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,8 +17,8 @@ from .decisions import CancelGeneration, DiscardGeneration, FailGeneration, Star
 class Slots:
     """`total` slots, shared by the sessions of all the agent's balancers.
 
-    The agent decides whether one is free; balancers only reserve. None is free while what
-    computes does not have room for anything new.
+    The agent decides whether a slot is free; balancers only reserve. No slot is free while the
+    engine or the server has no room (`has_room`).
     """
 
     def __init__(self, total: int, has_room: Callable[[], bool] = lambda: True) -> None:
@@ -28,29 +28,32 @@ class Slots:
 
     @property
     def num_free(self) -> int:
-        """How many more requests may be accepted."""
+        """The number of requests that may still be accepted."""
         return max(0, self.total - self.num_busy) if self._has_room() else 0
 
     def resize(self, total: int) -> None:
-        """From now on there are `total`; if more are busy, those go on."""
+        """Set the number of slots to `total`; if more are busy, their requests continue."""
         self.total = total
 
     def take(self) -> bool:
-        """Take a slot. False: none is free."""
+        """Take a slot; return `False` if none is free."""
         if not self.num_free:
             return False
         self.num_busy += 1
         return True
 
     def free(self) -> None:
-        """Give a slot back."""
+        """Give a slot back. Raises `RuntimeError` if none is taken."""
         if self.num_busy == 0:
-            raise RuntimeError("a slot was freed that was not taken")
+            raise RuntimeError("a slot was freed twice")
         self.num_busy -= 1
 
 
 class Requests:
-    """`slots` and `numbers` are shared with the agent's other sessions."""
+    """The requests of one balancer.
+
+    `slots` and `numbers` are shared with the agent's other sessions.
+    """
 
     def __init__(self, *, slots: Slots, numbers: Iterator[int]) -> None:
         self._slots = slots
@@ -60,7 +63,7 @@ class Requests:
         self._holding: set[SequenceId] = set()
 
     def __len__(self) -> int:
-        """Those that hold a slot, also those that are only being saved."""
+        """Return the number of requests that hold a slot, including those being saved."""
         return len(self._holding)
 
     def __contains__(self, id: object) -> bool:
@@ -68,13 +71,13 @@ class Requests:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether the balancer still waits for an answer."""
+        """Return whether the balancer still waits for an answer."""
         return bool(self._awaited)
 
-    # ---- what the balancer says
+    # ---- messages of the balancer
 
     def accept(self, start: Start) -> StartGeneration | Busy:
-        """A request that is not here yet: take a slot for it, if one is free."""
+        """Accept a new request if a slot is free; otherwise answer `Busy`."""
         if not self._slots.take():
             return self.turn_away(start.id)
         id = SequenceId(next(self._numbers))
@@ -83,40 +86,40 @@ class Requests:
         return StartGeneration(id, start)
 
     def turn_away(self, id: RequestId) -> Busy:
-        """Answer a request for which no slot is free with `Busy`."""
+        """Answer a request with `Busy`: no slot is free."""
         self._was_busy = True
         return Busy(id=id)
 
     def cancel(self, id: RequestId) -> list[CancelGeneration]:
-        """The balancer cancels a request; ignored when it has ended."""
+        """Cancel a request; ignored if it has ended."""
         sequence = self._awaited.get(id)
         return [] if sequence is None else [CancelGeneration(sequence)]
 
     def has_room_again(self) -> bool:
-        """Whether a slot is free and the balancer was turned away, which counts once."""
+        """Return whether a slot is free after the balancer was turned away; true once per time."""
         is_new = self._was_busy and self._slots.num_free > 0
         if is_new:
             self._was_busy = False
         return is_new
 
     def discard(self, id: RequestId) -> list[DiscardGeneration]:
-        """What this request produced could not be sent, so it is over."""
+        """End this request without an answer: its output could not be sent."""
         sequence = self._awaited.pop(id, None)
         return [] if sequence is None else [DiscardGeneration(sequence)]
 
     def discard_all(self) -> list[DiscardGeneration]:
-        """The balancer is gone."""
+        """Discard all requests: the balancer is gone."""
         self._was_busy = False  # the next connection begins with how many slots there are
         return [each for id in list(self._awaited) for each in self.discard(id)]
 
     def fail_all(self, error: RequestError) -> list[FailGeneration]:
-        """Nothing can go on: end every request with `error`."""
+        """End every request with `error`."""
         return [FailGeneration(id, error) for id in self._awaited.values()]
 
-    # ---- what becomes of them
+    # ---- events of requests
 
     def produced(self, items: Iterable[Item], released: Iterable[SequenceId]) -> None:
-        """Items go to the balancer; the slots of `released` sequences are free."""
+        """Note the ends among `items`, and free the slots of `released` sequences."""
         for item in items:
             if isinstance(item, Ended | Refused):
                 del self._awaited[item.id]
@@ -125,7 +128,7 @@ class Requests:
             self._slots.free()
 
     def check_integrity(self) -> None:
-        """Raises `RuntimeError` when an invariant is broken; for tests."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         if not self._holding.issuperset(self._awaited.values()):
             raise RuntimeError("a request is awaited and holds no slot")
         if len(self) > self._slots.num_busy:

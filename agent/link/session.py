@@ -1,13 +1,13 @@
 """One balancer's session with this agent: messages and results in, decisions out.
 
-Invariants: requests and queries are held on a live connection only, saves apart; after `Close` or
-`disconnected` the session is offline, with nothing held, until `connected`.
+Invariants: requests and queries exist only on a live connection, except for saves. After `Close` or
+`disconnected` the session is offline and empty until `connected`.
 
 Every method returns what to do about the event, in order. A session outlives its connections.
 
-It offers its newest version of the protocol first. A balancer that rejects it may be older: the
-next connections offer older versions, until one is taken. After that the newest is offered again,
-since the balancer may have been upgraded.
+The session offers its newest protocol version first. A balancer that rejects it may be older, so
+the next connections offer older versions until one is accepted. After that the newest is offered
+again, since the balancer may have been upgraded.
 """
 
 from collections.abc import Iterable
@@ -76,30 +76,29 @@ from .queries import OpenQueries, declined
 from .requests import Requests
 
 HANDSHAKE_TIMEOUT = 10.0
-"""Longest wait for the answer to `Hello`, in seconds."""
+"""Maximum wait for the answer to `Hello`, in seconds."""
 
 MAX_OPEN_FITS = 4
-"""Questions of one balancer at a time of what the host would choose for a model."""
+"""Maximum questions of one balancer at once about what the host would choose for a model."""
 
 _FITS_ARE_OPEN = Issue(
     code="busy",
-    message=f"{MAX_OPEN_FITS} questions of this kind are open here already",
-    hint="ask again when they are answered",
+    message=f"{MAX_OPEN_FITS} questions of this kind are already open here",
+    hint="ask again when one of them is answered",
 )
 
 MAX_LOG_WAITS = 64
-"""Reads of the log that one balancer may have wait; those beyond are answered at once, with no
-lines."""
+"""Maximum waiting log reads of one balancer; further reads are answered at once, without lines."""
 
 LAST_WORDS = 1.0
-"""Longest wait for the ends of requests that have to fail, in seconds."""
+"""Maximum wait for the ends of requests that have to fail, in seconds."""
 
 PROTOCOLS = range(OLDEST_PROTOCOL, PROTOCOL_VERSION + 1)
-"""The versions that an agent speaks."""
+"""The protocol versions that an agent speaks."""
 
 
 class Session:
-    """`requests` and `queries` are this balancer's alone."""
+    """One balancer's session. `requests` and `queries` belong to this balancer alone."""
 
     def __init__(
         self,
@@ -110,15 +109,15 @@ class Session:
         queries: OpenQueries,
         protocols: range = PROTOCOLS,
     ) -> None:
-        """`status` is what is sent when it says more than `hello`."""
+        """`status` is sent after the welcome if it contains more than `hello`."""
         self._hello = self._greeting = hello
         self._status = status
         self._requests = requests
         self._queries = queries
         self._log_waits: dict[RequestId, int] = {}
-        """Reads of this agent's log that wait, and after which line."""
+        """The log reads that wait, each with the number of the last line it has."""
         self._open_fits: set[RequestId] = set()
-        """Questions of what the host would choose that have no answer yet."""
+        """The open questions about what the host would choose."""
         self._statistics: Statistics | None = None
         self._protocols = protocols
         self._protocol = protocols[-1]
@@ -127,27 +126,27 @@ class Session:
         self._heartbeat: HeartbeatMonitor | None = None
         self._drain_deadline: float | None = None
         self._failure: str | None = None
-        """Why what runs has to end, once that is so."""
+        """Why running requests have to fail; `None` while they need not."""
 
     @property
     def is_live(self) -> bool:
-        """Whether the balancer has sent `Welcome`."""
+        """Return whether the balancer has sent `Welcome`."""
         return self._state == "live"
 
     @property
     def is_offline(self) -> bool:
-        """Whether there is no connection, or the session has left it."""
+        """Return whether there is no connection, or the session has left it."""
         return self._state == "offline"
 
     @property
     def num_active(self) -> int:
-        """Requests that hold a slot, those included that are only being saved."""
+        """The number of requests that hold a slot, including those that are only being saved."""
         return len(self._requests)
 
     # ---- the connection
 
     def connected(self, now: float, secret: str | None = None) -> list[Decision]:
-        """There is a new connection, to a balancer that has given the agent this secret."""
+        """Begin a session on a new connection; `secret` was given by this balancer before."""
         self._state = "greeting"
         self._heartbeat = HeartbeatMonitor(now, interval=float("inf"), timeout=HANDSHAKE_TIMEOUT)
         hello = bounded_hello(replace(self._hello, protocol=self._protocol, secret=secret))
@@ -155,7 +154,7 @@ class Session:
         return [self._send(self._greeting, now)]
 
     def disconnected(self) -> list[Decision]:
-        """The connection is gone: drop what it asked for."""
+        """Drop all requests and queries: the connection is gone."""
         if self.is_live:
             self._protocol = self._protocols[-1]
         self._state = "offline"
@@ -165,14 +164,14 @@ class Session:
         return [*self._requests.discard_all(), *self._queries.withdraw_all()]
 
     def next_deadline(self) -> float | None:
-        """When to call `tick`, at the latest."""
+        """Return the latest time to call `tick`; `None` if there is none."""
         if self._heartbeat is None:
             return None
         deadline = self._heartbeat.next_deadline()
         return deadline if self._drain_deadline is None else min(deadline, self._drain_deadline)
 
     def tick(self, now: float) -> list[Decision]:
-        """A deadline may have passed."""
+        """Check the deadlines."""
         if self._heartbeat is None:
             return []
         if self._heartbeat.is_lost(now):
@@ -187,7 +186,7 @@ class Session:
     # ---- messages from the balancer
 
     def read(self, frame: str | bytes, now: float) -> list[Decision]:
-        """The balancer sent a frame. One that is no message ends the connection."""
+        """Handle a frame from the balancer. An invalid frame ends the connection."""
         try:
             message = decode_from_balancer(frame)
         except ValidationError as error:
@@ -196,7 +195,7 @@ class Session:
         return self.received(message, now)
 
     def received(self, message: FromBalancer, now: float) -> list[Decision]:
-        """The balancer sent a message; ignored on a connection that is over."""
+        """Handle a message from the balancer; ignored if the connection has ended."""
         if self._heartbeat is None:
             return []
         self._heartbeat.heard(now)
@@ -257,7 +256,7 @@ class Session:
         return decisions
 
     def _says_more(self) -> bool:
-        """Whether the status holds what the hello of this connection did not."""
+        """Return whether the status contains more than the hello of this connection."""
         hello, status = self._greeting, bounded_status(self._status)
         return bool(status.issues) or _in_both(status) != _in_both(hello)
 
@@ -291,25 +290,25 @@ class Session:
         return [Obey(asked)]
 
     def heard(self, now: float) -> None:
-        """The balancer sent a piece of a message."""
+        """Note that a piece of a message arrived."""
         if self._heartbeat is not None:
             self._heartbeat.heard(now)
 
-    # ---- what becomes of requests and queries
+    # ---- events of requests and queries
 
     def produced(
         self, items: tuple[Item, ...], released: Iterable[SequenceId], now: float
     ) -> list[Decision]:
-        """Requests gave `items`, and the slots of `released` sequences are free."""
+        """Send the items that requests produced, and free the slots of `released` sequences."""
         self._requests.produced(items, released)
         return self._settle([self._send(each, now) for each in outputs(items)]) if items else []
 
     def unsendable(self, id: RequestId) -> list[Decision]:
-        """Items of this request could not be encoded; the balancer got an error in their place."""
+        """End a request whose items could not be encoded; the balancer got an error instead."""
         return self._settle([*self._requests.discard(id)])
 
     def answered(self, query: QueryId, result: Result, now: float) -> list[Decision]:
-        """A query has its result; ignored if it was withdrawn."""
+        """Send the result of a query; ignored if the query was withdrawn."""
         replies: list[Decision] = [
             self._send(reply, now) for reply in self._queries.answered(query, result)
         ]
@@ -323,7 +322,7 @@ class Session:
         return [self._send(LogRead(id=id, lines=lines), now)]
 
     def fit_found(self, read: FitRead, now: float) -> list[Decision]:
-        """The host knows what it would choose; sent if this balancer still asks for it."""
+        """Send what the host would choose, if this balancer still asks for it."""
         if read.id not in self._open_fits:
             return []
         self._open_fits.remove(read.id)
@@ -331,21 +330,21 @@ class Session:
 
     @property
     def awaits_log(self) -> bool:
-        """Whether to call `log_grew`. Any thread may ask."""
+        """Return whether `log_grew` should be called. Thread-safe."""
         return len(self._log_waits) > 0
 
     def log_grew(self) -> list[Decision]:
-        """Something was logged."""
+        """Read the log for all waiting reads: it has new lines."""
         return [SendLog(id, after) for id, after in self._log_waits.items()]
 
     def slots_changed(self, now: float) -> list[Decision]:
-        """A slot may have become free: a balancer that heard `Busy` is asked to try again."""
+        """Send the status if a slot became free for a balancer that was answered `Busy`."""
         if self._drain_deadline is not None or not self._requests.has_room_again():
             return []
         return [self._send(self._status, now)]
 
     def status_changed(self, status: Status, now: float) -> list[Decision]:
-        """The agent has changed; later connections begin with what it is now."""
+        """Note and send the agent's new status; later connections begin with it."""
         before, self._status = self._status, replace(status, accepting=self._drain_deadline is None)
         self._hello = replace(
             self._hello,
@@ -359,22 +358,26 @@ class Session:
         return [self._send(self._status, now)] if is_new and self.is_live else []
 
     def host_changed(self, num_places: int) -> None:
-        """The host is so many agents; later connections begin with that."""
+        """Note that this host runs `num_places` agents; later connections begin with that."""
         self._hello = replace(self._hello, num_places=num_places)
 
     def report(self, statistics: Statistics, now: float) -> list[Decision]:
-        """New statistics of the engine; sent after `Welcome` if the session is not live."""
+        """Send new statistics of the engine; if the session is not live, after `Welcome`."""
         self._statistics = statistics
         return [self._send(statistics, now)] if self.is_live else []
 
     def evicted(self, evicted: Evicted, now: float) -> list[Decision]:
-        """Prefixes left the cache. A balancer that is not here knows of none on its next link."""
+        """Report prefixes that left the cache.
+
+        A balancer without a connection needs no report: it starts its next session without
+        prefixes.
+        """
         return [self._send(evicted, now)] if self.is_live else []
 
     # ---- the end
 
     def drain(self, now: float, deadline: float) -> list[Decision]:
-        """Take nothing new, let what runs go on until `deadline`, then leave for good."""
+        """Accept nothing new, let running requests continue until `deadline`, then leave."""
         self._drain_deadline = deadline
         self._status = replace(self._status, accepting=False)
         if not self.is_live:
@@ -382,14 +385,14 @@ class Session:
         return self._settle([self._send(self._status, now)])
 
     def engine_stopped(self, reason: str) -> list[Decision]:
-        """Nothing can go on here: leave at once, as when the process crashes.
+        """Leave at once, as if the process had crashed: nothing can continue here.
 
-        Without a word to the requests, so that the balancer moves them: they are not at fault.
+        The requests get no end, so the balancer moves them: they are not at fault.
         """
         return [] if self.is_offline else [*self.disconnected(), Close(reason, is_failure=True)]
 
     def _fail(self, error: RequestError, now: float) -> list[Decision]:
-        """The time for draining is over: answer everything with `error`, then leave."""
+        """Answer everything with `error`, then leave: the time for draining is over."""
         self._failure = error.message
         self._drain_deadline = now + LAST_WORDS
         replies = [self._send(reply, now) for reply in self._queries.fail_all(error)]
@@ -398,7 +401,7 @@ class Session:
         )
 
     def check_integrity(self) -> None:
-        """Raises `RuntimeError` when an invariant is broken; for tests."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         self._requests.check_integrity()
         self._queries.check_integrity()
         if self._is_awaited and not self.is_live:
@@ -411,7 +414,7 @@ class Session:
         return self._requests.is_awaited or len(self._queries) > 0
 
     def _settle(self, decisions: list[Decision]) -> list[Decision]:
-        """`decisions`; with the last answer, an agent that drains leaves."""
+        """Return `decisions`; an agent that drains also leaves if nothing is awaited any more."""
         if self._drain_deadline is None or self._is_awaited or self.is_offline:
             return decisions
         return decisions + self._leave(self._failure or "the agent is shutting down")
@@ -435,17 +438,17 @@ def _cancelled(id: RequestId) -> Refused:
 
 
 def _in_both(said: Hello | Status) -> tuple[object, ...]:
-    """What a hello and a status tell alike."""
+    """Return the fields that a hello and a status have in common."""
     return said.slots, said.model, said.work, said.peer, said.disk
 
 
 def bounded_hello(hello: Hello) -> Hello:
-    """`hello` with bounded models."""
+    """Return `hello` with bounded models."""
     return replace(hello, model=_bounded_model(hello.model), loading=_bounded_model(hello.loading))
 
 
 def bounded_status(status: Status) -> Status:
-    """`status` with a bounded model, and bounded issues."""
+    """Return `status` with a bounded model and bounded issues."""
     issues = tuple(map(_bounded_issue, status.issues[:MAX_ISSUES]))
     return replace(status, model=_bounded_model(status.model), issues=issues)
 

@@ -1,5 +1,5 @@
 """Model files: from the hub, the web or this host to a path that the engine can load.
 
-A `Fetcher` starts a process for each fetch. There `hub` and `located` say what a source means,
-`downloader` brings it over HTTP, and `models_folder` keeps it and evicts other files.
+A `Fetcher` starts a process for each fetch. In it, `hub` and `located` resolve the source,
+`downloader` downloads over HTTP, and `models_folder` stores files and evicts others.
 """

@@ -1,4 +1,4 @@
-"""Downloads over HTTP that go on where they were cut, in this process or an earlier one."""
+"""Downloads over HTTP that resume where they were cut, in this process or an earlier one."""
 
 import logging
 import random
@@ -27,10 +27,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteFile:
-    """`called` names it to people, without what a URL may hide. `file` is its place in the folder.
+    """A file to download.
 
-    `size` and `sha256` as far as they are known before the download. `is_content_named`: `file` is
-    named after its content, so one that is there is the right one.
+    `called` is its name for people, without secrets of the URL. `file` is its path in the folder.
+    `size` and `sha256` are set if they are known before the download. `is_content_named`: the name
+    of `file` is derived from its content, so an existing file is correct.
     """
 
     url: str
@@ -44,14 +45,14 @@ class RemoteFile:
 
 
 ReportProgress = Callable[[str, int, int | None], None]
-"""The file on its way, how many bytes of the model are here, and of how many."""
+"""Called with the current file, the bytes of the model that have arrived, and the total bytes."""
 
 INTERVAL = 0.25
-"""Least seconds between two reports."""
+"""Minimum seconds between two reports."""
 
 
 class Progress:
-    """Adds up the model's files, which arrive one after the other."""
+    """The progress of all files of a model, which are downloaded one after the other."""
 
     def __init__(self, report: ReportProgress, now: Callable[[], float]) -> None:
         self._report = report
@@ -61,29 +62,32 @@ class Progress:
         self._last = float("-inf")
 
     def expect(self, total: int | None) -> None:
-        """The size of all files together, once it is known."""
+        """Set the size of all files together."""
         self._total = total
 
     def arrived(self, file: str, size: int, file_size: int | None = None) -> None:
-        """`size` bytes of `file` are here; `file_size` is the total where `expect` got none."""
+        """Report that `size` bytes of `file` have arrived; `file_size` is used without a total."""
         if self._now() - self._last >= INTERVAL:
             self._last = self._now()
             self._report(file, self._before + size, self._total or file_size)
 
     def whole(self, size: int) -> None:
-        """The current file is here; `size` is its size."""
+        """Count the current file, of `size` bytes, as complete."""
         self._before += size
 
 
 TIMEOUT = httpx2.Timeout(30.0, connect=10.0)
-"""Longest silence of a server, in seconds."""
+"""Maximum silence of a server, in seconds."""
 
 _ROOM_AHEAD = 64 * 2**20
-"""How many bytes arrive between two checks of the room that is left."""
+"""Bytes that arrive between two checks of the free room."""
 
 
 class Cut(Exception):
-    """The download was interrupted; another attempt may go on. `wait` as the server asks."""
+    """The download was interrupted; another attempt may resume it.
+
+    `wait` is the pause in seconds that the server asks for.
+    """
 
     def __init__(self, reason: str, wait: float | None = None) -> None:
         super().__init__(reason)
@@ -95,10 +99,10 @@ _RANGE = re.compile(r"bytes (\d{1,18})-\d{1,18}/(\d{1,18}|\*)", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseFacts:
-    """`total` is the size of the whole file. `first_byte` is where the body begins in it.
+    """The facts of an answer. `total` is the size of the whole file in bytes.
 
-    `validator` goes into `If-Range`: a strong ETag, or the date of the last change (RFC 9110,
-    13.1.5). `retry_after` in seconds.
+    `first_byte` is the position of the body in the file. `validator` goes into `If-Range`: a strong
+    ETag, or the date of the last change (RFC 9110, 13.1.5). `retry_after` is in seconds.
     """
 
     status: int
@@ -109,7 +113,7 @@ class ResponseFacts:
 
     @classmethod
     def of(cls, status: int, headers: Mapping[str, str]) -> Self:
-        """`headers` finds names however they are written."""
+        """Read the facts from a status and `headers`, whose names are case-insensitive."""
         first_byte, total = _range(headers.get("content-range", ""))
         if status == 200:
             total = _number(headers.get("content-length"))
@@ -130,7 +134,7 @@ TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 class Downloader:
-    """Brings files into the folder, one at a time."""
+    """Downloads files into the folder, one at a time."""
 
     def __init__(
         self,
@@ -147,9 +151,9 @@ class Downloader:
         self._jitter = jitter
 
     def download(self, remote: RemoteFile) -> None:
-        """Leave `remote` whole and checked in its place. The caller holds its `fetch` lock.
+        """Download `remote` completely and check it. The caller holds its `fetch` lock.
 
-        Raises `FetchError`, and `OSError` where the folder cannot be written.
+        Raises `FetchError`, and `OSError` if the folder cannot be written.
         """
         with PartFile(remote.file, is_hashed=remote.sha256 is not None) as part:
             self._keep_only_what_can_be_resumed(remote, part)
@@ -168,7 +172,7 @@ class Downloader:
             part.restart()
 
     def _complete(self, remote: RemoteFile, part: PartFile) -> None:
-        """Attempts until all has arrived."""
+        """Try until the whole file has arrived."""
         retries = Retries()
         while part.size == 0 or part.size != self._size(remote):
             before = part.size
@@ -204,7 +208,7 @@ class Downloader:
             raise Cut(f"it ends after {part.size} of {total} bytes")
 
     def _resuming(self, remote: RemoteFile, part: PartFile) -> dict[str, str]:
-        """The headers that ask for what is missing."""
+        """Return the headers that ask for the missing bytes."""
         headers = {**remote.headers, "accept-encoding": "identity"}
         if part.size:
             headers["range"] = f"bytes={part.size}-"
@@ -214,7 +218,7 @@ class Downloader:
 
     @contextmanager
     def _answer(self, remote: RemoteFile, headers: dict[str, str]) -> Iterator[httpx2.Response]:
-        """The answer to a GET, through redirects; its body is still to be read."""
+        """Yield the answer to a GET, after redirects; its body is not read yet."""
         url = remote.url
         try:
             for _ in range(MAX_REDIRECTS + 1):
@@ -231,19 +235,19 @@ class Downloader:
         raise unreachable(remote, RedirectError(f"more than {MAX_REDIRECTS} redirects"))
 
     def _check_answer(self, remote: RemoteFile, part: PartFile, facts: ResponseFacts) -> None:
-        """Raises unless the body goes on where `part` ends, or is the whole file."""
+        """Raise `Cut` or `FetchError` unless the body continues `part`, or is the whole file."""
         if facts.status in TRANSIENT:
             raise Cut(f"the server answers with status {facts.status}", facts.retry_after)
         if facts.status == 416 and part.size:
             part.restart()
-            raise Cut("the server has no such part of it")
+            raise Cut("the server does not have the requested range")
         if facts.status not in (200, 206):
             raise refused(remote, facts.status)
         is_next = facts.status == 206 and facts.first_byte == part.size
         is_same = part.size == 0 or facts.total in (self._folder.record(remote.file).total, None)
         if facts.status == 206 and not (is_next and is_same):
             part.restart()
-            raise Cut("the server sends another part of it")
+            raise Cut("the server sends another range than was requested")
         if facts.status == 200 and part.size:
             part.restart()
         _check_size(remote, facts.total)
@@ -254,7 +258,7 @@ class Downloader:
     def _check_chunk(
         self, remote: RemoteFile, part: PartFile, gained: int, total: int | None
     ) -> None:
-        """After each chunk: is it a model at all, is there still room?"""
+        """After each chunk, check that the file is a model and that there is still room."""
         before = part.size - gained
         if before < len(MAGIC) <= part.size:
             self._check_start(remote, part)
@@ -264,7 +268,7 @@ class Downloader:
         self._progress.arrived(remote.called, part.size, total)
 
     def _make_room(self, remote: RemoteFile, part: PartFile, total: int | None) -> None:
-        """Make room for all of it or, where its size is not known, for the next bytes."""
+        """Make room for the whole file; if its size is unknown, for the next bytes."""
         ahead = part.size + _ROOM_AHEAD if total is None else total
         self._folder.make_room({remote.file: ahead})
 
@@ -276,7 +280,7 @@ class Downloader:
             raise
 
     def _accept(self, remote: RemoteFile, part: PartFile) -> None:
-        """Give the file its name, if it is right; drop it otherwise."""
+        """Rename the file to its final name if it is correct; otherwise drop it."""
         self._check_start(remote, part)
         if not _is_right(remote, part):
             found = part.sha256()
@@ -290,7 +294,7 @@ def unreachable(remote: RemoteFile, reason: Exception) -> FetchError:
     return FetchError(
         "unreachable",
         f"{remote.called} cannot be downloaded: {reason}",
-        "check the host's network, proxy (HTTPS_PROXY) and the source; the agent tries again",
+        "check the host's network, proxy (HTTPS_PROXY) and the source; the agent will try again",
     )
 
 
@@ -298,7 +302,7 @@ def _check_size(remote: RemoteFile, total: int | None) -> None:
     if remote.size is not None and total is not None and total != remote.size:
         raise FetchError(
             "torn",
-            f"{remote.called} should have {remote.size} bytes, the server has {total} of it",
+            f"{remote.called} should have {remote.size} bytes, but the server has {total}",
             "a mirror or proxy may serve an old or cut file; check it, or name another source",
         )
 
@@ -311,7 +315,7 @@ def _wrong(remote: RemoteFile, found: str | None) -> FetchError:
     return FetchError(
         "wrong_checksum",
         f"{remote.called} has the SHA-256 {found}, not {remote.sha256}",
-        "check the source and its sha256; what was downloaded is thrown away",
+        "check the source and its sha256; the downloaded bytes are deleted",
     )
 
 
@@ -322,7 +326,7 @@ TOKEN_HINT = (
 
 
 def refused(remote: RemoteFile, status: int) -> FetchError:
-    """What `status`, which no retry mends, says of `remote`."""
+    """Return the error for `status`, which no retry can change."""
     answer = f"{remote.called}: the server answers with status {status}"
     if status in (401, 403) and remote.is_on_hub:
         return FetchError("gated", answer, TOKEN_HINT)
@@ -332,7 +336,7 @@ def refused(remote: RemoteFile, status: int) -> FetchError:
         )
     if status in (404, 410):
         return FetchError("not_found", answer, "check the source")
-    return FetchError("unreachable", answer, "check the source, and what the server's log says")
+    return FetchError("unreachable", answer, "check the source and the server's log")
 
 
 def _range(text: str) -> tuple[int | None, int | None]:
@@ -343,7 +347,7 @@ def _range(text: str) -> tuple[int | None, int | None]:
 
 
 def _number(text: str | None) -> int | None:
-    """`Retry-After` may be a date; then the pause is ours to choose."""
+    """Return a number, or `None` if `text` is not one; `Retry-After` may be a date."""
     is_number = text is not None and text.isascii() and text.isdecimal() and len(text) <= 18
     return int(text) if text is not None and is_number else None
 
@@ -359,15 +363,15 @@ _SECRET = {"authorization", "cookie"}
 
 
 class RedirectError(Exception):
-    """A server sent the download to where it must not go."""
+    """A server redirected the download to a forbidden address."""
 
 
 def next_url(url: str, location: str) -> str:
-    """Where `location`, the answer of `url`, leads.
+    """Return the address to which `location`, the answer of `url`, redirects.
 
-    To `https`, or to where the download is already; from loopback also to loopback. What comes
-    without TLS from elsewhere goes to no other host, since anybody on the way could choose it.
-    Raises `RedirectError`.
+    Allowed are `https` addresses, the same origin, and from loopback also loopback. A redirect
+    received without TLS from another machine may not change the host, since anybody on the path
+    could forge it. Raises `RedirectError`.
     """
     try:
         target = urljoin(url, location)
@@ -375,24 +379,26 @@ def next_url(url: str, location: str) -> str:
         is_local = is_loopback(old.hostname) and is_loopback(new.hostname)
         is_near = _origin(old) == _origin(new) or (is_local and new.scheme in ("http", "https"))
     except ValueError as error:
-        raise RedirectError(f"{_shown(url)} sends on to an unreadable address") from error
+        raise RedirectError(f"{_shown(url)} redirects to an unreadable address") from error
     if not new.hostname or not (new.scheme == "https" or is_near):
-        raise RedirectError(f"{_shown(url)} sends on to {_shown(target)}, which is not https://")
+        raise RedirectError(f"{_shown(url)} redirects to {_shown(target)}, which is not https://")
     is_open = old.scheme == "http" and not is_loopback(old.hostname)
     if is_open and new.hostname != old.hostname:
-        raise RedirectError(f"{_shown(url)}, without TLS, sends on to another host, {new.hostname}")
+        raise RedirectError(
+            f"{_shown(url)}, without TLS, redirects to another host, {new.hostname}"
+        )
     return target
 
 
 def headers_for(url: str, target: str, headers: Mapping[str, str]) -> dict[str, str]:
-    """`headers` for `target`: a token goes to no other host."""
+    """Return `headers` for `target`, without secrets if it is another host."""
     if _origin(urlsplit(url)) == _origin(urlsplit(target)):
         return dict(headers)
     return {name: value for name, value in headers.items() if name.lower() not in _SECRET}
 
 
 def _shown(url: str) -> str:
-    """Without the query, which may hold a signature."""
+    """Return `url` without its query, which may contain a signature."""
     return url.partition("?")[0]
 
 

@@ -1,6 +1,6 @@
-"""The fetching process: downloads one model's files, reports how far it is, ends.
+"""The fetching process: downloads one model's files, reports its progress, and ends.
 
-It may be killed at any moment: what has arrived stays, and the next one goes on from there.
+It may be killed at any moment: arrived bytes stay, and the next process resumes from them.
 """
 
 import errno
@@ -41,23 +41,23 @@ from .remote_header import Budget, read_remote_header
 ShowHeader = Callable[[RemoteModel], None]
 
 CHECK_EVERY = 0.5
-"""Seconds between checks of a file that another agent downloads: for its size, and its end."""
+"""Seconds between checks of a file that another agent downloads: of its size, and of its lock."""
 
 MAX_HEADED = 2**21
-"""Bytes of a header that is shown; those of the largest models, without a vocabulary, have less."""
+"""Maximum bytes of a header report; the largest models' headers without vocabulary are smaller."""
 
 MAX_TRACEBACK = 20_000
-"""Most characters of a traceback, its last ones."""
+"""Maximum characters of a traceback; the last ones are kept."""
 
 MAX_MESSAGE = 2000
-"""Most characters of a message, and of a hint."""
+"""Maximum characters of a message, and of a hint."""
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 def main() -> None:
-    """Do what the first line of standard input says; end when standard input does."""
+    """Carry out the order in the first line of standard input; end when standard input does."""
     child.work_aside()
     orders, reports = child.orders(), child.reports()
     line = orders.readline()
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 class Writable(Protocol):
-    """What reports are written to: a binary file without a buffer."""
+    """The target of reports: a binary file without a buffer."""
 
     def write(self, data: bytes, /) -> object: ...
 
@@ -120,7 +120,10 @@ def carry_out(
 
 
 def _check_http(fetch: FetchOrder) -> None:
-    """The balancer has checked the source; here is where it would be obeyed."""
+    """Raise `FetchError` for a plain-HTTP source that is not allowed.
+
+    The balancer has checked this already; the agent does not rely on it.
+    """
     try:
         check_http(fetch.source, fetch.http_hosts)
     except ValueError as error:
@@ -135,7 +138,10 @@ def _reporter(reports: Writable) -> ReportProgress:
 
 
 def _refused(error: FetchError) -> Refused:
-    """Servers have a say in messages; issues go to every balancer, so they are bounded."""
+    """Return the report of `error`, with bounded texts.
+
+    Servers influence the texts, and every balancer gets them.
+    """
     return Refused(
         code=error.code, message=error.message[:MAX_MESSAGE], hint=error.hint[:MAX_MESSAGE]
     )
@@ -157,7 +163,7 @@ def fetched(
 ) -> Iterator[Fetched]:
     """Fetch the files of `source`. Inside the block they are not evicted. Raises `FetchError`.
 
-    `show_header` is called before anything is downloaded, where the header can be read.
+    `show_header` is called before the download, if the header can be read.
     """
     with ExitStack() as held:
         try:
@@ -205,9 +211,9 @@ def _fetch(
 
 
 def _show_header(located: Located, show: ShowHeader | None) -> None:
-    """Of a model that is to be downloaded; none where it cannot be read by parts.
+    """Show the header of a model that will be downloaded, if its parts can be read remotely.
 
-    Nor of one whose download goes on: it was shown when that began.
+    A resumed download shows nothing: its header was shown when it began.
     """
     missing = [remote.file for remote in located.remotes if not remote.file.exists()]
     if show is None or not missing or any(part_of(file).exists() for file in missing):
@@ -223,7 +229,7 @@ def _show_header(located: Located, show: ShowHeader | None) -> None:
 
 
 def _is_finite(value: Value) -> bool:
-    """Reports have no infinite numbers, which no estimate reads."""
+    """Return whether `value` has only finite numbers: reports cannot contain others."""
     if isinstance(value, tuple):
         return all(map(_is_finite, value))
     return not isinstance(value, float) or math.isfinite(value)
@@ -241,7 +247,7 @@ def _bring(
     report: ReportProgress,
     sleep: Callable[[float], None],
 ) -> None:
-    """Lease all files, and download those that are missing."""
+    """Lease all files, and download the missing ones."""
     for file in located.kept:
         held.enter_context(folder.use(file))
     progress = Progress(report, time.monotonic)
@@ -251,7 +257,7 @@ def _bring(
 
 
 class _Bringer:
-    """Downloads what is missing, one file after the other, each in one process at a time."""
+    """Downloads missing files one after the other, each by one process at a time."""
 
     def __init__(
         self,
@@ -291,7 +297,7 @@ class _Bringer:
                 self._downloader.download(remote)
 
     def _turn(self, remote: RemoteFile) -> FileLock:
-        """Wait until no other process downloads `remote`, and report how far it is meanwhile."""
+        """Wait until no other process downloads `remote`, and report its progress meanwhile."""
         lock = self._folder.fetch_lock(remote.file)
         while (turn := FileLock.try_exclusive(lock)) is None:
             total = self._folder.record(remote.file).total
@@ -307,7 +313,10 @@ class _Bringer:
         return self._folder.record(remote.file).sha256 == remote.sha256
 
     def _is_right(self, remote: RemoteFile) -> bool:
-        """Whether a file that was never hashed is the right one. The turn is held."""
+        """Hash an existing file that was never hashed; return whether it is the right one.
+
+        The caller holds its `fetch` lock.
+        """
         if not remote.file.exists() or self._folder.record(remote.file).sha256 is not None:
             return False
         record = Record(sha256=sha256_of(remote.file), size=_size(remote.file))
@@ -323,7 +332,7 @@ def _size(path: Path) -> int:
 
 
 def broken(error: OSError, folder: os.PathLike[str]) -> FetchError:
-    """What an error of the system means for files in `folder`."""
+    """Return the error that explains a system error for files in `folder`."""
     where = error.filename or folder
     said = error.strerror or str(error)
     if error.errno in _FULL:
@@ -336,12 +345,12 @@ def broken(error: OSError, folder: os.PathLike[str]) -> FetchError:
         return FetchError(
             "too_large",
             f"{where}: {said}",
-            "the file system or a limit of the process takes no file of this size; choose "
+            "the file system or a limit of the process forbids files of this size; choose "
             "another --models-dir",
         )
     if error.errno in _DENIED:
         return FetchError(
-            "denied", f"{where}: {said}", "let the agent's user write there, or read the file"
+            "denied", f"{where}: {said}", "let the agent's user read the file, or write there"
         )
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return FetchError("not_found", f"{where}: {said}", "check the path on the agent's host")

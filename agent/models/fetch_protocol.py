@@ -1,9 +1,9 @@
-"""What an agent and its fetching process say to each other: JSON, one message a line.
+"""The messages between an agent and its fetching process: JSON, one message per line.
 
-The agent writes one `FetchOrder` to the process' standard input and keeps that open: its end means
-that the agent is gone. The process writes reports to its standard output, `Fetched` or `Refused`
-last. After `Headed` it waits for an empty line. After `Fetched` it holds its leases until its input
-ends, so that the agent can take its own.
+The agent writes one `FetchOrder` to the process' standard input and keeps it open: its end means
+that the agent is gone. The process writes reports to its standard output; the last is `Fetched` or
+`Refused`. After `Headed` it waits for an empty line. After `Fetched` it holds its leases until its
+input ends, so that the agent can take leases of its own.
 """
 
 from dataclasses import dataclass
@@ -18,15 +18,15 @@ from ..json_lines import Lines
 from .port import FetchCode, OtherFile, RemoteModel
 
 GO_ON = b"\n"
-"""Download what was shown with `Headed`."""
+"""Tells the process to download the model shown with `Headed`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchOrder:
-    """Fetch `source` into the folder `root`, all files of which may take `limit` bytes.
+    """Fetch `source` into the folder `root`, whose files may take `limit` bytes together.
 
-    `http_hosts` may send it without TLS. With `shows_header` the process reports `Headed` before it
-    downloads, where the header can be read, and goes on when it gets an empty line.
+    `http_hosts` may send the files without TLS. With `shows_header` the process reports `Headed`
+    before it downloads, if the header can be read, and continues after an empty line.
     """
 
     __pydantic_config__ = STRICT
@@ -40,7 +40,7 @@ class FetchOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headed:
-    """What is to be downloaded; nothing of it was fetched but its header."""
+    """The model that will be downloaded; only its header was fetched."""
 
     __pydantic_config__ = STRICT
     type: Literal["headed"] = "headed"
@@ -49,7 +49,7 @@ class Headed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arriving:
-    """`bytes` of the model are here; `file` is on its way."""
+    """`bytes` of the model have arrived; `file` is being downloaded."""
 
     __pydantic_config__ = STRICT
     type: Literal["arriving"] = "arriving"
@@ -60,7 +60,7 @@ class Arriving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """All files are here. `kept` are those to lease, `others` other quantisations."""
+    """All files are here. `kept` are the files to lease, `others` other quantisations."""
 
     __pydantic_config__ = STRICT
     type: Literal["fetched"] = "fetched"
@@ -72,7 +72,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """The files cannot be had. `traceback` where that is the agent's own fault."""
+    """The files cannot be fetched. `traceback` is set if the agent itself failed."""
 
     __pydantic_config__ = STRICT
     type: Literal["refused"] = "refused"

@@ -1,4 +1,4 @@
-"""Fetches model files by a process of its own for each, which can be killed at any moment."""
+"""Fetches model files in a separate process per fetch, which can be killed at any moment."""
 
 import asyncio
 import logging
@@ -30,10 +30,10 @@ logger = logging.getLogger(__name__)
 COMMAND = program("arriero.agent.models.fetch_process")
 
 MAX_LINE = 2**22
-"""Longest report in bytes: one with the paths of a split model's files."""
+"""Maximum length of a report in bytes; the longest has the paths of a split model's files."""
 
 MAX_FILE_NAME = 1024
-"""Most characters of a file's name in `Download`."""
+"""Maximum characters of a file's name in `Download`."""
 
 
 class Leases:
@@ -49,7 +49,7 @@ class Leases:
 
 
 class Fetcher:
-    """`ModelFiles` over the folder `root`, all files of which may take `limit` bytes."""
+    """`ModelFiles` over the folder `root`, whose files may take `limit` bytes together."""
 
     def __init__(
         self, root: Path, limit: int | None = None, command: Sequence[str] = COMMAND
@@ -94,7 +94,7 @@ class Fetcher:
             return await Child.start(self._command, longest_line=MAX_LINE)
         except OSError as error:
             raise FetchError(
-                "fetch_failed", f"no process to fetch files can be started: {error}"
+                "fetch_failed", f"the process that fetches files cannot be started: {error}"
             ) from error
 
     async def _follow(
@@ -124,7 +124,7 @@ class Fetcher:
         raise FetchError("fetch_failed", f"the process that fetches files ended with code {code}")
 
     def _leased(self, fetched: Fetched) -> FetchedModel:
-        """The process holds its leases still, so none of these waits."""
+        """Return the model with leases; the process still holds its own, so nothing waits."""
         return FetchedModel(
             path=fetched.paths[0],
             bytes=fetched.bytes,
@@ -144,13 +144,13 @@ WINDOW = 10.0
 
 
 class RateMeter:
-    """Turns counts of bytes into `Download`s with a rate, once there are two counts."""
+    """Converts byte counts to `Download`s, with a rate from the second count on."""
 
     def __init__(self) -> None:
         self._counts: deque[tuple[float, int]] = deque()
 
     def measure(self, now: float, file: str, size: int, total: int | None) -> Download:
-        """`size` bytes are here at `now`, of `total`."""
+        """Return the progress at `now`: `size` of `total` bytes have arrived."""
         if self._counts and size < self._counts[-1][1]:
             self._counts.clear()
         self._counts.append((now, size))

@@ -1,7 +1,7 @@
-"""Locks between processes: `flock` on a file that exists for nothing else.
+"""Locks between processes: `flock` on a file that serves only as a lock.
 
-The system drops a lock when its process ends, however it ends. A lock file may be unlinked by
-the holder of the exclusive lock; a process that waited for it meanwhile opens it anew.
+The system drops a lock when its process ends, however it ends. A lock file may be unlinked by the
+holder of the exclusive lock; a process that waited for it then opens the path again.
 """
 
 import fcntl
@@ -20,29 +20,29 @@ class FileLock:
 
     @classmethod
     def shared(cls, path: Path) -> Self:
-        """Waits while another holds it exclusively. Raises `OSError`."""
+        """Take the lock shared; wait while another holds it exclusively. Raises `OSError`."""
         return cls(path, _locked(path, fcntl.LOCK_SH))
 
     @classmethod
     def exclusive(cls, path: Path) -> Self:
-        """Waits while another holds it at all. Raises `OSError`."""
+        """Take the lock exclusively; wait while another holds it at all. Raises `OSError`."""
         return cls(path, _locked(path, fcntl.LOCK_EX))
 
     @classmethod
     def try_exclusive(cls, path: Path) -> Self | None:
-        """`None` while another holds it. Raises `OSError`."""
+        """Take the lock exclusively; return `None` if another holds it. Raises `OSError`."""
         try:
             return cls(path, _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB))
         except BlockingIOError:
             return None
 
     def touch(self) -> None:
-        """Set the lock file's time: when what it guards was last used."""
+        """Set the lock file's time, which records when the guarded file was last used."""
         if self._descriptor is not None:
             os.utime(self._descriptor, times=(time.time(), time.time()))
 
     def release(self) -> None:
-        """Let others have it. Does nothing the second time."""
+        """Release the lock. A second call does nothing."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

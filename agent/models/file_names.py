@@ -1,4 +1,4 @@
-"""What names of model files mean: which file has a quantisation."""
+"""Names of model files: which file of a repository has a given quantisation."""
 
 import re
 from collections.abc import Iterable
@@ -7,21 +7,24 @@ from ..gguf.split_files import files_of
 from .port import FetchError
 
 _BESIDE = re.compile(r"(^|[/._-])(mmproj|imatrix)", re.IGNORECASE)
-"""Files that belong to a model and are none."""
+"""Matches files that belong to a model but are not models."""
 
 _QUANTISATION = re.compile(
     r"(?<![A-Za-z0-9])(I?Q\d\w*|TQ\d\w*|MXFP4\w*|BF16|F16|F32)(?![A-Za-z0-9])", re.IGNORECASE
 )
 
 _PART = re.compile(r"(-\d{5}-of-\d{5})?\.gguf$")
-"""How names of files end."""
+"""Matches the end of a file's name."""
 
 MAX_NAMED = 20
-"""Most names in an error."""
+"""Maximum names in an error."""
 
 
 def pick_file(names: Iterable[str], quantisation: str, repo: str) -> str:
-    """The model's first file. Raises `FetchError`: `not_found`, or `ambiguous` with candidates."""
+    """Return the model's first file.
+
+    Raises `FetchError`: `not_found`, or `ambiguous` with the candidates.
+    """
     models = _models(names)
     pattern = re.compile(
         rf"(?<![A-Za-z0-9]){re.escape(quantisation)}(?![A-Za-z0-9_])", re.IGNORECASE | re.ASCII
@@ -43,13 +46,13 @@ def pick_file(names: Iterable[str], quantisation: str, repo: str) -> str:
 
 
 def other_quantisations(first: str, names: Iterable[str]) -> list[str]:
-    """The first files of the same model in other quantisations, as far as names tell."""
+    """Return the first files of the same model in other quantisations, judged by their names."""
     own = _model_in(first)
     return [name for name in _models(names) if name != first and _model_in(name) == own]
 
 
 def quantisation_of(first: str, names: Iterable[str]) -> str | None:
-    """The quantisation by which `pick_file` finds this file, if there is one."""
+    """Return the quantisation by which `pick_file` finds this file, if there is one."""
     models = list(names)
     for found in _QUANTISATION.finditer(first.rpartition("/")[2]):
         try:
@@ -61,13 +64,13 @@ def quantisation_of(first: str, names: Iterable[str]) -> str | None:
 
 
 def _model_in(name: str) -> str:
-    """What a name has beside folder, quantisation and number of the part."""
+    """Return a name without folder, quantisation and part number."""
     stem = _PART.sub("", name.rpartition("/")[2])
     return _QUANTISATION.sub("", stem).casefold()
 
 
 def _models(names: Iterable[str]) -> list[str]:
-    """The first file of each model among `names`."""
+    """Return the first file of each model among `names`."""
     whole = (name for name in names if name.endswith(".gguf") and not _BESIDE.search(name))
     return sorted({_first(name) for name in whole})
 

@@ -1,4 +1,4 @@
-"""Whether a file is a model in GGUF format, before it is fetched, kept or loaded."""
+"""Checks that a file is a model in GGUF format, before it is fetched, kept or loaded."""
 
 import stat
 from pathlib import Path
@@ -8,26 +8,27 @@ from .port import FetchError
 
 
 def check_is_model(header: GgufHeader, called: str) -> None:
-    """Raises `FetchError` of `called` where it is an adapter or a projector."""
+    """Raise `FetchError` if the file is an adapter or a projector; `called` names the file."""
     kind = header.metadata.get("general.type")
     if kind == "adapter":
         raise FetchError(
             "not_a_model",
             f"{called} is an adapter (LoRA), not a model",
-            "wish for the model that it was made for, with this file among its `adapters`",
+            "set the model that it was made for, with this file among its `adapters`",
         )
     if kind == "mmproj" or header.architecture == "clip":
         raise FetchError(
             "not_a_model",
             f"{called} is a projector, not a model",
-            "wish for the model that it belongs to, with this file as its `projector`",
+            "set the model that it belongs to, with this file as its `projector`",
         )
 
 
 def check_model(path: Path, called: str) -> int:
-    """The size of `path`. Raises `FetchError` unless it is a regular file that starts as a GGUF.
+    """Return the size of `path` in bytes.
 
-    `called` names it in errors. Raises `OSError` when it cannot be read.
+    Raises `FetchError`, which names the file as `called`, unless it is a regular file that starts
+    as a GGUF. Raises `OSError` if it cannot be read.
     """
     facts = path.stat()
     if not stat.S_ISREG(facts.st_mode):
@@ -38,7 +39,7 @@ def check_model(path: Path, called: str) -> int:
 
 
 def check_start(start: bytes, called: str) -> None:
-    """Raises `FetchError` unless `start`, a file's first bytes, is that of a GGUF."""
+    """Raise `FetchError` unless `start`, the first bytes of a file, is the start of a GGUF."""
     if not start.startswith(MAGIC):
         raise FetchError(
             "not_a_gguf",

@@ -1,8 +1,8 @@
-"""The Hugging Face hub: what a repository holds, and where its files are.
+"""The Hugging Face hub: the contents of a repository, and the addresses of its files.
 
-huggingface-hub answers what the hub says, with its token, endpoint and offline mode, and its cache
-is read. `downloader` fetches the bytes, since a download of huggingface-hub begins anew when its
-process ends; they lie in the layout of its cache.
+huggingface-hub provides the hub's answers, with its token, endpoint and offline mode, and its cache
+is read. `downloader` fetches the bytes, since a download of huggingface-hub starts again when its
+process ends. The files are stored in the layout of its cache.
 """
 
 import logging
@@ -38,34 +38,34 @@ from .port import FetchError, OtherFile
 logger = logging.getLogger(__name__)
 
 TIMEOUT = 30.0
-"""Longest wait for the hub's answer, in seconds."""
+"""Maximum wait for the hub's answer, in seconds."""
 
 MAX_OTHERS = 64
-"""Other quantisations that are named; the largest repositories have about 40."""
+"""Maximum other quantisations listed; the largest repositories have about 40."""
 
 HubSource = HubFile | HubQuantisation
 
 
 _COMMIT = re.compile(r"[0-9a-f]{40}", re.ASCII)
 _ID = re.compile(r"(?!\.)[\w.-]{1,128}(?<!\.part)", re.ASCII)
-"""A commit or a blob's id. One that ends in `.part` would be the beginning of another blob."""
+"""Matches a commit or a blob's id. An id that ends in `.part` would name a partial blob."""
 
 _SHOWN = 100
-"""Most characters of an error that are the hub's."""
+"""Maximum characters of the hub's text in an error."""
 
 
 class RepoCache:
     """One repository's folder in a cache.
 
-    `snapshots/COMMIT/FILE` are links to `blobs/ETAG`; `refs/REVISION` holds a commit. Methods raise
-    `FetchError` if a hub's name for one of these leads out of its folder.
+    `snapshots/COMMIT/FILE` are links to `blobs/ETAG`; `refs/REVISION` contains a commit. Methods
+    raise `FetchError` if a name that the hub gave leads out of its folder.
     """
 
     def __init__(self, cache: Path, repo: str) -> None:
         self.root = cache / f"models--{repo.replace('/', '--')}"
 
     def commit_of(self, revision: str) -> str | None:
-        """The commit that `revision` was last seen at."""
+        """Return the commit that `revision` last had, if known."""
         if _COMMIT.fullmatch(revision):
             return revision
         try:
@@ -74,7 +74,7 @@ class RepoCache:
             return None
 
     def names(self, commit: str) -> list[str]:
-        """The GGUF files that are here of `commit`."""
+        """Return the GGUF files of `commit` that are here."""
         snapshot = self._snapshot(commit)
         found = (path for path in snapshot.rglob("*.gguf") if path.is_file())
         return [path.relative_to(snapshot).as_posix() for path in found]
@@ -89,11 +89,11 @@ class RepoCache:
         return self.root / "blobs" / _checked_id(etag)
 
     def blob_of(self, file: Path) -> Path:
-        """What a file of a commit links to, by the name that the folder has here."""
+        """Return the blob that a file of a commit links to."""
         return self.blob(file.readlink().name) if file.is_symlink() else file
 
     def add(self, commit: str, name: str, blob: Path) -> None:
-        """Let `commit` have `blob` as its file `name`. Raises `OSError`."""
+        """Make `blob` the file `name` of `commit`. Raises `OSError`."""
         link = self.path(commit, name)
         if link.is_file() and link.resolve() == blob.resolve():
             return
@@ -104,7 +104,7 @@ class RepoCache:
         beside.replace(link)
 
     def remember(self, revision: str, commit: str) -> None:
-        """From now on `revision` is at `commit`. Raises `OSError`."""
+        """Record that `revision` is at `commit`. Raises `OSError`."""
         if revision == commit:
             return
         ref = _inside(self.root / "refs", revision)
@@ -118,14 +118,14 @@ class RepoCache:
 
 
 def _checked_id(said: str) -> str:
-    """A commit or a blob's id as the hub said it. Raises `FetchError`."""
+    """Return a commit or a blob's id if the hub's text is valid. Raises `FetchError`."""
     if not _ID.fullmatch(said):
         raise _misled(said)
     return said
 
 
 def _inside(folder: Path, said: str) -> Path:
-    """The path in `folder` that the hub calls `said`. Raises `FetchError`."""
+    """Return the path of the hub's name `said` in `folder`. Raises `FetchError`."""
     if not is_relative_path(said):
         raise _misled(said)
     return folder / said
@@ -135,15 +135,15 @@ def _misled(said: str) -> FetchError:
     return FetchError(
         "denied",
         f"the hub names {said[:_SHOWN]!r}, which is no path within a folder",
-        "check HF_ENDPOINT: what answers there may not be the hub",
+        "check HF_ENDPOINT: the server there may not be the hub",
     )
 
 
 def locate(source: HubSource, sha256: str | None, folder: ModelsFolder) -> Located:
-    """The files of `source`, as downloads unless they are in the folder or the hub's own cache.
+    """Return the files of `source`: paths, and downloads for the files that are missing.
 
-    Without the hub (offline mode, or no network) what is in these caches is taken. Raises
-    `FetchError`.
+    Files in the folder or in the hub's own cache are not downloaded. Without the hub (offline mode,
+    or no network) these caches decide. Raises `FetchError`.
     """
     try:
         info = _ask(source)
@@ -158,7 +158,7 @@ def locate(source: HubSource, sha256: str | None, folder: ModelsFolder) -> Locat
 
 
 def finish(source: HubSource, located: Located) -> None:
-    """All downloads are here: give them their names in the cache. Raises `OSError`."""
+    """Give finished downloads their names in the cache. Raises `OSError`."""
     for remote, path in zip(located.remotes, located.paths, strict=False):
         cache = RepoCache(remote.file.parent.parent.parent, source.repo)
         commit, *parts = path.relative_to(cache.root / "snapshots").parts
@@ -207,7 +207,7 @@ def _of(source: HubSource, info: ModelInfo, sha256: str | None, folder: ModelsFo
 
 
 def _names(source: HubSource, there: Sequence[str]) -> tuple[str, ...]:
-    """The files of the model that `source` means, among what is `there`."""
+    """Return the files of the model that `source` names, among the names `there`."""
     match source:
         case HubFile(file=file):
             first = file
@@ -229,7 +229,7 @@ def _names(source: HubSource, there: Sequence[str]) -> tuple[str, ...]:
 
 
 def _others(source: HubSource, there: Mapping[str, RepoSibling]) -> Iterator[OtherFile]:
-    """The same model in other quantisations, as far as the hub knows their sizes."""
+    """Yield the same model in other quantisations, if the hub knows their sizes."""
     for first in other_quantisations(_names(source, list(there))[0], there):
         sizes = [there[name].size for name in files_of(first) if name in there]
         if len(sizes) < len(files_of(first)) or None in sizes:
@@ -246,7 +246,7 @@ def _similar(name: str, there: Iterable[str]) -> str:
 
 
 def _check_sha256(source: HubSource, file: RepoSibling, sha256: str | None) -> None:
-    """Raises `FetchError` if the hub has another checksum than was asked for."""
+    """Raise `FetchError` if the hub's checksum differs from `sha256`."""
     if sha256 is not None and file.lfs and file.lfs.sha256 != sha256:
         raise FetchError(
             "wrong_checksum",
@@ -258,12 +258,14 @@ def _check_sha256(source: HubSource, file: RepoSibling, sha256: str | None) -> N
 def _remote(
     source: HubSource, commit: str, file: RepoSibling, cache: RepoCache, sha256: str | None
 ) -> RemoteFile:
-    """`file` as a download, checked by its own checksum or, where the hub has none, `sha256`."""
+    """Return `file` as a download, checked by the hub's checksum, or else by `sha256`."""
     name = file.rfilename
     own_sha256 = file.lfs.sha256 if file.lfs else None
     etag = own_sha256 or file.blob_id
     if etag is None:
-        raise FetchError("unreachable", f"the hub does not say what {name} is", "check HF_ENDPOINT")
+        raise FetchError(
+            "unreachable", f"the hub has no checksum or id for {name}", "check HF_ENDPOINT"
+        )
     return RemoteFile(
         url=hf_hub_url(source.repo, name, revision=commit),
         called=f"hf://{source.repo}/{name}",
@@ -277,7 +279,7 @@ def _remote(
 
 
 def _headers() -> dict[str, str]:
-    """The user's token, unless huggingface-hub's settings forbid to send it unasked."""
+    """Return the user's token, unless huggingface-hub's settings forbid sending it implicitly."""
     token = None if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else get_token()
     return {} if token is None else {"authorization": f"Bearer {token}"}
 
@@ -297,7 +299,7 @@ def _cached(source: HubSource, folder: ModelsFolder) -> Located | None:
 
 
 def _here(cache: RepoCache, commit: str, names: Iterable[str], *, is_kept: bool = True) -> Located:
-    """Files in a cache. Those in the folder are kept from eviction; other caches are not ours."""
+    """Return files in a cache. Only files in the agent's folder are protected from eviction."""
     paths = tuple(cache.path(commit, name) for name in names)
     return Located(paths=paths, kept=tuple(map(cache.blob_of, paths)) if is_kept else ())
 
@@ -314,7 +316,7 @@ def _check_size(source: HubSource, file: RepoSibling, folder: ModelsFolder) -> N
 
 
 def _is_right(path: Path, sha256: str | None) -> bool:
-    """A blob with a SHA-256 is named after it."""
+    """Return whether `path` has this SHA-256; a blob with a SHA-256 is named after it."""
     return sha256 is None or path.resolve().name == sha256 or sha256_of(path) == sha256
 
 
@@ -322,8 +324,8 @@ def _unreachable(source: HubSource, why: str) -> FetchError:
     return FetchError(
         "unreachable",
         f"the hub cannot be asked for {source.repo}: {why}",
-        "check the host's network, proxy (HTTPS_PROXY) and HF_ENDPOINT, or bring the files there "
-        "another way (docs/models.md, offline hosts)",
+        "check the host's network, proxy (HTTPS_PROXY) and HF_ENDPOINT, or copy the files there "
+        "yourself (docs/models.md, offline hosts)",
     )
 
 

@@ -1,4 +1,4 @@
-"""What a source comes to on this host: files that are here, or files to download."""
+"""A resolved source: files that are on this host, or files to download."""
 
 import re
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ from .port import FetchError, OtherFile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Located:
-    """`paths` are what the engine loads, the first file first.
+    """The files of a model. `paths` are the files that the engine loads, the first file first.
 
-    `remotes` are to be downloaded, in the order of `paths`; none where all files are here.
-    `kept` are the files in the folder that must not be evicted meanwhile. `others` are the same
-    model in other quantisations, of the same repository.
+    `remotes` are the files to download, in the order of `paths`; empty if all are here. `kept` are
+    the files in the folder that must not be evicted. `others` are other quantisations of the model
+    in the same repository.
     """
 
     paths: tuple[Path, ...]
@@ -30,7 +30,7 @@ class Located:
 
 
 def locate_on_host(source: LocalFile, sha256: str | None) -> Located:
-    """All files of the model, checked; nothing is fetched.
+    """Return all files of the model after a check; nothing is fetched.
 
     Raises `FetchError`, or `OSError` that names the file.
     """
@@ -50,15 +50,15 @@ def locate_on_host(source: LocalFile, sha256: str | None) -> Located:
 
 
 MAX_NAME = 200
-"""Longest file name; file systems allow 255 bytes, and `.part` is added."""
+"""Maximum length of a file name; file systems allow 255 bytes, and `.part` is added."""
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+-]")
 
 
 def locate_on_web(source: WebFile, sha256: str | None, folder: ModelsFolder) -> Located:
-    """The model's files as downloads; those that are here are found by their place.
+    """Return the model's files as downloads; existing files are found by their path.
 
-    `sha256` is that of the model's first file.
+    `sha256` is the checksum of the model's first file.
     """
     parts = urlsplit(source.url)
     try:
@@ -80,6 +80,6 @@ def locate_on_web(source: WebFile, sha256: str | None, folder: ModelsFolder) -> 
 
 
 def file_name(path: str) -> str:
-    """A safe name for the file at the URL path `path`."""
+    """Return a safe name for the file at the URL path `path`."""
     name = _UNSAFE.sub("_", unquote(path.rpartition("/")[2]))[-MAX_NAME:].lstrip(".")
     return f"{name}_" if name.endswith(PART) or not name else name

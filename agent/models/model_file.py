@@ -1,4 +1,4 @@
-"""A model's files on this host, and the adapters beside it, which come and go meanwhile."""
+"""A model's files on this host, and its adapters, which can be added and removed at run time."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,7 +10,7 @@ from .port import OtherFile
 
 @dataclass(frozen=True, slots=True)
 class AdapterOnHost:
-    """The file of an adapter's source. It takes about `bytes` of memory when it is loaded."""
+    """The file of an adapter's source. A loaded adapter takes about `bytes` of memory."""
 
     source: str
     path: str
@@ -19,15 +19,17 @@ class AdapterOnHost:
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """A model's file on this host. `needed` is the memory in bytes that it takes when loaded, and
-    `least` what it takes with the fewest cells that may be chosen, where some are. `claims` is what
-    it wants to find free of each memory; none where that is not known.
-    `shorter` are contexts in tokens that are shorter than the one it is to have, the longest first,
-    and what it would take with them. `others` are the same model in other quantisations, whose
-    weights would take the place of `bytes`.
-    `info` is what its header says, for balancers, while it is being loaded. `projector`, a fetched
-    `draft_model` and `adapters` are the files that the assignment has beside it, the latter in the
-    assignment's order and counted in `needed`.
+    """A model's file on this host, with its memory needs in bytes.
+
+    `needed` is the memory that the loaded model takes. `least` is the memory with the smallest KV
+    cache allowed, if the cache size can be chosen. `claims` is the free memory that loading
+    requires per device; empty if unknown. `shorter` lists shorter contexts in tokens with the
+    memory they need, the longest first. `others` are other quantisations of the model, whose
+    weights would replace `bytes`. `info` is what the header says, for balancers, while the model is
+    being loaded.
+
+    `projector`, a fetched `draft_model` and `adapters` are the assignment's other files. `adapters`
+    are in the assignment's order and counted in `needed`.
     """
 
     path: str
@@ -48,12 +50,12 @@ class ModelFile:
         return self.with_adapters(())
 
     def context_within(self, memory: int) -> int | None:
-        """The longest of the shorter contexts with which it takes no more than `memory` bytes."""
+        """Return the longest shorter context that needs at most `memory` bytes."""
         beside = bytes_of(self.adapters)
         return next((size for size, needed in self.shorter if needed + beside <= memory), None)
 
     def other_within(self, memory: int) -> OtherFile | None:
-        """The largest other quantisation with which it takes no more than `memory` bytes."""
+        """Return the largest other quantisation whose model needs at most `memory` bytes."""
         needed = self.needed if self.least is None else self.least
         if needed is None:
             return None
@@ -61,7 +63,7 @@ class ModelFile:
         return max(fitting, key=lambda other: other.bytes, default=None)
 
     def with_adapters(self, adapters: Sequence[AdapterOnHost]) -> "ModelFile":
-        """The file with these adapters in place of its own."""
+        """Return the file with these adapters in place of its own."""
         more = bytes_of(adapters) - bytes_of(self.adapters)
         needed = None if self.needed is None else self.needed + more
         least = None if self.least is None else self.least + more
@@ -75,7 +77,7 @@ class ModelFile:
 
 
 def _with_more(parts: tuple[MemoryPart, ...], more: int) -> tuple[MemoryPart, ...]:
-    """Adapters lie where the layers are: `more` bytes of them count with the largest part."""
+    """Add `more` bytes of adapters to the largest part: they are stored with the layers."""
     if not parts or not more:
         return parts
     largest = max(parts, key=lambda part: part.bytes)
@@ -86,12 +88,12 @@ def _with_more(parts: tuple[MemoryPart, ...], more: int) -> tuple[MemoryPart, ..
 
 
 def bytes_of(adapters: Iterable[AdapterOnHost]) -> int:
-    """The size of all their files: the same one counts once."""
+    """Return the size of all adapter files; a file that occurs twice counts once."""
     return sum(each.bytes for each in set(adapters))
 
 
 class AdaptersHere:
-    """The adapters that an engine has or is to have, by source."""
+    """The adapters that an engine has or will have, by source."""
 
     def __init__(self, adapters: Iterable[AdapterOnHost]) -> None:
         self._files = {each.source: each for each in adapters}
@@ -101,18 +103,18 @@ class AdaptersHere:
         return tuple(self._files.values())
 
     def missing(self, assignment: Assignment) -> tuple[WishedAdapter, ...]:
-        """Those that `assignment` has besides."""
+        """Return the adapters of `assignment` that are missing here."""
         return tuple(each for each in assignment.adapters or () if each.source not in self._files)
 
     def of(self, assignment: Assignment) -> tuple[AdapterOnHost, ...]:
-        """The files of all adapters of `assignment`, none of which is missing, in its order."""
+        """Return the files of all adapters of `assignment` in its order; none may be missing."""
         return tuple(self._files[each.source] for each in assignment.adapters or ())
 
     def add(self, adapters: Iterable[AdapterOnHost]) -> None:
-        """Add files that were fetched."""
+        """Add fetched files."""
         self._files.update({each.source: each for each in adapters})
 
     def keep_only(self, *assignments: Assignment) -> None:
-        """Forget what none of `assignments` has."""
+        """Remove adapters that occur in none of `assignments`."""
         sources = {each.source for one in assignments for each in one.adapters or ()}
         self._files = {key: each for key, each in self._files.items() if key in sources}

@@ -2,13 +2,13 @@
 
 ```
 hub/models--org--repo/blobs, refs, snapshots   the layout of huggingface-hub's own cache
-web/DIGEST/NAME.gguf                           downloads from elsewhere, by their URL's digest
+web/DIGEST/NAME.gguf                           other downloads, by the digest of their URL
 locks/DIGEST.use, DIGEST.fetch                 two locks for each file
 ```
 
-A file that is not complete has `.part` at its end. A process that uses or downloads a file holds
-its `use` lock, shared; one that evicts it, exclusively. One that downloads it holds its `fetch`
-lock, whose file keeps the record.
+The name of an incomplete file ends in `.part`. A process that uses or downloads a file holds its
+`use` lock shared; a process that evicts it holds the lock exclusively. A process that downloads it
+holds its `fetch` lock; the lock's file contains the record.
 """
 
 import hashlib
@@ -30,16 +30,15 @@ logger = logging.getLogger(__name__)
 
 PART = ".part"
 MAX_RESERVE = 2**30
-"""Most bytes of a disk that stay free, so that other programs on the host can still write."""
+"""Maximum bytes of a disk kept free, so that other programs on the host can still write."""
 RESERVE_SHARE = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What the folder remembers of a file: how to resume its download, and what was verified.
+    """The record of a file: how to resume its download, and what was verified.
 
-    `validator` is the ETag or date under which a partial file was begun; `total` its full size.
-
+    `validator` is the ETag or date under which a partial file was begun; `total` is its full size.
     `sha256` was computed over the whole file, which had `size` bytes then.
     """
 
@@ -55,7 +54,7 @@ _record: TypeAdapter[Record] = TypeAdapter(Record)
 
 
 def read_record(path: Path) -> Record:
-    """The record in `path`; an empty one where there is none, or one torn by a crash."""
+    """Return the record in `path`; an empty one if it is missing, or torn by a crash."""
     try:
         return _record.validate_json(path.read_bytes(), strict=True)
     except (FileNotFoundError, ValidationError):
@@ -69,7 +68,7 @@ def write_record(path: Path, record: Record) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFile:
-    """A file in the folder. `bytes` of one that is downloading: what it will take.
+    """A file in the folder. While a file is downloaded, `bytes` is its full size.
 
     `last_used` is a time; only the order counts.
     """
@@ -81,7 +80,7 @@ class StoredFile:
 
 
 class NoRoomError(Exception):
-    """Even without all files that are not in use there is too little room: `missing` bytes."""
+    """There is too little room, even without all unused files: `missing` bytes more are needed."""
 
     def __init__(self, missing: int) -> None:
         super().__init__(f"{missing} bytes are missing")
@@ -89,7 +88,7 @@ class NoRoomError(Exception):
 
 
 def to_evict(files: Iterable[StoredFile], missing: int) -> list[StoredFile]:
-    """The files whose eviction frees `missing` bytes at least, the least recently used first.
+    """Return the least recently used files that together free at least `missing` bytes.
 
     Files in use stay. Raises `NoRoomError`.
     """
@@ -106,7 +105,11 @@ def to_evict(files: Iterable[StoredFile], missing: int) -> list[StoredFile]:
 
 
 class ModelsFolder:
-    """`limit` bounds all files together; `None` leaves it to the disk, and nothing is evicted."""
+    """The folder of model files.
+
+    `limit` bounds the bytes of all files together. Without a limit only the disk bounds them, and
+    no file is evicted.
+    """
 
     def __init__(self, root: Path, limit: int | None = None) -> None:
         self.root = root
@@ -121,28 +124,28 @@ class ModelsFolder:
             folder.mkdir(parents=True, exist_ok=True)
 
     def web_file(self, url: str, name: str) -> Path:
-        """Where the download from `url` is kept; files of one split model share their folder."""
+        """Return the path for the download from `url`; files of one split model share a folder."""
         return self._web / _digest(url) / name
 
     def use(self, file: Path) -> FileLock:
-        """Keep `file` from eviction until the lock is released, and note that it is used now."""
+        """Protect `file` from eviction until the lock is released, and record its use."""
         lock = FileLock.shared(self._lock(file, "use"))
         lock.touch()
         return lock
 
     def fetch_lock(self, file: Path) -> Path:
-        """The lock of the process that downloads `file`."""
+        """Return the path of the lock that a process downloading `file` holds."""
         return self._lock(file, "fetch")
 
     def record(self, file: Path) -> Record:
         return read_record(self._lock(file, "fetch"))
 
     def write_record(self, file: Path, record: Record) -> None:
-        """Only the holder of the `fetch` lock may. Raises `OSError`."""
+        """Write the record; the caller holds the `fetch` lock. Raises `OSError`."""
         write_record(self._lock(file, "fetch"), record)
 
     def room(self) -> int:
-        """Bytes that more files may take, once all that is not in use is evicted."""
+        """Return the bytes available for more files after all unused files are evicted."""
         free = self.disk_room()
         if self.limit is None or not self._locks.exists():
             return free if self.limit is None else min(self.limit, free)
@@ -153,14 +156,14 @@ class ModelsFolder:
         return max(min(self.limit - used, free + unused), 0)
 
     def disk_room(self) -> int:
-        """Bytes that the disk has left above the reserve."""
+        """Return the bytes that the disk has left above the reserve."""
         disk = shutil.disk_usage(_existing(self.root))
         return max(disk.free - reserve(disk.total), 0)
 
     def make_room(self, sizes: Mapping[Path, int]) -> None:
-        """Evict until each file in `sizes` can grow to its size. Raises `FetchError`.
+        """Evict files until each file in `sizes` can grow to its size. Raises `FetchError`.
 
-        The caller holds their `use` locks. A download of others counts with all it will take.
+        The caller holds the `use` locks of these files. Other downloads count with their full size.
         """
         with self._alone():
             growth = sum(max(size - _here(file), 0) for file, size in sizes.items())
@@ -171,11 +174,11 @@ class ModelsFolder:
             raise disk_full(self.root, growth, free)
 
     def stored(self) -> list[StoredFile]:
-        """All files here, complete or not."""
+        """Return all files here, complete or not."""
         return [found for path in self._paths() if (found := self._stored(path))]
 
     def _alone(self) -> FileLock:
-        """While it is held, no other process checks which files are in use."""
+        """Take the lock under which no other process checks which files are in use."""
         return FileLock.exclusive(self._locks / "folder")
 
     def _evict(self, sizes: Mapping[Path, int], growth: int, limit: int) -> None:
@@ -207,7 +210,7 @@ class ModelsFolder:
             yield from (path for path in self.root.glob(pattern) if path.is_file())
 
     def _stored(self, path: Path) -> StoredFile | None:
-        """`None` where it has gone meanwhile, or has become whole."""
+        """Return the file; `None` if it is gone, or was renamed because it is complete."""
         file = whole_of(path)
         lock = FileLock.try_exclusive(self._lock(file, "use"))
         try:
@@ -231,27 +234,27 @@ class ModelsFolder:
 
 
 def part_of(file: Path) -> Path:
-    """Where what has arrived of `file` is kept."""
+    """Return the path of the partial download of `file`."""
     return file.with_name(file.name + PART)
 
 
 def whole_of(path: Path) -> Path:
-    """The file that `path` is or will be."""
+    """Return the file that `path` is, or will be once complete."""
     return path.with_name(path.name.removesuffix(PART))
 
 
 def reserve(total: int) -> int:
-    """How much of a disk of `total` bytes stays free."""
+    """Return the bytes of a disk of `total` bytes that stay free."""
     return min(int(total * RESERVE_SHARE), MAX_RESERVE)
 
 
 def disk_full(folder: Path, needed: int, free: int) -> FetchError:
     return FetchError(
         "disk_full",
-        f"{in_words(needed)} more do not fit on the disk of {folder}, which has {in_words(free)} "
+        f"{in_words(needed)} do not fit on the disk of {folder}, which has {in_words(free)} "
         "left for models",
-        "free space there, choose another --models-dir, or set --models-limit so that files of "
-        "models that nobody serves any more are evicted",
+        "free space there, choose another --models-dir, or set --models-limit so that the agent "
+        "deletes files of models that are no longer served",
     )
 
 
@@ -265,7 +268,7 @@ def too_large(needed: int, limit: int, missing: int) -> FetchError:
 
 
 def in_words(size: int) -> str:
-    """`size` in the unit that suits it: `3.2 GiB`."""
+    """Return `size` in a suitable unit: `3.2 GiB`."""
     value = float(size)
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if value < 1024:
@@ -275,7 +278,7 @@ def in_words(size: int) -> str:
 
 
 def _here(file: Path) -> int:
-    """How much of a new `file` is here; one that it replaces stays until it is whole."""
+    """Return the bytes of the partial download of `file`; an older complete file does not count."""
     try:
         return part_of(file).stat().st_size
     except FileNotFoundError:
@@ -283,7 +286,7 @@ def _here(file: Path) -> int:
 
 
 def _links_to(file: Path) -> list[Path]:
-    """The snapshots of the hub's cache that name `file`."""
+    """Return the snapshots in the hub's cache that link to `file`."""
     if file.parent.name != "blobs":
         return []
     snapshots = (file.parent.parent / "snapshots").rglob("*")

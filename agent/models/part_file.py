@@ -1,6 +1,6 @@
-"""What has arrived of a file: appended to, hashed as it grows, renamed once it is whole.
+"""A partly downloaded file: appended to, hashed as it grows, renamed once it is complete.
 
-A crash at any moment leaves a part that holds the file's first bytes, or the whole file.
+A crash at any moment leaves a part with the file's first bytes, or the whole file.
 """
 
 import hashlib
@@ -14,9 +14,9 @@ _BUFFER = 1 << 17
 
 
 class PartFile:
-    """The part of `file`, open. Its hash covers what an earlier download left, too.
+    """The open part of `file`. Its hash includes the bytes of an earlier download.
 
-    Only the holder of the file's `fetch` lock may have one. Methods raise `OSError`.
+    Only the holder of the file's `fetch` lock may open it. Methods raise `OSError`.
     """
 
     def __init__(self, file: Path, *, is_hashed: bool) -> None:
@@ -35,17 +35,17 @@ class PartFile:
             self._hash.update(data)
 
     def start(self, length: int) -> bytes:
-        """The first `length` bytes, or as many as there are."""
+        """Return the first `length` bytes, or fewer if the file is shorter."""
         self._stream.flush()
         with self._path.open("rb") as file:
             return file.read(length)
 
     def flush(self) -> None:
-        """Hand what is buffered to the system, so that a killed process does not lose it."""
+        """Write buffered bytes to the system, so that a killed process does not lose them."""
         self._stream.flush()
 
     def restart(self) -> None:
-        """Drop what has arrived."""
+        """Drop all bytes that have arrived."""
         self._stream.flush()
         self._stream.truncate(0)
         self.size = 0
@@ -55,7 +55,7 @@ class PartFile:
         return None if self._hash is None else self._hash.hexdigest()
 
     def finish(self) -> None:
-        """The file is whole: make it durable under its own name."""
+        """Make the complete file durable under its own name."""
         self._stream.flush()
         os.fsync(self._stream.fileno())
         self._path.replace(self._file)
@@ -79,7 +79,7 @@ _CHUNK = 1 << 20
 
 
 def hash_of(path: Path) -> "hashlib._Hash":
-    """The running SHA-256 of what `path` holds; `update` goes on from there. Raises `OSError`."""
+    """Return the running SHA-256 of the file `path`; `update` continues it. Raises `OSError`."""
     running = hashlib.sha256()
     with path.open("rb", buffering=0) as file:
         while chunk := file.read(_CHUNK):
@@ -88,5 +88,5 @@ def hash_of(path: Path) -> "hashlib._Hash":
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of what `path` holds. Raises `OSError`."""
+    """Return the SHA-256 of the file `path`. Raises `OSError`."""
     return hash_of(path).hexdigest()

@@ -1,8 +1,8 @@
-"""The port to model files: a source goes in, a path on this host comes out, or a typed error.
+"""The port to model files: a source in, a path on this host or a typed error out.
 
-The holder of a model has a `FetchedModel`, and with it a lease: agents that share the folder do not
-evict files that are leased. `fetch` is cancelled as its task is; what had arrived by then stays in
-the folder, and the next `fetch` of the same source goes on from there.
+The holder of a `FetchedModel` has a lease: agents that share the folder do not evict leased files.
+To cancel `fetch`, cancel its task; arrived bytes stay in the folder, and the next `fetch` of the
+same source resumes from them.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -28,11 +28,11 @@ FetchCode = Literal[
     "gated",
     "fetch_failed",
 ]
-"""Codes of the issues that keep a model's files from being here.
+"""Codes of the issues that prevent a model's files from being here.
 
-`torn`: the file ends too early or late. `not_a_model`: it goes beside a model, and is none itself.
-`ambiguous`: several files fit the source. `gated`: the server asks for a token, or another one.
-`fetch_failed`: a fault of the agent; its log has details.
+`torn`: the file is too short or too long. `not_a_model`: the file is an adapter or a projector.
+`ambiguous`: several files match the source. `gated`: the server asks for a token, or for another
+one. `fetch_failed`: the agent itself failed; its log has details.
 """
 
 FETCH_CODES: frozenset[str] = frozenset(get_args(FetchCode))
@@ -41,9 +41,9 @@ OnProgress = Callable[[Download], None]
 
 
 class FetchError(Exception):
-    """The files cannot be had now. `hint` says what to do about it, where there is something.
+    """The files cannot be fetched now. `hint` says what to do about it, if there is anything.
 
-    `adapter` is the name of the one whose file it is, if it is an adapter's.
+    `adapter` is the name of the adapter whose file it is, if any.
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class FetchError(Exception):
 
 
 class Lease(Protocol):
-    """Keeps files from being evicted, on this host, for as long as it is held."""
+    """Protects files on this host from eviction while it is held."""
 
     def release(self) -> None:
-        """From now on they may be evicted. To release twice does nothing."""
+        """Allow eviction of the files. A second call does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +77,12 @@ class OtherFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedModel:
-    """A model's files on this host. `path` is what the engine loads: of a split model the first.
+    """A model's files on this host.
 
-    `bytes` is the size of all files together. `others` are the same model in other quantisations.
-    Release the lease when nothing loads them any more.
+    `path` is the file that the engine loads: the first of a split model.
+
+    `bytes` is the size of all files together. `others` are other quantisations of the model.
+    Release the lease once the files are no longer needed.
     """
 
     path: Path
@@ -91,9 +93,9 @@ class FetchedModel:
 
 @dataclass(frozen=True, slots=True)
 class RemoteModel:
-    """A model that is not here, of so many `bytes`; `others` as in `FetchedModel`.
+    """A model that is not on this host. `bytes` is its size; `others` as in `FetchedModel`.
 
-    The header is that of its first file.
+    `header` is the header of its first file.
     """
 
     header: GgufHeader
@@ -105,7 +107,7 @@ OnHeader = Callable[[RemoteModel], Awaitable[None]]
 
 
 class ModelFiles(Protocol):
-    """Gets model files onto this host."""
+    """Brings model files onto this host."""
 
     async def fetch(
         self,
@@ -116,14 +118,13 @@ class ModelFiles(Protocol):
         on_progress: OnProgress,
         on_header: OnHeader | None = None,
     ) -> FetchedModel:
-        """The files of `source`, downloaded unless they are here.
+        """Return the files of `source`; missing files are downloaded.
 
-        `http_hosts` may send it without TLS (`check_http`).
-        `on_progress` is called about twice a second while bytes arrive, here or through another
-        agent on this host. `on_header` is awaited before the first one is asked for, where the
-        header can be read; what it raises ends the fetch. Raises `FetchError`. Cancel the task to
-        stop; it stops at once.
+        `http_hosts` may send the files without TLS (`check_http`). `on_progress` is called about
+        twice a second while bytes arrive, here or through another agent on this host. `on_header`
+        is awaited before the download begins, if the header can be read; an exception from it ends
+        the fetch. Raises `FetchError`. Cancel the task to stop at once.
         """
 
     async def room(self) -> int | None:
-        """Bytes that more model files may take, or `None` if that is not known."""
+        """Return the bytes that more model files may take; `None` if unknown."""

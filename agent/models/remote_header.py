@@ -1,6 +1,6 @@
-"""The header of a GGUF file that is not here, by requests for the pieces it takes.
+"""Reads the header of a remote GGUF file with range requests.
 
-The first piece holds most headers without a vocabulary; each one that follows is larger.
+The first piece is large enough for most headers without a vocabulary; later pieces are larger.
 """
 
 from contextlib import AbstractContextManager
@@ -24,12 +24,12 @@ from .port import FetchError
 FIRST_PIECE = 2**17
 LAST_PIECE = 2**22
 MAX_BYTES = 64 * 2**20
-"""Most bytes of headers that are asked for; the largest vocabularies take about 20 MB."""
+"""Maximum bytes of headers to request; the largest vocabularies take about 20 MB."""
 
 
 @dataclass(slots=True)
 class Budget:
-    """The bytes that the headers of a model's files may still take, together."""
+    """The bytes that the headers of a model's files may still take together."""
 
     left: int = MAX_BYTES
 
@@ -37,7 +37,7 @@ class Budget:
 def read_remote_header(
     client: httpx2.Client, remote: RemoteFile, budget: Budget
 ) -> tuple[GgufHeader, int]:
-    """The header of `remote`, and the bytes of the whole file. Raises `FetchError`."""
+    """Return the header of `remote`, and the bytes of the whole file. Raises `FetchError`."""
     start = RemoteStart(client, remote, budget)
     try:
         return read_header(start), start.total
@@ -48,9 +48,9 @@ def read_remote_header(
 
 
 class RemoteStart:
-    """The first bytes of `remote`, to be read once, in order; what is read is not kept.
+    """The first bytes of `remote`, read once and in order; nothing is kept.
 
-    `total` is the size of the whole file, known once a byte was read.
+    `total` is the size of the whole file in bytes, known after the first read.
     """
 
     def __init__(self, client: httpx2.Client, remote: RemoteFile, budget: Budget) -> None:
@@ -65,7 +65,7 @@ class RemoteStart:
         self.total = 0
 
     def read(self, count: int) -> bytes:
-        """The next `count` bytes, fewer where the file ends. Raises `FetchError`."""
+        """Return the next `count` bytes; fewer at the end of the file. Raises `FetchError`."""
         while len(self._piece) - self._at < count and not self._is_whole:
             self._piece = self._piece[self._at :] + self._fetch()
             self._at = 0
@@ -102,7 +102,7 @@ class RemoteStart:
         return piece
 
     def _answer(self, headers: dict[str, str], size: int) -> bytes:
-        """The piece, through redirects."""
+        """Return the requested piece, after redirects."""
         url = self._remote.url
         for _ in range(MAX_REDIRECTS + 1):
             with self._get(url, headers) as response:
@@ -116,14 +116,14 @@ class RemoteStart:
         return self._client.stream("GET", url, headers=headers)
 
     def _body(self, response: httpx2.Response, size: int) -> bytes:
-        """What was asked for, or the end of the file; no more is read than that."""
+        """Return the requested bytes, fewer at the end of the file; read no more than these."""
         facts = ResponseFacts.of(response.status_code, response.headers)
         if facts.status == 200:
             raise self._useless("the server sends whole files only, not their beginnings")
         if facts.status != 206:
             raise refused(self._remote, facts.status)
         if facts.first_byte != self._num_fetched or facts.total is None:
-            raise self._useless("the server sends another part of it than was asked for")
+            raise self._useless("the server sends another range than was requested")
         if self._num_fetched and (facts.total, facts.validator) != (self.total, self._validator):
             raise self._useless("it changed while its header was read")
         self.total, self._validator = facts.total, facts.validator
@@ -143,5 +143,5 @@ class RemoteStart:
         return FetchError(
             "unreachable",
             f"{self._remote.called}: {why}",
-            "check the source, and whether the server answers requests for ranges",
+            "check the source, and whether the server supports range requests",
         )

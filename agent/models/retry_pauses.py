@@ -1,47 +1,46 @@
-"""How long to wait after a failed attempt: short where the next one costs little, else long.
+"""Pauses after failed attempts: short if the next attempt is cheap, otherwise long.
 
-Agents whose attempts failed at the same time make the next ones at different times, so that a
-server that comes back is not asked by all of them at once.
+Pauses are spread at random, so that many agents do not ask a recovering server at the same time.
 """
 
 SOON = (5.0, 60.0)
-"""First and longest pause, in seconds, where an attempt is cheap: the network, disks, tokens."""
+"""First and longest pause in seconds if an attempt is cheap: the network, disks, tokens."""
 
 LATER = (60.0, 3600.0)
-"""Where each attempt may download the whole file, or load the whole model, again."""
+"""First and longest pause in seconds if each attempt may download or load the whole model again."""
 
 COSTLY = frozenset({"wrong_checksum", "torn", "not_a_gguf", "not_a_model", "load_failed"})
 
 SPREAD = 0.5
-"""A pause is shorter than the full one by up to this part of it."""
+"""A pause may be shorter than the full pause by up to this share."""
 
 
 def pause_after(code: str, last: float) -> float:
-    """Seconds until the next attempt after an issue with this code, at most.
+    """Return the maximum seconds until the next attempt after an issue with this code.
 
-    Pauses double; `last` was the one before, 0 if there was none.
+    Pauses double; `last` was the previous pause, 0 if there was none.
     """
     first, longest = LATER if code in COSTLY else SOON
     return min(max(2 * last, first), longest)
 
 
 def spread(pause: float, jitter: float) -> float:
-    """A part of `pause` that depends on `jitter`, which is uniform in [0, 1)."""
+    """Return a random part of `pause`; `jitter` is uniform in [0, 1)."""
     return pause * (1 - SPREAD * jitter)
 
 
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
-"""Seconds before each retry; as many failures in a row without one new byte end the download."""
+"""Seconds before each retry. If every retry fails without a new byte, the download ends."""
 
 MAX_ASKED = 60.0
-"""Longest wait that a server may ask for (`Retry-After`)."""
+"""Maximum wait that a server may ask for (`Retry-After`), in seconds."""
 
 AFTER_ASKED = 5.0
-"""Most seconds beyond what a server asked for, which it asks all of its clients."""
+"""Maximum seconds added to a server's `Retry-After`, which all its clients receive."""
 
 
 class Retries:
-    """The failures of one download since bytes last arrived."""
+    """Counts the failures of one download since bytes last arrived."""
 
     def __init__(self) -> None:
         self._failures = 0
@@ -49,10 +48,10 @@ class Retries:
     def next_pause(
         self, *, made_progress: bool, jitter: float, asked: float | None = None
     ) -> float | None:
-        """Seconds to wait before the next attempt; `None`: give up.
+        """Return the seconds to wait before the next attempt; `None` means give up.
 
-        `asked` is how long the server wants to be left alone. `jitter` is uniform in [0, 1), so
-        that downloads which were cut together do not go on together.
+        `asked` is the server's `Retry-After`. `jitter` is uniform in [0, 1), so that downloads that
+        were cut together do not resume together.
         """
         if made_progress:
             self._failures = 0

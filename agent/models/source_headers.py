@@ -1,4 +1,4 @@
-"""The headers of a model's files wherever they are: on this host, on the hub, or on the web."""
+"""Reads the headers of a model's files on this host, on the hub, or on the web."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ Part = tuple[GgufHeader, int]
 
 @dataclass(frozen=True, slots=True)
 class SourceHeaders:
-    """Those of all files, the first one first; `others` are other quantisations of the model."""
+    """The headers of all files in order; `others` are other quantisations of the model."""
 
     parts: tuple[Part, ...]
     others: tuple[OtherFile, ...] = ()
@@ -30,9 +30,9 @@ class SourceHeaders:
 def source_headers(
     source: str, folder: ModelsFolder, *, http_hosts: Collection[str] = ()
 ) -> SourceHeaders:
-    """Of all files of the model of `source`. Nothing is downloaded.
+    """Return the headers of all files of the model `source`. Nothing is downloaded.
 
-    What is in `folder` is read there. Raises `FetchError`, and `OSError` that names the file.
+    Files in `folder` are read there. Raises `FetchError`, and `OSError` that names the file.
     """
     try:
         check_http(source, http_hosts)
@@ -72,5 +72,5 @@ def _read(path: Path) -> Part:
             return read_header(file), path.stat().st_size
     except HeaderError as error:
         raise FetchError(
-            "not_a_gguf", f"{path}: {error}", "name another file, or bring this one there again"
+            "not_a_gguf", f"{path}: {error}", "name another file, or copy this file there again"
         ) from error

@@ -1,1 +1,1 @@
-"""Constraints: JSON Schema, GBNF, regular expressions and forced calls, compiled as one grammar."""
+"""Constraints: compile JSON Schema, GBNF, regular expressions and forced calls to one grammar."""

@@ -1,8 +1,8 @@
 """The grammar of a whole answer: reasoning first, then calls, or content in the requested format.
 
-Reasoning is unconstrained up to the family's end marker, and white space may follow it. An answer
-that must call a function holds calls only. If the family's call notation has no grammar here,
-forced calls are a JSON list.
+Reasoning is unconstrained up to the family's end marker, and white space may follow the marker. An
+answer that must call a function contains only calls. If the family's call notation has no grammar
+here, forced calls are a JSON list.
 """
 
 import json
@@ -31,16 +31,17 @@ from .lark import MAX_SCHEMAS, Lark, TooMuchWorkError
 from .schema import Schema, Unenforced
 
 MOST_TOLD = 16
-"""Most calls of one answer of a model that is told of tools: it rarely ends a row of them."""
+"""Maximum calls in an answer whose tools an instruction describes: such models rarely stop."""
 
 _SPACE = r'("\n" | "\n\n")?'
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerGrammar:
-    """`text` is llguidance's input; errors name `field`, unless one of the `schemas` causes them.
+    """The grammar of one answer: `text` is llguidance's input.
 
-    `unenforced` are keywords of the `lenient` schemas that the notation cannot enforce.
+    An error names the schema in `schemas` that caused it, or else the request's `field`.
+    `unenforced` lists keywords of the `lenient` schemas that the call notation cannot enforce.
     """
 
     text: str
@@ -54,9 +55,9 @@ class AnswerGrammar:
 class AnswerFormat:
     """How the answer to a conversation will be parsed.
 
-    `is_thinking`: the prompt ends within reasoning. `may_think`: it may begin with reasoning.
-    `control` are the control tokens among the family's markers. `is_told`: an instruction tells the
-    model of the tools, since its template does not.
+    `is_thinking`: the prompt ends within reasoning. `may_think`: the answer may begin with
+    reasoning. `control` holds the control tokens among the family's markers, by text. `is_told`:
+    the template ignores tools, so an instruction describes them to the model.
     """
 
     family: Family
@@ -68,9 +69,9 @@ class AnswerFormat:
 
 
 def answer_grammar(request: GenerateRequest, form: AnswerFormat | None) -> AnswerGrammar | None:
-    """The grammar of the answer; `None` if it is unconstrained. Without `form` all is content.
+    """Return the grammar of the answer; `None` if the answer is unconstrained.
 
-    Raises `RequestError` for unsupported constraints.
+    Without `form` the whole answer is content. Raises `RequestError` for unsupported constraints.
     """
     functions = _functions(request)
     is_forced = must_call(request)
@@ -125,7 +126,10 @@ def _written(
 
 
 def _check_bounds(request: GenerateRequest, functions: Sequence[Function]) -> None:
-    """Refuse what is too long, nests too deeply or repeats too much, before any work on it."""
+    """Refuse constraints that are too long, too deep or too repetitive, before any other work.
+
+    Raises `InvalidRequest`, which names the field.
+    """
     match request.grammar:
         case RegexGrammar(pattern=pattern):
             check_grammar(pattern, "grammar.pattern")
@@ -149,7 +153,10 @@ def _check_bounds(request: GenerateRequest, functions: Sequence[Function]) -> No
 
 
 def _functions(request: GenerateRequest) -> tuple[Function, ...]:
-    """The callable functions. Raises `InvalidRequest` if `tool_choice` names an unknown one."""
+    """Return the callable functions.
+
+    Raises `InvalidRequest` if `tool_choice` names an unknown one.
+    """
     if request.tool_choice == "none":
         return ()
     functions = Tools(request.tools or ()).functions
@@ -168,7 +175,7 @@ def _functions(request: GenerateRequest) -> tuple[Function, ...]:
 
 
 def must_call(request: GenerateRequest) -> bool:
-    """Whether the answer has to be a call."""
+    """Return whether the answer has to be a call."""
     return request.tool_choice == "required" or isinstance(request.tool_choice, NamedTool)
 
 
@@ -192,7 +199,7 @@ class _Writer:
         self.unenforced: list[Unenforced] = []
 
     def most_calls(self, request: GenerateRequest) -> int | None:
-        """How many calls the answer may have; `None` if any number of them."""
+        """Return the maximum number of calls in the answer; `None` if there is no limit."""
         are_many = request.parallel_tool_calls
         if self._format is not None and self._format.is_told:
             return MOST_TOLD if are_many else 1
@@ -212,7 +219,10 @@ class _Writer:
         most: int | None,
         may_be_text: bool,
     ) -> str:
-        """Calls, or one call; with `may_be_text` also text alone, or text followed by calls."""
+        """Return an expression for up to `most` calls.
+
+        With `may_be_text`, the answer may also be text alone, or text followed by calls.
+        """
         grammar = CallGrammar(self._lark, syntax, functions)
         self.schemas += grammar.schemas
         self.lenient += grammar.lenient
@@ -226,7 +236,7 @@ class _Writer:
         return f"{self._text(end=syntax.opening)} {rest} | {self._text()}"
 
     def _text(self, *, like: Sequence[str] = (), end: str = "") -> str:
-        """Text without reasoning and calls, followed by `end`."""
+        """Return an expression for text without reasoning and calls, followed by `end`."""
         lark, form = self._lark, self._format
         if form is None or form.family.has_channels:
             return self._in_final(lark.text(like=like, without=ENDS))
@@ -288,7 +298,11 @@ class _Writer:
         return rest if form.is_thinking else f"({self._begun(markers.opening)} {rest})?"
 
     def _begun(self, opening: str) -> str:
-        """The marker, possibly after new lines; one terminal with them, or the lexer reads text."""
+        """Return an expression for the marker, possibly after new lines.
+
+        If the marker is ordinary text, the new lines are part of its terminal: otherwise the lexer
+        would read them as answer text.
+        """
         lark = self._lark
         if lark.has_control(opening):
             return f"{_SPACE} {lark.literal(opening)}"

@@ -1,7 +1,7 @@
 """Grammars for call arguments in notations that write arguments one by one instead of as JSON.
 
-Arguments come in the order of the schema, or in the order that the notation demands. Required ones
-always occur, none occurs twice, and none occurs that the schema does not name.
+Arguments come in the order of the schema, or in the order that the notation demands. Required
+arguments always occur. No argument occurs twice, and only arguments in the schema occur.
 """
 
 import json
@@ -38,7 +38,7 @@ _WORDS = {"boolean": '("true" | "false")', "null": '"null"'}
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """`schema` is `None` for one that may be anything."""
+    """One argument. `schema` is `None` if any value is allowed."""
 
     name: str
     schema: object
@@ -47,9 +47,10 @@ class _Member:
 
 
 class _Arguments(ABC):
-    """The arguments of one function. `schemas` are those that llguidance compiles as JSON schemas.
+    """Writes the grammar for one function's arguments.
 
-    `unenforced` are keywords of a lenient schema that the grammar does not enforce.
+    `schemas` are the parts that llguidance compiles as JSON schemas. `unenforced` lists keywords of
+    a lenient schema that the grammar does not enforce.
     """
 
     def __init__(self, lark: Lark, schema: Schema) -> None:
@@ -61,7 +62,10 @@ class _Arguments(ABC):
         self.unenforced: list[Unenforced] = []
 
     def write(self) -> str:
-        """An expression for all arguments. Raises `InvalidRequest` for an unsupported schema."""
+        """Return an expression for all arguments.
+
+        Raises `InvalidRequest` for an unsupported schema.
+        """
         try:
             found = [
                 self._object(leaf, self._field)
@@ -76,7 +80,7 @@ class _Arguments(ABC):
 
     @abstractmethod
     def _object(self, leaf: Mapping[str, Any], place: str) -> str:
-        """An expression for an object with the properties of `leaf`."""
+        """Return an expression for an object with the properties of `leaf`."""
 
     def _leaves(self, schema: object, place: str) -> list[Mapping[str, Any]]:
         try:
@@ -132,7 +136,11 @@ class _Arguments(ABC):
         ]
 
     def _in_a_row(self, members: Sequence[_Member], between: str) -> str:
-        """The members that the notation can write, in order; optional ones may be left out."""
+        """Return an expression for the members that the notation can write, in order.
+
+        Optional members may be omitted. Raises `InvalidRequest` if the notation cannot write a
+        required one.
+        """
         lark = self._lark
         first = rest = '""'
         for member in reversed(members):
@@ -154,11 +162,11 @@ class _Arguments(ABC):
 
     @abstractmethod
     def _member(self, member: _Member) -> str | None:
-        """An expression for name and value; `None` if the notation can write no valid value."""
+        """Return an expression for name and value; `None` if no valid value can be written."""
 
 
 class MemberArguments(_Arguments):
-    """Arguments in the notation that `members` describe."""
+    """Writes arguments in the notation that `members` describe."""
 
     def __init__(self, lark: Lark, schema: Schema, members: Members) -> None:
         super().__init__(lark, schema)
@@ -180,7 +188,7 @@ class MemberArguments(_Arguments):
         return " | ".join(written) or None
 
     def _values(self, member: _Member) -> Iterable[tuple[str, str]]:
-        """Per alternative, the notation's type and an expression for the value and its end."""
+        """Yield, per alternative, the type's name and an expression for the value and its end."""
         types, end = self._notation.types, self._notation.end
         if not self._notation.barred:
             schema = member.schema if isinstance(member.schema, Mapping) else {}
@@ -215,7 +223,7 @@ class MemberArguments(_Arguments):
 
 
 class GemmaArguments(_Arguments):
-    """Arguments as Gemma 4 writes them: `{key:<|"|>text<|"|>,other:[1,true]}`, sorted by key."""
+    """Writes arguments as Gemma 4 does: `{key:<|"|>text<|"|>,other:[1,true]}`, sorted by key."""
 
     def __init__(self, lark: Lark, schema: Schema) -> None:
         super().__init__(lark, schema)
@@ -241,7 +249,10 @@ class GemmaArguments(_Arguments):
         return f"{self._lark.literal(f'{member.name}:')} {value}"
 
     def _value(self, schema: object, place: str) -> str | None:
-        """The name of a rule for values of `schema`, maybe recursive; `None` if none is valid."""
+        """Return the name of a rule for values of `schema`; `None` if none is valid.
+
+        The rule may be recursive.
+        """
         key = json.dumps(schema, sort_keys=True)
         self._lark.work.spend(len(key))
         if key not in self._named:
@@ -295,7 +306,7 @@ class GemmaArguments(_Arguments):
 
 
 def _type(alternative: Alternative) -> str:
-    """JSON's name for the type of the values of this alternative."""
+    """Return JSON's name for the type of the values of this alternative."""
     match alternative:
         case Text():
             return "string"
@@ -328,7 +339,7 @@ def _as_json(value: object) -> str:
 
 
 def _in_gemma(value: object) -> str | None:
-    """`value` as Gemma writes it; `None` where that would not be read as it is meant."""
+    """Return `value` as Gemma writes it; `None` if the parser would read something else."""
     match value:
         case str():
             return None if QUOTE in value else f"{QUOTE}{value}{QUOTE}"

@@ -1,9 +1,10 @@
-"""Bounds on constraints, checked before anything works on them.
+"""Limits on constraints, checked before anything else works on them.
 
-llguidance recurses while it compiles. It takes 3 kB of its stack for each rule that leads to the
-next one, and for each level of a JSON Schema. Its work grows with the square of repetitions.
-These bounds are far above what people write, and far below what the stack of a worker
-(`engine/grammar/grammar_process`) holds. What costs too much within them ends its worker.
+llguidance recurses while it compiles. It takes 3 kB of its stack for each rule in a chain of
+references, and for each level of a JSON Schema. Its work grows with the square of repetitions.
+These limits are far above what people write, and far below what the stack of a worker process
+(`engine/grammar/grammar_process`) holds. A constraint within the limits that still costs too much
+ends only its worker process.
 """
 
 import re
@@ -14,19 +15,19 @@ from ....shared.errors import InvalidRequest
 from ..parsing.schema_check import target_of
 
 MAX_NESTED = 120
-"""Levels of lists and objects in a JSON Schema. The compiler reads few more."""
+"""Maximum nesting of lists and objects in a JSON Schema. The compiler reads few more."""
 
 MAX_CHAIN = 5000
-"""Levels of a JSON Schema if what it refers to stood in the place of each reference."""
+"""Maximum nesting of a JSON Schema after every reference is replaced by its target."""
 
 MAX_RULES = 2000
-"""Rules and terminals of a grammar."""
+"""Maximum rules and terminals of a grammar."""
 
 MAX_GROUPS = 200
-"""Groups of a regular expression or a grammar that stand within each other."""
+"""Maximum nesting of groups in a regular expression or a grammar."""
 
 MAX_REPEATED = 4000
-"""Repetitions and groups of a regular expression or a grammar."""
+"""Maximum repetitions and groups in a regular expression or a grammar."""
 
 _RULE = re.compile(r"^[ \t]*[!?]*[A-Za-z_][^\s:]*(?:[ \t]*\[[^\]\n]*\])?[ \t]*:", re.MULTILINE)
 _ESCAPE_OR_CLASS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\\n])*\]?", re.DOTALL)
@@ -34,7 +35,7 @@ _REPEATS = re.compile(r"[*+?{~(]")
 
 
 def check_grammar(text: str, field: str) -> None:
-    """Raises `InvalidRequest` if a regular expression or a grammar is beyond the bounds."""
+    """Raise `InvalidRequest` if a regular expression or a grammar exceeds the limits."""
     _check(sum(1 for _ in _RULE.finditer(text)), MAX_RULES, "rules", field)
     bare = _ESCAPE_OR_CLASS.sub("x", text)
     _check(sum(1 for _ in _REPEATS.finditer(bare)), MAX_REPEATED, "repetitions and groups", field)
@@ -42,7 +43,7 @@ def check_grammar(text: str, field: str) -> None:
 
 
 def check_schema(schema: Mapping[str, Any], field: str) -> None:
-    """Raises `InvalidRequest` if a JSON Schema is beyond the bounds."""
+    """Raise `InvalidRequest` if a JSON Schema exceeds the limits."""
     _check(_height(schema, None), MAX_NESTED, "levels", field)
     _check(_height(schema, schema), MAX_CHAIN, "levels with what its references lead to", field)
     for pattern in _patterns(schema):
@@ -57,7 +58,7 @@ def _check(count: int, most: int, what: str, field: str) -> None:
 
 
 def _num_nested(text: str) -> int:
-    """How many parentheses are open at once at most."""
+    """Return the maximum number of parentheses that are open at once."""
     num_open = most = 0
     for found in re.finditer(r"[()]", text):
         num_open = num_open + 1 if found[0] == "(" else max(0, num_open - 1)
@@ -66,9 +67,9 @@ def _num_nested(text: str) -> int:
 
 
 def _height(schema: Mapping[str, Any], root: Mapping[str, Any] | None) -> int:
-    """How many lists and objects stand within each other; references are resolved in `root`.
+    """Return the nesting depth of lists and objects; with `root`, references are followed.
 
-    A reference that leads back to where it stands counts as nothing.
+    A reference back to an enclosing part adds nothing.
     """
     heights: dict[int, int] = {}
     unfinished = {id(schema): 1}
@@ -91,7 +92,7 @@ def _height(schema: Mapping[str, Any], root: Mapping[str, Any] | None) -> int:
 
 
 def _within(part: object, root: Mapping[str, Any] | None) -> Iterator[object]:
-    """The lists and objects that stand directly in `part`, and what it refers to."""
+    """Yield the lists and objects directly in `part`, and the target of its `$ref`."""
     members: Iterable[object] = part if isinstance(part, list) else ()
     if isinstance(part, Mapping):
         members = part.values()
@@ -103,7 +104,7 @@ def _within(part: object, root: Mapping[str, Any] | None) -> Iterator[object]:
 
 
 def _patterns(schema: Mapping[str, Any]) -> Iterator[str]:
-    """All regular expressions, wherever they stand."""
+    """Yield every regular expression in the schema, at any depth."""
     waiting: list[object] = [schema]
     while waiting:
         part = waiting.pop()

@@ -12,18 +12,19 @@ from .lark import Lark
 from .schema import Schema, Unenforced
 
 _NAME = re.compile(r"[\w.-]{1,200}")
-"""Names that every family's notation can write without quotes."""
+"""Names that every family can write without quotes."""
 
 
 class CallGrammar:
-    """Adds rules to `lark`. `schemas` are those that llguidance compiles as JSON schemas.
+    """Adds rules for calls to `lark`.
 
-    `lenient` are the schemas of functions that are not strict. `unenforced` are keywords of theirs
-    that the notation cannot enforce.
+    `schemas` are the parts that llguidance compiles as JSON schemas. `lenient` are the schemas of
+    functions that are not strict. `unenforced` lists their keywords that the notation cannot
+    enforce.
     """
 
     def __init__(self, lark: Lark, syntax: CallSyntax, functions: Sequence[Function]) -> None:
-        """Raises `InvalidRequest` for a function that cannot be called in this notation."""
+        """Raise `InvalidRequest` for a function that cannot be called in this notation."""
         self._lark = lark
         self._syntax = syntax
         self.schemas: list[Schema] = []
@@ -35,7 +36,10 @@ class CallGrammar:
         ]
 
     def calls(self, *, most: int | None, without_opening: bool = False) -> str:
-        """From one call to `most` calls. `without_opening`: the opening marker came before."""
+        """Return an expression for one to `most` calls.
+
+        With `without_opening`, the opening marker is already written.
+        """
         lark, syntax = self._lark, self._syntax
         first = syntax.before + syntax.begin
         if without_opening:
@@ -47,7 +51,7 @@ class CallGrammar:
         return f"{self._call(first)} {more} {lark.spelled(syntax.after)}"
 
     def _call(self, begin: str) -> str:
-        """A call of any of the functions."""
+        """Return the name of a rule for one call of any of the functions."""
         return self._lark.rule(
             " | ".join(f"{self._header(begin, function)} {body}" for function, body in self._bodies)
         )
@@ -84,7 +88,7 @@ class CallGrammar:
 
 
 def schema_of(function: Function) -> Schema:
-    """The schema of a function's arguments; a function without parameters takes none."""
+    """Return the schema of a function's arguments; a function without parameters takes none."""
     schema = dict(function.parameters) or {"properties": {}, "additionalProperties": False}
     if not schema.keys() & {"type", "$ref", "anyOf", "oneOf", "allOf"}:
         schema["type"] = "object"

@@ -1,19 +1,17 @@
-"""Prepares a JSON Schema for llguidance: what only annotates is dropped, and objects are closed.
+"""Prepares a JSON Schema for llguidance: removes mere annotations, and closes objects.
 
-llguidance refuses each `format` that it does not know, and keywords that it does not enforce even
-if their value allows everything (`uniqueItems: false`). JSON Schema takes such a `format` as an
-annotation, so they are left out.
+llguidance refuses each `format` that it does not know. It also refuses keywords that it does not
+enforce, even if their value allows everything (`uniqueItems: false`). JSON Schema treats such a
+`format` as an annotation, so both are removed.
 
-Objects are closed, as llama-server and xgrammar have it.
+JSON Schema lets an object have members beyond `properties`, unless `additionalProperties` forbids
+them. Few authors of `properties` want that, and a model constrained by such a schema invents
+members. So an object without `additionalProperties` is closed, as in llama-server and xgrammar.
+`additionalProperties: true`, or a schema for them, opens it.
 
-JSON Schema lets an object have any members beside those in `properties`, unless
-`additionalProperties` says otherwise. Few who write `properties` mean that, and a model that is
-held to such a schema makes members up. So where a schema says nothing of them, there are no others;
-`additionalProperties: true`, or a schema of them, opens it.
-
-What describes one object in several parts (`allOf`, or `properties` beside `anyOf` or `$ref`) is
-closed as a whole: no part may refuse the members of another one. Members that are `required` and
-have no schema may be anything.
+If several parts describe one object (`allOf`, or `properties` together with `anyOf` or `$ref`), the
+object is closed as a whole: no part may refuse the members of another part. Members that are
+`required` but have no schema may have any value.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,7 +29,7 @@ _SAYING = ("additionalProperties", "unevaluatedProperties")
 FORMATS = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"}
 )
-"""The values of `format` that are enforced; any other is an annotation."""
+"""The values of `format` that are enforced. Any other value is an annotation."""
 
 _IDLE: Mapping[str, tuple[object, ...]] = {
     "contains": (True, {}),
@@ -45,7 +43,7 @@ _IDLE: Mapping[str, tuple[object, ...]] = {
     "unevaluatedProperties": (True, {}),
     "uniqueItems": (False,),
 }
-"""Values with which keywords that llguidance does not know allow everything."""
+"""For keywords that llguidance does not know: the values that allow everything."""
 
 _NEEDS: Mapping[str, tuple[str, ...]] = {
     "if": ("then", "else"),
@@ -54,7 +52,7 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
     "maxContains": ("contains",),
     "minContains": ("contains",),
 }
-"""Keywords that say nothing without one of these beside them."""
+"""Keywords that have no effect unless one of these other keywords is present."""
 
 _OF_ALL = [
     "$ref",
@@ -101,29 +99,29 @@ _OF_TYPE = {
 }
 
 _OPEN = ":open"
-"""The end of a definition's name where it is a part of an object that another part closes."""
+"""Suffix for the name of a definition's copy that is left open: another part closes the object."""
 
 MAX_PARTS = 500
-"""Parts of one object; a schema with more stays as it is."""
+"""Maximum parts of one object; a schema with more is left unchanged."""
 MAX_VISITED = 5000
-"""Parts of all objects that have several, each time they are visited; about 20 ms."""
+"""Maximum visits to parts of objects that have several parts; about 20 ms of work."""
 
 
 def constraining(schema: Mapping[str, Any], type: str) -> Iterator[str]:
-    """The keywords of `schema` that may rule out a string, array or object; others annotate."""
+    """Yield the keywords of `schema` that may rule out a value of `type`; others annotate."""
     known = (*_OF_ALL, *_OF_TYPE[type])
     return (key for key in schema if key in known and not _only_annotates(key, schema))
 
 
 class _Unclear(Exception):
-    """What members an object may have is not said in one place."""
+    """The members that an object may have are not described in one place."""
 
 
 def closed(schema: Mapping[str, Any]) -> Json:
-    """`schema` without annotations that llguidance refuses, and with closed objects.
+    """Return `schema` without annotations that llguidance refuses, and with closed objects.
 
-    Objects stay open if the schema's parts refer to each other in other ways than by definitions,
-    or if there are too many parts.
+    Objects stay open if the schema has references other than to definitions between the parts of an
+    object, or if it has too many parts.
     """
     try:
         return _Closing(schema).schema()
@@ -175,7 +173,10 @@ class _Closing:
         return made
 
     def _inner(self, schema: Mapping[str, Any], *, is_part: bool) -> Json:
-        """A copy with its members' schemas closed; as a part it is not closed itself."""
+        """Return a copy whose members' schemas are closed.
+
+        If `is_part`, the copy itself stays open.
+        """
         made = {key: each for key, each in schema.items() if not _only_annotates(key, schema)}
         for key in ("properties", "patternProperties", *_DEFINITIONS):
             if isinstance(named := schema.get(key), Mapping):
@@ -197,7 +198,7 @@ class _Closing:
         return self._inner(schema, is_part=True) if isinstance(schema, Mapping) else schema
 
     def _open(self, reference: str) -> str:
-        """A reference to a copy of the definition that is not closed."""
+        """Return a reference to a copy of the definition that is not closed."""
         key, name, target = self._target(reference)
         if name + _OPEN not in self._opened[key]:
             self._opened[key][name + _OPEN] = {}
@@ -205,7 +206,10 @@ class _Closing:
         return reference + _OPEN
 
     def _target(self, reference: str) -> tuple[str, str, Mapping[str, Any]]:
-        """The definition that is meant. Raises `_Unclear` for any other place."""
+        """Return the definition that `reference` names: its keyword, name and schema.
+
+        Raises `_Unclear` if the reference does not name a definition.
+        """
         target = target_of(reference, self._root)
         match steps_to(reference):
             case [("$defs" | "definitions") as key, name] if isinstance(target, Mapping):
@@ -214,7 +218,7 @@ class _Closing:
                 raise _Unclear
 
     def _parts(self, schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-        """What describes the same object: `schema`, and what it is joined with."""
+        """Yield `schema` and all parts that describe the same object."""
         if not _is_joined(schema):
             yield schema
             return
@@ -236,7 +240,7 @@ class _Closing:
 
 
 def _only_annotates(key: str, schema: Mapping[str, Any]) -> bool:
-    """Whether `key` rules out no value, though llguidance would refuse it."""
+    """Return whether `key` rules out no value, though llguidance would refuse it."""
     value = schema[key]
     if key == "format":
         return not (isinstance(value, str) and value in FORMATS)
@@ -246,14 +250,14 @@ def _only_annotates(key: str, schema: Mapping[str, Any]) -> bool:
 
 
 def _is_joined(schema: Mapping[str, Any]) -> bool:
-    """Whether several parts describe one object."""
+    """Return whether several parts describe one object."""
     all_of = schema.get("allOf")
     num_parts = len(all_of) if isinstance(all_of, list) else 0
     return num_parts + sum(key in schema for key in _DESCRIBING) > 1
 
 
 def _says(schema: Mapping[str, Any]) -> bool:
-    """Whether it says itself which other members there may be."""
+    """Return whether the schema itself says which other members are allowed."""
     return any(key in schema for key in _SAYING)
 
 

@@ -1,4 +1,4 @@
-"""Compiles a request's constraints on its answer, or reports what is wrong in which field."""
+"""Compiles a request's constraints on its answer, or reports which field is wrong and why."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ _PLACES = {
 
 @dataclass(frozen=True, slots=True)
 class ConstrainedAnswer:
-    """The compiled grammar of an answer, and a notice for the client if it enforces less."""
+    """The compiled grammar of an answer, with a notice for the client if it enforces less."""
 
     constraint: Constraint
     notice: Notice | None
@@ -32,10 +32,10 @@ def constrain(
     grammars: Grammars | None,
     ended: Ended | None = None,
 ) -> ConstrainedAnswer | None:
-    """`None` if nothing constrains the answer.
+    """Compile the request's constraints; return `None` if it has none.
 
-    Without `form` all of the answer is content. Stops once the request has `ended`. Raises
-    `RequestError` that names the field.
+    Without `form` the whole answer is content. Compilation stops once the request has `ended`.
+    Raises a `RequestError` that names the field.
     """
     grammar = answer_grammar(request, form)
     if grammar is None:
@@ -56,7 +56,7 @@ def constrain(
 
 
 def _unenforced(grammar: AnswerGrammar, constraint: Constraint) -> list[Unenforced]:
-    """Keywords that the notation or the compiler does not enforce, once each, sorted by place."""
+    """Return the keywords that the notation or the compiler does not enforce, sorted by place."""
     by_compiler = places_of(keywords_in(constraint.warnings), grammar.lenient)
     return sorted({*grammar.unenforced, *by_compiler})
 
@@ -64,7 +64,7 @@ def _unenforced(grammar: AnswerGrammar, constraint: Constraint) -> list[Unenforc
 def _blamed(
     grammar: AnswerGrammar, reason: str, request: GenerateRequest, complaint: Complaint
 ) -> tuple[str, str]:
-    """The field that is wrong, and what is wrong with it."""
+    """Return the field that is wrong, and the reason."""
     found = (schema_place(schema, complaint) for schema in grammar.schemas)
     return next(filter(None, found), None) or (_field(grammar, request), reason)
 
@@ -81,6 +81,6 @@ def _refusal(field: str, reason: str) -> InvalidRequest:
 
 
 def _line(reason: str) -> str:
-    """The error as one line, without llguidance's listing of the grammar that we generated."""
+    """Return the error as one line, without llguidance's listing of the generated grammar."""
     shown = reason.split("\n   1 |")[0]
     return " ".join(shown.split())[:_MAX_REASON]

@@ -14,7 +14,7 @@ from .gbnf_terminals import TooComplexError, references, terminal_rules
 
 MAX_RULES = 500
 MAX_DEPTH = 50
-"""Nested parentheses, including those in literals."""
+"""Maximum nested parentheses, including parentheses in literals."""
 
 _ROOT = "root"
 
@@ -24,13 +24,13 @@ class GbnfError(ValueError):
 
 
 class _ParserRule(RepetitionNode):
-    """The body of a rule, wrapped so that it never becomes part of a terminal."""
+    """A rule's body, wrapped so that it never becomes part of a terminal."""
 
     def __init__(self, rule: RuleNode) -> None:
         super().__init__(rule.alternatives, 1, 1)
 
     def is_terminal(self) -> bool:
-        """Never, so that it is always a rule of its own."""
+        """Return `False`: the node always stays a rule."""
         return False
 
     def __str__(self) -> str:
@@ -38,7 +38,7 @@ class _ParserRule(RepetitionNode):
 
 
 def lark_of(gbnf: str) -> str:
-    """The grammar in Lark. Raises `GbnfError`."""
+    """Return the grammar in Lark. Raises `GbnfError`."""
     if _depth(gbnf) > MAX_DEPTH:
         raise GbnfError(f"it has more than {MAX_DEPTH} nested parentheses")
     if gbnf.count("::=") > MAX_RULES:
@@ -56,7 +56,7 @@ def lark_of(gbnf: str) -> str:
 
 
 def _mark_terminals(rules: dict[str, RuleNode]) -> None:
-    """Have `resolve` make terminals of exactly those rules that can be terminals."""
+    """Make `resolve` turn exactly those rules into terminals that can be terminals."""
     try:
         terminals = terminal_rules(rules)
     except TooComplexError as error:
@@ -68,7 +68,10 @@ def _mark_terminals(rules: dict[str, RuleNode]) -> None:
 
 
 def _numbered(rules: dict[str, RuleNode]) -> dict[str, RuleNode]:
-    """The rules with names that Lark does not reserve, and a root that refers to the given root."""
+    """Return the rules under names that Lark does not reserve.
+
+    The result has a new root that refers to the given root.
+    """
     names = {name: f"rule-{number}" for number, name in enumerate(rules)}
     for rule in rules.values():
         for node in references(rule):

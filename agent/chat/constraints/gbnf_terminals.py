@@ -1,4 +1,4 @@
-"""Which rules of a GBNF grammar can become terminals: regular expressions for the lexer.
+"""Finds the rules of a GBNF grammar that can become terminals: regular expressions for the lexer.
 
 llguidance's lexer is greedy: it makes each terminal as long as possible. Terminals are fast, and
 any rule that is not recursive could be one. But if the text that follows the rule could also extend
@@ -7,7 +7,7 @@ parser would never see it. Such a rule stays a rule of the parser; its parts may
 down to single characters.
 
 A set of characters is a bit mask over a sample: the characters that the grammar mentions, their
-neighbours in Unicode, and one that it does not mention.
+neighbours in Unicode, and one character that it does not mention.
 """
 
 import re
@@ -31,13 +31,13 @@ Rules = Mapping[str, RuleNode]
 Chars = int
 
 MAX_WORK = 300_000
-"""Visits to nodes of rules, about half a second; facts are computed up to a fixed point."""
+"""Maximum visits to nodes of rules, about half a second: facts are computed up to a fixed point."""
 
 _PER_VISIT = 8
-"""Characters of the sample that are compared in the time of a visit."""
+"""Characters of the sample that can be compared in the time of one visit."""
 
 MAX_DEPTH = 8
-"""Passes that may each find more rules that cannot be terminals."""
+"""Maximum passes; each may find more rules that cannot be terminals."""
 
 MAX_SAMPLE = 2000
 
@@ -53,7 +53,7 @@ class TooComplexError(ValueError):
 
 
 def terminal_rules(rules: Rules) -> set[str]:
-    """The names of the rules that can be terminals. Raises `TooComplexError`."""
+    """Return the names of the rules that can be terminals. Raises `TooComplexError`."""
     facts = _Facts(rules)
     names = {name: {each.name for each in references(rule)} for name, rule in rules.items()}
     excluded: set[str] = set()
@@ -68,7 +68,7 @@ def terminal_rules(rules: Rules) -> set[str]:
 
 
 def _terminals(names: Mapping[str, set[str]], excluded: set[str]) -> set[str]:
-    """The rules that refer to terminals only, except the `excluded` ones."""
+    """Return the rules that refer only to terminals, without the `excluded` ones."""
     terminals: set[str] = set()
     while True:
         decided = terminals | excluded
@@ -79,7 +79,7 @@ def _terminals(names: Mapping[str, set[str]], excluded: set[str]) -> set[str]:
 
 
 def references(node: ASTNode) -> Iterator[RuleRefNode]:
-    """All references to rules within `node`."""
+    """Yield all references to rules within `node`."""
     for child in node.children():
         if isinstance(child, RuleRefNode):
             yield child
@@ -89,7 +89,7 @@ def references(node: ASTNode) -> Iterator[RuleRefNode]:
 
 @dataclass(frozen=True, slots=True)
 class _Fact:
-    """The characters that can begin a kind of text, and those that can extend a complete one."""
+    """The characters that can begin a node's text, and those that can extend a complete one."""
 
     may_be_empty: bool = False
     begins: Chars = 0
@@ -129,7 +129,7 @@ class _Facts:
                 break
 
     def following(self, names: Sequence[str]) -> dict[str, Chars]:
-        """For each rule, the characters that may follow it directly in the rules `names`."""
+        """Return, for each rule, the characters that may follow it directly in rules `names`."""
         following = dict.fromkeys(self._rules, 0)
         for order in self._rounds(names):
             before = dict(following)
@@ -140,7 +140,7 @@ class _Facts:
         return following
 
     def _rounds(self, names: Sequence[str]) -> Iterator[Iterable[str]]:
-        """Alternates forward and backward order: rules tend to be sorted, so few rounds suffice."""
+        """Yield forward and backward order in turn: rules tend to be sorted, so few suffice."""
         yield from cycle((names, names[::-1]))
 
     def _fact(self, node: ASTNode) -> _Fact:

@@ -1,9 +1,9 @@
-"""Builds a grammar in llguidance's notation, within a budget of work.
+"""Builds a grammar in llguidance's notation, within a work budget.
 
 The dialect of Lark is described at
-https://github.com/guidance-ai/llguidance/blob/main/docs/syntax.md. A rule is a named
-expression. Control tokens have no text, so they are written by token id.
-Everything that is added counts as work; llguidance's compiler has limits of its own.
+https://github.com/guidance-ai/llguidance/blob/main/docs/syntax.md. A rule is a named expression.
+Control tokens have no text, so they are written by token id. Every addition costs work;
+llguidance's compiler has limits of its own.
 """
 
 import json
@@ -16,10 +16,10 @@ from llguidance import regex_to_lark
 from .closed_schema import closed
 
 MAX_WORK = 1_000_000
-"""Units for one request."""
+"""Work units for one request."""
 
 MAX_SCHEMAS = 512 * 1024
-"""Maximum characters of a request's schemas together, as JSON."""
+"""Maximum length of all schemas of a request together, in characters of JSON."""
 
 
 class TooMuchWorkError(Exception):
@@ -27,7 +27,7 @@ class TooMuchWorkError(Exception):
 
 
 class Work:
-    """The remaining budget of one request.
+    """The remaining work budget of one request.
 
     A unit is one character written, one schema member visited, or something equally costly: about
     half a microsecond.
@@ -37,7 +37,7 @@ class Work:
         self._left = units
 
     def spend(self, units: int) -> None:
-        """Call this before doing the work. Raises `TooMuchWorkError`."""
+        """Spend `units` before doing the work. Raises `TooMuchWorkError`."""
         self._left -= units
         if self._left < 0:
             raise TooMuchWorkError("compiling these schemas takes too much work; simplify them")
@@ -53,9 +53,10 @@ _SPECIAL = re.compile(r"[.^$*+?{}\[\]\\|()/]")
 
 
 class Lark:
-    """`control` has the token ids of control tokens whose texts may occur in literals.
+    """A grammar under construction.
 
-    Methods that add to the grammar raise `TooMuchWorkError` beyond the limit of `work`.
+    `control` has the token ids of control tokens whose texts may occur in literals. Methods that
+    add to the grammar raise `TooMuchWorkError` if the `work` budget is spent.
     """
 
     def __init__(self, control: Mapping[str, int], work: Work | None = None) -> None:
@@ -67,18 +68,18 @@ class Lark:
         self._num_names = 0
 
     def grammar(self, start: str) -> str:
-        """The whole grammar, in which an answer matches `start`."""
+        """Return the whole grammar: an answer must match `start`."""
         whole = "\n".join([f"start: {start}", *self._rules])
         return json.dumps({"grammars": [{"lark_grammar": whole}, *self._parts]})
 
     def rule(self, expression: str) -> str:
-        """Define a rule for `expression`; its name."""
+        """Define a rule for `expression` and return its name."""
         name = self.name()
         self.define(name, expression)
         return name
 
     def name(self) -> str:
-        """A name for a recursive rule, to be defined later."""
+        """Return a new name, for a recursive rule that is defined later."""
         self._num_names += 1
         return f"rule{self._num_names}"
 
@@ -87,13 +88,14 @@ class Lark:
         self._add(f"{name}: {expression}")
 
     def literal(self, text: str) -> str:
-        """Exactly this text."""
+        """Return an expression for exactly `text`."""
         return " ".join(self._literals(text)) or '""'
 
     def spelled(self, text: str, **words: str) -> str:
-        """This text, with the placeholders that `words` names (`NAME`, `KEY`, `TYPE`) replaced.
+        """Return an expression for `text` with the placeholders of `words` replaced.
 
-        `NUMBER` matches one to three digits, `↵` up to two new lines.
+        Placeholders are `NAME`, `KEY` and `TYPE`. `NUMBER` matches one to three digits, `↵` up to
+        two new lines.
         """
         written, run = [], ""
         for part in _SIGN.split(text):
@@ -105,11 +107,11 @@ class Lark:
         return " ".join([*written, *self._literals(run)]) or '""'
 
     def has_control(self, text: str) -> bool:
-        """Whether `text` contains a control token."""
+        """Return whether `text` contains a control token."""
         return bool(self._in_literal.search(text))
 
     def up_to(self, marker: str) -> str:
-        """Any text up to and including the first `marker`."""
+        """Return an expression for any text up to and including the first `marker`."""
         return self.text(without=(marker,), end=marker)
 
     def text(
@@ -120,10 +122,10 @@ class Lark:
         begins_not: str = "",
         end: str = "",
     ) -> str:
-        """Text that matches every regular expression of `like`, followed by `end`.
+        """Return an expression for text that matches every pattern in `like`, followed by `end`.
 
-        It contains none of the markers `without`, not even a control token's text written as
-        ordinary tokens. It does not begin with `begins_not`, nor with white space and that.
+        The text contains none of the markers `without`, not even a control token's text written as
+        ordinary tokens. It does not begin with `begins_not`, even after white space.
         """
         parts = [_ANY, *(f"/{regex_to_lark(each)}/" for each in like)]
         if barred := "|".join(_in_regex(each) for each in without):
@@ -137,15 +139,18 @@ class Lark:
         return f"{name} {self.literal(rest)}" if rest else name
 
     def regex(self, pattern: str) -> str:
-        """Text that `pattern` matches as a whole."""
+        """Return an expression for text that `pattern` matches as a whole."""
         return self.rule(f"/{regex_to_lark(pattern)}/")
 
     def json(self, schema: Mapping[str, Any], *, is_lenient: bool = False) -> str:
-        """JSON that matches `schema`; if lenient, unsupported keywords are ignored."""
+        """Return an expression for JSON that matches `schema`.
+
+        If lenient, unsupported keywords are ignored.
+        """
         return self._part(json_part(schema, is_lenient=is_lenient))
 
     def lark(self, source: str) -> str:
-        """A nested grammar with a `start` rule of its own."""
+        """Add a nested grammar with a `start` rule of its own."""
         return self._part({"lark_grammar": source})
 
     def _add(self, rule: str) -> None:
@@ -159,7 +164,7 @@ class Lark:
         return f"@{name}"
 
     def _split(self, text: str) -> tuple[str, str]:
-        """The text before the first control token, and the rest."""
+        """Return the text before the first control token, and the remaining text."""
         found = self._in_literal.search(text)
         place = found.start() if found else len(text)
         return text[:place], text[place:]
@@ -176,7 +181,7 @@ class Lark:
 
 
 def json_part(schema: Mapping[str, Any], *, is_lenient: bool) -> dict[str, Any]:
-    """llguidance's grammar for JSON that matches `schema`, with closed objects."""
+    """Return llguidance's grammar for JSON that matches `schema`, with closed objects."""
     options = {"whitespace_pattern": _WHITE_SPACE, "lenient": is_lenient}
     return {"json_schema": {**closed(schema), "x-guidance": options}}
 

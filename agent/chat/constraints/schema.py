@@ -1,4 +1,4 @@
-"""A JSON Schema of a request, and which part of it cannot be enforced.
+"""A JSON Schema of a request, and the part of it that cannot be enforced.
 
 llguidance's compiler says what is wrong with a schema and which keywords it does not enforce, but
 not where they are.
@@ -18,7 +18,10 @@ _PLAIN_KEY = re.compile(r"[A-Za-z_$][\w$-]{0,63}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A lenient schema is enforced as far as possible; any other fully, or it is refused."""
+    """A schema, and the request `field` that holds it.
+
+    A lenient schema is enforced as far as possible. Any other schema is enforced fully or refused.
+    """
 
     field: str
     schema: Mapping[str, Any]
@@ -26,7 +29,7 @@ class Schema:
 
 
 def step(name: str) -> str:
-    """The part of a field's path for the member `name`."""
+    """Return the part of a field's path for the member `name`."""
     return (
         f".{name}"
         if _PLAIN_KEY.fullmatch(name)
@@ -36,7 +39,7 @@ def step(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Unenforced:
-    """A `keyword` of the schema at `place` in the request."""
+    """A `keyword` of the schema at `place` in the request that is not enforced."""
 
     place: str
     keyword: str
@@ -44,8 +47,10 @@ class Unenforced:
 
 MAX_TRIES = 500
 MAX_TRIED = 1024 * 1024
-"""Subschemas tried, and their characters including definitions, which take about a second to
-compile. Beyond that, the error names the enclosing part."""
+"""Maximum subschemas tried, and their characters with definitions: about a second's work.
+
+Beyond these limits, the error names the enclosing part.
+"""
 
 _MAPS = ("properties", "patternProperties", "$defs", "definitions")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
@@ -55,7 +60,7 @@ Complaint = Callable[[str], str | None]
 
 
 def schema_place(schema: Schema, complaint: Complaint) -> tuple[str, str] | None:
-    """The field and the reason if `complaint` rejects `schema`'s grammar, else `None`.
+    """Return the field and the reason if `complaint` rejects the schema's grammar, else `None`.
 
     The field is the smallest subschema that is rejected for the same reason.
     """
@@ -87,7 +92,7 @@ def _grammar(part: Mapping[str, Any], schema: Schema) -> str:
 
 
 def children(part: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The direct subschemas of `part`, each with its relative path."""
+    """Yield the direct subschemas of `part`, each with its relative path."""
     for key in _MAPS:
         children = part.get(key)
         if isinstance(children, Mapping):
@@ -110,20 +115,20 @@ def children(part: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]
 
 
 MAX_VISITED = 2000
-"""Subschemas searched; keywords beyond are not reported."""
+"""Maximum subschemas searched; keywords further on are not reported."""
 
 _KEYWORDS = re.compile(r"Unimplemented keys: (\[[^\]]*\])")
-"""A count may follow."""
+"""Matches llguidance's warning; a count may follow in the warning."""
 
 
 def keywords_in(warnings: Iterable[str]) -> frozenset[str]:
-    """The keywords that llguidance does not enforce; its warnings do not say where they are."""
+    """Return the keywords that llguidance does not enforce, from warnings that give no location."""
     found = (_KEYWORDS.match(warning) for warning in warnings)
     return frozenset(keyword for each in found if each for keyword in json.loads(each[1]))
 
 
 def places_of(keywords: frozenset[str], schemas: Iterable[Schema]) -> Iterator[Unenforced]:
-    """Where `schemas` have `keywords`, outermost first."""
+    """Yield each occurrence of `keywords` in `schemas`, outermost first."""
     parts = [(each.field, each.schema) for each in schemas] if keywords else []
     for num_visited, (place, part) in enumerate(parts):
         yield from (Unenforced(place, key) for key in part if key in keywords)
@@ -132,7 +137,7 @@ def places_of(keywords: frozenset[str], schemas: Iterable[Schema]) -> Iterator[U
 
 
 def notice_of(found: Sequence[Unenforced]) -> Notice | None:
-    """One notice for all unenforced keywords; `None` if there are none."""
+    """Return one notice for all unenforced keywords; `None` if there are none."""
     if not found:
         return None
     first, num_more = found[0], len(found) - 1

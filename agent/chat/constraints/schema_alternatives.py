@@ -1,6 +1,6 @@
 """The alternatives of a JSON Schema: text, a value that the schema lists, or JSON of one type.
 
-Notations that write text without quotes have to know where a value may be text. Schemas come from
+A notation that writes text without quotes must know which values may be text. Schemas come from
 clients, so the work for each is limited.
 """
 
@@ -14,10 +14,10 @@ from .closed_schema import constraining
 from .lark import Work
 
 MAX_VISITED = 2000
-"""Subschemas visited for one value; a schema that needs more is refused."""
+"""Maximum subschemas visited for one value; a schema that needs more is refused."""
 MAX_DEPTH = 32
 _VISIT = 10
-"""Units of work for one subschema, besides its members."""
+"""Work units for one subschema, without its members."""
 
 _TEXT_KEYS = ("type", "minLength", "maxLength", "pattern")
 _OTHER_TYPES = ("number", "boolean", "null", "array", "object")
@@ -33,7 +33,7 @@ class TooManyAlternativesError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A string that matches every regular expression of `like`; `ignored` keywords are not used."""
+    """A string that matches every pattern in `like`. Keywords in `ignored` are not enforced."""
 
     like: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
@@ -58,9 +58,9 @@ Alternative = Text | Given | Typed
 
 
 def alternatives_of(schema: object, root: Mapping[str, Any], work: Work) -> list[Alternative]:
-    """No alternatives if no value is valid. References are resolved in `root`.
+    """Return the alternatives of `schema`; an empty list if no value is valid.
 
-    Raises `TooManyAlternativesError` and `TooMuchWorkError`.
+    References are resolved in `root`. Raises `TooManyAlternativesError` and `TooMuchWorkError`.
     """
     return [
         alternative
@@ -70,7 +70,7 @@ def alternatives_of(schema: object, root: Mapping[str, Any], work: Work) -> list
 
 
 def leaves_of(schema: object, root: Mapping[str, Any], work: Work) -> list[Mapping[str, Any]]:
-    """`schema` with `$ref`, `allOf`, `anyOf`, `oneOf`, type lists expanded; at most one type each.
+    """Expand `$ref`, `allOf`, `anyOf`, `oneOf` and type lists; each result has at most one type.
 
     Raises what `alternatives_of` does.
     """
@@ -78,7 +78,7 @@ def leaves_of(schema: object, root: Mapping[str, Any], work: Work) -> list[Mappi
 
 
 def with_definitions(schema: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any]:
-    """`schema` with the definitions of `root`, so that its references can be resolved."""
+    """Return `schema` with the definitions of `root`, so that its references can be resolved."""
     definitions = {key: root[key] for key in ("$defs", "definitions") if key in root}
     return {**definitions, **schema}
 
@@ -106,7 +106,7 @@ class _Leaves:
                 yield from self.of(each, depth - 1)
 
     def _opened(self, schema: dict[str, Any]) -> list[Any]:
-        """One step of the expansion; `[schema]` if there is nothing to expand."""
+        """Expand one level; return `[schema]` if there is nothing to expand."""
         rest = dict(schema)
         if isinstance(reference := rest.pop("$ref", None), str):
             self._work.spend(len(reference))
@@ -132,7 +132,7 @@ class _Leaves:
 
 
 def _size(schema: object) -> int:
-    """How many members a copy has."""
+    """Return the number of members that a copy of `schema` has."""
     if not isinstance(schema, Mapping):
         return 0
     inner = (schema.get(key) for key in ("properties", "required"))
@@ -140,7 +140,7 @@ def _size(schema: object) -> int:
 
 
 def _merged(one: Mapping[str, Any], other: object) -> Any:
-    """A schema for both; where keywords conflict, those of `other` win."""
+    """Return a schema for both; if keywords conflict, those of `other` win."""
     if other is False:
         return False
     if not isinstance(other, Mapping):
@@ -191,20 +191,23 @@ def _text(leaf: Mapping[str, Any]) -> Text:
 
 
 def is_size(value: object) -> bool:
-    """Whether it is a valid bound on a length; clients may send anything."""
+    """Return whether `value` is a valid bound on a length; clients may send anything."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return value >= 0 and float(value).is_integer()
 
 
 def size_in(leaf: Mapping[str, Any], key: str) -> int | None:
-    """The bound on a length at `key`; `None` without a valid one."""
+    """Return the bound on a length at `key`; `None` if it is missing or invalid."""
     value = leaf.get(key)
     return int(value) if value is not None and is_size(value) else None
 
 
 def whole_pattern(pattern: str) -> str | None:
-    """A pattern that matches whole texts that contain `pattern`; `None` if it cannot be derived."""
+    """Return a pattern that matches whole texts containing `pattern`; `None` if there is none.
+
+    Patterns with lookaround, inner anchors or word boundaries have none.
+    """
     bare = _ESCAPE_OR_CLASS.sub(lambda found: "x" * len(found[0]), pattern)
     begins, ends = bare.startswith("^"), bare.endswith("$")
     inner = slice(int(begins), len(pattern) - int(ends))

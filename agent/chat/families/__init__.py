@@ -1,5 +1,5 @@
 """Families of models: how each is recognised, and how it writes reasoning and calls.
 
-Lives here: what a record says, the notations records choose from, recognition by template. The
-records themselves are in `records`.
+This package holds the type of a family's record, the call notations, and recognition by template.
+The records themselves are in `records`.
 """

@@ -1,13 +1,13 @@
-"""How a family writes calls, for a grammar that has to say so.
+"""How a family writes calls, for a grammar that generates them.
 
-In what is written some words and signs stand for others:
+Some words and signs are placeholders:
 
-| in it | stands for |
+| placeholder | stands for |
 | --- | --- |
 | `NAME` | the function's name |
 | `NUMBER` | some number |
 | `KEY` | the argument's name |
-| `TYPE` | what the notation calls its type |
+| `TYPE` | the notation's name for the argument's type |
 | `↵` | new lines, or none |
 """
 
@@ -20,10 +20,11 @@ from ..parsing.tagged_calls import Tags
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Arguments one by one: `begin`, the value, `end`, then `after`; `between` two of them.
+    """Arguments written one by one: `begin`, the value, `end`, then `after`.
 
-    Text stands as it is and holds none of `barred`; without those it is JSON, as other values are.
-    `types` say for JSON's types what `TYPE` stands for. Of a name there may be `key` characters.
+    `between` separates two arguments. With `barred`, text is written without quotes and contains
+    none of the `barred` strings. Without `barred`, text is JSON like other values. `types` maps
+    JSON's types to the text for `TYPE`. `key` is a pattern that argument names must match.
     """
 
     begin: str
@@ -37,11 +38,13 @@ class Members:
 
 @dataclass(frozen=True, slots=True)
 class CallSyntax:
-    """`before` all calls and `after` them, `begin` and `end` around the arguments of each.
+    """How a family writes all calls of an answer.
 
-    A name is written as in a JSON string where it is `quoted`. Without a `between` there can only
-    be one call. `opening` is the marker that the whole begins with; without one, an answer with
-    calls begins with them, and one without is as the regular expression `text` says.
+    `before` and `after` enclose all calls; `begin` and `end` enclose the arguments of each call;
+    `between` separates two calls. Without `between` only one call is possible. If `is_quoted`, the
+    name is written as in a JSON string. `opening` is the marker at the start of all calls. Without
+    `opening`, an answer with calls begins with them, and an answer without calls matches the
+    regular expression `text`.
     """
 
     begin: str
@@ -56,7 +59,7 @@ class CallSyntax:
 
 
 JSON_CALLS = CallSyntax('{"name": "NAME", "arguments": ', "}", between=", ", before="[", after="]")
-"""A list of calls as JSON, for forced calls of models whose own notation cannot be written."""
+"""A list of calls as JSON, for forced calls of models whose own notation has no grammar here."""
 
 JSON_IN_TAGS = CallSyntax(
     '<tool_call>\n{"name": "NAME", "arguments": ',
@@ -70,7 +73,7 @@ JSON_IN_TAGS = CallSyntax(
 def json_list(
     opening: str, after: str = "", *, begin: str = '{"name": "NAME", "arguments": '
 ) -> CallSyntax:
-    """A list of calls as JSON, after the marker `opening`."""
+    """Return the syntax for a list of calls as JSON after the marker `opening`."""
     return CallSyntax(
         begin, "}", between=", ", before=f"{opening}[", after=f"]{after}", opening=opening
     )
@@ -84,7 +87,10 @@ def tagged_members(
     after: str = "",
     types: Mapping[str, str] | None = None,
 ) -> Members:
-    """Arguments in `tags`. `line` comes before a value's own tag, `after` comes after the value."""
+    """Return the syntax for arguments in `tags`.
+
+    `line` comes before a value's own tag, `after` comes after the value.
+    """
     new_line = "\n" if tags.has_lines else ""
     start = f"{line}{tags.value_start}" if tags.value_start else ""
     return Members(

@@ -1,4 +1,4 @@
-"""The families of models, and which of them a chat template was written for."""
+"""The table of model families, and the choice of one by chat template."""
 
 import pkgutil
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,7 @@ from .family import Family
 
 
 def families_in(package: ModuleType) -> Iterator[Family]:
-    """The records in a package's files."""
+    """Yield the records in a package's files."""
     for file in pkgutil.iter_modules(package.__path__):
         module = import_module(f"{package.__name__}.{file.name}")
         yield from (each for each in vars(module).values() if isinstance(each, Family))
@@ -22,7 +22,7 @@ FAMILY_NAMES = tuple(family.name for family in FAMILIES)
 
 
 def family_named(name: str) -> Family:
-    """The family of that name; `KeyError` if there is none."""
+    """Return the family `name`; raises `KeyError` if there is none."""
     try:
         return _BY_NAME[name]
     except KeyError:
@@ -33,7 +33,7 @@ _BY_NAME = {family.name: family for family in FAMILIES}
 
 
 def family_of(template: str, families: Iterable[Family] = FAMILIES) -> Family:
-    """The family of which the template has the strongest hint; `plain` if it has none."""
+    """Return the family with the strongest hint in `template`; `plain` if no family has one."""
     found = [
         (evidence, family.name, family)
         for family in families

@@ -1,4 +1,4 @@
-"""What a record of a family says: how the family is recognised, read and written."""
+"""The record of a family: how the family is recognised, read and written."""
 
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -7,14 +7,15 @@ from .call_syntax import JSON_CALLS, CallSyntax
 from .notations import Notation, json_of_known
 
 _JSON = (("", JSON_CALLS),)
-"""Syntaxes of a family whose own notation cannot be written."""
+"""The syntaxes of a family whose own notation has no grammar here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """How a family writes calls: after one of `openings`, in the first of `notations` that fits.
+    """How a family writes calls: after one of `openings`, in the first matching one of `notations`.
 
-    `closings` may follow; `wrappers` may stand around several calls; `inner` markers are within.
+    `closings` may follow a call; `wrappers` may enclose several calls; `inner` markers occur within
+    one.
     """
 
     openings: tuple[str, ...]
@@ -26,47 +27,50 @@ class Calls:
 
 @dataclass(frozen=True, slots=True)
 class ReasoningMarkers:
-    """The markers around reasoning."""
+    """The markers that enclose reasoning."""
 
     opening: str
     closing: str
 
 
 THINK = ReasoningMarkers("<think>", "</think>")
-"""The markers around reasoning that most families use."""
+"""The reasoning markers that most families use."""
 
 
 class Evidence(IntEnum):
-    """How much a hint says. Where a template has several families' hints, the lowest counts."""
+    """The strength of a hint.
+
+    If a template has hints of several families, the lowest value wins.
+    """
 
     OWN = 0
-    """Only this family's templates have it."""
+    """Only this family's templates have the hint."""
     STRONG = 1
-    """Some other families' templates have it too, beside hints of their own."""
+    """Some other families' templates have the hint too, but they also have hints of their own."""
     WEAK = 2
-    """Other families' templates have it too, and a strong hint says more where there are both."""
+    """Other families' templates have the hint too; a strong hint in the same template wins."""
     TURNS = 3
-    """It marks turns. Families that were trained from this one have it beside their own hints."""
+    """The hint marks turns. Families trained from this one have it too, with their own hints."""
     REASONING = 4
-    """It marks reasoning. Families of all kinds have it."""
+    """The hint marks reasoning. Unrelated families have it too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """Texts that only a template of the family has all of, as far as the `evidence` goes."""
+    """Texts that occur together only in templates of the family, as reliably as `evidence` says."""
 
     texts: tuple[str, ...]
     evidence: Evidence = Evidence.OWN
 
 
 def hints(*texts: str, evidence: Evidence = Evidence.OWN) -> tuple[Hint, ...]:
-    """One hint for each of `texts`."""
+    """Return one hint for each of `texts`."""
     return tuple(Hint((text,), evidence) for text in texts)
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the table of families in `docs/templates.md` says of reasoning and of calls."""
+    """The columns for reasoning and calls in the table of families in `docs/templates.md`."""
 
     reasoning: str
     calls: str
@@ -76,15 +80,15 @@ class Summary:
 class Family:
     """One family of models.
 
-    Recognised: by any of `hints`. Without hints a family is only chosen by its name.
+    To recognise: any of `hints`. A family without hints is only chosen by its name.
 
-    Read: `wrappers` stand around content and say nothing, and so do `openers`, at its beginning. An
-    answer may begin with a call in one of the notations `bare`, without a marker. `inner` are
-    control tokens that markers consist of. With `has_channels` the answer is a row of messages with
-    headers.
+    To read: `wrappers` are markers around content that are removed; `openers` are markers at its
+    beginning that are removed. An answer may begin with a call in one of the notations `bare`,
+    without a marker. `inner` are control tokens that occur within markers. With `has_channels` the
+    answer is a sequence of messages with headers.
 
-    Written: as the first of `syntaxes` whose text the template has. A notation may depend on the
-    model: the template shows which one it was trained on.
+    To write: the first of `syntaxes` whose text occurs in the template. Models of one family may
+    differ in notation; the template shows which one the model was trained on.
     """
 
     name: str
@@ -100,7 +104,7 @@ class Family:
     syntaxes: tuple[tuple[str, CallSyntax], ...] = ()
 
     def markers(self, *, has_tools: bool) -> tuple[str, ...]:
-        """What has to show in the text for the parts of the answer to be recognised."""
+        """Return the markers that the parser needs to see in the text."""
         found = [*self.wrappers, *self.inner]
         if self.reasoning:
             found += [self.reasoning.opening, self.reasoning.closing]
@@ -110,27 +114,30 @@ class Family:
         return tuple(dict.fromkeys(found))
 
     def evidence(self, template: str) -> Evidence | None:
-        """The strongest hint that a template's source has."""
+        """Return the strongest evidence in a template's source; `None` if there is none."""
         found = (
             hint.evidence for hint in self.hints if all(text in template for text in hint.texts)
         )
         return min(found, default=None)
 
     def syntax(self, template: str) -> CallSyntax | None:
-        """How a model with that template writes calls; `None` where the record does not say."""
+        """Return how a model with that template writes calls; `None` if the record does not say."""
         return next((syntax for text, syntax in self.syntaxes if text in template), None)
 
     def forced(self, template: str) -> "Family":
-        """How forced calls of a model with that template are read: as `JSON_CALLS` if need be."""
+        """Return the family for reading forced calls.
+
+        Without a syntax for `template`, forced calls are `JSON_CALLS`.
+        """
         if self.syntax(template) is not None:
             return self
         return replace(self, calls=None, bare=(json_of_known,), syntaxes=_JSON)
 
     def told(self, template: str) -> "Family":
-        """How calls are written and read if an instruction tells the model how to write them.
+        """Return the family for a model that an instruction tells how to write calls.
 
-        The model is told `JSON_CALLS` if its own notation is unknown, or is not JSON. Calls in its
-        own notation are read as well.
+        The instruction describes `JSON_CALLS` if the model's own notation is unknown or is not
+        JSON. Calls in the model's own notation are read as well.
         """
         syntax = self.syntax(template)
         if syntax is not None and syntax.arguments == "json":

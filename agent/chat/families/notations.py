@@ -1,4 +1,4 @@
-"""The notations of calls, made ready for the table of families."""
+"""The call notations that the records of families can use."""
 
 import re
 from collections.abc import Callable
@@ -12,45 +12,48 @@ from ..parsing.tagged_calls import Tags, tagged_call
 from ..parsing.tools import Tools
 
 Notation = Callable[[Reader, Tools], Parse[bool]]
-"""Reads what follows a call's opening marker. False, with no call begun, if it is none."""
+"""Parses what follows a call's opening marker.
+
+Returns `False`, with no call begun, if it is no call.
+"""
 
 
 def plain_json(reader: Reader, _tools: Tools) -> Parse[bool]:
-    """JSON with a name and arguments."""
+    """Parse JSON with a name and arguments."""
     return json_calls(reader, bool)
 
 
 def json_of_known(reader: Reader, tools: Tools) -> Parse[bool]:
-    """JSON with a name and arguments, of a tool that the client named."""
+    """Parse JSON with a name and arguments, if the name is one of the request's tools."""
     return json_calls(reader, tools.is_known)
 
 
 def keyed(reader: Reader, _tools: Tools) -> Parse[bool]:
-    """JSON with the name as key."""
+    """Parse JSON whose key is the function's name."""
     return keyed_calls(reader)
 
 
 def python(reader: Reader, _tools: Tools) -> Parse[bool]:
-    """Calls in Python's notation."""
+    """Parse calls in Python's notation."""
     return python_calls(reader)
 
 
 def gemma(reader: Reader, _tools: Tools) -> Parse[bool]:
-    """A call in Gemma 4's notation."""
+    """Parse a call in Gemma 4's notation."""
     return gemma_call(reader)
 
 
 def named(header: str) -> Notation:
-    """A header, as `named_call` takes it, and JSON."""
+    """Return a notation: a header that matches `header` (see `named_call`), then JSON."""
     pattern = re.compile(header)
     return lambda reader, _tools: named_call(reader, pattern)
 
 
 def known(reader: Reader, tools: Tools) -> Parse[bool]:
-    """A name of a tool that the client named, and JSON."""
+    """Parse the name of one of the request's tools, then JSON."""
     return known_call(reader, tools.is_known)
 
 
 def tagged(tags: Tags) -> Notation:
-    """A tag for the function and tags for its arguments."""
+    """Return a notation: one tag for the function, and tags for its arguments."""
     return lambda reader, tools: tagged_call(reader, tags, tools)

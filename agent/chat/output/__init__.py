@@ -1,1 +1,1 @@
-"""Tokens to text: detokenizer, stop strings, and which part of the text a token belongs to."""
+"""Tokens to text: detokenizer, stop strings, and the attribution of tokens to parts of the text."""

@@ -1,4 +1,4 @@
-"""Says which part of an answer's text a token belongs to, for log-probabilities and counts.
+"""Assigns tokens to the parts of an answer's text, for log-probabilities and counts.
 
 Text is sent later than its tokens are generated: characters may be incomplete, a possible stop
 string or marker is held back, and markers are never sent. A token belongs to the first text sent
@@ -22,7 +22,7 @@ class _Waiting:
 
 
 class Attribution:
-    """The log-probabilities of one answer's tokens. `piece` gives a token's bytes.
+    """The log-probabilities of one answer's tokens. `piece` returns a token's bytes.
 
     Invariant: every token is returned once, in order, unless none of its text is sent.
     """
@@ -42,11 +42,14 @@ class Attribution:
 
     @property
     def is_settled(self) -> bool:
-        """Whether no token waits for its text to be sent or dropped."""
+        """Return whether no token waits for its text to be sent or dropped."""
         return not self._waiting
 
     def leave(self, num_characters: int, *, is_shown: bool) -> tuple[TokenLogProbs, ...]:
-        """The next `num_characters` are sent or dropped; the log-probabilities to send."""
+        """Advance by `num_characters`, which are sent or dropped.
+
+        Returns the log-probabilities to send with them.
+        """
         self._num_left += num_characters
         found = []
         while self._waiting and self._waiting[0].start < self._num_left:
@@ -56,17 +59,17 @@ class Attribution:
         return tuple(found) if is_shown else ()
 
     def rest(self) -> tuple[TokenLogProbs, ...]:
-        """Those of tokens after the last character, once the answer is over and fully sent."""
+        """Return the log-probabilities of tokens after the last character; the answer is over."""
         rest = tuple(each.log_probs for each in self._waiting if each.start >= self._num_left)
         self._waiting.clear()
         return rest
 
 
 class ReasoningCount:
-    """How many tokens of one answer are reasoning, including the markers.
+    """Counts the reasoning tokens of one answer, including the markers.
 
-    Positions are characters from the beginning of its text. Tokens wait until their text is
-    classified.
+    Positions are characters from the beginning of the answer's text. Tokens wait until their text
+    is classified.
     """
 
     def __init__(self) -> None:
@@ -80,19 +83,19 @@ class ReasoningCount:
         self._ends.extend(ends)
 
     def leave(self, num_characters: int, *, is_reasoning: bool) -> None:
-        """The next `num_characters` are classified."""
+        """Advance by `num_characters`, whose kind is now known."""
         self._num_left += num_characters
         while self._ends and self._start < self._num_left:
             self._start = self._ends.popleft()
             self._count += is_reasoning
 
     def total(self, *, is_reasoning: bool) -> int:
-        """The count over all tokens, if the text still held back is reasoning or is not."""
+        """Return the count over all tokens; text still held back counts if `is_reasoning`."""
         return self._count + (len(self._ends) if is_reasoning else 0)
 
 
 def with_bytes(log_probs: LogProbs, piece: Callable[[int], bytes]) -> TokenLogProbs:
-    """`log_probs` with the bytes of each token."""
+    """Return `log_probs` with the bytes of each token."""
     return TokenLogProbs(
         LogProb(log_probs.token, piece(log_probs.token), log_probs.log_prob),
         tuple(LogProb(token, piece(token), log_prob) for token, log_prob in log_probs.top),

@@ -1,6 +1,6 @@
-"""Incremental detokenizer: a character is returned once all of its bytes are there.
+"""Incremental detokenizer: returns a character once all of its bytes have arrived.
 
-The bytes of a character that an answer's end cuts off are left out.
+If an answer ends within a character, the bytes of that character are dropped.
 """
 
 from codecs import getincrementaldecoder
@@ -10,7 +10,7 @@ _Utf8Decoder = getincrementaldecoder("utf-8")
 
 
 class Detokenizer:
-    """The text of one sequence. `piece` gives a token's bytes, which may be a part of a character.
+    """The text of one sequence. `piece` returns a token's bytes, which may be part of a character.
 
     Invalid UTF-8 becomes U+FFFD. The cost of a token does not grow with the text.
     """
@@ -20,5 +20,5 @@ class Detokenizer:
         self._decoder = _Utf8Decoder(errors="replace")
 
     def push(self, tokens: Iterable[int]) -> str:
-        """The characters that `tokens` complete; may be empty."""
+        """Return the characters that `tokens` complete; may be empty."""
         return self._decoder.decode(b"".join(map(self._piece, tokens)))

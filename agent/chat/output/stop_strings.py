@@ -1,18 +1,21 @@
-"""Finds stop strings in streamed text, and holds back as little as possible.
+"""Finds stop strings in streamed text, and holds back as little text as possible.
 
 Invariants: the boundaries of the pieces do not matter; the text returned plus the text held is all
 text so far; the text held is the longest suffix that is a prefix of a stop string. The stop string
-that is complete first wins; of several that end at the same position, the longest.
+that is complete first wins. If several end at the same position, the longest wins.
 """
 
 from collections.abc import Sequence
 
 
 class StopStrings:
-    """The matcher of one answer. A character costs a look-up and, while held, one a stop string."""
+    """The matcher of one answer.
+
+    Each character costs one look-up, and while text is held, one comparison per stop string.
+    """
 
     def __init__(self, stops: Sequence[str], *, are_included: bool = False) -> None:
-        """The stop string that is found is a part of the text if they `are_included`."""
+        """If `are_included`, the stop string that is found is part of the text."""
         self._are_included = are_included
         self._longest_first = sorted(stops, key=len, reverse=True)
         self._beginnings = {stop[:end] for stop in stops for end in range(len(stop))}
@@ -20,9 +23,9 @@ class StopStrings:
         self.found: str | None = None
 
     def push(self, text: str, *, may_end: bool = True) -> str:
-        """The text that can be sent now; always empty once a stop string was `found`.
+        """Return the text that can be sent now; always empty once a stop string was `found`.
 
-        Without `may_end` those that are complete in `text` are text like any other.
+        Without `may_end`, stop strings that are complete in `text` count as ordinary text.
         """
         if not self._longest_first:
             return text
@@ -34,7 +37,7 @@ class StopStrings:
         return "".join(free)
 
     def flush(self) -> str:
-        """The text held back; the answer is over, so it is no stop string."""
+        """Return the text held back: the answer is over, so it is no stop string."""
         held, self._held = self._held, ""
         return held
 

@@ -1,7 +1,7 @@
-"""Streams one answer: tokens in, text out, until a stop string or a stop token ends it.
+"""Streams one answer: tokens in, text out, until a stop string or a stop token ends the answer.
 
-Invariants: over the whole answer every accepted token is in exactly one `Gain`; the texts joined
-are the answer, without the stop string unless it is included. Tokens after it are not accepted.
+Invariants: every accepted token is in exactly one `Gain`; the texts joined are the answer, without
+the stop string unless it is included. Tokens after the stop string are not accepted.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from .stop_strings import StopStrings
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """What an answer gained: text that can be sent, and the tokens that were accepted.
+    """A piece of an answer: text that can be sent, and the tokens that were accepted.
 
     `ends` has, for each token, the position in the answer where its text ends.
     """
@@ -25,10 +25,10 @@ class Gain:
 
 @dataclass(frozen=True, slots=True)
 class Stops:
-    """What ends an answer, besides the model's end tokens: `strings` and `tokens`.
+    """The strings and tokens that end an answer, in addition to the model's end tokens.
 
-    They are no part of the answer unless they `are_included`. An answer of fewer than `min_tokens`
-    tokens does not end with them.
+    Unless `are_included`, the one that ends the answer is not part of it. The answer does not end
+    before `min_tokens` tokens.
     """
 
     strings: tuple[str, ...] = ()
@@ -38,10 +38,10 @@ class Stops:
 
 
 class Transcript:
-    """The answer to one request."""
+    """The streamed answer to one request."""
 
     def __init__(self, piece: Callable[[int], bytes], stops: Stops) -> None:
-        """`piece` gives a token's bytes."""
+        """`piece` returns a token's bytes."""
         self._detokenizer = Detokenizer(piece)
         self._stops = stops
         self._stop_strings = StopStrings(stops.strings, are_included=stops.are_included)
@@ -52,12 +52,12 @@ class Transcript:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether a stop string or a stop token ended the answer."""
+        """Return whether a stop string or a stop token ended the answer."""
         return self._has_stop_token or self.stop_string is not None
 
     @property
     def stop_string(self) -> str | None:
-        """The stop string that ended the answer."""
+        """The stop string that ended the answer, if any."""
         return self._stop_strings.found
 
     def push(self, tokens: Sequence[int]) -> Gain:
@@ -76,11 +76,14 @@ class Transcript:
         return Gain("".join(texts), tuple(tokens[: len(texts)]), tuple(ends))
 
     def _is_left_out(self, token: int) -> bool:
-        """Whether `token` ends the answer and is no part of it."""
+        """Return whether `token` is a stop token that is not part of the answer.
+
+        Records whether `token` is a stop token.
+        """
         is_stop = token in self._stops.tokens and self.num_tokens >= self._stops.min_tokens
         self._has_stop_token = is_stop
         return is_stop and not self._stops.are_included
 
     def flush(self) -> Gain:
-        """The text that was held back; the answer is over."""
+        """Return the text that was held back; the answer is over."""
         return Gain(self._stop_strings.flush())

@@ -1,5 +1,5 @@
 """Parses an answer as it streams into reasoning, tool calls and content.
 
-The segmenter is the door. There is a parser for each notation of calls; `tools` and `schema_check`
-validate the arguments of a call against its function's schema.
+`segmenter` is the entry point. Each notation of calls has its own parser. `tools` and
+`schema_check` validate the arguments of a call against its function's schema.
 """

@@ -1,4 +1,4 @@
-"""Calls as Gemma 4 writes them: `call:name{key:<|"|>text<|"|>,other:[1,true]}`."""
+"""Parses calls as Gemma 4 writes them: `call:name{key:<|"|>text<|"|>,other:[1,true]}`."""
 
 import re
 
@@ -6,7 +6,7 @@ from .literals import as_json, as_text
 from .reader import Markers, Parse, Reader
 
 MAX_DEPTH = 64
-"""Nesting of objects and lists; beyond it the arguments break off."""
+"""Maximum nesting of objects and lists; parsing of deeper arguments stops there."""
 
 QUOTE = '<|"|>'
 
@@ -19,7 +19,7 @@ _MAX_SCALAR = 4096
 
 
 def gemma_call(reader: Reader) -> Parse[bool]:
-    """Parse a call in Gemma 4's notation. False if it is no call."""
+    """Parse a call in Gemma 4's notation. Returns `False` if it is no call."""
     if not (yield from reader.literal(("call:",))):
         return False
     name = yield from reader.run(_NAME, _MAX_NAME)
@@ -32,7 +32,7 @@ def gemma_call(reader: Reader) -> Parse[bool]:
 
 
 def _value(reader: Reader, depth: int) -> Parse[bool]:
-    """Parse a value and emit it as JSON. False if it breaks off."""
+    """Parse a value and emit it as JSON. Returns `False` if the value is incomplete or invalid."""
     if depth == 0:
         return False
     start = yield from reader.literal((QUOTE, "{", "["))
@@ -59,7 +59,10 @@ def _text(reader: Reader) -> Parse[bool]:
 
 
 def _members(reader: Reader, end: str, depth: int) -> Parse[bool]:
-    """Parse the members of an object or a list, up to its `end`."""
+    """Parse the members of an object or a list, up to its `end`.
+
+    Returns `False` if they are invalid.
+    """
     yield from reader.space()
     mark = yield from reader.literal((end,))
     while mark != end:

@@ -15,7 +15,7 @@ from .reader import Markers, Parse, Reader
 _HEADER_STARTS = ("<|start|>", "<|channel|>", "<|message|>", "to=")
 _HEADER_ENDS = Markers(("<|message|>", "<|start|>", "<|end|>", "<|call|>", "<|return|>"))
 ENDS = ("<|end|>", "<|call|>", "<|return|>", "<|start|>", "<|channel|>")
-"""Markers that end a message or begin the next."""
+"""Markers that end a message or begin the next one."""
 _BODY_ENDS = Markers(ENDS)
 _LATER_STARTS = Markers(("<|start|>", "<|channel|>"))
 _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
@@ -23,7 +23,7 @@ _RECIPIENT = re.compile(r"\bto=(?:functions\.)?([\w.:-]+)")
 
 
 def channels(reader: Reader, *, has_calls: bool) -> Parse[None]:
-    """The whole answer. Without `has_calls` messages to functions are content."""
+    """Parse the whole answer. Without `has_calls`, messages to functions are content."""
     while not reader.is_at_end:
         yield from reader.space()
         start = yield from reader.literal(_HEADER_STARTS)
@@ -35,7 +35,10 @@ def channels(reader: Reader, *, has_calls: bool) -> Parse[None]:
 
 
 def _message(reader: Reader, start: str, *, has_calls: bool) -> Parse[str | None]:
-    """Parse a message whose header begins with `start`, which is held; the next header's start."""
+    """Parse a message whose header begins with `start`, which is held.
+
+    Returns the marker that begins the next header, or `None`.
+    """
     header: str
     end: str | None
     header, end = "", start

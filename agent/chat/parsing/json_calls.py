@@ -1,8 +1,8 @@
-"""Calls written as JSON: an object with a name and arguments, or a list of such objects.
+"""Parses calls written as JSON: an object with a name and arguments, or a list of such objects.
 
-The name comes under `name` or `tool_name`, the arguments under `arguments`, `args` or `parameters`;
-other members are ignored. A call begins once its name is known and its arguments begin; until
-then at most `MAX_HELD` characters are held back.
+The name is the member `name` or `tool_name`; the arguments are `arguments`, `args` or `parameters`.
+Other members are ignored. A call begins once its name is known and its arguments begin. Until then
+at most `MAX_HELD` characters are held back.
 """
 
 import json
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from .reader import UNLIMITED, Parse, Reader
 
 MAX_HELD = 8192
-"""Characters of a possible call without a name; beyond, it is no call."""
+"""Maximum characters of a possible call without a name; longer text is no call."""
 
 _STRUCTURE = re.compile(r'["{}\[\]]')
 _IN_STRING = re.compile(r'["\\]')
@@ -24,12 +24,15 @@ Give = Callable[[], None]
 
 
 def json_calls(reader: Reader, accepts: Callable[[str], bool]) -> Parse[bool]:
-    """One object, or several: in a list, or one after the other. False if not even one was read."""
+    """Parse one object, or several in a list or in sequence. Returns `False` if none was read."""
     return (yield from reader.several(lambda: _call(reader, accepts), (",", ";")))
 
 
 def keyed_calls(reader: Reader) -> Parse[bool]:
-    """A list of objects with the name as key: `[{"now": {}}]`. False if not even one was read."""
+    """Parse a list of objects whose key is the name: `[{"now": {}}]`.
+
+    Returns `False` if none was read.
+    """
     has_begun = False
     yield from reader.literal(("[",))
     while (yield from _keyed_call(reader)):
@@ -59,7 +62,10 @@ def _keyed_call(reader: Reader) -> Parse[bool]:
 
 
 def _call(reader: Reader, accepts: Callable[[str], bool]) -> Parse[bool]:
-    """Parse an object as a call. False if it is none; the text read is then still held."""
+    """Parse an object as a call.
+
+    Returns `False` if the object is no call; the text read is then still held.
+    """
     if not (yield from reader.literal(("{",))):
         return False
     name: str | None = None
@@ -92,9 +98,9 @@ def _call(reader: Reader, accepts: Callable[[str], bool]) -> Parse[bool]:
 
 
 def json_value(reader: Reader, give: Give | None = None) -> Parse[bool]:
-    """Parse a value, calling `give` as text arrives. False if it breaks off.
+    """Parse a value, calling `give` as text arrives. Returns `False` if the value is incomplete.
 
-    Without `give` the value is held, and breaks off when it is too long.
+    Without `give` the value is held, and parsing stops at `MAX_HELD` characters.
     """
     first = yield from reader.peek()
     if first == '"':
@@ -150,7 +156,7 @@ def _most_held(give: Give | None) -> int:
 
 
 def _arguments(reader: Reader) -> Parse[None]:
-    """Parse arguments: an object, which some models write as a string, or `null` for none."""
+    """Parse arguments: an object, an object written as a string, or `null` for none."""
     first = yield from reader.peek()
     if first and first in "{[":
         yield from json_value(reader, reader.give_verbatim)
@@ -160,11 +166,11 @@ def _arguments(reader: Reader) -> Parse[None]:
 
 
 def hold() -> None:
-    """A `Give` that keeps the value held, without a limit on its length."""
+    """Keep the value held, without a limit on its length; serves as a `Give`."""
 
 
 def _captured(reader: Reader, give: Give | None = None) -> Parse[str]:
-    """Parse a value and hold it: the text of a string, or the JSON of any other value."""
+    """Parse and hold a value; return the text of a string, or the JSON of any other value."""
     begin = reader.num_held
     yield from json_value(reader, give)
     raw = reader.held_from(begin)

@@ -7,7 +7,7 @@ from warnings import catch_warnings, simplefilter
 
 
 def as_json(written: str) -> str:
-    """JSON for `written`; what is neither JSON nor Python is text."""
+    """Return JSON for `written`; a value that is neither JSON nor Python becomes a string."""
     stripped = written.strip()
     try:
         json.loads(stripped, parse_constant=_refused)
@@ -18,7 +18,7 @@ def as_json(written: str) -> str:
 
 
 def as_text(written: str) -> str:
-    """`written` as a JSON string."""
+    """Return `written` as a JSON string."""
     return json.dumps(written, ensure_ascii=False)
 
 

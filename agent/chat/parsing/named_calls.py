@@ -1,4 +1,4 @@
-"""Calls written as a header with the function's name, followed by the arguments as JSON."""
+"""Parses calls written as a header with the function's name, then the arguments as JSON."""
 
 import re
 from collections.abc import Callable
@@ -7,14 +7,17 @@ from .json_calls import json_value
 from .reader import Parse, Reader
 
 MAX_HEADER = 256
-"""Characters of a header; a longer one is no call."""
+"""Maximum characters of a header; a longer header is no call."""
 
 _NAME = re.compile(r"[\w.:-]*")
 _UP_TO_BRACE = re.compile(r"[^{]*")
 
 
 def named_call(reader: Reader, header: re.Pattern[str]) -> Parse[bool]:
-    """`header` has a group `name`, and `id` where the model writes one. False if it is no call."""
+    """Parse a call whose header matches `header`. Returns `False` if it is no call.
+
+    The pattern has a group `name`, and a group `id` if the model writes one.
+    """
     text = yield from reader.run(_UP_TO_BRACE, MAX_HEADER)
     found = header.fullmatch(text.strip())
     if not found or not (yield from reader.peek()):
@@ -26,7 +29,10 @@ def named_call(reader: Reader, header: re.Pattern[str]) -> Parse[bool]:
 
 
 def known_call(reader: Reader, accepts: Callable[[str], bool]) -> Parse[bool]:
-    """Parse a call whose header is only a name. False, as early as possible, if it is no call."""
+    """Parse a call whose header is only a name.
+
+    Returns `False`, as early as possible, if it is no call.
+    """
     name = yield from reader.run(_NAME, MAX_HEADER)
     if not accepts(name):
         return False

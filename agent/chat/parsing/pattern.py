@@ -1,7 +1,7 @@
-"""A schema's `pattern`: matching, and estimates of the cost to compile and to match it.
+"""Matches a schema's `pattern`, and estimates the cost to compile and to match it.
 
 Costs are upper estimates in units of half a microsecond. Matching is linear in the text, with as
-many steps per character as the pattern has atoms once its repeats are expanded.
+many steps per character as the pattern has atoms after its repeats are expanded.
 """
 
 import re
@@ -16,10 +16,10 @@ _ATOM = re.compile(
     r"|\\.|\[\^?\]?(?P<members>(?:\\.|[^\]\\])*)\]?|(?P<none>[*+?|^$])|.",
     re.DOTALL,
 )
-"""Unclosed classes extend to the end, so that nothing is scanned twice."""
+"""Matches one atom. An unclosed class extends to the end, so nothing is scanned twice."""
 
 _WIDE = 1200
-"""Units for a class that names thousands of Unicode's characters."""
+"""Units for a class with thousands of Unicode's characters."""
 _NARROW = 300
 _RANGE = 30
 _ESCAPED_WIDE = re.compile(r"\\[wWpPdDsS]")
@@ -30,18 +30,18 @@ MOST_COST = 2**40
 
 @dataclass(frozen=True, slots=True)
 class PatternCost:
-    """`num_atoms` with repeats expanded; `to_compile` in units."""
+    """An estimate: `num_atoms` with repeats expanded, and `to_compile` in units."""
 
     num_atoms: int
     to_compile: int
 
     def to_match(self, text: str) -> int:
-        """Units to match `text`."""
+        """Return the units to match `text`."""
         return int(self.num_atoms * len(text) * _UNITS_PER_STEP)
 
 
 def cost_of(pattern: str) -> PatternCost:
-    """An upper estimate, computed in linear time."""
+    """Return an upper estimate of the pattern's cost, computed in linear time."""
     sums = [(0, 0)]
     last = (0, 0)
     for found in _ATOM.finditer(pattern):
@@ -64,7 +64,7 @@ def cost_of(pattern: str) -> PatternCost:
 
 
 def _cost_of_atom(found: re.Match[str]) -> tuple[int, int]:
-    """The number of atoms, and units to compile classes."""
+    """Return the number of atoms, and the units to compile classes."""
     if found["none"]:
         return (1, 0)
     if found["wide"]:
@@ -81,7 +81,10 @@ def _sum(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
 
 
 class Pattern:
-    """A compiled pattern. One that the regular expression engine rejects matches everything."""
+    """A compiled pattern.
+
+    A pattern that the regular expression engine rejects matches everything.
+    """
 
     def __init__(self, pattern: str) -> None:
         try:
@@ -92,5 +95,5 @@ class Pattern:
             self._validator = None
 
     def matches(self, text: str) -> bool:
-        """Whether `pattern` is found in `text`."""
+        """Return whether `pattern` is found in `text`."""
         return self._validator is None or self._validator.isinstance_python(text)

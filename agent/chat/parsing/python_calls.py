@@ -1,6 +1,6 @@
-"""Calls written as Python: `[get_weather(city="Oslo", days=3), now()]`.
+"""Parses calls written as Python: `[get_weather(city="Oslo", days=3), now()]`.
 
-Each argument is held until it is complete, since it can only be converted to JSON then.
+Each argument is held until it is complete, since only then can it be converted to JSON.
 """
 
 import re
@@ -9,7 +9,7 @@ from .literals import as_json, as_text
 from .reader import Parse, Reader
 
 MAX_VALUE = 65_536
-"""Characters of one argument; a longer one ends the call."""
+"""Maximum characters of one argument; a longer argument ends the call."""
 
 _NAME = re.compile(r"[\w.-]*")
 _MAX_NAME = 256
@@ -18,7 +18,7 @@ _IN_STRING = {'"': re.compile(r'["\\]'), "'": re.compile(r"['\\]")}
 
 
 def python_calls(reader: Reader) -> Parse[bool]:
-    """A list of calls, or calls without brackets around them. False if not even one was read."""
+    """Parse calls, with or without brackets around them. Returns `False` if none was read."""
     return (yield from reader.several(lambda: _call(reader)))
 
 
@@ -33,7 +33,7 @@ def _call(reader: Reader) -> Parse[bool]:
 
 
 def _arguments(reader: Reader) -> Parse[None]:
-    """Parse arguments up to the closing parenthesis, or to where they break off."""
+    """Parse arguments up to the closing parenthesis, or up to the first invalid one."""
     before = "{"
     while True:
         yield from reader.space()
@@ -55,7 +55,7 @@ def _arguments(reader: Reader) -> Parse[None]:
 
 
 def _value(reader: Reader) -> Parse[str | None]:
-    """An expression, up to the comma or the parenthesis after it; `None` if it breaks off."""
+    """Parse an expression up to the next comma or parenthesis; `None` if it is incomplete."""
     begin, depth = reader.num_held, 0
     while reader.num_held - begin < MAX_VALUE:
         mark = reader.scan(_STRUCTURE, begin + MAX_VALUE)

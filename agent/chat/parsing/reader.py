@@ -1,9 +1,9 @@
 """Parser input for streamed text: parsers are generators that yield when they need more text.
 
-Text that was read is *held* until the parser gives it out as a segment, or goes back to read it
-again in another way. Invariants: every character is in exactly one segment, in order; the
-boundaries of the pieces change only the number of segments. The cost of a piece grows with the
-piece and the held text, not with the whole text.
+Text that was read is *held* until the parser emits it as a segment, or goes back to read it again
+in another way. Invariants: every character is in exactly one segment, in order; the boundaries of
+the pieces change only the number of segments. The cost of a piece grows with the piece and the held
+text, not with the whole text.
 """
 
 import re
@@ -17,7 +17,7 @@ T = TypeVar("T")
 Parse = Generator[None, None, T]
 
 UNLIMITED = 2**40
-"""More characters than an answer has."""
+"""A number greater than the characters of any answer."""
 
 _SPACE = re.compile(r"\s*")
 
@@ -32,11 +32,11 @@ class Markers:
         self._beginnings = {each[:end] for each in self.literals for end in range(1, len(each))}
 
     def find(self, text: str, start: int) -> re.Match[str] | None:
-        """The first one in `text` from `start` on."""
+        """Return the first match in `text` from `start` on."""
         return self._pattern.search(text, start)
 
     def num_begun(self, text: str, start: int) -> int:
-        """How many characters at the end of `text[start:]` may begin a literal."""
+        """Return the number of characters at the end of `text[start:]` that may begin a literal."""
         for length in range(min(self._longest - 1, len(text) - start), 0, -1):
             if text[-length:] in self._beginnings:
                 return length
@@ -52,9 +52,9 @@ class Reader:
         self._at = 0
         self._segments: list[Segment] = []
         self.kind: TokenKind = "content"
-        """The kind of text being read, even if none of it was given out yet."""
+        """The kind of text being read, even if none of it was emitted yet."""
         self.is_over = False
-        """Whether no more text will come."""
+        """True if no more text will come."""
 
     def feed(self, text: str) -> None:
         """Append text."""
@@ -63,18 +63,18 @@ class Reader:
         self._start = 0
 
     def fetch(self) -> list[Segment]:
-        """The segments that were given out since the last time."""
+        """Return the segments emitted since the last call."""
         segments, self._segments = self._segments, []
         return segments
 
     @property
     def num_held(self) -> int:
-        """How many characters were read but not given out."""
+        """The number of characters read but not emitted."""
         return self._at - self._start
 
     @property
     def is_at_end(self) -> bool:
-        """Whether everything was read and nothing more will come."""
+        """Return whether all text was read and no more will come."""
         return self.is_over and self._at == len(self._text)
 
     # ---- giving out
@@ -86,48 +86,48 @@ class Reader:
         return raw
 
     def give(self, kind: SegmentKind) -> None:
-        """Give out the held text as `kind`."""
+        """Emit the held text as `kind`."""
         if raw := self.take():
             text = "" if kind == "markup" else raw
             self._segments.append(TextSegment(kind, text, raw, self.kind == "reasoning"))
 
     def give_arguments(self, text: str) -> None:
-        """Give out the held text as a call's arguments, with `text` as their JSON."""
+        """Emit the held text as a call's arguments, with `text` as their JSON."""
         if text or self.num_held:
             self._segments.append(TextSegment("tool_call", text, self.take()))
 
     def give_verbatim(self) -> None:
-        """Give out the held text as a call's arguments, unchanged."""
+        """Emit the held text as a call's arguments, unchanged."""
         self.give("tool_call")
 
     def begin_call(self, name: str, id: str | None = None) -> None:
-        """Give out the held text as the beginning of a call."""
+        """Emit the held text as the beginning of a call."""
         self.kind = "tool_call"
         self._segments.append(CallBegan(name, id, self.take()))
 
     def end_call(self) -> None:
-        """Give out the held text as the end of a call."""
+        """Emit the held text as the end of a call."""
         self.kind = "content"
         self._segments.append(CallEnded(self.take()))
 
     def held_from(self, begin: int) -> str:
-        """The held text without its first `begin` characters."""
+        """Return the held text without its first `begin` characters."""
         return self._text[self._start + begin : self._at]
 
     def back(self, num_held: int = 0) -> None:
-        """Go back until `num_held` characters are held; the rest is read again."""
+        """Go back until `num_held` characters are held; later characters are read again."""
         self._at = self._start + num_held
 
     # ---- reading; each waits until the text is long enough to decide
 
     def peek(self) -> Parse[str]:
-        """The next character, not read yet; empty at the end."""
+        """Return the next character without reading it; empty at the end."""
         while self._at == len(self._text) and not self.is_over:
             yield
         return self._text[self._at : self._at + 1]
 
     def skip(self) -> None:
-        """Read the character that `peek` gave."""
+        """Read the character that `peek` returned."""
         self._at += 1
 
     def space(self) -> Parse[None]:
@@ -135,7 +135,7 @@ class Reader:
         yield from self.run(_SPACE)
 
     def literal(self, choices: Sequence[str]) -> Parse[str | None]:
-        """Read one of `choices`, the longest that fits; `None` if none of them comes next."""
+        """Read the longest of `choices` that comes next; return `None` if none of them does."""
         while True:
             fitting = [each for each in choices if self._text.startswith(each, self._at)]
             rest = self._text[self._at :] if len(self._text) - self._at < 64 else None
@@ -152,7 +152,7 @@ class Reader:
         return found
 
     def run(self, pattern: re.Pattern[str], limit: int = UNLIMITED) -> Parse[str]:
-        """Read characters that match `pattern`, a repeated class; at most `limit` of them."""
+        """Read up to `limit` characters that match `pattern`, a repeated class."""
         begin = self.num_held
         while True:
             end = self._start + begin + limit
@@ -165,9 +165,9 @@ class Reader:
     def several(
         self, one: Callable[[], Parse[bool]], separators: Sequence[str] = (",",)
     ) -> Parse[bool]:
-        """Repeat `one` as often as it succeeds, with or without square brackets around all.
+        """Repeat `one` until it fails, with or without square brackets around all.
 
-        False if it never succeeded. Text of a last, failed attempt is read again.
+        Returns `False` if it never succeeded. The text of a failed last attempt is read again.
         """
         is_list = yield from self.literal(("[",))
         has_begun = False
@@ -187,9 +187,10 @@ class Reader:
         return True
 
     def scan(self, pattern: re.Pattern[str], most_held: int = UNLIMITED) -> str:
-        """Read past the next match in the available text and return it; without one, read it all.
+        """Read past the next match in the available text and return the match.
 
-        Stops when `most_held` characters are held.
+        Without a match, read all available text. Reading stops when `most_held` characters are
+        held.
         """
         end = min(len(self._text), self._start + most_held)
         found = pattern.search(self._text, self._at, end)
@@ -197,7 +198,10 @@ class Reader:
         return found[0] if found else ""
 
     def translate(self, markers: Markers, translation: Callable[[str], str]) -> Parse[str | None]:
-        """Like `until`, for arguments: gives out the `translation` of the text as it arrives."""
+        """Read past the next marker and return it, emitting the text before it as arguments.
+
+        The text is emitted as `translation` converts it. Returns `None` at the end of the text.
+        """
         while True:
             found = self._to(markers)
             self.give_arguments(translation(self.held_from(0)))
@@ -209,8 +213,8 @@ class Reader:
     def until(self, markers: Markers, kind: TokenKind) -> Parse[str | None]:
         """Read past the next marker and return it; `None` at the end of the text.
 
-        Text before the marker is given out as `kind` as it arrives; the marker is held, together
-        with the white space before it.
+        Text before the marker is emitted as `kind` as it arrives. The marker is held, together with
+        the white space before it.
         """
         self.kind = kind
         while True:
@@ -225,7 +229,7 @@ class Reader:
             yield
 
     def collect(self, markers: Markers) -> Parse[tuple[str, str | None]]:
-        """The text before the next marker, and the marker; both are held."""
+        """Return the text before the next marker, and the marker; both are held."""
         begin = self.num_held
         while True:
             found = self._to(markers)
@@ -236,7 +240,7 @@ class Reader:
             yield
 
     def _to(self, markers: Markers) -> str | None:
-        """Read up to the next marker, or to where one may begin."""
+        """Read up to the next marker and return it, or up to a possible beginning of one."""
         found = markers.find(self._text, self._at)
         if found:
             self._at = found.start()

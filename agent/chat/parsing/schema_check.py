@@ -1,7 +1,7 @@
 """Validates a value against a JSON Schema, and finds the first mismatch.
 
 The schema comes from a client and the value from a model, and this runs on the event loop. So the
-check always returns, after at most `MAX_WORK` units and at most `MAX_DEPTH` levels; whatever is
+check always returns, after at most `MAX_WORK` units and at most `MAX_DEPTH` levels. Everything
 unchecked by then counts as valid. Values are compared by hash, patterns match in linear time, and
 references are resolved only within the schema. Unknown and malformed keywords are ignored.
 """
@@ -16,18 +16,18 @@ from .pattern import Pattern, cost_of
 _CHARACTERS_PER_UNIT = 64
 
 Spend = Callable[[int], None]
-"""Called with units of work before they are done; raises when the budget is spent."""
+"""Called with units of work before they are done; raises if the budget is spent."""
 
 
 def steps_to(reference: object) -> list[str] | None:
-    """The keys that lead from a schema's root to what `reference` names; `None` if none do."""
+    """Return the keys that lead from a schema's root to `reference`; `None` if it is not local."""
     if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
         return None
     return [step.replace("~1", "/").replace("~0", "~") for step in reference.split("/")[1:]]
 
 
 def target_of(reference: object, root: object) -> object:
-    """The part of the schema `root` that `reference` names; `True` (anything) if there is none."""
+    """Return the part of the schema `root` that `reference` names; `True` (anything) if none."""
     found, steps = root, steps_to(reference)
     if steps is None:
         return True
@@ -46,15 +46,15 @@ def _is_index(key: str, items: Sized) -> bool:
 
 
 class TooDeepError(Exception):
-    """A value is nested too deep."""
+    """The value is nested too deep."""
 
 
 def canonical(value: object, spend: Spend, most_depth: int) -> str:
-    """The canonical text of `value`: equal for equal values (1 and 1.0 are, 1 and true are not).
+    """Return the canonical text of `value`: equal values have equal texts.
 
-    The text is a key of hash tables. Python randomizes the hashes of strings per process, but not
-    those of numbers and tuples, so a client could choose values whose hashes collide. Raises
-    `TooDeepError`, and what `spend` raises.
+    1 equals 1.0; 1 differs from true. The text is a key of hash tables. Python randomizes the
+    hashes of strings per process, but not those of numbers and tuples, so a client could choose
+    values whose hashes collide. Raises `TooDeepError`, and what `spend` raises.
     """
     return "".join(_parts(value, spend, most_depth))
 
@@ -101,13 +101,13 @@ def _hex(number: int, spend: Spend) -> str:
 
 
 MAX_WORK = 200_000
-"""Units of about half a microsecond, for all values of one check together."""
+"""Maximum work of one check, over all its values, in units of about half a microsecond."""
 
 MAX_DEPTH = 100
-"""Nesting of values, and of schemas."""
+"""Maximum nesting of values, and of schemas."""
 
 _CHECK = 10
-"""Units to check one value against one schema, besides those that grow with the schema."""
+"""Units to check one value against one schema, plus units that grow with the schema."""
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "array": (list,),
@@ -122,23 +122,26 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """`finding` says what is wrong with the value at `place`; empty for the whole value."""
+    """The first mismatch: `finding` says what is wrong with the value at `place`.
+
+    `place` is empty for the whole value.
+    """
 
     place: str
     finding: str
 
 
 class _OutOfWorkError(Exception):
-    """The budget is spent; the rest counts as valid."""
+    """The work budget is spent; unchecked parts count as valid."""
 
 
 def find_mismatch(value: object, schema: object) -> Mismatch | None:
-    """The first mismatch; `None` if `value` is valid."""
+    """Return the first mismatch; `None` if `value` is valid."""
     return SchemaCheck(schema).find(value)
 
 
 class SchemaCheck:
-    """Checks values against one schema. All of them share `MAX_WORK`."""
+    """Checks values against one schema. All checks together share `MAX_WORK`."""
 
     def __init__(self, schema: object) -> None:
         self._root = schema
@@ -147,7 +150,7 @@ class SchemaCheck:
         self._patterns: dict[str, Pattern] = {}
 
     def find(self, value: object) -> Mismatch | None:
-        """The first mismatch of `value`; `None` if it is valid."""
+        """Return the first mismatch of `value`; `None` if it is valid."""
         try:
             return self._check(value, self._root, "", 0)
         except _OutOfWorkError:
@@ -264,7 +267,7 @@ class SchemaCheck:
     def _chosen(
         self, value: object, schema: Mapping[str, Any], place: str, depth: int
     ) -> Mismatch | None:
-        """The mismatch with `not`, or with `then` or `else`."""
+        """Return the mismatch with `not`, or with `then` or `else`."""
         barred = schema.get("not", False)
         if self._is_sure(barred) and self._check(value, barred, place, depth) is None:
             return Mismatch(place, "matches a schema that it must not match")
@@ -274,7 +277,7 @@ class SchemaCheck:
         return None
 
     def _is_sure(self, schema: object, depth: int = 0) -> bool:
-        """Whether all keywords are looked at, so that what passes is valid."""
+        """Return whether every keyword of `schema` is checked: a value that passes is valid."""
         self._spend(_CHECK)
         if depth > MAX_DEPTH:
             raise _OutOfWorkError
@@ -287,7 +290,7 @@ class SchemaCheck:
         )
 
     def _finding(self, value: object, schema: Mapping[str, Any]) -> str | None:
-        """What is wrong with `value` itself, not with its members or items."""
+        """Return what is wrong with `value` itself, without its members or items."""
         types = schema.get("type")
         expected = [types] if isinstance(types, str) else _list(types)
         self._spend(len(expected))
@@ -336,11 +339,11 @@ _UNCHECKED = frozenset(
         *("dependentSchemas", "unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$ref"),
     )
 )
-"""Keywords that constrain a value and are not looked at, or may lead to some."""
+"""Keywords that may constrain a value but are not checked."""
 
 _NONE_FITS = "matches none of the allowed schemas"
 _MOST_TYPES = 8
-"""Types listed in an error; JSON Schema has seven."""
+"""Maximum types listed in an error; JSON Schema has seven."""
 
 
 _Bound = Callable[[Any, Any], bool]

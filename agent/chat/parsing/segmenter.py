@@ -1,7 +1,7 @@
 """Splits an answer into content, reasoning and tool calls as it streams.
 
 The boundaries of the pieces change only the sizes of the segments, and no text is lost: text that
-looks like a marker but is none is content.
+only resembles a marker is content.
 """
 
 from ....shared.inference import TokenKind
@@ -14,10 +14,13 @@ from .tools import Tools
 
 
 class Segmenter:
-    """The answer of one request to a model of `family`."""
+    """Splits the answer of one request to a model of `family`."""
 
     def __init__(self, family: Family, *, is_thinking: bool, tools: Tools | None) -> None:
-        """`is_thinking`: the prompt ends within reasoning. Without `tools` there are no calls."""
+        """`is_thinking`: the prompt ends within reasoning.
+
+        Without `tools`, calls are not parsed.
+        """
         self._reader = Reader()
         self._parse: Parse[None] = (
             channels(self._reader, has_calls=tools is not None)
@@ -32,12 +35,12 @@ class Segmenter:
         return self._reader.kind
 
     def push(self, text: str) -> list[Segment]:
-        """The segments that `text` completes."""
+        """Return the segments that `text` completes."""
         self._reader.feed(text)
         return self._go_on()
 
     def flush(self) -> list[Segment]:
-        """The segments held back; the answer is over."""
+        """Return the segments held back; the answer is over."""
         self._reader.is_over = True
         return self._go_on()
 
@@ -50,17 +53,17 @@ _NO_CALLS = Calls(openings=(), notations=())
 
 
 class MarkerParser:
-    """Parses one answer that delimits reasoning and calls with markers.
+    """Parses one answer whose reasoning and calls are delimited by markers.
 
-    - Reasoning begins at once if the prompt ends within it, or with its marker at the answer's
-      start or right after other reasoning or a call. Anywhere else the marker is text: an answer
-      may be about markers.
-    - Calls are parsed only if the request has tools. Text after a call's marker that is no call is
-      content. Once its name is known, a call stays a call, even if its arguments are malformed.
+    - Reasoning begins at once if the prompt ends within reasoning. Otherwise it begins with its
+      marker at the answer's start, or right after other reasoning or a call. Anywhere else the
+      marker is text: an answer may be about markers.
+    - Calls are parsed only if the request has tools. If the text after a call's marker is no call,
+      it is content. Once its name is known, a call stays a call, even with malformed arguments.
     - White space around reasoning and calls belongs to the markers. At the start of an answer it
       is content.
 
-    Methods leave no text held unless they say otherwise.
+    Methods leave no text held, except those that say so.
     """
 
     def __init__(self, reader: Reader, family: Family, tools: Tools | None) -> None:
@@ -79,7 +82,7 @@ class MarkerParser:
         self._in_reasoning = Markers((reasoning.closing,) if reasoning else ())
 
     def read(self, *, is_thinking: bool) -> Parse[None]:
-        """The whole answer."""
+        """Parse the whole answer."""
         reader = self._reader
         if is_thinking:
             yield from self._reasoning()
@@ -91,7 +94,10 @@ class MarkerParser:
             keeps_space = False
 
     def _up_to_marked(self, *, keeps_space: bool) -> Parse[None]:
-        """Content up to a marker, and what the marker begins; leading white space is held."""
+        """Parse content, and then the part that the next marker begins.
+
+        Leading white space is held.
+        """
         reader = self._reader
         found = yield from reader.literal(self._at_start)
         if found is None:
@@ -101,7 +107,10 @@ class MarkerParser:
             found = yield from reader.until(self._in_content, "content")
 
     def _marked(self, found: str) -> Parse[bool]:
-        """Parse what the held marker begins. False if it is only text."""
+        """Parse the part that the held marker begins.
+
+        Returns `False` if the marker is only text.
+        """
         if found in self._silent:
             self._reader.give("markup")
             return True
@@ -124,7 +133,10 @@ class MarkerParser:
         reader.kind = "content"
 
     def _call(self, notations: tuple[Notation, ...]) -> Parse[bool]:
-        """Parse one or more calls. False if there is none; the held text is then unchanged."""
+        """Parse one or more calls.
+
+        Returns `False` if there is none; the held text is then unchanged.
+        """
         reader = self._reader
         mark = reader.num_held
         for notation in notations:

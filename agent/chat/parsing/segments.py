@@ -13,11 +13,11 @@ SegmentKind = TokenKind | Literal["markup"]
 
 @dataclass(frozen=True, slots=True)
 class TextSegment:
-    """Some text of one kind. Markup (markers and the white space around them) has an empty `text`.
+    """Text of one kind. Markup (markers and the white space around them) has an empty `text`.
 
-    `text` of the kind `tool_call` is JSON, a part of the arguments of the call that began last. It
-    can differ from `raw`: some families write arguments as tags. `is_reasoning` also marks markup
-    that belongs to reasoning.
+    For the kind `tool_call`, `text` is JSON: a part of the arguments of the latest call. It can
+    differ from `raw`: some families write arguments as tags. `is_reasoning` also marks markup that
+    belongs to reasoning.
     """
 
     kind: SegmentKind
@@ -28,7 +28,7 @@ class TextSegment:
 
 @dataclass(frozen=True, slots=True)
 class CallBegan:
-    """A call whose name is known; `id` only if the model writes one."""
+    """The beginning of a call whose name is known; `id` is set only if the model writes one."""
 
     name: str
     id: str | None
@@ -37,7 +37,7 @@ class CallBegan:
 
 @dataclass(frozen=True, slots=True)
 class CallEnded:
-    """The call that began last is over, even if its arguments are incomplete."""
+    """The end of the latest call, even if its arguments are incomplete."""
 
     raw: str
 

@@ -1,7 +1,8 @@
-"""Calls written as tags: one for the function, one for each argument, whose value is plain text.
+"""Parses calls written as tags: one for the function, one per argument, with plain-text values.
 
-A value is streamed as a JSON string if the tool's schema says it is a string, or says nothing.
-Otherwise it is held until it is complete, and parsed as JSON or Python if that fits its schema.
+A value is streamed as a JSON string if the tool's schema says that it is a string, or says nothing.
+Otherwise the value is held until it is complete, and parsed as JSON or Python if the result fits
+its schema.
 """
 
 import re
@@ -45,14 +46,14 @@ class Tags:
 
 @cache
 def _value_ends(tags: Tags) -> Markers:
-    """What ends a value; models may forget `value_end`."""
+    """Return the markers that end a value; models may forget `value_end`."""
     ends = (tags.value_end, tags.end, tags.key_start)
     lines = ("\n", "") if tags.has_lines else ("",)
     return Markers(line + end for line in lines for end in ends)
 
 
 def tagged_call(reader: Reader, tags: Tags, tools: Tools) -> Parse[bool]:
-    """Parse a call that is written with `tags`. False if it is no call."""
+    """Parse a call that is written with `tags`. Returns `False` if it is no call."""
     name = yield from _name(reader, tags)
     if not name:
         return False
@@ -77,7 +78,10 @@ def tagged_call(reader: Reader, tags: Tags, tools: Tools) -> Parse[bool]:
 
 
 def _argument(reader: Reader, tags: Tags, tools: Tools, name: str, before: str) -> Parse[bool]:
-    """Parse an argument from its name on; `before` precedes it in JSON. False if it is none."""
+    """Parse an argument from its name on; `before` precedes it in JSON.
+
+    Returns `False` if there is no argument.
+    """
     found = yield from _argument_key(reader, tags)
     if found is None:
         return False
@@ -108,7 +112,7 @@ def _name(reader: Reader, tags: Tags) -> Parse[str | None]:
 
 
 def _argument_key(reader: Reader, tags: Tags) -> Parse[tuple[str, str] | None]:
-    """Parse the key; it and the marker that ended it."""
+    """Parse the key; return the key and the marker that ended it, or `None`."""
     key = yield from reader.run(_KEY, _MAX_NAME)
     typed = [end for end, _ in tags.typed_key_ends]
     key_end = yield from reader.literal((tags.key_end, *typed))
@@ -122,7 +126,7 @@ def _argument_key(reader: Reader, tags: Tags) -> Parse[tuple[str, str] | None]:
 
 
 def _ends(reader: Reader, tags: Tags) -> Parse[Markers]:
-    """Parse the notation's new line or quote before a value; what may end the value."""
+    """Parse the new line or quote before a value; return the markers that may end the value."""
     if tags.has_lines:
         yield from reader.literal(("\n",))
     if tags.quotes and (yield from reader.literal(tags.quotes[:1])):
@@ -131,7 +135,7 @@ def _ends(reader: Reader, tags: Tags) -> Parse[Markers]:
 
 
 def _text(reader: Reader, ends: Markers) -> Parse[str]:
-    """Parse a text and its end, which is held; the end, empty if the text breaks off."""
+    """Parse a text and its end; return the end, which is held; empty if there is none."""
     reader.give_arguments('"')
     found = yield from reader.translate(ends, lambda text: as_text(text)[1:-1])
     reader.give_arguments('"' if found else "")
@@ -139,14 +143,14 @@ def _text(reader: Reader, ends: Markers) -> Parse[str]:
 
 
 def _other(reader: Reader, ends: Markers, as_value: Callable[[str], str]) -> Parse[str]:
-    """Like `_text`, for a value that may be JSON."""
+    """Parse a value that may be JSON; return its end like `_text`."""
     text, found = yield from _held(reader, ends)
     reader.give_arguments(as_value(text) if found else "")
     return (found or "").strip("\n")
 
 
 def _held(reader: Reader, ends: Markers) -> Parse[tuple[str, str | None]]:
-    """A value and its end, both held. Strings in JSON may contain end markers."""
+    """Return a value and its end, both held. Strings in JSON may contain end markers."""
     mark = reader.num_held
     yield from reader.space()
     start = yield from reader.peek()

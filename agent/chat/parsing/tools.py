@@ -1,4 +1,4 @@
-"""The tools of a request, and validation of calls."""
+"""The tools of a request, and the validation of calls."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ class Function:
 
 
 class Tools:
-    """The functions of a request's `tools`; entries without a function name are ignored."""
+    """The functions in a request's `tools`; entries without a function name are ignored."""
 
     def __init__(self, tools: Sequence[Mapping[str, Any]]) -> None:
         found = (_function(position, tool) for position, tool in enumerate(tools))
@@ -30,24 +30,24 @@ class Tools:
         self._schemas = {each.name: each.parameters for each in self.functions}
 
     def is_known(self, name: str) -> bool:
-        """Whether the request has this function."""
+        """Return whether the request has this function."""
         return name in self._schemas
 
     def is_text(self, name: str, key: str) -> bool:
-        """Whether the function's argument `key` is a string, or has no schema."""
+        """Return whether the function's argument `key` is a string, or has no schema."""
         schema = self._property(name, key)
         return not schema or schema.get("type") == "string"
 
     def value(self, name: str, key: str, written: str) -> str:
-        """JSON for what a model wrote for the argument `key`, if it may be text or another value.
+        """Return JSON for an argument that a model wrote as plain text.
 
-        JSON and Python are parsed, unless only the text fits the schema.
+        The text is parsed as JSON or Python, unless only a string fits the schema.
         """
         found, text = as_json(written), as_text(written)
         return text if not self._fits(name, key, found) and self._fits(name, key, text) else found
 
     def complaint(self, name: str, arguments: str) -> str | None:
-        """What is wrong with a call; `None` if it is valid."""
+        """Return what is wrong with a call; `None` if it is valid."""
         if name not in self._schemas:
             return f"there is no tool {name[:100]!r}"
         try:

@@ -1,1 +1,1 @@
-"""Chat templates: choosing a model's template, and rendering it in a sandbox with limits."""
+"""Chat templates: choose a model's template, and render it in a sandbox with limits."""

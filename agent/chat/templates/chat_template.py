@@ -27,18 +27,18 @@ _MISTAKES = (
     TypeError,
     ValueError,
 )
-"""Errors that faulty templates raise; any other is a bug in Arriero."""
+"""Errors that faulty templates raise; any other error is a bug in Arriero."""
 
 _GREETING = (ChatMessage(role="user", content="Hi."),)
 
 _NO_CONTROL = ControlTexts(())
 
 _TAG = "CONTINUE_FINAL_MESSAGE_TAG "
-"""Marks where an answer continues; the same as Hugging Face's, which some templates look for."""
+"""Marks where an answer continues; equal to Hugging Face's tag, which some templates look for."""
 
 
 class TemplateError(Exception):
-    """The template does not compile; the message says where."""
+    """The template cannot be used; the message says why."""
 
 
 class ChatTemplate:
@@ -56,10 +56,10 @@ class ChatTemplate:
         control: ControlTexts = _NO_CONTROL,
         calls: CallSyntax = JSON_CALLS,
     ) -> None:
-        """Raises `TemplateError`, which names the template by its `origin`.
+        """Compile the template. Raises `TemplateError`, which names the template by its `origin`.
 
-        `calls` is how the model is told to write calls if the template does not show tools. `clock`
-        gives the local time to templates, `timer` the calling thread's CPU seconds.
+        `calls` is the notation that the model is told to use if the template does not show tools.
+        `clock` gives the local time to templates, `timer` the calling thread's CPU seconds.
         """
         self.origin = origin
         self._control = control
@@ -78,7 +78,7 @@ class ChatTemplate:
             self._no_tools = {}  # some loop over `tools` without checking for `None`
         self._instructions = instructions_shown(self._shows, names_developers="developer" in source)
         self.ignores_tools = ignores_tools(self._attempt, self._form)
-        """Whether it never shows tools to the model."""
+        """True if the template never shows tools to the model."""
         self._shows_calls = self._form.shows_calls or not self.ignores_tools
         self._calls = calls if self.ignores_tools else JSON_CALLS
 
@@ -93,15 +93,17 @@ class ChatTemplate:
         goes_on: bool = False,
         reasoning: str = "",
     ) -> RenderedText:
-        """The conversation as text, cut where a client wrote the text of a control token.
+        """Return the conversation as text, cut wherever a client wrote the text of a control token.
 
-        An instruction tells the model of `tools` that the template does not show.
+        If the template does not show `tools`, an instruction describes them. `options` are more
+        variables for the template. Empty lists and objects are treated as absent, since templates
+        only ask whether they exist.
 
-        `options` are more variables for the template. Empty lists and objects are as absent ones,
-        for templates only ask whether they are there. If the answer `goes_on`, the text ends where
-        the last message does, and that stands where an answer would, unless a `reasoning` (its
-        opening marker) would come first. If the template refuses the messages, they are tried with
-        other turns, and a notice says so. Raises `InvalidRequest`.
+        If the answer `goes_on`, the text ends where the last message ends, and that message stands
+        in the place of an answer, unless a `reasoning` (its opening marker) would come first.
+
+        If the template refuses the messages, they are rendered again with rearranged turns, and a
+        notice says so. Raises `InvalidRequest`.
         """
         options = {name: value for name, value in (options or {}).items() if value not in ([], {})}
         is_on = options.get("enable_thinking") if thinking is None else thinking
@@ -142,7 +144,10 @@ class ChatTemplate:
     def _ways(
         self, messages: Sequence[ChatMessage]
     ) -> Iterator[tuple[Sequence[ChatMessage], tuple[str, ...]]]:
-        """The messages as they are, then as more templates take them, and what is changed."""
+        """Yield the messages as they are, then in forms that more templates accept.
+
+        Each form comes with a description of its changes.
+        """
         is_called = has_calls(messages)
         if self._shows_calls or not is_called:
             yield from self._in_turn(messages)
@@ -190,10 +195,10 @@ class ChatTemplate:
         return bool(text) and all(message.text in text for message in messages)
 
     def _as_answer(self, given: Variables, reasoning: str) -> str:
-        """Up to the end, with what the template writes before an answer and not before a message.
+        """Render up to the end of the last message, with the template's text before an answer.
 
-        Such is the empty reasoning with which many turn it off: the model never wrote an answer
-        without it.
+        Many templates turn reasoning off with an empty reasoning there, and models are trained to
+        write every answer after it. Templates omit it before a message of the history.
         """
         *before, last = given.messages
         said = last["content"]
@@ -207,7 +212,7 @@ class ChatTemplate:
         return opening + shown if begins_so else text
 
     def _opening(self, before: Variables) -> str:
-        """What comes before an answer; empty where the template does not take `before` alone."""
+        """Return what comes before an answer; empty if the template refuses `before` alone."""
         try:
             return self._rendered(deepcopy(before))
         except _MISTAKES:
@@ -234,7 +239,7 @@ class ChatTemplate:
 
 
 def _switches(thinking: bool) -> dict[str, Any]:
-    """The variables that templates use to turn thinking on and off."""
+    """Return the variables that templates use to turn thinking on and off."""
     return {
         "enable_thinking": thinking,
         "thinking": thinking,
@@ -243,7 +248,7 @@ def _switches(thinking: bool) -> dict[str, Any]:
 
 
 def _line(traceback: TracebackType | None) -> int | None:
-    """The innermost line of the template; Jinja names its frames `<template>`."""
+    """Return the innermost line of the template; Jinja names its frames `<template>`."""
     line = None
     while traceback is not None:
         if traceback.tb_frame.f_code.co_filename == "<template>":

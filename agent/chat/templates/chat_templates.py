@@ -1,4 +1,4 @@
-"""The chat templates of one model: its general one and its tool template, or the operator's."""
+"""The chat templates of one model: general template and tool template, or the operator's."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,14 +19,14 @@ _MAX_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class TemplateSource:
-    """Jinja source, and its name in errors."""
+    """Jinja source, and the name for it in errors."""
 
     text: str
     origin: str = "the model's chat template"
 
 
 def given_template(value: str) -> TemplateSource:
-    """The operator's template: source, which contains braces or new lines, or a file's path.
+    """Return the operator's template: source, if it contains braces or new lines, or a file's path.
 
     Raises `TemplateError`.
     """
@@ -45,7 +45,7 @@ def given_template(value: str) -> TemplateSource:
 
 
 class ChatTemplates:
-    """Which template shows a conversation. Nothing in it changes, so threads may share it."""
+    """Chooses the template for a conversation. Nothing in it changes, so threads may share it."""
 
     def __init__(
         self,
@@ -55,9 +55,9 @@ class ChatTemplates:
         clock: Clock,
         family: str = "auto",
     ) -> None:
-        """Raises `TemplateError` if the template that is `given` does not compile.
+        """Raise `TemplateError` if the `given` template does not compile.
 
-        `family` is the name of the model's family, if its templates are not to tell that.
+        `family` names the model's family; `auto` recognises the family by its templates.
         """
         self._model = model
         self._clock = clock
@@ -86,7 +86,7 @@ class ChatTemplates:
             self.issue = "the model has no chat template; send `prompt` instead"
 
     def for_request(self, *, has_tools: bool) -> ChatTemplate:
-        """The template for conversations with or without tools. Raises `NotSupported`."""
+        """Return the template for conversations with or without tools. Raises `NotSupported`."""
         template = self._for_tools if has_tools else self._general
         if template is None:
             issue = self.issue or "the model has a chat template for tools only; give `tools`"

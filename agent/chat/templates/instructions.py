@@ -1,15 +1,15 @@
-"""Moves instructions (system and developer messages) to where a template shows them.
+"""Moves instructions (system and developer messages) to positions where a template shows them.
 
 Clients send instructions anywhere: two at the beginning, or one after a user turn. Some templates
-refuse that, and some silently leave them out. Trial renders find such places. There,
+refuse that, and some silently drop them. Trial renders find such positions. Then:
 
-- several instructions at the beginning are merged into one message, or into the user turn that
-  follows if the template has no system message at all;
-- a later one goes into a neighbouring user turn, marked as instructions: the previous one, else the
-  next one, else a new one. After a tool result it is appended to the result if no user turn may
-  follow. This depends only on its neighbours, so the next request of the conversation begins with
-  the same text;
-- instructions without any turn are followed by a user's beginning.
+- Several instructions at the beginning are merged into one message. If the template has no system
+  message at all, they are merged into the user turn that follows.
+- A later instruction goes into a neighbouring user turn, marked as instructions: the previous one,
+  else the next one, else a new one. After a tool result, if no user turn may follow, it is appended
+  to the result. This depends only on its neighbours, so the next request of the conversation begins
+  with the same text.
+- If a conversation has only instructions, a user turn is added.
 
 Instructions that the template shows stay where they are.
 """
@@ -23,7 +23,7 @@ from ....shared.inference import ChatMessage, Role
 from .turns import BEGINNING
 
 Shows = Callable[[Sequence[ChatMessage]], bool]
-"""Whether the template shows the contents of all these messages."""
+"""Returns whether the template shows the contents of all these messages."""
 
 _INSTRUCTIONS: tuple[Role, ...] = ("system", "developer")
 _CALL = {
@@ -38,7 +38,10 @@ _Kind = Role | Literal["call"]
 
 
 class _Place(NamedTuple):
-    """A message of `role` between two others, after other instructions if it `has_earlier`."""
+    """A position: a message of `role` between two others.
+
+    `has_earlier`: an earlier instruction precedes it.
+    """
 
     role: Role
     previous: _Kind
@@ -57,7 +60,7 @@ class Instructions:
     hidden_alone: frozenset[Role] = frozenset()
 
     def placed(self, messages: Iterable[ChatMessage]) -> list[ChatMessage]:
-        """`messages` with instructions moved to where the template shows them."""
+        """Return `messages` with instructions moved to where the template shows them."""
         known = [self._known(message) for message in messages]
         lead = self._merged(list(takewhile(_instructs, known)))
         rest = known[len(list(takewhile(_instructs, known))) :]
@@ -105,7 +108,7 @@ class Instructions:
 
 
 def as_users(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """`messages` with all instructions after the first turn as users' turns, marked as such."""
+    """Return `messages` with all instructions after the first turn as marked user turns."""
     lead = list(takewhile(_instructs, messages))
     rest = (
         ChatMessage(role="user", content=_marked([each])) if _instructs(each) else each
@@ -120,8 +123,8 @@ def as_users(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
 def instructions_shown(shows: Shows, *, names_developers: bool) -> Instructions:
     """Find by trial renders which instructions a template shows.
 
-    If its source does not name developers, its model was not trained on their messages, even if the
-    template shows any role.
+    If the template's source does not mention developers, its model was not trained on developer
+    messages, even if the template shows any role.
     """
     user = _said("user", 0)
     if not shows([user]):
@@ -190,7 +193,7 @@ def _kind(message: ChatMessage) -> _Kind:
 def _with_next(
     groups: Iterable[list[ChatMessage]],
 ) -> Iterator[tuple[list[ChatMessage], _Kind | None]]:
-    """Each group with the kind of the message after it."""
+    """Pair each group with the kind of the message after it."""
     first, others = tee(groups)
     return zip_longest(first, (_kind(group[0]) for group in islice(others, 1, None)))
 

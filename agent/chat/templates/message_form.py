@@ -5,11 +5,11 @@ calls, and results without the function's name. Most templates expect objects as
 content, and results with names. Some expect arguments as text, show calls only if the content is
 `none`, or expect content as a list of parts.
 
-A history may have calls that are not whole: an answer was cut, or a model wrote no JSON. A template
-gets an object as the arguments of such a call, too. What is no object stands in one, as it is.
+A history may have malformed calls: an answer was cut, or a model wrote invalid JSON. A template
+gets an object for such arguments too: `{"arguments": …}` with the value as it is.
 
-Mistral's templates refuse ids of calls that are not nine letters and digits. They get other ids,
-the same for a call and its result.
+Mistral's templates refuse call ids that are not nine letters and digits. Such ids are replaced, in
+a call and its result alike.
 """
 
 import json
@@ -27,7 +27,7 @@ from ....shared.inference import ChatMessage
 PlainMessage = dict[str, Any]
 
 Try = Callable[[list[PlainMessage], list[dict[str, Any]] | None], str]
-"""Renders messages and tools; empty if the template refuses them."""
+"""Renders messages and tools; returns an empty text if the template refuses them."""
 
 _WORD = "arriero-needle"
 _KEY = "arriero_key"
@@ -50,9 +50,9 @@ _TOOL = {
 
 @dataclass(frozen=True, slots=True)
 class MessageForm:
-    """`silence` is the content of a message that only calls.
+    """How a template expects messages. `silence` is the content of a message that only calls.
 
-    `shows_calls` is false if a call and its result were not shown in any form.
+    `shows_calls` is false if no form made the template show a call and its result.
     """
 
     has_parts: bool = False
@@ -62,12 +62,12 @@ class MessageForm:
     shows_calls: bool = True
 
     def plain(self, messages: Sequence[ChatMessage]) -> list[PlainMessage]:
-        """Messages as template variables; copies, which the template may change."""
+        """Return messages as template variables; copies, which the template may change."""
         names: dict[str, str] = {}
         return [self._message(message, names) for message in messages]
 
     def _message(self, message: ChatMessage, names: dict[str, str]) -> PlainMessage:
-        """`names` are the function names of earlier calls by call id."""
+        """Convert one message. `names` maps call ids to the function names of earlier calls."""
         plain: PlainMessage = {"role": message.role, "content": self._content(message)}
         for key in ("name", "reasoning_content"):
             if (value := getattr(message, key)) is not None:
@@ -104,16 +104,16 @@ class MessageForm:
         return {**copy, "id": self._id(id), "type": type, "function": function}
 
     def _id(self, id: str) -> str:
-        """The id that the template sees of a call."""
+        """Return the id of a call as the template sees it."""
         if not self.has_short_ids or _SHORT.fullmatch(id):
             return id
         return b32encode(sha256(id.encode()).digest()).decode()[:9]
 
 
 def as_object(arguments: object) -> dict[str, Any]:
-    """The arguments of a call as an object. What is no object stands in one, as it is.
+    """Return the arguments of a call as an object; other values become its member `arguments`.
 
-    An empty list is an object without members, as PHP writes it.
+    An empty list becomes an empty object: PHP writes empty objects that way.
     """
     value = _parsed(arguments) if isinstance(arguments, str) else arguments
     if value is None or value in ("", []):
@@ -138,7 +138,7 @@ def _as_text(arguments: object) -> str:
 
 
 def form_wanted(attempt: Try) -> MessageForm:
-    """The form in which the template that `attempt` renders shows content and calls."""
+    """Return the form in which the template that `attempt` renders shows content and calls."""
     has_parts = _wants_parts(attempt)
     for has_text_arguments, silence in product((False, True), ("", None)):
         form = MessageForm(has_parts, has_text_arguments, silence)
@@ -169,9 +169,9 @@ def _shows_calls(attempt: Try, form: MessageForm, id: str = _SHORT_ID) -> bool:
 
 
 def ignores_tools(attempt: Try, form: MessageForm) -> bool:
-    """Whether the template never shows tools to the model.
+    """Return whether the template never shows tools to the model.
 
-    Some show tools only with a system message, and some refuse system messages.
+    Some templates show tools only with a system message, and some refuse system messages.
     """
     user = ChatMessage(role="user", content=_WORD)
     system = ChatMessage(role="system", content=_WORD)

@@ -20,13 +20,13 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 MAX_SECONDS = 10.0
-"""CPU time of one render; the longest conversations take a tenth of that."""
+"""Maximum CPU time of one render, in seconds; the longest conversations take a tenth of it."""
 
 MAX_RENDERED = 32 * 1024 * 1024
-"""Characters one render may write; twice the longest body a client may send."""
+"""Maximum characters that one render may write; twice the longest body a client may send."""
 
 _MAX_BITS = 4096
-"""Size of a number that a template computes."""
+"""Maximum bits of a number that a template computes."""
 
 _TICKS = 256
 """Loop iterations and calls between two checks of the time."""
@@ -44,7 +44,7 @@ class Refusal(jinja2.TemplateError):
 
 
 class LimitExceeded(Refusal):
-    """The template exceeded a limit: it would with other messages, too."""
+    """The template exceeded a limit, and would exceed it with rearranged messages too."""
 
 
 class Meter:
@@ -56,14 +56,14 @@ class Meter:
         self._num_ticks = 0
 
     def tick(self) -> None:
-        """Count an iteration or call. Raises `Refusal` when the time is over."""
+        """Count an iteration or call. Raises `LimitExceeded` if the time is over."""
         self._num_ticks += 1
         if self._num_ticks % _TICKS == 0 and self._timer() > self._until:
             raise LimitExceeded(f"it took more than {MAX_SECONDS:.0f} seconds")
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
-    """Compiles templates. `clock` gives the local time to templates that ask."""
+    """Compiles templates. `clock` gives the local time to templates that ask for it."""
 
     intercepted_binops = frozenset({"+", "*", "**"})
 
@@ -79,17 +79,17 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.globals["strftime_now"] = lambda pattern: clock().strftime(pattern)
 
     def compiled(self, source: str) -> jinja2.Template:
-        """Raises what Jinja and Python raise for invalid source."""
+        """Compile `source`. Raises what Jinja and Python raise for invalid source."""
         return self.from_string(_Bounds().visit(self.parse(source)))
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """Some templates build lists; this is safe since their variables are copies."""
+        """Allow `append` and `pop` on lists, which are safe: variables are copies."""
         if isinstance(obj, list) and attr in ("append", "pop"):
             return True
         return super().is_safe_attribute(obj, attr, value)
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
-        """Calls count like loop iterations: a macro may call itself twice, in exponential time."""
+        """Count the call like a loop iteration: recursive macros may take exponential time."""
         __context[_METER].tick()
         if isinstance(__obj, LoopContext):  # a recursive loop's next level
             args = tuple(_counted(__context, each) for each in args)
@@ -103,7 +103,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
 
 def rendered(template: jinja2.Template, variables: dict[str, Any], timer: Timer) -> str:
-    """What `template` writes. Raises what its mistakes raise."""
+    """Return what `template` writes. Raises what its mistakes raise."""
     kept, length = [], 0
     for part in template.generate({**variables, _METER: Meter(timer)}):
         length += len(part)
@@ -117,7 +117,7 @@ def rendered(template: jinja2.Template, variables: dict[str, Any], timer: Timer)
 
 
 class _Generation(Extension):
-    """`{% generation %}` marks assistant text for training; its body is a scope."""
+    """Parses `{% generation %}`, which marks assistant text for training; its body is a scope."""
 
     tags = {"generation"}
 
@@ -134,7 +134,7 @@ def _to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """Jinja's own filter escapes `<`, `>` and `&` for HTML, which models were not trained on."""
+    """Convert to JSON without HTML escapes, which Jinja's own filter adds and models never saw."""
     return json.dumps(
         value,
         ensure_ascii=ensure_ascii,
@@ -146,7 +146,7 @@ def _to_json(
 
 
 def _listed(value: object) -> list[object]:
-    """The iterators of `map` and `select` as lists, as in other implementations of Jinja."""
+    """Return the iterators of `map` and `select` as lists, as in other implementations of Jinja."""
     if isinstance(value, Iterator):
         return list(value)
     raise TypeError(f"{type(value).__name__} is not JSON")
@@ -160,7 +160,7 @@ def _raise_exception(message: str) -> NoReturn:
 
 
 class _Bounds(NodeTransformer):
-    """Wraps the iterables of loops in our filter, and replaces `~` by one."""
+    """Wraps the iterables of loops in our filter, and replaces `~` by a filter."""
 
     def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802
         node.iter = _filtered(node.iter, _COUNTED)
@@ -192,7 +192,7 @@ def _joined(_context: Context, items: list[Any]) -> str:
 
 
 def _is_too_large(operator: str, left: Any, right: Any) -> bool:
-    """Whether the result is longer than `MAX_RENDERED`, or a number of over `_MAX_BITS`."""
+    """Return whether the result exceeds `MAX_RENDERED` items, or `_MAX_BITS` if a number."""
     if operator == "+":
         both = isinstance(left, Sequence) and isinstance(right, Sequence)
         return both and len(left) + len(right) > MAX_RENDERED

@@ -1,8 +1,8 @@
 """Rewrites the turns of a conversation for a template that refuses them.
 
-Many templates take a user and an assistant in turn, the user first, and some know no calls. Clients
-have conversations of other shapes: two messages in a row, a history whose beginning was cut, or
-calls that another model made. None of that is a reason to end a conversation.
+Many templates accept a user and an assistant only in turn, the user first, and some know no calls.
+Clients send conversations of other shapes: two messages in a row, a history whose beginning was
+cut, or calls that another model made. These conversations can still be answered.
 """
 
 import json
@@ -16,17 +16,17 @@ from ..families.call_syntax import JSON_CALLS, CallSyntax
 from .message_form import as_object
 
 BEGINNING = ChatMessage(role="user", content="Begin.")
-"""The turn of the user that a conversation without one begins with."""
+"""The user turn that is added to a conversation that does not begin with one."""
 
 
 # ---- whose turn it is
 
 
 def in_turn(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """`messages` with neighbours of one role joined, and a user's turn as the first.
+    """Return `messages` with neighbours of one role joined, beginning with a user turn.
 
-    Instructions before the first turn stay, and so do results of calls. Messages of an assistant
-    that say nothing are left out.
+    Instructions before the first turn and results of calls stay as they are. Empty assistant
+    messages are removed.
     """
     lead = list(takewhile(lambda each: each.role in ("system", "developer"), messages))
     turns = [each for each in messages[len(lead) :] if not _is_silent(each)]
@@ -62,7 +62,7 @@ def _paragraphs(texts: Iterable[str]) -> str:
 def with_tools(
     messages: Sequence[ChatMessage], tools: Iterable[Mapping[str, Any]], syntax: CallSyntax
 ) -> list[ChatMessage]:
-    """`messages` after an instruction that has the tools, and the form of a call."""
+    """Return `messages` after an instruction that lists the tools and the form of a call."""
     functions = "\n".join(_json(tool.get("function", tool)) for tool in tools)
     form = written([("func_name1", {"argument1": "value1", "argument2": "value2"})], syntax)
     told = (
@@ -79,7 +79,7 @@ def with_tools(
 def calls_as_text(
     messages: Sequence[ChatMessage], syntax: CallSyntax = JSON_CALLS
 ) -> list[ChatMessage]:
-    """`messages` with calls as text of the assistant, and results as text of the user."""
+    """Return `messages` with calls as assistant text, and results as user text."""
     names: dict[str, str] = {}
     turns = []
     for message in messages:
@@ -98,14 +98,14 @@ def calls_as_text(
 
 
 def has_calls(messages: Sequence[ChatMessage]) -> bool:
-    """Whether there is something that `calls_as_text` changes."""
+    """Return whether `calls_as_text` would change any message."""
     return any(each.role == "tool" or each.tool_calls for each in messages)
 
 
 def written(calls: Iterable[tuple[str, object]], syntax: CallSyntax) -> str:
-    """Calls, each a name and its arguments, in the notation of `syntax`.
+    """Write calls, each a name and its arguments, in the notation of `syntax`.
 
-    If that notation writes arguments one by one, calls are a list in JSON.
+    If that notation writes arguments one by one, the calls are a list in JSON.
     """
     if syntax.arguments != "json":
         syntax = JSON_CALLS
@@ -118,7 +118,7 @@ def written(calls: Iterable[tuple[str, object]], syntax: CallSyntax) -> str:
 
 
 def _spelled(part: str, name: str = "") -> str:
-    """A part of a notation with its signs replaced, the name last: a client chose it."""
+    """Replace the placeholders in a part of a notation, the name last: a client chose it."""
     return part.replace("NUMBER", "0").replace("↵", "\n").replace("NAME", _json(name)[1:-1])
 
 

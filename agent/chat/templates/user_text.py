@@ -1,19 +1,19 @@
 """Separates client text from template text, so that clients cannot inject control tokens.
 
-A tokenizer makes `<|im_start|>` one control token wherever it stands. That must happen where the
-template wrote it, and not where a message, a tool or a variable holds the same characters.
+A tokenizer reads `<|im_start|>` as a control token anywhere in a text. It must do so where the
+template wrote the characters, and must not where a message, a tool or a variable contains them.
 
 So a conversation whose strings contain the beginning of a control token is rendered twice. For the
 second render, the first character of each such place is replaced by a *mark*: a character of a
 private use area that occurs nowhere else. Marks survive what templates do with text: lengths stay
-the same, and it is trimmed, split, joined, cut and written as JSON in the same way. With the marks
-replaced back, both texts must be equal; then the marks show the places in the text. There the text
-is *cut* after the first character, and the tokenizer gets the pieces. A text without such places is
-rendered once and tokenized as a whole.
+the same, and text with marks is trimmed, split, joined, cut and written as JSON in the same way.
+With the marks replaced back, both texts must be equal; then the marks show the places in the text.
+There the text is *cut* after the first character, and the tokenizer gets the pieces. A text without
+such places is rendered once and tokenized as a whole.
 
 A template may look for control tokens in messages: some search an assistant's message for the end
 of its reasoning. The two texts differ then. Control tokens that a template looks for in an
-assistant's message keep their meaning there; in any other place the request is refused.
+assistant's message keep their meaning there. In any other place the request is refused.
 """
 
 import re
@@ -26,25 +26,27 @@ from ....shared.inference import Notice
 
 _MARKS = range(0xE000, 0xF8FF)
 _LEAST_BEGUN = 3
-"""A control token's first characters are marked even if the rest does not follow: a template that
-removes text in between may join the two parts."""
+"""Characters of a control token that are marked even if the rest does not follow.
+
+A template that removes text in between may join the two parts.
+"""
 
 MOST_SEARCHED = 4
-"""Control tokens that are tried in assistant messages, with one more render each."""
+"""Maximum control tokens tried in assistant messages, each with one more render."""
 
 _OWN = ("content", "reasoning_content", "thinking")
 """Members of an assistant message that a model wrote."""
 
 
 class MixedUpError(Exception):
-    """The template looks for a control token where a client wrote one."""
+    """The template looks for a control token at a place where a client wrote one."""
 
 
 @dataclass(frozen=True, slots=True)
 class RenderedText:
-    """`cuts` are positions at which the text must be split before tokenization.
+    """A rendered text. `cuts` are positions at which it must be split before tokenization.
 
-    `notices` say what is shown in another form than it was sent.
+    `notices` say which messages are shown in another form than they were sent.
     """
 
     text: str
@@ -57,7 +59,7 @@ class RenderedText:
         return (self.text[a:b] for a, b in pairwise((0, *self.cuts, len(self.text))))
 
     def divided(self, length: int) -> "tuple[RenderedText, RenderedText]":
-        """The first `length` characters, and the others."""
+        """Return the first `length` characters and the remaining ones, each with its cuts."""
         return (
             RenderedText(self.text[:length], tuple(cut for cut in self.cuts if cut < length)),
             RenderedText(
@@ -76,18 +78,18 @@ class Variables:
 
 
 Render = Callable[[Variables], str]
-"""Renders variables, and may change them."""
+"""Renders variables; may change them."""
 
 
 class ControlTexts:
-    """The texts that a tokenizer takes for control tokens."""
+    """The texts that a tokenizer reads as control tokens."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._whole = _beginning({text for text in texts if text})
         self._begun = _beginning({text[:_LEAST_BEGUN] for text in texts if text})
 
     def tell_apart(self, variables: Callable[[], Variables], render: Render) -> RenderedText:
-        """Render `variables()`, which makes new values for each render, with cuts.
+        """Render `variables()` with cuts; `variables` makes new values for each render.
 
         Raises `MixedUpError`, and what `render` raises.
         """
@@ -103,7 +105,7 @@ class ControlTexts:
             written = next(filter(None, map(self._whole.search, _strings(variables()))), None)
             named = repr(_whole_of(written)) if written else "text"
             raise MixedUpError(
-                f"it cannot tell {named} in a message from its own markup; leave that out"
+                f"it cannot tell {named} in a message from its own markup; remove it there"
             )
         return found
 
@@ -122,7 +124,7 @@ class ControlTexts:
     def _marked(
         self, marking: "_Marking", variables: Callable[[], Variables], render: Render
     ) -> RenderedText | None:
-        """`None` if marks change the template's output."""
+        """Render with marks; return `None` if the marks change the template's output."""
         marked = marking.variables(variables())
         places = marking.places(render(marked))
         if places is None:
@@ -133,7 +135,7 @@ class ControlTexts:
     def _searched(
         self, text: str, variables: Callable[[], Variables], render: Render
     ) -> tuple[str, ...]:
-        """The control tokens that the template looks for in assistants' messages."""
+        """Return the control tokens that the template looks for in assistant messages."""
         found: dict[str, None] = {}
         for own in _own_strings(variables().messages):
             found |= dict.fromkeys(_whole_of(match) for match in self._whole.finditer(own))
@@ -151,7 +153,8 @@ class ControlTexts:
 class _Marking:
     """Marks matches of `pattern`, for a template that writes `text` without marks.
 
-    Texts of `kept` are not marked in assistant messages; with `only_own` only these are marked.
+    Matches of `kept` are not marked in assistant messages. With `only_own`, only assistant messages
+    are marked.
     """
 
     def __init__(
@@ -173,14 +176,17 @@ class _Marking:
         self._marks: dict[str, str] = {}
 
     def variables(self, given: Variables) -> Variables:
-        """`given`, with marks."""
+        """Return a copy of `given` with marks."""
         messages = [self._message(message) for message in given.messages]
         if self._only_own:
             return Variables(messages, given.tools, given.options)
         return Variables(messages, self._value(given.tools), self._value(given.options))
 
     def places(self, marked: str) -> list[int] | None:
-        """Where marks are in the text; `None` if it differs with the marks replaced back."""
+        """Return the positions of the marks.
+
+        Returns `None` if the text differs after the marks are replaced back.
+        """
         firsts: dict[str, str] = {}
         for first, mark in self._marks.items():
             firsts |= {mark: first, _escaped(mark): first}
@@ -249,7 +255,7 @@ def _any_of(texts: Iterable[str]) -> str:
 
 
 def _escaped(mark: str) -> str:
-    """The mark's escape in ASCII JSON and in Python's `repr`."""
+    """Return the mark's escape in ASCII JSON and in Python's `repr`."""
     return f"\\u{ord(mark):04x}"
 
 

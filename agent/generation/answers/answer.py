@@ -1,10 +1,9 @@
 """One running request's answer: the engine's outputs in, items for the balancer out.
 
-Invariants of an `Answer`: `take` and `cancel` give at most one end, and after it they are not
-called again. Those of its `Turn`, which separates content, reasoning and calls: every token is in
-exactly one `Piece`; a step's tokens are in its first one. Between a `CallStarted` and its `Called`
-come that call's arguments and nothing else. Every call that started is `Called`, unless the answer
-is cancelled.
+Invariants of an `Answer`: `take` and `cancel` return at most one end and are not called after it.
+Invariants of its `Turn`, which separates content, reasoning and calls: every token is in exactly
+one `Piece`, the first piece of its step. Between a `CallStarted` and its `Called` there are only
+that call's arguments. Every call that started is `Called`, unless the answer is cancelled.
 """
 
 import json
@@ -62,7 +61,7 @@ class EchoPart:
 class EchoWriter:
     """Echoes one `prompt` to the client, with the log-probabilities of its tokens.
 
-    If the client gave `text`, it is echoed unchanged. `piece` gives a token's bytes. Invariant:
+    If the client gave `text`, it is echoed unchanged. `piece` returns a token's bytes. Invariant:
     every token of the prompt is sent once, in order, and the texts joined are the prompt.
     """
 
@@ -75,9 +74,9 @@ class EchoWriter:
         self._detokenizer = Detokenizer(piece)
 
     def push(self, log_probs: Sequence[LogProbs]) -> EchoPart | None:
-        """The next part, given log-probabilities of the next tokens; the first token has none.
+        """Return the next part, given the log-probabilities of its tokens; `None` if it is empty.
 
-        `None` if there is nothing to send.
+        The first token of the prompt has no log-probability.
         """
         entries = [with_bytes(each, self._piece) for each in log_probs]
         if self._first is not None:
@@ -95,7 +94,7 @@ class EchoWriter:
 
 
 class Answer:
-    """The answer to the request `id`. `piece` gives a token's bytes."""
+    """The answer to the request `id`. `piece` returns a token's bytes."""
 
     def __init__(
         self,
@@ -105,10 +104,10 @@ class Answer:
         *,
         delivered: Delivered | None = None,
     ) -> None:
-        """What was `delivered` by another agent is left out."""
+        """Items that another agent `delivered` are left out."""
         self._id = id
         self._delivered = delivered
-        """What was delivered, until all of it has come again."""
+        """The counts delivered by another agent, until all of it was produced again."""
         self._num_prompt_tokens = len(prepared.sequence.prompt)
         self._num_more = prepared.num_more
         self._stats: SequenceStats | None = None
@@ -127,10 +126,10 @@ class Answer:
         self.is_over = False
 
     def replay(self, tokens: Sequence[int]) -> list[Item]:
-        """What is new of `tokens`, which another agent generated.
+        """Pass `tokens` that another agent generated through the answer; return the new items.
 
-        Their log-probabilities are not known. Raises `MiscountError` where they fit neither what
-        was delivered nor the answer.
+        The log-probabilities of these tokens are not known. Raises `MiscountError` if the tokens do
+        not match the counts delivered, or do not fit the answer.
         """
         gain = self._transcript.push(tokens)
         if len(gain.tokens) < len(tokens):
@@ -144,13 +143,13 @@ class Answer:
 
     @property
     def is_past_delivered(self) -> bool:
-        """Whether all that was delivered of the answer has come again."""
+        """Return whether all that was delivered of the answer was produced again."""
         return self._delivered is None or self._delivered.is_answer_past
 
     def would_be_past_delivered(self) -> bool:
-        """Whether it would have if the answer ended here. To be asked last: it ends it.
+        """Return whether `is_past_delivered` would hold if the answer ended here.
 
-        The end itself can be missing while a save is written.
+        Call this last: it ends the answer. The end itself can be missing while a save is written.
         """
         if not self.is_over:
             self._new([*self._flush(), *self._turn.rest()])
@@ -160,11 +159,11 @@ class Answer:
 
     @property
     def is_explained(self) -> bool:
-        """Whether no token so far has log-probabilities that are still to be sent."""
+        """Return whether no token so far has log-probabilities that are still to be sent."""
         return self._attribution is None or self._attribution.is_settled
 
     def take(self, output: SequenceOutput) -> list[Item]:
-        """The new items of one step."""
+        """Return the new items of one step."""
         if output.num_read is not None:
             return self._progress(output.num_read, output.stats)
         items = self._checked(self._taken(output))
@@ -174,7 +173,7 @@ class Answer:
         return items if self._content is None else self._content.checked(items)
 
     def _new(self, items: list[Item]) -> list[Item]:
-        """Those of `items` that were not delivered."""
+        """Return the items that were not delivered yet."""
         if self._delivered is None:
             return items
         items = self._delivered.beyond(items)
@@ -201,7 +200,7 @@ class Answer:
         return items
 
     def cancel(self) -> Ended:
-        """End it early, with what was generated so far."""
+        """End the answer early, with the tokens generated so far."""
         return self._ended("cancelled", None)
 
     def _end(self, end: SequenceEnd, output: SequenceOutput) -> list[Item]:
@@ -216,7 +215,7 @@ class Answer:
         ]
 
     def _flush(self) -> list[Item]:
-        """What was held back; the answer is over."""
+        """Return the items held back; the answer is over."""
         return [*self._turn.take(self._transcript.flush()), *self._turn.flush()]
 
     def _progress(self, num_read: int, stats: SequenceStats | None) -> list[Item]:
@@ -231,7 +230,7 @@ class Answer:
         ]
 
     def _begun(self, output: SequenceOutput) -> list[Item]:
-        """The length of the prompt, once the engine has reported how much of it was cached."""
+        """Return the `PromptRead` item once the engine has reported the number of cached tokens."""
         has_failed = output.end is not None and isinstance(output.end.reason, RequestError)
         if self._stats is None or has_failed:
             return []
@@ -251,7 +250,7 @@ class Answer:
         return [Piece(id=self._id, text=part.text, kind="prompt", log_probs=part.log_probs)]
 
     def _end_token(self, output: SequenceOutput) -> list[Item]:
-        """With `prompt_logprobs`, the log-probability of the token that ended the answer.
+        """Return the log-probability of the token that ended the answer, for `prompt_logprobs`.
 
         Programs that score texts generate one token and read the last value.
         """
@@ -281,7 +280,7 @@ class Answer:
 
 
 def _showing(piece: Callable[[int], bytes], parsing: Parsing | None) -> Callable[[int], bytes]:
-    """`piece`, with text for the control tokens that the parser needs."""
+    """Return `piece` extended by texts for the control tokens that the parser needs."""
     if parsing is None or not parsing.shown:
         return piece
     shown = parsing.shown
@@ -295,15 +294,15 @@ def _echo_writer(prepared: Prepared, piece: Callable[[int], bytes]) -> EchoWrite
 
 
 def noticed(id: RequestId, notice: Notice) -> Noticed:
-    """`notice` as an item of the request `id`."""
+    """Return `notice` as an item of the request `id`."""
     return Noticed(id=id, code=notice.code, message=shortened(notice.message, MAX_WORDS))
 
 
 def rates(stats: SequenceStats | None, *, has_end_token: bool) -> Rates:
-    """Tokens per second by the scheduler's clock; `None` where there was no such step.
+    """Return tokens per second by the scheduler's clock; `None` for a phase without steps.
 
-    The first token comes from the last prefill step. An end-of-generation token takes a step and
-    is no completion token.
+    The first token comes from the last prefill step. An end-of-generation token takes a step but is
+    no completion token.
     """
     if stats is None:
         return Rates()
@@ -317,7 +316,7 @@ def rates(stats: SequenceStats | None, *, has_end_token: bool) -> Rates:
 
 
 class Content:
-    """The content of an answer, which is checked against a schema at its end."""
+    """Collects the content of an answer, and checks it against a schema at the end."""
 
     def __init__(self, id: RequestId, schema: Mapping[str, Any]) -> None:
         self._id = id
@@ -325,7 +324,7 @@ class Content:
         self._texts: list[str] = []
 
     def checked(self, items: list[Item]) -> list[Item]:
-        """`items`, with a notice before the end if the content does not fit the schema."""
+        """Return `items`, with a notice before the end if the content does not match the schema."""
         self._texts += [
             item.text for item in items if isinstance(item, Piece) and item.kind == "content"
         ]
@@ -335,7 +334,7 @@ class Content:
         finding = _mismatch("".join(self._texts), self._schema)
         if finding is None:
             return items
-        message = shortened(f"the answer does not fit the schema: {finding}", MAX_WORDS)
+        message = shortened(f"the answer does not match the schema: {finding}", MAX_WORDS)
         notice = Noticed(id=self._id, code="schema_mismatch", message=message)
         return [*items[:-1], notice, last]
 
@@ -353,16 +352,16 @@ def _mismatch(text: str, schema: Mapping[str, Any]) -> str | None:
 
 _ID_CHARACTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _ID_LENGTH = 9
-"""Mistral's templates refuse a conversation with a call whose id is of another length."""
+"""Length of call ids: Mistral's templates refuse call ids of another length."""
 
 
 class Turn:
-    """The answer to the request `id`; without a `parsing` all of it is content."""
+    """Turns the text of the request `id` into items; without a `parsing`, all is content."""
 
     def __init__(
         self, id: RequestId, parsing: Parsing | None, attribution: Attribution | None = None
     ) -> None:
-        """`attribution` gets the tokens before `take` does; `None` without log-probabilities."""
+        """`attribution` receives the tokens before `take`; `None` without log-probabilities."""
         self._id = id
         self._attribution = attribution
         self._tools = Tools(())
@@ -376,11 +375,11 @@ class Turn:
         self._arguments: list[str] = []
         self._reasoning = ReasoningCount()
         self._tokens: tuple[int, ...] = ()
-        """Tokens of the present step that are in no piece yet."""
+        """Tokens of the current step that are in no piece yet."""
         self.num_calls = 0
 
     def take(self, gain: Gain) -> list[Item]:
-        """The items of one step's text and tokens."""
+        """Return the items for one step's text and tokens."""
         if self._segmenter is None:
             return self._plain(gain)
         self._reasoning.push(gain.ends)
@@ -392,18 +391,21 @@ class Turn:
         return [Piece(id=self._id, text="", kind=self._kind, tokens=self._claim_tokens()), *items]
 
     def flush(self) -> list[Item]:
-        """What was held back; to be called at the end of the answer."""
+        """Return the items held back; call this at the end of the answer."""
         return self._items(self._segmenter.flush()) if self._segmenter else []
 
     def rest(self) -> list[Item]:
-        """Log-probabilities of tokens after the last character, unless a stop string cut it."""
+        """Return log-probabilities of tokens after the last character.
+
+        If a stop string cut the answer, there are none.
+        """
         if self._attribution is None or not (log_probs := self._attribution.rest()):
             return []
         return [Piece(id=self._id, text="", kind=self._kind, log_probs=log_probs)]
 
     @property
     def num_reasoning_tokens(self) -> int:
-        """How many of the tokens so far went into reasoning, its markers included."""
+        """The number of tokens so far that are reasoning, including its markers."""
         return self._reasoning.total(is_reasoning=self._kind == "reasoning")
 
     @property
@@ -417,7 +419,7 @@ class Turn:
         return [Piece(id=self._id, text=gain.text, tokens=gain.tokens, log_probs=log_probs)]
 
     def _show(self, raw: str) -> tuple[TokenLogProbs, ...] | None:
-        """The log-probabilities of the tokens of text that is sent."""
+        """Return the log-probabilities of the tokens of text that is sent."""
         if self._attribution is None:
             return None
         return self._attribution.leave(len(raw), is_shown=True) or None
@@ -427,7 +429,7 @@ class Turn:
             self._attribution.leave(len(segment.raw), is_shown=False)
 
     def _claim_tokens(self) -> tuple[int, ...]:
-        """The step's tokens, for its first piece; empty after that."""
+        """Return the step's tokens for its first piece; empty after that."""
         tokens, self._tokens = self._tokens, ()
         return tokens
 
@@ -477,7 +479,7 @@ class Turn:
 
     def _end(self) -> list[Item]:
         if self._call is None:
-            raise RuntimeError("a call ended that did not begin")
+            raise RuntimeError("a call ended before it began")
         call, self._call = self._call, None
         arguments = "".join(self._arguments)
         items: list[Item] = [

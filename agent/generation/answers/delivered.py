@@ -1,7 +1,7 @@
-"""Leaves out of an answer's items what a client was given of them by another agent.
+"""Removes from an answer's items the part that another agent already delivered to the client.
 
-The items of an answer have one order, however its tokens were grouped into steps. So what was
-delivered is a beginning of it, and its counts say where it ends.
+The items of an answer have one order, however its tokens were grouped into steps. So the delivered
+part is a prefix, and its counts say where it ends.
 """
 
 from dataclasses import dataclass, replace
@@ -11,12 +11,12 @@ from ....shared.messages import Called, CallStarted, Item, Noticed, Piece
 
 
 class MiscountError(Exception):
-    """The counts fit no beginning of the answer."""
+    """The delivered counts do not match any prefix of the answer."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Delivered:
-    """How much of what comes was delivered already. The counts go down as that comes."""
+    """Counts of delivered items that have not been produced again yet."""
 
     tokens: int = 0
     characters: int = 0
@@ -28,9 +28,9 @@ class Delivered:
 
     @classmethod
     def of(cls, continuation: Continuation, num_tokens: int) -> "Delivered":
-        """What was delivered of an answer that has `num_tokens` so far.
+        """Return the counts of `continuation`, for an answer that has `num_tokens` so far.
 
-        All of an echoed prompt comes before the answer, so none of it is repeated after a token.
+        An echoed prompt precedes the answer, so after a token none of it is repeated.
         """
         has_begun = num_tokens > 0
         return cls(
@@ -45,16 +45,19 @@ class Delivered:
 
     @property
     def is_past(self) -> bool:
-        """Whether all that was delivered has come."""
+        """Return whether everything delivered was produced again."""
         return self.is_answer_past and not (self.prompt_characters or self.prompt_log_probs)
 
     @property
     def is_answer_past(self) -> bool:
-        """Whether all that was delivered of the answer has come; an echoed prompt aside."""
+        """Return whether everything delivered was produced again, without an echoed prompt."""
         return not (self.tokens or self._is_within or self.log_probs)
 
     def beyond(self, items: list[Item]) -> list[Item]:
-        """What of `items` is new. Raises `MiscountError` where the counts contradict them."""
+        """Return the new part of `items`.
+
+        Raises `MiscountError` if the counts contradict the items.
+        """
         if self.is_past:
             return items
         return [new for item in items if (new := self._new(item)) is not None]
@@ -81,7 +84,7 @@ class Delivered:
         return item if is_new else None
 
     def _counted(self, count: int) -> tuple[int, bool]:
-        """`count` after an item that it may count, and whether that item is new."""
+        """Return `count` after an item of its kind, and whether that item is new."""
         if count:
             return count - 1, False
         if self._is_within:

@@ -15,8 +15,8 @@ from ...engine.sequence import NewSequence
 class Parsing:
     """How to separate an answer's reasoning and calls from its content.
 
-    `is_thinking`: the prompt ends inside reasoning. Without `tools` there are no calls. `shown` are
-    the control tokens among the family's markers, with their text.
+    `is_thinking`: the prompt ends within reasoning. Without `tools`, calls are not parsed. `shown`
+    maps the control tokens among the family's markers to their text.
     """
 
     family: Family
@@ -27,19 +27,19 @@ class Parsing:
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """Send the prompt back with log-probabilities. `text` is the client's, if it gave text."""
+    """Echo the prompt with log-probabilities. `text` is the prompt if the client sent text."""
 
     text: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """The `sequence` is for the engine; all else is for the answer.
+    """A prepared request: `sequence` for the engine, all other fields for the answer.
 
     Without a `parsing` the answer is plain text. `notices` are for the client. An `echo` comes
-    before the answer. With a `schema` the content is checked against it at the end. `num_more`:
-    another model began the answer; the client was sent its part, which has so many tokens
-    fewer in this model.
+    before the answer. With a `schema` the content is checked against it at the end. `num_more`: if
+    another model began the answer, the number of tokens by which its count exceeds this model's
+    count for the same text.
     """
 
     sequence: NewSequence

@@ -1,15 +1,14 @@
-"""Goes on with an answer that another agent began: its tokens pass through the answer again.
+"""Continues an answer that another agent began: its tokens are replayed through the answer.
 
-What was delivered is counted by the balancer; what of the tokens gives more is sent at once. Where
-log-probabilities are requested, tokens of which they were not delivered are generated again, as
-they were: only the engine knows how likely they were.
+The balancer counts what the client received. Items beyond those counts are sent at once. If
+log-probabilities are requested, tokens whose log-probabilities were not delivered are generated
+again with the same ids: only the engine can compute the probabilities.
 
-Of an answer that a server began, or an engine with other weights, only the text is known: token ids
-mean nothing here then. The text is cut into tokens anew, and these pass through the answer as if
-this model had said them. The client heard how many tokens it had so far: `max_tokens` and usage
-count on from there.
+If a server or an engine with other weights began the answer, only its text is known, since token
+ids differ. The text is tokenised again, and its tokens are replayed as if this model had generated
+them. The client was told a token count so far: `max_tokens` and usage count on from it.
 
-With many tokens this takes seconds, so it is done where requests are prepared.
+Replaying many tokens takes seconds, so it runs where requests are prepared.
 """
 
 from collections.abc import Callable
@@ -27,40 +26,46 @@ from .prepared import Parsing, Prepared
 
 RESUMED_ANEW = Notice(
     "resumed_anew",
-    "another agent goes on with the answer, and could not restore the state of its sampling "
+    "another agent continues the answer, and could not restore the state of its sampling "
     "(mirostat, XTC): what follows may differ from what the first agent would have written",
 )
 
 _BEFORE = "\n"
-"""Some tokenisers put a space before a text; before this, that does not touch the text."""
+"""Text put before a text that is tokenised: some tokenisers add a space to the first text."""
 
 _CHARACTERS_PER_TOKEN = 16
-"""A token takes 3 to 15 microseconds to replay, with log-probabilities and a grammar more."""
+"""Cost of replaying a token, in characters of a prompt: it takes 3 to 15 microseconds.
+
+Log-probabilities and grammars add to that.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Go on with the request that its balancer calls `name`."""
+    """A request to continue; its balancer calls it `name`."""
 
     name: RequestId
     continuation: Continuation
 
     @property
     def work(self) -> int:
-        """How long it takes, in characters of a prompt that takes as long to prepare."""
+        """The cost of replaying, as the length of a prompt that takes as long to prepare.
+
+        Unit: characters.
+        """
         return max(_CHARACTERS_PER_TOKEN * self.num_tokens, len(self.continuation.text))
 
     @property
     def num_tokens(self) -> int:
-        """How many tokens the answer has so far."""
+        """The number of tokens that the answer has so far."""
         return len(self.continuation.packed_tokens) // 4 or self.continuation.num_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumed:
-    """`items` come first; then the engine goes on with the sequence that was `prepared`.
+    """A continued answer: send `items` first, then run the sequence that was `prepared`.
 
-    An answer that is over needs no engine.
+    If the answer is over, the engine is not needed.
     """
 
     prepared: Prepared
@@ -69,13 +74,13 @@ class Resumed:
 
 
 Outcome = Prepared | Resumed | RequestError
-"""A preparation succeeds, or fails."""
+"""The result of a preparation, or its error."""
 
 
 def resumed(prepared: Prepared, resume: Resume, vocab: Vocab, context_size: int) -> Resumed:
-    """`prepared` after what was delivered.
+    """Return `prepared` continued after the delivered part of the answer.
 
-    Raises `EngineFailed` if it cannot go on after that, by its text `AgentLost`.
+    Raises `EngineFailed` if it cannot continue there, or `AgentLost` if only the text is known.
     """
     is_by_text = has_text_only(resume.continuation)
     try:
@@ -86,11 +91,11 @@ def resumed(prepared: Prepared, resume: Resume, vocab: Vocab, context_size: int)
         return replay.resumed()
     except (ValueError, MiscountError, ConstraintError) as error:
         failure = AgentLost if is_by_text else EngineFailed
-        raise failure(f"the answer cannot go on at this agent: {error}") from error
+        raise failure(f"the answer cannot be continued at this agent: {error}") from error
 
 
 def _retokenised(prepared: Prepared, resume: Resume, vocab: Vocab) -> tuple[Prepared, Resume]:
-    """`prepared` and `resume` for an answer of which only the text is known."""
+    """Return `prepared` and `resume` for an answer of which only the text is known."""
     text = resume.continuation.text
     prepared, continuation = retokenised(prepared, resume.continuation, vocab)
     check_retokenised(Answer(resume.name, prepared, vocab.piece).replay(continuation.tokens), text)
@@ -100,9 +105,12 @@ def _retokenised(prepared: Prepared, resume: Resume, vocab: Vocab) -> tuple[Prep
 def _checked(
     prepared: Prepared, continuation: Continuation, vocab: Vocab, context_size: int
 ) -> tuple[int, ...]:
-    """The tokens of `continuation`. Raises `ValueError` that says what is wrong with them."""
+    """Return the tokens of `continuation`.
+
+    Raises `ValueError` that says what is wrong with them.
+    """
     if len(continuation.packed_tokens) % 4:
-        raise ValueError("its token ids are not whole numbers of 32 bits")
+        raise ValueError("its token ids are not whole 32-bit numbers")
     tokens = continuation.tokens
     if (largest := max(tokens, default=0)) >= vocab.size:
         raise ValueError(f"there is no token {largest}; ids go up to {vocab.size - 1}")
@@ -120,7 +128,7 @@ def _checked(
 
 
 class _Replay:
-    """One answer's `tokens`, which were all delivered."""
+    """Replays one answer's `tokens`, which were all delivered."""
 
     def __init__(
         self,
@@ -149,19 +157,19 @@ class _Replay:
     def _check_end(self) -> None:
         answer, _ = self._after(len(self._tokens))
         if not answer.would_be_past_delivered():
-            raise MiscountError("more of it was delivered than its tokens give")
+            raise MiscountError("more was delivered than its tokens contain")
 
     def _answer(self) -> Answer:
         delivered = Delivered.of(self._continuation, len(self._tokens))
         return Answer(self._name, self._prepared, self._piece, delivered=delivered)
 
     def _after(self, count: int) -> tuple[Answer, list[Item]]:
-        """The answer after the first `count` tokens, and what of them is new."""
+        """Return the answer after the first `count` tokens, and the new items among them."""
         answer = self._answer()
         return answer, answer.replay(self._tokens[:count])
 
     def _num_explained(self) -> int:
-        """How many tokens need not be generated again, because nothing of them is to be sent."""
+        """Return the number of first tokens whose log-probabilities were all delivered."""
         if self._prepared.sequence.sampling.top_log_probs is None:
             return len(self._tokens)
         answer, count = self._answer(), 0
@@ -173,7 +181,10 @@ class _Replay:
         return count
 
     def _prepared_after(self, num_said: int) -> Prepared:
-        """The engine goes on after the first tokens; those that remain are forced."""
+        """Return the preparation for a sequence that continues after the first `num_said` tokens.
+
+        The remaining tokens are forced.
+        """
         sequence, notices = self._prepared.sequence, self._prepared.notices
         said, forced = self._tokens[:num_said], self._tokens[num_said:]
         constraint = sequence.constraint
@@ -197,16 +208,16 @@ class _Replay:
 
 
 def has_text_only(continuation: Continuation) -> bool:
-    """Whether only the text of the answer is known."""
+    """Return whether only the text of the answer is known."""
     return bool(continuation.text or continuation.num_tokens)
 
 
 def retokenised(
     prepared: Prepared, continuation: Continuation, vocab: Vocab
 ) -> tuple[Prepared, Continuation]:
-    """`prepared` for an answer that has the tokens of the continuation.
+    """Return `prepared` and the continuation for an answer's text, in tokens of this model.
 
-    Raises `ValueError` where the text is none that this model would have written.
+    Raises `ValueError` if this model could not have written the text.
     """
     _check_parsing(prepared.parsing)
     tokens = _tokens_of(continuation.text, vocab)
@@ -216,17 +227,17 @@ def retokenised(
 
 
 def check_retokenised(items: list[Item], text: str) -> None:
-    """Raises `ValueError` unless the tokens gave a beginning of `text`, all of it content."""
+    """Raise `ValueError` unless `items` are content only and their text is a prefix of `text`."""
     pieces = [item for item in items if isinstance(item, Piece)]
     said = "".join(piece.text for piece in pieces)
     if len(pieces) < len(items) or any(each.kind != "content" for each in pieces):
-        raise ValueError("this model would read its beginning as something else than text")
+        raise ValueError("this model would not read its beginning as content")
     if not text.startswith(said):
         raise ValueError("this model would read its beginning as another text")
 
 
 def _check_parsing(parsing: Parsing | None) -> None:
-    """Where a model writes something around its content, the text alone is not what it said."""
+    """Raise `ValueError` if the model writes more than its content: then the text is not enough."""
     if parsing is None:
         return
     if parsing.is_thinking:
@@ -253,9 +264,9 @@ def _spelt(tokens: tuple[int, ...], vocab: Vocab) -> bytes:
 
 
 def _recounted(prepared: Prepared, more: int, num_tokens: int) -> Prepared:
-    """`prepared` with bounds in tokens of this model.
+    """Return `prepared` with limits in tokens of this model.
 
-    The client was sent `more` tokens than this model has for the same text, or fewer.
+    The client was told `more` tokens than this model has for the same text (negative if fewer).
     """
     sequence, stop = prepared.sequence, prepared.stop
     most, sampling = sequence.max_tokens, sequence.sampling

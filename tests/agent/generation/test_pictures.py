@@ -134,7 +134,7 @@ def test_a_picture_in_a_result_is_words_for_a_model_that_takes_none() -> None:
     text = bytes(prepared.sequence.prompt.tokens).decode()
     assert "a[a picture that this model cannot take][a sound that this model cannot take]b|" in text
     [notice] = [each for each in prepared.notices if each.code == "results_in_words"]
-    assert "does not take 2 pictures or sounds" in notice.message
+    assert "cannot read 2 pictures or sounds" in notice.message
 
 
 def test_a_picture_in_a_result_is_read_by_a_model_that_takes_it() -> None:
@@ -171,7 +171,7 @@ def test_sounds_are_bounded_together_before_they_are_decoded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "word"), [("A" * 9, "no valid base64"), ("AAAA", "no WAV or MP3")], ids=str
+    ("part", "word"), [("A" * 9, "not valid base64"), ("AAAA", "no WAV or MP3")], ids=str
 )
 def test_what_is_no_sound_is_refused_by_name(part: str, word: str) -> None:
     audio = AudioPart(type="input_audio", input_audio=InputAudio(data=part, format="wav"))
@@ -181,7 +181,7 @@ def test_what_is_no_sound_is_refused_by_name(part: str, word: str) -> None:
 
 @pytest.mark.parametrize(
     ("part", "word"),
-    [(image(b"bad"), "this is no picture"), (image_of("a"), "no valid base64")],
+    [(image(b"bad"), "this is no picture"), (image_of("a"), "not valid base64")],
 )
 def test_what_is_no_picture_is_refused_by_name(part: ImagePart, word: str) -> None:
     error = refused(make(), says("a"), says("b", part))

@@ -133,7 +133,7 @@ async def test_a_peer_that_does_not_read_is_disconnected(balancer: FakeBalancer)
     peer.socket.transport.pause_reading()
 
     async def flood() -> None:
-        while dialled.why_closed != "it does not read what it is sent":
+        while dialled.why_closed != "it does not read its messages":
             for _ in range(MAX_WAITING // 4):
                 dialled.put(output(LARGE))
             await asyncio.to_thread(lambda: None)

@@ -51,7 +51,10 @@ PAIR = KeyPair(Path("a.pem"), Path("a.key"))
     [
         (TlsFileError("--tls-ca: cannot read x"), "--tls-ca: cannot read x"),
         (ssl.SSLCertVerificationError("no"), "its certificate is not trusted: "),
-        (ssl.SSLError("no"), "TLS failed: WRONG_VERSION_NUMBER; if it has no TLS, write ws://"),
+        (
+            ssl.SSLError("no"),
+            "TLS failed: WRONG_VERSION_NUMBER; if it does not use TLS, write ws://",
+        ),
         (
             answer(403, b'{"error": {"code": "forbidden_host", "message": "no"}}'),
             "it answers with status 403: no",
@@ -112,7 +115,7 @@ def test_the_file_wins_and_may_change(tmp_path: Path) -> None:
 def test_what_cannot_be_a_header_is_refused_and_not_shown(tmp_path: Path, text: str) -> None:
     file = tmp_path / "agent.key"
     file.write_text(text)
-    with pytest.raises(DialFailed, match="--key-file: must hold one access key") as refusal:
+    with pytest.raises(DialFailed, match="--key-file: must contain one access key") as refusal:
         AgentKey(file, {}).headers()
     assert text not in str(refusal.value)
 

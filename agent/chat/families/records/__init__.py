@@ -1,4 +1,4 @@
-"""The records of families, one constant each; kindred families share a file.
+"""The records of families, one constant each; related families share a file.
 
-Lives here: nothing but records. A new one needs no other change: `families` finds it.
+This package contains only records. A new record needs no other change: `families` finds it.
 """

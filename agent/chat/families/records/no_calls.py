@@ -1,4 +1,4 @@
-"""Families without calls: EXAONE, and `plain` for everything that is not recognised."""
+"""Families without calls: EXAONE, and `plain` for every template that is not recognised."""
 
 from ..family import Evidence, Family, ReasoningMarkers, Summary, hints
 

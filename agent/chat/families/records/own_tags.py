@@ -1,4 +1,4 @@
-"""Arguments one by one in tags of their own: Hunyuan, Seed, MiniCPM."""
+"""Families that write arguments one by one in tags of their own: Hunyuan, Seed, MiniCPM."""
 
 from ...parsing.tagged_calls import Tags
 from ..call_syntax import CallSyntax, tagged_members

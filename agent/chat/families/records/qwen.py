@@ -1,4 +1,4 @@
-"""Calls within `<tool_call>`: Qwen, Hermes and those that write as they do, and GLM."""
+"""Calls within `<tool_call>`: Qwen, Hermes and families that copy them, and GLM."""
 
 from ...parsing.tagged_calls import Tags
 from ..call_syntax import JSON_IN_TAGS, CallSyntax, tagged_members

@@ -521,7 +521,7 @@ def test_content_is_checked_at_its_end(pieces: list[bytes], finding: str | None)
     answer.take(output(0))
     *_, last, end = answer.take(output(1, end=SequenceEnd("stop", stats(2))))
     assert isinstance(end, Ended)
-    message = f"the answer does not fit the schema: {finding}"
+    message = f"the answer does not match the schema: {finding}"
     notice = Noticed(id=R, code="schema_mismatch", message=message)
     assert (last == notice) == (finding is not None)
 

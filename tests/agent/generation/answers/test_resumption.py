@@ -250,9 +250,9 @@ class TestWhatDoesNotFit:
             (Continuation.after((2**32 - 1,)), "there is no token"),
             (Continuation.after((3,)), "the token 3 would have ended it"),
             (Continuation.after((0,) * 8), "8 tokens are more than `max_tokens`"),
-            (Continuation.after((0,), num_characters=2), "more of it was delivered"),
-            (Continuation.after((0,), num_log_probs=1), "more of it was delivered"),
-            (Continuation(num_characters=1), "more of it was delivered"),
+            (Continuation.after((0,), num_characters=2), "more was delivered"),
+            (Continuation.after((0,), num_log_probs=1), "more was delivered"),
+            (Continuation(num_characters=1), "more was delivered"),
             (Continuation.after((0,), num_calls=1), "no beginning of the answer"),
             (Continuation.after((0,), num_calls_started=1), "no beginning of the answer"),
             (Continuation.after((1, 0), num_characters=1), "it ends before its token 2"),
@@ -260,7 +260,7 @@ class TestWhatDoesNotFit:
     )
     def test_is_one_error(self, continuation: Continuation, told: str) -> None:
         vocab = Pieces([b"a", b"STOP", b"c"])
-        with pytest.raises(EngineFailed, match="cannot go on at this agent") as caught:
+        with pytest.raises(EngineFailed, match="cannot be continued at this agent") as caught:
             resume(prepared(stop=("STOP",), max_tokens=7), continuation, vocab)
         assert told in caught.value.message
 
@@ -428,8 +428,12 @@ class TestWhatDoesNotGoOn:
         [
             (replace(QWEN, is_thinking=True), "Yes", "would begin by reasoning"),
             (replace(QWEN, family=family_named("gpt-oss")), "Yes", "write more than the text"),
-            (QWEN, "<think>hm</think>Yes", "something else than text"),
-            (QWEN, '<tool_call>\n{"name": "look"}\n</tool_call>', "something else than text"),
+            (QWEN, "<think>hm</think>Yes", "not read its beginning as content"),
+            (
+                QWEN,
+                '<tool_call>\n{"name": "look"}\n</tool_call>',
+                "not read its beginning as content",
+            ),
         ],
     )
     def test_is_what_this_model_would_not_have_written(
