@@ -1,1 +1,1 @@
-"""All balancers of an agent: which addresses their names have, and a connection to each."""
+"""Finds all balancers of an agent: resolves their names, and keeps a connection to each."""

@@ -1,12 +1,12 @@
-"""Which addresses of a balancer's name are dialled, and how many connections each address needs.
+"""Decides which addresses of a balancer's name are dialled, and with how many connections.
 
-A name with one address is dialled as it is. One with several, such as that of a headless service,
-stands for so many balancers. An address that the name has no longer is dialled until its connection
-is lost, since a balancer that is about to end may still have requests.
+A name with one address is dialled as it is. A name with several addresses, such as that of a
+headless service, stands for several balancers. An address that the name has lost is dialled until
+its connection is lost, since a stopping balancer may still have requests.
 
-A dial reaches any of the workers that listen at an address. Its answer says how many there are to
-be, and names those that serve now; an older balancer, or one of a single process, says nothing. So
-a connection dials again until it has met a worker that no other one has.
+A dial reaches any of the workers that listen at an address. The answer has the configured number of
+workers and the names of those that serve now. Older and single-process balancers send neither. So a
+connection dials again until it reaches a worker that no other connection has.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Self
 
 MOST_ADDRESSES = 64
-"""Most addresses of one name; more are left out."""
+"""Maximum addresses of one name; further ones are ignored."""
 
 HostAddress = str | None
-"""`None`: the name itself, whatever it stands for."""
+"""An address of a name; `None` is the name itself, however it resolves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Connect:
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """Keep no connection to this address."""
+    """Close the connection to this address."""
 
     address: HostAddress
 
@@ -40,7 +40,7 @@ Decision = Connect | Disconnect
 class Addresses:
     """The addresses of one name.
 
-    Invariant: something is dialled always, once the name was looked up.
+    Invariant: once the name was looked up, at least one address is dialled.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Addresses:
         self._current: frozenset[HostAddress] = frozenset()
 
     def resolved(self, found: Sequence[str]) -> list[Decision]:
-        """The name has these addresses; none if it could not be looked up."""
+        """Update the name's addresses; `found` is empty if it could not be resolved."""
         several = frozenset(list(dict.fromkeys(found))[:MOST_ADDRESSES])
         if not found and self._current:
             return []  # those known before are as good as any
@@ -60,12 +60,12 @@ class Addresses:
         return [*map(Connect, _sorted(new)), *map(Disconnect, _sorted(gone))]
 
     def joined(self, address: HostAddress) -> None:
-        """A balancer answered there."""
+        """Note that a balancer answered at `address`."""
         if address in self.dialled:
             self._live.add(address)
 
     def lost(self, address: HostAddress) -> list[Decision]:
-        """A connection ended there, or could not be made."""
+        """Note that a connection to `address` ended or failed."""
         self._live.discard(address)
         if address in self._current or address not in self.dialled:
             return []
@@ -73,15 +73,15 @@ class Addresses:
         return [Disconnect(address)]
 
     def check_integrity(self) -> None:
-        """Raises `RuntimeError` when an invariant is broken; for tests."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         if not self._live <= self.dialled or not self._current <= self.dialled:
             raise RuntimeError("an address is live or current, and not dialled")
 
 
 def of_one_kind(found: Iterable[tuple[bool, str]]) -> list[str]:
-    """The IPv4 addresses, or the others where there are none: a host may have one of each.
+    """Return the IPv4 addresses, or all others if there are none: a host may have one of each.
 
-    `found`: whether an address is IPv4, and the address.
+    `found` has, per address, whether it is IPv4, and the address.
     """
     found = list(found)
     has_ipv4 = any(is_ipv4 for is_ipv4, _ in found)
@@ -93,22 +93,22 @@ def _sorted(addresses: Iterable[HostAddress]) -> list[HostAddress]:
 
 
 MOST_WORKERS = 64
-"""Most workers of one address; more are left out."""
+"""Maximum workers of one address; further ones are ignored."""
 
 DIALS_PER_WORKER = 4
-"""Dials at once before the next pause, while there is a worker still to be met."""
+"""Dials at once, before the next pause, while a worker has no connection yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """`num` are to be, of which those of these names serve now."""
+    """The workers behind an address: `num` are configured, those named in `living` serve."""
 
     num: int = 1
     living: frozenset[str] = frozenset()
 
     @classmethod
     def parse(cls, header: str | None) -> Self:
-        """From an answer's header: the number, a semicolon, names with commas between."""
+        """Parse an answer's header: the number, a semicolon, names separated by commas."""
         number, _, names = (header or "").partition(";")
         if not (number.isascii() and number.isdigit() and len(number) < 4):
             return cls()
@@ -118,7 +118,7 @@ class Workers:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionPlan:
-    """Numbers of connections to open, and to leave; `num_dials` are worth a try at once."""
+    """The connections to open and to close, by number; `num_dials` attempts are worthwhile now."""
 
     opened: tuple[int, ...] = ()
     left: tuple[int, ...] = ()
@@ -126,9 +126,9 @@ class ConnectionPlan:
 
 
 def plan_connections(workers: Workers, met: Mapping[int, str | None]) -> ConnectionPlan:
-    """What to do for these; `met` is which worker each connection has now, if any, by number.
+    """Return the plan for `workers`; `met` maps each connection's number to its worker, if any.
 
-    A connection beyond the number is left once it has no worker: that is gone for good.
+    A connection beyond the number of workers is closed once it has no worker.
     """
     opened = tuple(number for number in range(workers.num) if number not in met)
     left = tuple(n for n, worker in met.items() if n >= workers.num and worker is None)

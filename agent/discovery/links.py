@@ -1,9 +1,9 @@
-"""Connections to all balancers of an agent: one for each address of each name of `--balancer`.
+"""Connections to all balancers of an agent: one per address of each name in `--balancer`.
 
-Names are looked up again when a connection is lost, and now and then. Two addresses may turn out to
-be one balancer's: the second connection is given up, and tried again later. An address may have
-several balancers behind it, the workers of one: then there is a connection for each. A name behind
-a proxy has one connection, since the proxy looks the name up.
+Names are looked up again when a connection is lost, and at intervals. Two addresses may belong to
+one balancer: then the second connection is closed, and tried again later. Several workers may
+listen at one address: then there is one connection per worker. A name behind a proxy has one
+connection, since the proxy resolves the name.
 """
 
 import asyncio
@@ -35,25 +35,25 @@ from .addresses import (
 logger = logging.getLogger(__name__)
 
 LOOKUP_INTERVAL = 30.0
-"""Seconds between two look-ups of a name, less a random half."""
+"""Seconds between two look-ups of a name, less a random part of up to half."""
 
 LOOKUP_AFTER_LOSS = 1.0
-"""Seconds from a lost connection to the next look-up, less a random half."""
+"""Seconds from a lost connection to the next look-up, less a random part of up to half."""
 
 DialAddress = Callable[[str, HostAddress], Awaitable[BalancerSocket]]
-"""Dials a URL, at this address of its name."""
+"""Dials a URL at the given address of its name."""
 
 Make = Callable[[str, Callable[[str], Awaitable[BalancerSocket]], Callable[[], None]], Connection]
-"""Makes a connection to a URL, which dials so and says when it has ended or failed."""
+"""Makes a connection to a URL, with a function to dial and one to call when it ended or failed."""
 
 Key = tuple[str, HostAddress, int]
-"""A connection's URL, the address of its name, and its number among those to that address."""
+"""A connection's URL, the address of its name, and its number among the connections to it."""
 
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
 
 
 async def resolve(host: str) -> list[str]:
-    """The addresses of a name, of one kind; none if it cannot be looked up."""
+    """Return the addresses of a name, all of one kind; none if it cannot be resolved."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
@@ -63,7 +63,7 @@ async def resolve(host: str) -> list[str]:
 
 
 def dialling(*, tls: ClientFiles, key: AgentKey) -> DialAddress:
-    """Dials with these files and this key."""
+    """Return a function that dials with these files and this key."""
 
     async def dial_at(url: str, address: HostAddress) -> BalancerSocket:
         return await dial(url, tls=tls, key=key, address=address)
@@ -72,11 +72,11 @@ def dialling(*, tls: ClientFiles, key: AgentKey) -> DialAddress:
 
 
 class AlreadyConnected(DialFailed):
-    """The balancer that answers has a connection already."""
+    """Another connection already leads to the balancer that answered."""
 
 
 class Links:
-    """`make` makes the connections, which run as tasks of `group`."""
+    """The connections of an agent. `make` makes them; they run as tasks of `group`."""
 
     def __init__(
         self,
@@ -108,14 +108,14 @@ class Links:
                 self._lookups.append(group.create_task(self._look_up(url, host)))
 
     def __iter__(self) -> Iterator[Connection]:
-        """The connections that there are now."""
+        """Yield the current connections."""
         return iter(list(self._connections.values()))
 
     def __len__(self) -> int:
         return len(self._connections)
 
     async def ended(self) -> None:
-        """Wait until all have ended, after `stop`."""
+        """Wait until all connections have ended, after `stop`."""
         await self._ended.wait()
 
     def stop(self) -> None:
@@ -127,7 +127,7 @@ class Links:
             self._ended.set()
 
     def leave(self, *, only_dead: bool = False) -> None:
-        """Stop, and leave all; or those that no balancer has let in."""
+        """Stop, and close all connections; with `only_dead`, only those without a balancer."""
         self.stop()
         for key, connection in list(self._connections.items()):
             if not (only_dead and connection.is_live):
@@ -197,7 +197,7 @@ class Links:
         self._group.create_task(self._run(self._connections[key]))
 
     async def _meet(self, key: Key, at: str, open_another: Callable[[int], None]) -> BalancerSocket:
-        """Dial until a balancer answers that no connection has, as often as that is worth a try.
+        """Dial until a balancer answers that has no connection, a limited number of times.
 
         Raises `AlreadyConnected`.
         """
@@ -214,10 +214,10 @@ class Links:
             if is_new:
                 return dialled
             if num_dials >= plan.num_dials or key not in self._connections:
-                raise AlreadyConnected("another connection leads to the same balancer, too")
+                raise AlreadyConnected("another connection already leads to this balancer")
 
     def _met(self, url: str, address: HostAddress) -> dict[int, str | None]:
-        """The balancer of each connection to an address, by number."""
+        """Return the balancer of each connection to an address, by number."""
         keys = [key for key in self._connections if key[:2] == (url, address)]
         return {key[2]: self._balancers.get(key) for key in keys}
 
@@ -234,7 +234,7 @@ class Links:
                 self._ended.set()
 
     def _claim(self, key: Key, dialled: BalancerSocket) -> bool:
-        """Whether it leads to a balancer that no other connection has; it is closed if not."""
+        """Return whether no other connection has this balancer; otherwise abort the socket."""
         balancer = dialled.balancer
         if balancer is None:
             return True

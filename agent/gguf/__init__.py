@@ -1,4 +1,4 @@
-"""GGUF files: what their headers say, what a model in one takes, and where that fits.
+"""GGUF files: reading headers, and estimating the memory that a model takes and where it fits.
 
-Nothing here fetches, loads or checks a file; what does so lies above.
+Nothing here fetches, loads or checks a file.
 """

@@ -1,6 +1,6 @@
-"""What `--fit` chooses for a model file, from its header, devices and the memory that is free.
+"""What `--fit` chooses for a model file, from its header, the devices and the free memory.
 
-The choice itself is `fit.py`; here sizes, devices and options become its numbers.
+`fit.py` makes the choice; this module converts sizes, devices and options to its numbers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,15 +15,15 @@ from .header import GgufHeader
 from .memory_estimate import ModelFileSizes, bytes_beside, estimate
 
 COMFORT = 2**15
-"""Cells that the slots are given together where there is memory: a long conversation, of an agent
-that writes programs, and a few short ones beside it."""
+"""Cells that all slots get together if memory allows: for one long conversation, and short ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """`options` in which everything is chosen, and that in words, `said`; `fit` is the choice.
+    """A complete choice: every option is set in `options`, and described in `said`.
 
-    `held` are the bytes that the model takes of each device and of the host's memory, by name.
+    `fit` is the choice. `held` maps each device and the host to the bytes that the model takes
+    there.
     """
 
     options: LoadOptions
@@ -50,9 +50,9 @@ def chosen(
     host: int | None,
     share: float = 1.0,
 ) -> Fitted | None:
-    """What `options` become on `devices`, beside `host` bytes of free memory, if that is known.
+    """Return the choice for `options` on `devices`, with `host` bytes of free memory, if known.
 
-    It takes a `share` of the memory that is free. `None` where the header says too little.
+    The model may take a `share` of the free memory. Returns `None` if the header lacks information.
     """
     sizes = _sizing(file, options)
     if sizes is None:
@@ -79,7 +79,7 @@ def chosen(
 
 @dataclass(frozen=True, slots=True)
 class EmptyDevice:
-    """A device that nothing lies on."""
+    """A device without any model on it; `free` is its memory in bytes."""
 
     name: str
     free: int
@@ -88,11 +88,11 @@ class EmptyDevice:
 def claims(
     file: ModelFileSizes, options: LoadOptions, devices: Sequence[FreeDevice], host: int
 ) -> dict[str, int] | None:
-    """Bytes of each memory that a model wants to find free, by the names of `devices` and `HOST`.
+    """Return the bytes that must be free to load the model, by device name and `HOST`.
 
-    It then has what it would have alone on `devices` beside `host` bytes of memory, with the
-    smallest context in each slot; what it leaves free of a device counts with it. `None` where the
-    header says too little. Raises `HeaderError` and `OSError` for a draft model.
+    They are what the model takes alone on `devices` and `host` bytes of memory, with the smallest
+    context in each slot, plus the margin that it leaves free on a device. Returns `None` if the
+    header lacks information. Raises `HeaderError` and `OSError` for a draft model.
     """
     sizes = _sizing(file, options)
     if sizes is None:
@@ -109,9 +109,9 @@ def claims(
 
 
 def longest_context(header: GgufHeader, options: LoadOptions) -> int:
-    """The longest context that the model was trained for, with positions as `options` scale them.
+    """Return the longest context that the model was trained for, with RoPE scaling applied.
 
-    The smallest one that may be chosen where the header does not say.
+    If the header does not say, return the shortest context that may be chosen.
     """
     trained = header.number("context_length") or options.fit_ctx
     kind = options.rope_scaling or header.metadata.get(f"{header.architecture}.rope.scaling.type")
@@ -123,12 +123,12 @@ def longest_context(header: GgufHeader, options: LoadOptions) -> int:
 
 
 def _has_streams(options: LoadOptions) -> bool:
-    """Whether each slot has cells of its own."""
+    """Return whether each slot has cells of its own."""
     return options.deterministic or options.kv_layout == "streams"
 
 
 def _wanted(options: LoadOptions, longest: int, *, has_gpu: bool) -> Wanted:
-    """The cells that may be chosen, and what of the placement is set."""
+    """Return the cells that may be chosen, and the parts of the placement that are set."""
     slots = options.slots
     if options.kv_cells != "auto":
         usual = least = most = options.kv_cells
@@ -154,7 +154,7 @@ def _wanted(options: LoadOptions, longest: int, *, has_gpu: bool) -> Wanted:
 
 
 def _smaller_type(options: LoadOptions) -> CacheType | None:
-    """The type that may be chosen, where it is smaller than the one that is set."""
+    """Return the cache type that may be chosen, if it is smaller than the one that is set."""
     given = options.fit_cache_type
     if given is None or cache_bytes(32, given) >= cache_bytes(32, options.cache_type_k):
         return None
@@ -162,7 +162,7 @@ def _smaller_type(options: LoadOptions) -> CacheType | None:
 
 
 def _gpus(options: LoadOptions, devices: Sequence[FreeDevice], share: float) -> list[Gpu]:
-    """What each GPU has for the model, and its part of the layers, as llama.cpp divides them."""
+    """Return each GPU's memory and share of the layers, divided as in llama.cpp."""
     given = shares_of(options.tensor_split) if options.tensor_split is not None else ()
     gpus = []
     for number, each in enumerate(devices):
@@ -194,7 +194,7 @@ def _resolved(found: Fit, options: LoadOptions, longest: int, has_gpu: bool) -> 
 
 
 class _Sizing:
-    """What the model takes with so many cells, whose type is the smaller one or not."""
+    """Computes the model's memory for a number of cells, of the usual or the smaller type."""
 
     def __init__(self, file: ModelFileSizes, options: LoadOptions, beside: int) -> None:
         self._file = file
@@ -209,7 +209,10 @@ class _Sizing:
         return found.sizes(options)
 
     def _with(self, cells: int, is_smaller: bool) -> LoadOptions:
-        """A text that is embedded counts with the shortest context, where none is set."""
+        """Return the options with these cells.
+
+        If no context is set, embedded texts count with the shortest context.
+        """
         options = self._options
         update: dict[str, object] = {"kv_cells": cells}
         if options.context_size == "auto":
@@ -220,7 +223,7 @@ class _Sizing:
 
 
 def _sizing(file: ModelFileSizes, options: LoadOptions) -> _Sizing | None:
-    """`None` where a header says too little. Raises as `bytes_beside` does."""
+    """Return the function; `None` if a header lacks information. Raises as `bytes_beside` does."""
     beside = bytes_beside(options)
     if beside is None or estimate(file, options) is None:
         return None

@@ -1,23 +1,23 @@
-"""What a model is loaded with so that it fits: its place on GPUs, and its KV cache.
+"""Chooses a model's placement on GPUs and its KV cache so that both fit.
 
-A pure function of sizes. What does not fit is given up in this order: first the experts of layers
-go to host memory, from the first layer on (as llama.cpp's `--n-cpu-moe` counts), since a token
-needs few of them; then layers do, from the first on (as `--gpu-layers` counts); then the KV cache
-has a smaller type, where that is allowed; and then it has fewer cells. What is left over goes to
+This is a pure function of sizes. If the model does not fit, parts are given up in this order. First
+the experts of layers move to host memory, from the first layer on (as `--n-cpu-moe` counts), since
+a token needs few of them. Then layers move, from the first on (as `--gpu-layers` counts). Then the
+KV cache gets a smaller type, if that is allowed. Then it gets fewer cells. Remaining memory goes to
 the KV cache. llama.cpp divides the layers among GPUs by their shares (`llama_model::load_tensors`),
-so each of them has to hold what falls to it.
+so each GPU must hold the layers that it gets.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 CELL_BLOCK = 256
-"""Cells by which a cache grows: llama.cpp rounds up to whole ones."""
+"""Cells by which a cache grows: llama.cpp rounds up to multiples of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """`free` are the bytes that a model may take. Layers are divided by `share`."""
+    """A GPU. `free` is the memory in bytes that a model may take. Layers are divided by `share`."""
 
     name: str
     free: int
@@ -26,7 +26,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class LayerBytes:
-    """What a layer takes: `near` has to lie where it is computed, `experts` need not."""
+    """The bytes of a layer: `near` must be where the layer is computed, `experts` need not be."""
 
     near: int
     experts: int = 0
@@ -34,9 +34,9 @@ class LayerBytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """The bytes of a model with its KV cache, which counts with the layers.
+    """The bytes of a model with its KV cache, which is counted in the layers.
 
-    `compute` is taken wherever layers are computed, and `host` in host memory in any case.
+    `compute` is needed wherever layers are computed; `host` is always in host memory.
     """
 
     layers: tuple[LayerBytes, ...]
@@ -47,7 +47,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The cells of the KV cache: the `usual`, the `least`, and the `most` that are of use.
+    """The usual, minimum and maximum cells of the KV cache.
 
     Numbers that are set stay: `gpu_layers`, and `cpu_experts`.
     """
@@ -62,11 +62,11 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What goes to GPUs: `gpu_layers` of the last, the output being one, and of them not the
-    experts of the first `cpu_experts` layers. `needed` are bytes of each GPU, `host` of the host.
+    """A placement. The last `gpu_layers` layers are on GPUs; the output counts as one layer.
 
-    The KV cache has `cells`, of the smaller type if it `is_smaller`. Where it is more than there is
-    room for, `missing` bytes are too few at least: nothing less can be chosen.
+    The experts of the first `cpu_experts` layers are in host memory. `needed` are the bytes on each
+    GPU, `host` the bytes on the host. The KV cache has `cells`, of the smaller type if
+    `is_smaller`. If even the smallest choice does not fit, at least `missing` bytes are lacking.
     """
 
     gpu_layers: int
@@ -79,16 +79,16 @@ class Fit:
 
     @property
     def is_tight(self) -> bool:
-        """Whether it is more than there is room for."""
+        """Return whether the placement exceeds the free memory."""
         return self.missing > 0
 
 
 SizesWith = Callable[[int, bool], Sizes]
-"""What a model takes with so many cells, whose type is the smaller one or not."""
+"""Returns the model's sizes for a number of cells, and whether their type is the smaller one."""
 
 
 def fit(sizes: SizesWith, gpus: Sequence[Gpu], host_free: int, wanted: Wanted) -> Fit:
-    """The first choice, in the order above, with which neither a GPU nor the host is overfull."""
+    """Return the first placement, in the order above, that fits on every GPU and on the host."""
     for cells, is_smaller in _caches(wanted):
         found = _placed(sizes(cells, is_smaller), gpus, host_free, wanted)
         if found is not None:
@@ -105,7 +105,7 @@ def fit(sizes: SizesWith, gpus: Sequence[Gpu], host_free: int, wanted: Wanted) -
 
 
 def _caches(wanted: Wanted) -> Iterator[tuple[int, bool]]:
-    """Cells, and whether they are of the smaller type, in the order in which they are given up."""
+    """Yield cells, and whether they have the smaller type, in the order of preference."""
     yield wanted.usual, False
     if wanted.can_be_smaller:
         yield wanted.usual, True
@@ -118,7 +118,7 @@ def _caches(wanted: Wanted) -> Iterator[tuple[int, bool]]:
 def _grown(
     found: Fit, sizes: SizesWith, gpus: Sequence[Gpu], host_free: int, wanted: Wanted
 ) -> Fit:
-    """The same place with as many more cells as there is room for."""
+    """Return the placement with as many more cells as fit."""
     most = wanted.most if found.cells == wanted.usual and not found.is_smaller else wanted.usual
     there = replace(wanted, gpu_layers=found.gpu_layers, cpu_experts=found.cpu_experts)
     low, high = 0, max(0, most - found.cells) // CELL_BLOCK
@@ -135,7 +135,7 @@ def _grown(
 
 
 def _placed(size: Sizes, gpus: Sequence[Gpu], host_free: int, wanted: Wanted) -> Fit | None:
-    """The first placement in the order above with which nothing is overfull."""
+    """Return the first placement in the order above that fits, or `None`."""
     for gpu_layers, cpu_experts in _placements(size.layers, wanted, bool(gpus)):
         needed = _needed(size, gpus, gpu_layers, cpu_experts)
         host = _on_host(size, gpu_layers, cpu_experts)
@@ -148,7 +148,7 @@ def _placed(size: Sizes, gpus: Sequence[Gpu], host_free: int, wanted: Wanted) ->
 def _placements(
     layers: Sequence[LayerBytes], wanted: Wanted, has_gpu: bool
 ) -> Iterator[tuple[int, int]]:
-    """Layers on GPUs, and how many of the first have their experts in host memory."""
+    """Yield pairs: layers on GPUs, and first layers whose experts are in host memory."""
     every = len(layers) + 1
     given = wanted.cpu_experts
     with_experts = [number for number, layer in enumerate(layers, 1) if layer.experts]
@@ -165,7 +165,7 @@ def _placements(
 
 
 def _needed(size: Sizes, gpus: Sequence[Gpu], gpu_layers: int, cpu_experts: int) -> tuple[int, ...]:
-    """What each GPU takes."""
+    """Return the bytes on each GPU."""
     needed = [0] * len(gpus)
     if not gpu_layers or not gpus:
         return tuple(needed)
@@ -178,19 +178,19 @@ def _needed(size: Sizes, gpus: Sequence[Gpu], gpu_layers: int, cpu_experts: int)
 
 
 def bytes_on_gpus(size: Sizes, gpu_layers: int, cpu_experts: int) -> int:
-    """What all GPUs hold together, which compute in one place."""
+    """Return the bytes on all GPUs together, if they were one device."""
     return _needed(size, [Gpu("", 0, 1.0)], gpu_layers, cpu_experts)[0]
 
 
 def _missing(size: Sizes, gpus: Sequence[Gpu], host_free: int, place: tuple[int, int]) -> int:
-    """By how many bytes GPUs and host are overfull, together."""
+    """Return the bytes that GPUs and host lack together."""
     needed = _needed(size, gpus, *place)
     over = sum(max(0, each - gpu.free) for each, gpu in zip(needed, gpus, strict=True))
     return over + max(0, _on_host(size, *place) - host_free)
 
 
 def _on_host(size: Sizes, gpu_layers: int, cpu_experts: int) -> int:
-    """What the host takes."""
+    """Return the bytes in host memory."""
     first = max(0, len(size.layers) + 1 - gpu_layers)
     needed = size.host
     for number, layer in enumerate(size.layers):
@@ -204,7 +204,7 @@ def _on_host(size: Sizes, gpu_layers: int, cpu_experts: int) -> int:
 
 
 def _places(shares: Sequence[float], count: int) -> list[int]:
-    """The GPU of each of `count` layers."""
+    """Return the GPU of each of `count` layers."""
     total = sum(shares) or 1.0
     ends = [sum(shares[: number + 1]) / total for number in range(len(shares))]
     return [
@@ -219,7 +219,7 @@ def _places(shares: Sequence[float], count: int) -> list[int]:
 def place_in_words(
     found: Fit, layers: Sequence[LayerBytes], gpus: Sequence[Gpu], host_free: int
 ) -> str:
-    """Where the model is, for people."""
+    """Describe where the model is, for people."""
     if not gpus:
         said = f"in memory ({_gib(found.host)} of {_gib(host_free)} GiB)"
         return f"{len(layers)} layers {said}"
@@ -239,7 +239,7 @@ def place_in_words(
 
 
 def cache_in_words(*, types: str, slots: int, context_size: int, cells: int) -> str:
-    """What the slots have, for people."""
+    """Describe the cache and the slots, for people."""
     each = f"{slots} slot{'s' * (slots > 1)} of {context_size:,}"
     shared = f" that share {cells:,}" if cells < slots * context_size else ""
     return f"cache {types}, {each}{shared}"

@@ -1,7 +1,7 @@
-"""The header of a GGUF file: its metadata, and the shapes of its tensors.
+"""Reads the header of a GGUF file: its metadata, and the shapes of its tensors.
 
-The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. A file may be anything, so
-every count is bounded, texts and long lists are passed over, and what is kept is small.
+The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. A file may contain anything,
+so every count is bounded, long texts and lists are skipped, and the result is small.
 """
 
 import struct
@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 MAX_HEADER = 256 * 2**20
-"""Most bytes of a header; vocabularies of 256,000 words with merges take about 20 MB."""
+"""Maximum bytes of a header; vocabularies of 256,000 words with merges take about 20 MB."""
 
 MAX_VALUE = 16 * 2**20
-"""Most bytes of one text or list of numbers: they are read at once."""
+"""Maximum bytes of one text or list of numbers: each is read at once."""
 
 MAX_ENTRIES = 2**16
 MAX_TENSORS = 2**18
 MAX_ITEMS = 2**22
-"""Most items of all lists together."""
+"""Maximum items of all lists together."""
 
 MAX_TEXT = 2**16
 MAX_KEPT_LIST = 1024
@@ -46,22 +46,22 @@ Value = int | float | bool | str | tuple[int | float | bool, ...]
 
 
 class Readable(Protocol):
-    """What a header is read from: a binary file."""
+    """A binary file from which a header is read."""
 
     def read(self, count: int, /) -> bytes:
-        """The next `count` bytes, fewer at the end."""
+        """Return the next `count` bytes, fewer at the end."""
         ...
 
 
 class HeaderError(Exception):
-    """The file is no GGUF that can be read. One sentence."""
+    """The file is not a readable GGUF; the message says why, in one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorPlace:
-    """Where a tensor begins, in bytes after `data_offset`.
+    """The position of a tensor: `offset` counts bytes after `data_offset`.
 
-    The bytes of the file from `listed` to `listed_stop` say that, after its name, shape and type.
+    The file describes the tensor in the bytes from `listed` to `listed_stop`.
     """
 
     name: str
@@ -72,10 +72,12 @@ class TensorPlace:
 
 @dataclass(frozen=True, slots=True)
 class GgufHeader:
-    """`metadata` has numbers, short texts and short lists of numbers. `lengths` are of all lists.
+    """The header of a file.
 
-    `num_parameters` counts the elements of all tensors. The `num_entries` of the metadata end at
-    `entries_stop`. The tensors begin at `data_offset`, each at a multiple of `alignment`.
+    `metadata` has numbers, short texts and short lists of numbers; `lengths` has the lengths of all
+    lists. `num_parameters` counts the elements of all tensors. The `num_entries` metadata entries
+    end at `entries_stop`. The tensors begin at `data_offset`, each at a multiple of `alignment`.
+    Positions are in bytes.
     """
 
     version: int
@@ -90,9 +92,9 @@ class GgufHeader:
     tensors: tuple[TensorPlace, ...]
 
     def tensor_bytes(self, file_bytes: int) -> dict[str, int]:
-        """The bytes of each tensor by its name, in a file of `file_bytes`.
+        """Return the bytes of each tensor by name, in a file of `file_bytes` bytes.
 
-        A tensor ends where the next one begins, so padding counts with it.
+        A tensor extends to the next one, so padding is included.
         """
         places = sorted(self.tensors, key=lambda each: each.offset)
         starts = [each.offset for each in places]
@@ -102,12 +104,12 @@ class GgufHeader:
         }
 
     def number(self, key: str) -> int | None:
-        """The whole number under the architecture's `key`, such as `block_count`."""
+        """Return the integer under the architecture's `key` (`block_count`); `None` if missing."""
         value = self.metadata.get(f"{self.architecture}.{key}")
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     def numbers(self, key: str, count: int) -> list[int] | None:
-        """The whole numbers under `key`, one for each of `count` layers; one alone is for all."""
+        """Return the integers under `key` for `count` layers; a single number applies to all."""
         value = self.metadata.get(f"{self.architecture}.{key}")
         if isinstance(value, tuple) and len(value) >= count:
             whole = [each for each in value[:count] if isinstance(each, int)]
@@ -117,19 +119,19 @@ class GgufHeader:
 
     @property
     def num_files(self) -> int:
-        """How many files the model is divided into."""
+        """The number of files of the model."""
         value = self.metadata.get("split.count", 1)
         return value if isinstance(value, int) else 1
 
     @property
     def architecture(self) -> str:
-        """The architecture as the file names it: `llama`, `qwen3`, …; empty where it does not."""
+        """The architecture as the file names it: `llama`, `qwen3`, …; empty if missing."""
         value = self.metadata.get("general.architecture", "")
         return value if isinstance(value, str) else ""
 
 
 def read_header(file: Readable) -> GgufHeader:
-    """The header of `file`, which is read from where it stands. Raises `HeaderError`."""
+    """Read a header from the current position of `file`. Raises `HeaderError`."""
     return _Reader(file).header()
 
 
@@ -160,7 +162,7 @@ class _Reader:
         tensors = [self._tensor() for _ in range(num_tensors)]
         alignment = metadata.get("general.alignment", _ALIGNMENT)
         if not isinstance(alignment, int) or not 0 < alignment <= MAX_TEXT:
-            raise HeaderError("its `general.alignment` is no size")
+            raise HeaderError("its `general.alignment` is not a valid size")
         return GgufHeader(
             version=version,
             num_entries=num_entries,
@@ -175,7 +177,7 @@ class _Reader:
         )
 
     def _value(self, kind: int, depth: int) -> tuple[Value | None, int | None]:
-        """The value, unless it is too long to keep, and the length of a list."""
+        """Return a value, or `None` if it is too long to keep; and the length of a list."""
         if kind == _TEXT:
             return self._text(), None
         if kind == _LIST:
@@ -201,7 +203,7 @@ class _Reader:
         return struct.unpack(f"<{length}{form[1]}", data), length
 
     def _tensor(self) -> tuple[int, TensorPlace]:
-        """How many elements the next tensor has, and where it is."""
+        """Return the number of elements of the next tensor, and its position."""
         listed = self._num_read
         name = self._text() or ""
         num_dimensions = int(self._number("<I"))
@@ -211,7 +213,7 @@ class _Reader:
         for _ in range(num_dimensions):
             elements *= int(self._number("<Q"))
         if elements >= 2**60:
-            raise HeaderError("a tensor is larger than any can be")
+            raise HeaderError("a tensor is impossibly large")
         self._bytes(4)  # its type
         offset = int(self._number("<Q"))
         return elements, TensorPlace(name, offset, listed, self._num_read)

@@ -1,11 +1,11 @@
-"""How much memory a model takes when it is loaded, from its file's header.
+"""Estimates the memory of a loaded model from its file's header.
 
-After llama.cpp: the KV cache is `llama_kv_cache` (of each layer, cells times the width of its keys
-and values) and rows of recurrent state for the slots, the spare one and as many checkpoints
-(further ones count with the host cache), each with a further state for every token that may be
-drafted, the output buffer `llama_context::output_reserve`, and the compute buffer what
-`graph_reserve` needs for a full micro-batch: the inputs, and the larger of a layer (rows of the
-feed-forward, a mask of attention) and the logits. Weights are the tensors as they lie in the file.
+The formulas follow llama.cpp. The KV cache is `llama_kv_cache`: per layer, cells times the width of
+keys and values. Recurrent layers have rows of state for the slots, for the spare sequence, and for
+as many checkpoints; further checkpoints are counted in the host cache. Each state has one more row
+per token that may be drafted. The output buffer is `llama_context::output_reserve`. The compute
+buffer is what `graph_reserve` needs for a full micro-batch: the inputs, and the larger of a layer
+(rows of the feed-forward, a mask of attention) and the logits. Weights take their size in the file.
 """
 
 from collections.abc import Iterable
@@ -21,26 +21,26 @@ from .model_shape import LayerShape, ModelShape, shape_of
 from .split_files import files_of
 
 SCORED_ROWS = 64
-"""Rows of logits for prompt tokens, as the engine asks for."""
+"""Rows of logits for prompt tokens that the engine requests at once."""
 
 PROCESS = 160 * 2**20
 """Bytes of an engine process without a model: Python, its libraries, the grammars' tokenizer."""
 
 EMBEDDING_SEQUENCES = 16
-"""The sequences that the context that embeds has room for; a step of it has no fewer tokens."""
+"""Maximum sequences of the embedding context; also the minimum tokens of its steps."""
 EMBEDDING_LOGITS = 64 * 2**20
-"""Bytes of logits that such a step may have."""
+"""Maximum bytes of logits in a step of the embedding context."""
 
 _F16, _F32 = 2, 4
 _EMBEDDING_ROWS = 6
-"""Rows of the model's width that a layer holds at once, besides those of the feed-forward."""
+"""Rows of the model's width that a layer needs at once, in addition to the feed-forward's rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFileSizes:
-    """What the header of a file says: of the first file, of the tensors of all, their bytes.
+    """The header of a model's first file, the bytes of its tensors, and the bytes of all files.
 
-    `tensors` are empty if not all headers are known.
+    `tensors` is empty if not all headers are known.
     """
 
     header: GgufHeader
@@ -49,7 +49,10 @@ class ModelFileSizes:
 
 
 def read_sizes(path: Path) -> ModelFileSizes:
-    """Raises `HeaderError`, `OSError`, and `ValueError` if its name is one of several's."""
+    """Read the sizes of the model whose first file is `path`.
+
+    Raises `HeaderError`, `OSError`, and `ValueError` for the name of an impossible split.
+    """
     parts = []
     for part in map(Path, files_of(str(path))):
         with part.open("rb") as file:
@@ -58,9 +61,9 @@ def read_sizes(path: Path) -> ModelFileSizes:
 
 
 def sizes_of(parts: Iterable[tuple[GgufHeader, int]]) -> ModelFileSizes:
-    """Of the headers of a model's files and their bytes, the first one first.
+    """Return the sizes of a model from each file's header and bytes, the first file first.
 
-    The first one alone may stand for all of them, with the bytes of all.
+    The first header alone may represent all files, with the bytes of all.
     """
     files = list(parts)
     tensors: dict[str, int] = {}
@@ -72,7 +75,7 @@ def sizes_of(parts: Iterable[tuple[GgufHeader, int]]) -> ModelFileSizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerMemory:
-    """What a layer takes, in bytes; `experts` are weights of a mixture's experts."""
+    """The bytes of a layer; `experts` are the weights of a mixture's experts."""
 
     dense: int
     experts: int = 0
@@ -81,11 +84,11 @@ class LayerMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryEstimate:
-    """All in bytes. `embeddings` is the second context, which vectors come from.
+    """The memory of a model by purpose, in bytes. `embeddings` is the context for embeddings.
 
-    `output` are the weights after the layers, and `elsewhere` those that stay in host memory.
-    `beside` is what is loaded with the model: a projector, and a draft model with its cache.
-    `host_cache` is what prefixes may take that have left the cache.
+    `output` are the weights after the layers; `elsewhere` are weights that stay in host memory.
+    `beside` is loaded with the model: a projector, and a draft model with its cache. `host_cache`
+    is the limit for prefixes that have left the KV cache.
     """
 
     layers: tuple[LayerMemory, ...]
@@ -110,12 +113,12 @@ class MemoryEstimate:
 
     @property
     def total(self) -> int:
-        """The bytes of all memories together."""
+        """The total over all memories."""
         computing = self.compute + self.embeddings + self.beside
         return self.weights + self.cache + computing + self.host_cache + self.process
 
     def sizes(self, options: LoadOptions) -> Sizes:
-        """The same, as the choice of a place takes it."""
+        """Return the sizes in the form that the choice of a placement needs."""
         is_near = options.kv_offload
         return Sizes(
             layers=tuple(
@@ -127,7 +130,7 @@ class MemoryEstimate:
         )
 
     def on_gpus(self, options: LoadOptions) -> int | None:
-        """The bytes that GPUs hold; `None` where patterns decide, or what fits."""
+        """Return the bytes on GPUs; `None` if the placement depends on patterns or on what fits."""
         gpu_layers = options.gpu_layers
         if gpu_layers == "auto" or options.override_tensor is not None:
             return None
@@ -141,19 +144,20 @@ class MemoryEstimate:
 def estimate(
     file: ModelFileSizes, options: LoadOptions, *, beside: int = 0
 ) -> MemoryEstimate | None:
-    """What a model of these files takes, loaded with `options`.
+    """Return the memory of a model loaded with `options`.
 
-    `beside` are bytes of what is loaded with it. `None` where a header leaves too much open. Raises
-    `ModelError` where `options` cannot be had.
+    `beside` are bytes that are loaded with it. Returns `None` if a header lacks information. Raises
+    `ModelError` if `options` conflict.
     """
     layout = choose_layout(options, can_share=True, is_offloaded=False)
     return _alone(file, options, layout.num_cells, beside)
 
 
 def bytes_beside(options: LoadOptions) -> int | None:
-    """Bytes of the projector and of the draft model with its cache; `None` as above.
+    """Return the bytes of the projector and of the draft model with its cache.
 
-    Raises `HeaderError` and `OSError`, and `ValueError` as `read_sizes` does.
+    Returns `None` if a header lacks information. Raises `HeaderError` and `OSError`, and
+    `ValueError` as `read_sizes` does.
     """
     num_bytes = options.projector.stat().st_size if options.projector is not None else 0
     if options.draft_model is None:
@@ -198,7 +202,7 @@ def _alone(
 
 
 def _with_even_weights(shape: ModelShape, weights: int, *, has_experts: bool) -> ModelShape:
-    """What each layer has of `weights` if nothing says it; a mixture's are nearly all experts."""
+    """Divide `weights` evenly among the layers; in a mixture nearly all weights are experts."""
     part = weights // (len(shape.layers) + 1)
     dense, experts = (0, part) if has_experts else (part, 0)
     layers = tuple(replace(each, dense=dense, experts=experts) for each in shape.layers)
@@ -211,7 +215,7 @@ def _cell(layer: LayerShape, options: LoadOptions) -> int:
 
 
 def _cache(layer: LayerShape, shape: ModelShape, options: LoadOptions, num_cells: int) -> int:
-    """Bytes of a layer's cells and states."""
+    """Return the bytes of a layer's cells and states."""
     if layer.has_window and options.swa_full == "off":
         num_cells = min(num_cells, options.slots * shape.window + options.ubatch_size)
     num_states = (2 * options.slots + 1) * (1 + options.max_draft)
@@ -238,6 +242,6 @@ def _whole_blocks(num_cells: int) -> int:
 
 
 def _chunk(vocab: int, options: LoadOptions) -> int:
-    """Tokens of a step that embeds, as the engine chooses it."""
+    """Return the tokens in a step of the embedding context, as the engine chooses them."""
     fitting = EMBEDDING_LOGITS // (_F32 * max(vocab, 1))
     return max(EMBEDDING_SEQUENCES, min(options.ubatch_size, fitting))

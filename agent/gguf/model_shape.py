@@ -1,9 +1,9 @@
-"""What each layer of a model has: bytes of weights, and of experts among them, and its cache.
+"""The shape of each layer of a model: bytes of weights, and of experts among them, and its cache.
 
-From GGUF headers alone, after llama.cpp: a layer's cells have the keys and values of its heads
-(grouped heads, a number for each layer), with multi-head latent attention the compressed keys
-alone, a layer with a sliding window needs cells for windows alone, and a recurrent layer has rows
-of state and no cells.
+It is computed from GGUF headers alone, as in llama.cpp: a layer's cells have the keys and values of
+its heads (grouped heads, one number per layer). With multi-head latent attention they have only the
+compressed keys. A layer with a sliding window needs cells only for windows. A recurrent layer has
+rows of state and no cells.
 """
 
 import re
@@ -25,14 +25,14 @@ _WINDOW_PERIODS = {
     "llama4": 4,
     "olmo2": 4,
 }
-"""Where the file has no pattern: each n-th layer sees everything, the others a window."""
+"""For files without a pattern: each n-th layer attends to everything, the others to a window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerShape:
-    """`dense` and `experts` are bytes of weights, the latter of a mixture's experts.
+    """One layer. `dense` and `experts` are bytes of weights; `experts` belong to a mixture.
 
-    A cell has elements of `keys` and `values`. `state` are the bytes of one recurrent state.
+    A cell has `keys` and `values` elements. `state` is the size of one recurrent state in bytes.
     """
 
     dense: int
@@ -45,9 +45,10 @@ class LayerShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelShape:
-    """`output` are the bytes of what follows the layers. `window` is 0 where there is none.
+    """The shape of a model. `output` is the size of the weights after the layers, in bytes.
 
-    `inner` is the width of what goes into recurrent states. `vocab` counts tokens, as far as known.
+    `window` is 0 without a sliding window. `inner` is the width of the input of recurrent states.
+    `vocab` is the number of tokens, 0 if unknown.
     """
 
     layers: tuple[LayerShape, ...]
@@ -61,9 +62,9 @@ class ModelShape:
 
 
 def shape_of(header: GgufHeader, sizes: Mapping[str, int]) -> ModelShape | None:
-    """The shape of a model with tensors of `sizes`; `None` where its header says too little.
+    """Return the shape of a model whose tensors have `sizes`; `None` without enough information.
 
-    `header` is that of its first file.
+    `header` is the header of the first file.
     """
     num_layers = header.number("block_count")
     width = header.number("embedding_length")
@@ -112,7 +113,7 @@ def shape_of(header: GgufHeader, sizes: Mapping[str, int]) -> ModelShape | None:
 
 
 def _cells(header: GgufHeader, num_layers: int, width: int) -> list[tuple[int, int]]:
-    """The elements of keys and of values in a cell of each layer."""
+    """Return the elements of keys and of values in a cell of each layer."""
     heads = header.numbers("attention.head_count", num_layers) or [1] * num_layers
     kv_heads = header.numbers("attention.head_count_kv", num_layers) or heads
     most = max(*heads, 1)
@@ -124,7 +125,7 @@ def _cells(header: GgufHeader, num_layers: int, width: int) -> list[tuple[int, i
 
 
 def _windows(header: GgufHeader, num_layers: int) -> list[bool]:
-    """Which layers see a window alone."""
+    """Return, per layer, whether it has a sliding window."""
     if not header.number("attention.sliding_window"):
         return [False] * num_layers
     pattern = header.metadata.get(f"{header.architecture}.attention.sliding_window_pattern")
@@ -137,7 +138,7 @@ def _windows(header: GgufHeader, num_layers: int) -> list[bool]:
 
 
 def _kinds(header: GgufHeader, cells: list[tuple[int, int]]) -> tuple[list[bool], list[bool]]:
-    """Which layers have cells, and which have a recurrent state."""
+    """Return, per layer, whether it has cells, and whether it has a recurrent state."""
     every, none = [True] * len(cells), [False] * len(cells)
     if not row_bytes(header.number):
         return every, none

@@ -315,7 +315,7 @@ class Session:
         return self._settle(replies) if replies else []
 
     def read_own_log(self, id: RequestId, lines: LogLines, now: float) -> list[Decision]:
-        """The lines that the balancer asked for; without any, a read that waits goes on."""
+        """Send the log lines that the balancer asked for; without any, a waiting read waits on."""
         if not self.is_live or (not lines and id in self._log_waits):
             return []
         self._log_waits.pop(id, None)

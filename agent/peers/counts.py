@@ -1,4 +1,4 @@
-"""What came of transfers of prefixes, counted from any thread."""
+"""Counts of prefix transfers. Thread-safe."""
 
 import threading
 from dataclasses import replace
@@ -7,7 +7,7 @@ from ...shared.reports.statistics import Fetches
 
 
 class Counts:
-    """Since the engine process started."""
+    """Counts since the engine process started."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -15,11 +15,11 @@ class Counts:
 
     @property
     def total(self) -> Fetches:
-        """All until now."""
+        """The counts so far."""
         return self._total
 
     def fetched(self, *, tokens: int, num_bytes: int, seconds: float) -> None:
-        """A prefix came from another agent."""
+        """Count a prefix received from another agent."""
         with self._lock:
             total = self._total
             self._total = replace(
@@ -31,11 +31,11 @@ class Counts:
             )
 
     def failed(self) -> None:
-        """A prefix was not to be had."""
+        """Count a prefix that could not be received."""
         with self._lock:
             self._total = replace(self._total, failed=self._total.failed + 1)
 
     def lent(self) -> None:
-        """A prefix went to another agent."""
+        """Count a prefix sent to another agent."""
         with self._lock:
             self._total = replace(self._total, lent=self._total.lent + 1)

@@ -1,7 +1,7 @@
-"""Receives prefixes from other agents, while the requests that need them wait in preparation.
+"""Receives prefixes from other agents while the requests that need them wait in preparation.
 
-Called on the event loop's thread, and replies there. A fetch that fails, is late, or has no place
-is answered with `None`: the prefix is computed instead. A peer that failed is left alone for a
+Called on the event loop's thread, and replies there. A fetch that fails, is late, or exceeds the
+limits gets `None`: the prefix is computed instead. After a failure the peer is not asked for a
 while (`Resting`).
 """
 
@@ -27,10 +27,10 @@ from .wire import Wire
 logger = logging.getLogger(__name__)
 
 MAX_FETCHES = 4
-"""At once; beyond that, prompts are computed."""
+"""Maximum fetches at once; further prefixes are computed."""
 
 FIRST_REST = 5.0
-"""Seconds for which a peer is left alone after a fetch that failed."""
+"""Seconds without requests to a peer after its first failed fetch."""
 
 LONGEST_REST = 300.0
 
@@ -64,10 +64,10 @@ class _Rest:
 
 
 class Resting:
-    """Peers that failed are left alone for a while: longer each time, until one fetch has worked.
+    """Peers that are not asked for a while after a failure; each failure doubles the pause.
 
-    Peers by address. Times are seconds of one clock. At most `MAX_PEERS` are remembered, those that
-    failed last.
+    Peers are addresses. Times are seconds of one clock. At most `MAX_PEERS` are remembered: those
+    that failed last. A successful fetch ends the pauses.
     """
 
     def __init__(self) -> None:
@@ -77,12 +77,12 @@ class Resting:
         return len(self._rests)
 
     def may_ask(self, address: str, now: float) -> bool:
-        """Whether a peer is not left alone now."""
+        """Return whether a peer may be asked now."""
         rest = self._rests.get(address)
         return rest is None or now >= rest.until
 
     def failed(self, address: str, now: float) -> None:
-        """A fetch from there came to nothing."""
+        """Note that a fetch from `address` failed."""
         before = self._rests.pop(address, None)
         seconds = FIRST_REST if before is None else min(2 * before.seconds, LONGEST_REST)
         self._rests[address] = _Rest(now + seconds, seconds)
@@ -90,15 +90,15 @@ class Resting:
             self._rests.popitem(last=False)
 
     def worked(self, address: str) -> None:
-        """A fetch from there went well."""
+        """Note that a fetch from `address` succeeded."""
         self._rests.pop(address, None)
 
 
 class KvReceiver:
-    """What it takes was computed by `origin`. At most `most_bytes` come at once.
+    """Receives prefixes computed by `origin`, at most `most_bytes` at once.
 
-    A token's state has `cell_bytes`, that of a prefix `state_bytes` besides. `tls` makes the
-    context of each connection.
+    A token's state has `cell_bytes`; a prefix has `state_bytes` more. `tls` makes the context of
+    each connection.
     """
 
     def __init__(
@@ -125,9 +125,9 @@ class KvReceiver:
         self._running: set[_Job] = set()
 
     def fetch(self, id: int, source: PrefixSource, prompt: Prompt, reply: Reply) -> None:
-        """Get a beginning of `prompt`, less its last token; `reply` gets it, or `None`.
+        """Fetch a prefix of `prompt` without its last token; `reply` gets it, or `None`.
 
-        Not after `abandon`. It may be called before this returns.
+        `reply` is not called after `abandon`. It may be called before this method returns.
         """
         beginning = prompt.part(0, len(prompt) - 1)
         most = most_bytes(len(beginning), self._cell_bytes, self._state_bytes)
@@ -143,12 +143,12 @@ class KvReceiver:
         asyncio.wrap_future(future).add_done_callback(partial(self._ended, id, job))
 
     def abandon(self, id: int) -> None:
-        """It is not needed any more, if it ever was."""
+        """Abandon a fetch, if there is one."""
         if (job := self._jobs.pop(id, None)) is not None:
             _give_up(job)
 
     def close(self) -> None:
-        """Fetch nothing any more; blocks until the threads are done."""
+        """Fetch nothing more; block until the threads have ended."""
         for job in tuple(self._running):  # the event loop forgets those that end meanwhile
             _give_up(job)
         self._threads.shutdown(cancel_futures=True)
@@ -163,7 +163,7 @@ class KvReceiver:
         )
 
     def _late(self, id: int) -> None:
-        """By now it would have been computed."""
+        """Give up a fetch that takes longer than computing the prefix."""
         job = self._jobs.pop(id)
         _give_up(job)
         self._fails(job, "it takes too long")
@@ -191,7 +191,7 @@ class KvReceiver:
 
     def _fails(self, job: _Job, reason: str) -> None:
         address = job.source.address
-        logger.warning("no prefix from the agent at %s, it is computed: %s", address, reason)
+        logger.warning("no prefix from the agent at %s, so it is computed: %s", address, reason)
         self._resting.failed(address, self._clock())
         self._counts.failed()
         job.reply(None)
@@ -199,7 +199,7 @@ class KvReceiver:
     # ---- on a thread
 
     def _run(self, job: _Job) -> _Got | str | None:
-        """What came; `None` where the peer does not have it, or why it failed."""
+        """Fetch; return the prefix, `None` if the peer does not have it, or why it failed."""
         try:
             return self._get(job)
         except UnusableFile as error:

@@ -1,7 +1,8 @@
 """Sends prefixes of this agent's cache to other agents that have a ticket.
 
-A thread accepts connections, and each transfer has one of a few. A peer that has no good ticket,
-asks for what is not here, is slow or talks nonsense gets nothing; other transfers go on.
+One thread accepts connections, and a small pool of threads does the transfers. A peer gets nothing
+if its ticket is invalid, its prefix is missing, it is slow, or its message is invalid; other
+transfers continue.
 """
 
 import logging
@@ -28,34 +29,34 @@ from .wire import Wire
 logger = logging.getLogger(__name__)
 
 MAX_TRANSFERS = 2
-"""At once: each takes host memory for the states of a prefix."""
+"""Maximum transfers at once: each takes host memory for the states of a prefix."""
 
 MAX_CONNECTIONS = 32
-"""Those that wait for their turn among them; what comes beyond that is closed at once."""
+"""Maximum connections, including waiting ones; further connections are closed at once."""
 
 ASKING = 5.0
-"""Seconds to say what is requested."""
+"""Seconds that a peer has to send its request."""
 
 ON_THE_WAY = 1.0
-"""Seconds that a ticket may come later than the peer that has it: they take different ways."""
+"""Seconds that a ticket may arrive after the peer that shows it: they take different routes."""
 
 READING = 20.0
-"""Seconds until a busy engine has read the states."""
+"""Seconds that a busy engine has to read the states."""
 
 MAX_TICKETS = 1024
-"""Tickets that are remembered: those that came last."""
+"""Maximum tickets remembered: the latest ones."""
 
 PAUSE = 1.0
-"""Seconds after the system could not accept a connection."""
+"""Seconds to wait after the system could not accept a connection."""
 
 HandOut = Callable[[Prompt, Callable[[StoredPrompt | None], None]], Callable[[], None]]
-"""Hands out the longest beginning of a prompt, unless that is taken back; see `Worker.hand_out`."""
+"""Exports the longest prefix of a prompt; the result cancels that. See `Worker.hand_out`."""
 
 
 class KvSender:
-    """What it sends was computed by `origin`. `tls` makes the context of each connection.
+    """Sends prefixes computed by `origin`. `tls` makes the context of each connection.
 
-    What the engine does not have any more may be on the `disk`.
+    Prefixes that the engine no longer has may be on the `disk`.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class KvSender:
         self._reading = reading
         self._clock = clock
         self._tickets: OrderedDict[str, float] = OrderedDict()
-        """Until when each ticket is good, which is for one prefix."""
+        """The time until which each ticket is valid; a ticket is valid for one prefix."""
         self._news = threading.Condition()
         self._closed = threading.Event()
         self._threads = ThreadPoolExecutor(MAX_TRANSFERS, thread_name_prefix="lend")
@@ -87,12 +88,12 @@ class KvSender:
         self._open: dict[Wire, SimpleQueue[StoredPrompt | None]] = {}
 
     def listen(self, address: Address, *, takes_over: bool = False) -> Address:
-        """Send to peers that connect there; the address taken.
+        """Listen at `address` and return the address in use.
 
         Raises `OSError`. Blocks for a look-up.
 
-        `takes_over`: another process of this agent listens there until it has finished. A peer
-        that connects to that one with a ticket of this one gets nothing.
+        `takes_over`: another process of this agent listens there until it has finished. A peer that
+        reaches that process with a ticket of this one gets nothing.
         """
         family, _, _, _, found = socket.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -109,7 +110,7 @@ class KvSender:
         return Address(address.host, listener.getsockname()[1])
 
     def allow(self, ticket: str, seconds: float) -> None:
-        """A peer that shows this ticket gets a prefix. From any thread."""
+        """Send a prefix to a peer that shows this ticket within `seconds`. Thread-safe."""
         with self._news:
             self._tickets[ticket] = self._clock() + seconds
             if len(self._tickets) > MAX_TICKETS:
@@ -117,7 +118,7 @@ class KvSender:
             self._news.notify_all()
 
     def close(self) -> None:
-        """Send nothing any more; blocks until the threads are done."""
+        """Send nothing more; block until the threads have ended."""
         self._closed.set()
         if self._listener is not None:
             with suppress(OSError):
@@ -181,7 +182,7 @@ class KvSender:
         self._counts.lent()
 
     def _is_good(self, ticket: str) -> bool:
-        """Whether it is one of ours, or becomes so in a moment."""
+        """Return whether the ticket is valid, or becomes valid within `ON_THE_WAY`."""
         with self._news:
             return bool(
                 self._news.wait_for(
@@ -191,12 +192,12 @@ class KvSender:
             )
 
     def _take(self, ticket: str) -> bool:
-        """Whether it is good; it is not any more."""
+        """Return whether the ticket is valid; it cannot be used again."""
         now = self._clock()
         return now < self._tickets.pop(ticket, now)
 
     def _read(self, wire: Wire, prompt: Prompt) -> StoredPrompt | None:
-        """The longest beginning of `prompt` that is here, if any."""
+        """Return the longest prefix of `prompt` that the engine or the disk has, if any."""
         prefix = self._read_from_engine(wire, prompt)
         if self._disk is None or self._closed.is_set():
             return prefix
@@ -208,7 +209,7 @@ class KvSender:
         return prefix if read is None or len(read.prompt) <= num_tokens else read
 
     def _read_from_engine(self, wire: Wire, prompt: Prompt) -> StoredPrompt | None:
-        """The longest beginning of `prompt` that the engine has, if any."""
+        """Return the longest prefix of `prompt` that the engine has, if any."""
         answers = self._open[wire]
         take_back = self._hand_out(prompt, answers.put)
         try:

@@ -1,4 +1,4 @@
-"""How an agent with `--peer-addr` transfers prefixes: a sender and a receiver."""
+"""Prefix transfer of an agent with `--peer-addr`: a sender and a receiver."""
 
 import ssl
 import time
@@ -18,7 +18,7 @@ from .kv_sender import HandOut, KvSender
 
 @dataclass(frozen=True, slots=True)
 class KvTransfer:
-    """`peer` is what balancers hear of it."""
+    """The sender and receiver of one agent. `peer` describes them to balancers."""
 
     peer: Peer
     sender: KvSender
@@ -26,7 +26,7 @@ class KvTransfer:
     counts: Counts
 
     def close(self) -> None:
-        """Blocks until no thread sends or receives."""
+        """Close both; block until no thread sends or receives."""
         self.receiver.close()
         self.sender.close()
 
@@ -46,9 +46,9 @@ def open_kv_transfer(
 ) -> KvTransfer:
     """Listen at `address`. Blocks. Raises `OSError`, and `TlsFileError` for `tls`.
 
-    What it lends comes from the engine, or from the `disk`. Prefixes have up to `context_size`
-    tokens, and those that come at once up to `most_bytes`. `takes_over`: another process of the
-    agent listens there until it has finished.
+    Prefixes come from the engine or from the `disk`. They have up to `context_size` tokens; all
+    that arrive at once have up to `most_bytes`. `takes_over`: another process of the agent listens
+    there until it has finished.
     """
     counts = Counts()
     pair = tls.pair
@@ -82,7 +82,7 @@ def open_kv_transfer(
 
 
 def _sending_context(files: ClientFiles, pair: KeyPair) -> ssl.SSLContext:
-    """From the files as they are now. With `--tls-ca`, peers have to show a certificate."""
+    """Return the context from the current files. With `--tls-ca`, peers must show a certificate."""
     context = server_context(pair, time.time()).context
     if files.ca is not None:
         trust(context, "--tls-ca", files.ca)

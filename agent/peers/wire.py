@@ -1,6 +1,6 @@
-"""A blocking socket with one deadline for all that is read and written; from any one thread.
+"""A blocking socket with one deadline for all reads and writes, used by one thread.
 
-`close` may be called from other threads: it ends what blocks.
+`close` may be called from other threads: it ends blocking calls.
 """
 
 import socket
@@ -13,11 +13,11 @@ import numpy as np
 from ..engine.prompt_store.stored_prompt import State
 
 CHUNK = 2**18
-"""Bytes that are written or read at once: between two chunks the deadline is looked at."""
+"""Bytes that are written or read at once; the deadline is checked between two chunks."""
 
 
 class Wire:
-    """`socket` is closed with this. Everything raises `OSError`, late or broken off alike."""
+    """A socket, which this object closes. Methods raise `OSError`, also when they are late."""
 
     def __init__(
         self, own: socket.socket, seconds: float, clock: Callable[[], float] = time.monotonic
@@ -38,16 +38,16 @@ class Wire:
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # not what TLS makes of it
 
     def within(self, seconds: float) -> None:
-        """The deadline is so far away, from now on."""
+        """Set the deadline to `seconds` from now."""
         self._deadline = self._clock() + seconds
 
     def upgrade(self, handshake: Callable[[socket.socket], socket.socket]) -> None:
-        """Go on with what `handshake` makes of the socket."""
+        """Replace the socket by the result of `handshake`."""
         self._hurry()
         self._socket = handshake(self._socket)
 
     def read(self, size: int, /) -> State:
-        """Exactly `size` bytes. Memory is used as they come, not as they are announced."""
+        """Read exactly `size` bytes. Memory is used as bytes arrive, not as they are announced."""
         data = np.empty(size, np.uint8)
         view = data.data
         start = 0
@@ -60,7 +60,7 @@ class Wire:
         return view
 
     def write(self, parts: Iterable[State]) -> None:
-        """All of `parts`, one after the other."""
+        """Write all of `parts` in order."""
         for part in parts:
             view = memoryview(part)
             for start in range(0, len(view), CHUNK):

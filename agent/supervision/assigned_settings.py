@@ -1,4 +1,4 @@
-"""The settings of an engine process that serves an assignment: the agent's, where it says none."""
+"""The settings of an engine process that serves an assignment; the agent's apply by default."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -16,7 +16,7 @@ from ..settings import AgentSettings
 
 
 class OptionsError(Exception):
-    """The assignment's options do not go together with the agent's settings."""
+    """The assignment's options conflict with each other or with the agent's settings."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -30,9 +30,10 @@ class OptionsError(Exception):
 def assigned_settings(
     settings: AgentSettings, assignment: Assignment, file: ModelFile
 ) -> AgentSettings:
-    """`settings`, but for the model in `file` as `assignment` has it. Raises `OptionsError`.
+    """Return `settings` with the model in `file` and the options of `assignment`.
 
-    Template and sampling are not settings: they change without a new process.
+    Template and sampling are not settings: they change without a new process. Raises
+    `OptionsError`.
     """
     options = {
         field.name: getattr(assignment.engine, field.name) for field in fields(EngineOptions)
@@ -56,9 +57,9 @@ def assigned_settings(
 def adapter_flags(
     settings: AgentSettings, assignment: Assignment, adapters: Sequence[str]
 ) -> tuple[str, ...]:
-    """The adapters of `assignment`, whose files are here, as `--adapter` takes them.
+    """Return the adapters of `assignment`, whose files are here, in the form of `--adapter`.
 
-    Where it has none, those that the agent was started with.
+    If the assignment names no adapters, return those that the agent was started with.
     """
     if assignment.adapters is None:
         return tuple(settings.adapter)
@@ -69,13 +70,13 @@ def adapter_flags(
 
 
 def with_share_of_threads(settings: AgentSettings, num: int) -> AgentSettings:
-    """`settings` of one of `num` models that the host serves: each has its share of `--threads`."""
+    """Return `settings` for one of `num` models that share the host and its `--threads`."""
     threads, batch = share_of_threads(settings, num)
     share = {"threads": threads, "threads_batch": settings.threads_batch and batch}
     return settings if num == 1 else settings.model_copy(update=share)
 
 
 def share_of_threads(settings: AgentSettings, num: int) -> tuple[int, int]:
-    """Threads of one of `num` models, and those of its steps with more than one token."""
+    """Return the threads for one of `num` models: for single-token steps, and for others."""
     batch = settings.threads_batch or settings.threads
     return max(1, settings.threads // num), max(1, batch // num)

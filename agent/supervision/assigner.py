@@ -1,21 +1,22 @@
-"""Which engines run at one place of this host, and what each serves.
+"""Decides which engines run at one place of this host, and what each serves.
 
-A host has as many places as it serves models (`host.py`); they share its memory (`room.py`).
+A host has one place per model that it serves (`supervisor.py`); places share its memory
+(`room.py`).
 
-Compares the newest order with what runs and does the least: nothing, a change without a reload, or
-a new engine. Adapters that are new are fetched first, and loaded by the engine that runs. Where no
-engine serves the model yet, it is loaded without those that cannot be had. The new engine is loaded
-beside the old one where memory allows and takes over from it; else the old one finishes its
-requests and ends first. When a load fails, what ran goes on, or is loaded again.
+The assigner compares the newest order with the running engines and makes the smallest change:
+nothing, a change without a reload, or a new engine. New adapters are fetched first, and loaded by
+the running engine. If no engine serves the model yet, it is loaded without adapters that cannot be
+fetched. If memory allows, the new engine is loaded while the old one still serves, and then takes
+over. Otherwise the old engine first finishes its requests and ends. If a load fails, the previous
+model keeps running, or is loaded again. A model that does not fit together with the models of other
+places waits until they free memory.
 
-A model that does not fit beside those of other places waits until they make room.
+An agent that is pinned to a model has one engine. A reload restarts that engine, since two copies
+of the model may not fit.
 
-An agent that is pinned to a model has one engine for it. A reload restarts that, since nobody knows
-whether the model fits beside itself.
-
-Invariants: one engine serves at most, and one replaces it at most. Engines together never need more
-memory than the host has. An engine that serves is retired only after its replacement has joined the
-balancers, or where both do not fit.
+Invariants: at most one engine serves, and at most one replaces it. All engines together never need
+more memory than the host has. An engine that serves is retired only after its replacement has
+joined the balancers, or if both do not fit.
 
 Every method takes an event and returns what to do about it, in order. Afterwards `work`, `issues`
 and `is_standing_in` may have changed.
@@ -54,10 +55,11 @@ from .room import Room
 
 
 class Assigner:
-    """`room` is the memory that all engines of the host share; `ids` are numbers for engines.
+    """The assigner of one place.
 
-    `slots` is the number where an assignment leaves it to the agent. `jitter` is this agent's own
-    number in [0, 1), by which its attempts come at other times than other agents'.
+    `room` is the memory shared by all engines of the host; `ids` are numbers for engines. `slots`
+    applies if an assignment does not set them. `jitter` is this agent's own number in [0, 1): it
+    spreads the attempts of different agents over time.
     """
 
     def __init__(
@@ -73,90 +75,90 @@ class Assigner:
         self._is_pinned = is_pinned
         self._is_stopping = False
         self._was_interrupted = False
-        """Whether an engine that served crashed or was restarted."""
+        """True if an engine that served crashed or was restarted."""
         self._exit: Exit | None = None
         self._order: Assign | None = None
         self._drain_timeout = 0.0
         self._engines = Engines(room, ids)
         self._attempt = Attempt(jitter)
 
-    # ---- what others see
+    # ---- properties
 
     @property
     def work(self) -> Work | None:
-        """How far the newest order is; `None` before the first."""
+        """The progress of the newest order; `None` before the first."""
         if self._order is None:
             return None
         return self._attempt.work(self._order, self._engines)
 
     @property
     def issues(self) -> tuple[Issue, ...]:
-        """Why the newest order cannot be obeyed."""
+        """Why the newest order cannot be carried out."""
         return self._attempt.issues
 
     @property
     def is_standing_in(self) -> bool:
-        """Whether the supervisor itself should be connected, since no engine is."""
+        """Return whether the supervisor itself should be connected, because no engine is."""
         if self._is_stopping or self._engines.is_connected:
             return False
         return not self._is_pinned or self._was_interrupted
 
     @property
     def is_making_way(self) -> bool:
-        """Whether an engine is about to take the supervisor's place."""
+        """Return whether an engine is about to replace the supervisor's connections."""
         return self._engines.is_connecting
 
     @property
     def files(self) -> set[ModelFile | AdapterOnHost]:
-        """Those that run, or may be loaded again."""
+        """The files that are loaded, or may be loaded again."""
         return self._attempt.files(self._engines)
 
     @property
     def is_spare(self) -> bool:
-        """Whether nothing is served here, or will be."""
+        """Return whether nothing is served here, or will be."""
         return self._desired is None and not self._engines and not self._is_pinned
 
     @property
     def has_engines(self) -> bool:
-        """Whether engine processes run here, or are about to."""
+        """Return whether engine processes run here, or are about to."""
         return bool(self._engines)
 
     @property
     def waits_for_room(self) -> bool:
-        """Whether there is a file that is not loaded yet, since memory is short or in use."""
+        """Return whether a fetched file waits for memory."""
         return self._attempt.load is not None
 
     def adapters_of(self, id: EngineId) -> tuple[str, ...]:
-        """The paths of the adapters that this engine serves, in its assignment's order."""
+        """Return the paths of the adapters that this engine serves, in its assignment's order."""
         served = self._engines[id].served
         return () if served is None else tuple(each.path for each in served.file.adapters)
 
     def beside(self, id: EngineId) -> tuple[MemoryPart, ...]:
-        """What the host's other engines have of each memory, or may take yet."""
+        """Return, per memory, the bytes that the host's other engines use or may still take."""
         return self._engines.beside(id)
 
     @property
     def loading(self) -> ModelInfo | None:
-        """The model that will be served next, if that is known."""
+        """The model that will be served next, if known."""
         file = self._attempt.latest_file(self._engines)
         return None if file is None else file.info
 
     def is_serving(self, id: EngineId) -> bool:
-        """Whether a crash of this engine is the agent's: it served, or is all there is."""
+        """Return whether this engine serves, so that its crash is an issue of the agent."""
         return (engine := self._engines.get(id)) is not None and engine.role == "serving"
 
     def next_deadline(self) -> float | None:
-        """When to call `tick`."""
+        """Return when to call `tick`; `None` if there is no deadline."""
         return self._attempt.retry_at
 
     # ---- the agent's own events
 
     def start(self) -> list[Decision]:
-        """The agent starts."""
+        """Start the agent."""
         return [self._engines.start(None, "serving")] if self._is_pinned else []
 
     def stop(self) -> list[Decision]:
-        """The agent should end: what runs is finished first."""
+        """End the agent: running requests are finished first."""
         self._is_stopping = True
         self._exit = Exit(0)
         decisions = self._abandon()
@@ -165,7 +167,7 @@ class Assigner:
         return decisions if self._engines else [*decisions, self._exit]
 
     def tick(self, now: float) -> list[Decision]:
-        """A deadline may have passed."""
+        """Retry, if the time for it has come."""
         if not self._attempt.is_due(now):
             return []
         if self._attempt.load is not None or self._engines.replacing is not None:
@@ -176,7 +178,7 @@ class Assigner:
     # ---- orders
 
     def ordered(self, order: Assign | Reload) -> list[Decision]:
-        """A balancer says what this host should serve."""
+        """Handle an order about what this host should serve."""
         if self._is_stopping:
             return []
         match order:
@@ -207,7 +209,7 @@ class Assigner:
         return [*self._abandon(), *([serving.retire(self._drain_timeout)] if serving else [])]
 
     def _fetches_by_other_hosts(self, last: Assign | None, order: Assign) -> bool:
-        """Whether a file comes, perhaps from a host that may not send it any more."""
+        """Return whether a fetch is under way whose `http_hosts` have changed."""
         if self._attempt.fetch is None or last is None or last.assignment is None:
             return False
         hosts = () if order.assignment is None else order.assignment.http_hosts
@@ -221,7 +223,7 @@ class Assigner:
         return self._begin()
 
     def _restart(self, order: Reload) -> list[Decision]:
-        """Load the model that the agent is pinned to anew, unless it is being loaded."""
+        """Load the pinned model again, unless it is being loaded."""
         if (serving := self._engines.serving) is None:
             return []
         self._was_interrupted = True
@@ -231,7 +233,7 @@ class Assigner:
     # ---- files
 
     def progressed(self, id: FetchId, download: Download) -> None:
-        """So much of the file is here."""
+        """Record the progress of a fetch."""
         if id == self._attempt.fetch:
             self._attempt.download = download
 
@@ -244,9 +246,9 @@ class Assigner:
         *,
         issues: tuple[Issue, ...] = (),
     ) -> list[Decision]:
-        """The file is here. `available` is the memory in bytes that is free now, if known.
+        """Handle a finished fetch. `available` is the free memory in bytes, if known.
 
-        `issues` say why it is without some adapters.
+        `issues` say why some adapters are missing.
         """
         desired = self._desired
         if id != self._attempt.fetch or desired is None:
@@ -266,15 +268,21 @@ class Assigner:
         return self._make_room(available, now)
 
     def room_changed(self, available: int | None, now: float) -> list[Decision]:
-        """Engines of other places have loaded or ended. `available`: as for `fetched`."""
+        """Retry to load after engines of other places loaded or ended.
+
+        `available`: as in `fetched`.
+        """
         return [] if self._is_stopping else self._make_room(available, now)
 
     def leave(self) -> None:
-        """The place is given up; it has no engines."""
+        """Give up the place, which has no engines."""
         self._engines.leave()
 
     def _is_kept(self, desired: Assignment) -> bool:
-        """Whether the model runs, or will again: rather as it was than with fewer adapters."""
+        """Return whether the model runs, or will be loaded again.
+
+        It then keeps its previous adapters rather than running with fewer.
+        """
         serving = self._engines.serving
         loads = (None if serving is None else serving.served, self._attempt.fallback)
         return any(load is not None and load.assignment.name == desired.name for load in loads)
@@ -282,9 +290,9 @@ class Assigner:
     def fetch_failed(
         self, id: FetchId, issue: Issue, now: float, *, unfit: ModelFile | None = None
     ) -> list[Decision]:
-        """The file cannot be brought here, or is no model; or is one that is `unfit` for the host.
+        """Handle a failed fetch.
 
-        That was not fetched, since its header says so.
+        `unfit` is a model that was not fetched, since its header shows that it does not fit.
         """
         if id != self._attempt.fetch:
             return []
@@ -301,9 +309,9 @@ class Assigner:
         left_out: LeftOut | None = None,
         held: tuple[MemoryPart, ...] = (),
     ) -> list[Decision]:
-        """The engine has loaded its model, for the first time or after a crash.
+        """Handle that the engine has loaded its model, for the first time or after a crash.
 
-        Perhaps without some of its adapters. It takes what is `held` of each memory, if that is
+        `left_out` names adapters that it could not load. `held` is the memory that it uses, if
         known.
         """
         engine = self._engines[id]
@@ -324,13 +332,13 @@ class Assigner:
         return [DialBalancers(id, takes_over), *engine.catch_up()]
 
     def _report_shortage(self, engine: Engine, now: float) -> None:
-        """The model is served; what is missing is reported, and tried again if that may help."""
+        """Report the adapters that a served model lacks, and retry them if that may help."""
         shortage, engine.shortage = engine.shortage, None
         if shortage is not None and self._attempt.failure is None:
             self._attempt.fell_short(shortage, now)
 
     def joined(self, id: EngineId, now: float) -> list[Decision]:
-        """A balancer let the engine in: it takes over."""
+        """Let the engine take over: a balancer let it in."""
         engine = self._engines[id]
         if engine.role == "retiring" or engine.has_joined:
             return []
@@ -362,7 +370,7 @@ class Assigner:
         return self._fail(issue, None, now, may_retry=False)
 
     def crashed(self, id: EngineId, code: int, reason: str | None, now: float) -> list[Decision]:
-        """The engine's process ended, and starts again after a pause unless it is ended now."""
+        """Handle the end of the engine's process, which restarts after a pause unless ended now."""
         engine = self._engines[id]
         has_given_up = engine.crashed()
         if engine.role == "serving" and not self._is_stopping:
@@ -378,7 +386,10 @@ class Assigner:
     def ended(
         self, id: EngineId, quit: Quit, reason: str | None, available: int | None, now: float
     ) -> list[Decision]:
-        """The engine's process ended and does not start again. `available`: as for `fetched`."""
+        """Handle the end of the engine's process, which does not restart.
+
+        `available`: as in `fetched`.
+        """
         engine = self._engines.pop(id)
         if engine.is_recalled and not self._is_stopping:
             return self._begin()  # it had finished when it was recalled
@@ -398,7 +409,7 @@ class Assigner:
     def _last_word(self) -> list[Decision]:
         return [self._exit] if self._exit is not None and not self._engines else []
 
-    # ---- the least that brings an assignment about
+    # ---- the smallest change that serves an assignment
 
     def _pursue(self, desired: Assignment) -> list[Decision]:
         if (engine := self._engines.that_may_return(desired, self._slots)) is not None:
@@ -417,7 +428,7 @@ class Assigner:
         return engine.change(desired)
 
     def _retry(self) -> list[Decision]:
-        """Another try at the desired assignment: as a change, if that is what failed."""
+        """Try the desired assignment again: as a change, if a change failed."""
         desired, serving = self._desired, self._engines.serving
         if desired is None or serving is None or serving.serves == desired:
             return self._begin()
@@ -431,7 +442,7 @@ class Assigner:
         return decisions if desired is None else [*decisions, self._attempt.begin(desired)]
 
     def _abandon(self) -> list[Decision]:
-        """Stop the attempt, whatever it is at."""
+        """Stop the attempt at any stage."""
         decisions = self._attempt.cancel()
         replacing = self._engines.replacing
         return (
@@ -439,7 +450,7 @@ class Assigner:
         )
 
     def _make_room(self, available: int | None, now: float) -> list[Decision]:
-        """Load what is to be loaded if there is room, else see to it that there will be."""
+        """Load the waiting model if there is room; otherwise free memory for it."""
         if (load := self._attempt.load) is None:
             return []
         if load.is_beside:
@@ -464,7 +475,7 @@ class Assigner:
         return [self._engines.start(load, "replacing")]
 
     def _load_adapters(self, load: Load) -> list[Decision]:
-        """Where memory is short for them, once the engines that leave have left."""
+        """Load adapters once retiring engines have freed enough memory."""
         engine = self._engines.that_can_become(load.assignment, self._slots)
         if engine is None:
             return self._begin()
@@ -476,7 +487,10 @@ class Assigner:
         return engine.change(load.assignment)
 
     def _retire_for_now(self, engine: Engine) -> list[Decision]:
-        """Its replacement does not fit beside it. Should that not load, it is loaded again."""
+        """Retire the engine, since its replacement does not fit in memory with it.
+
+        If the replacement fails to load, the engine's model is loaded again.
+        """
         if (served := engine.served) is not None:
             self._attempt.fallback = replace(served, is_fallback=True)
         return [engine.retire(self._drain_timeout)]
@@ -497,27 +511,30 @@ class Assigner:
     def _fail(
         self, issue: Issue, available: int | None, now: float, *, may_retry: bool
     ) -> list[Decision]:
-        """Go back to what ran. `may_retry`: another attempt takes nothing from what runs."""
+        """Report the failure, and load the previous model again if it was unloaded.
+
+        `may_retry`: another attempt does not harm the running engine.
+        """
         self._attempt.failed(issue, now, may_retry=may_retry)
         if self._attempt.fallback is None or self._engines.staying:
             return []
         self._attempt.load = self._attempt.fallback
         return self._make_room(available, now)
 
-    # ---- how things stand
+    # ---- state
 
     @property
     def _desired(self) -> Assignment | None:
         return None if self._order is None else self._order.assignment
 
     def check_integrity(self) -> None:
-        """Raises `RuntimeError` when an invariant is broken; for tests."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         self._engines.check_integrity()
         self._attempt.check_integrity(is_loading=self._engines.replacing is not None)
 
 
 def _with_those_of(file: ModelFile, desired: Assignment) -> Assignment:
-    """`desired` with those of its adapters that are beside `file`."""
+    """Return `desired` with only the adapters that `file` has."""
     here = {each.source for each in file.adapters}
     there = tuple(each for each in desired.adapters or () if each.source in here)
     return replace(desired, adapters=there)

@@ -1,6 +1,6 @@
-"""An attempt to bring an assignment about: how far it is, how it failed, when the next one comes.
+"""An attempt to serve an assignment: its progress, its failure, and the time of the next attempt.
 
-Invariant: nothing is tried again that did not fail.
+Invariant: only what failed is tried again.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,10 @@ from .engines import Engines, Load, Shortage
 
 
 class Attempt:
-    """`jitter` is this agent's own number in [0, 1), which its pauses depend on."""
+    """The current attempt.
+
+    `jitter` is this agent's own number in [0, 1); its pauses depend on it.
+    """
 
     def __init__(self, jitter: float) -> None:
         self._jitter = jitter
@@ -24,21 +27,24 @@ class Attempt:
         self._pause = 0.0
         self.fetch: FetchId | None = None
         self.beside: ModelFile | None = None
-        """What is loaded, and stays, where only adapters are fetched."""
+        """The loaded model that stays, if only adapters are fetched."""
         self.download: Download | None = None
         self.load: Load | None = None
-        """What waits for room."""
+        """The load that waits for room."""
         self.fallback: Load | None = None
-        """What ran, and was retired to make room."""
+        """The load that ran before and was retired to free memory."""
         self.failure: Issue | None = None
         self.more: tuple[Issue, ...] = ()
-        """What else failed with it: adapters that a model is served without."""
+        """Further failures of the same attempt: adapters that a model is served without."""
         self.retry_at: float | None = None
         self.unfit: ModelFile | None = None
-        """The file of what failed, since the host's memory does not hold it."""
+        """The file that failed because the host's memory is too small for it."""
 
     def begin(self, desired: Assignment, beside: ModelFile | None = None) -> FetchModel:
-        """Fetch the file; or the adapters that `beside` does not have, which is loaded."""
+        """Fetch the file of `desired`.
+
+        If `beside` is given, it is loaded already, and only the adapters that it lacks are fetched.
+        """
         self.retry_at = None
         self.unfit = None
         self.fetch = next(self._ids)
@@ -46,7 +52,7 @@ class Attempt:
         return FetchModel(self.fetch, desired, beside)
 
     def cancel(self) -> list[Decision]:
-        """Stop it, as far as no engine has been started."""
+        """Stop the attempt, unless an engine has been started."""
         self.load = None
         if self.fetch is None:
             return []
@@ -55,7 +61,10 @@ class Attempt:
         return [cancelled]
 
     def reordered(self, desired: Assignment | None) -> None:
-        """The same is ordered again, perhaps with what is left of devices."""
+        """Update the waiting load after the same assignment was ordered again.
+
+        Only `takes_what_is_left` may differ.
+        """
         if self.load is not None and desired is not None and self.load.assignment == desired:
             assignment = replace(
                 self.load.assignment, takes_what_is_left=desired.takes_what_is_left
@@ -63,14 +72,14 @@ class Attempt:
             self.load = replace(self.load, assignment=assignment)
 
     def end_fetch(self) -> None:
-        """The file is here, or will not come."""
+        """Note that the fetch ended, with a file or without."""
         self.fetch = self.beside = None
         self.download = None
 
-    # ---- how far it is, with the engines that there are
+    # ---- progress
 
     def work(self, order: Assign, engines: Engines) -> Work:
-        """What balancers hear of the order."""
+        """Return the progress of `order` for balancers."""
         file = self.latest_file(engines) if self.unfit is None else self.unfit
         return Work(
             revision=order.revision,
@@ -83,14 +92,14 @@ class Attempt:
         )
 
     def latest_file(self, engines: Engines) -> ModelFile | None:
-        """The file that is loaded last, or will be."""
+        """Return the file that was loaded last, or will be loaded next."""
         engine = engines.latest
         if self.load is None and engine is not None:
             return engine.file
         return None if self.load is None else self.load.file
 
     def files(self, engines: Engines) -> set[ModelFile | AdapterOnHost]:
-        """Those that run, or may be loaded again; adapters are files of their own."""
+        """Return the files that run or may be loaded again; adapters are files of their own."""
         loads = (load.file for load in (self.load, self.fallback) if load is not None)
         running = (each.file for each in engines)
         files = [*loads, *(file for file in (self.beside, *running) if file is not None)]
@@ -98,12 +107,12 @@ class Attempt:
         return {file.alone for file in files} | adapters
 
     def is_under_way(self, engines: Engines) -> bool:
-        """Whether anything is being fetched or loaded."""
+        """Return whether anything is being fetched or loaded."""
         is_loading = engines.replacing is not None
         return self.fetch is not None or self.load is not None or is_loading
 
     def _phase(self, desired: Assignment | None, engines: Engines) -> Phase:
-        """A failure is shown until it is mended."""
+        """Return the phase; a failure is shown until it is fixed."""
         if self.failure is not None:
             return "failed"
         if self.fetch is not None:
@@ -119,16 +128,16 @@ class Attempt:
 
     @property
     def issues(self) -> tuple[Issue, ...]:
-        """Why it failed, if it did."""
+        """The reasons of the failure, if the attempt failed."""
         return () if self.failure is None else (self.failure, *self.more)
 
     def fell_short(self, shortage: Shortage, now: float) -> None:
-        """It came about without some adapters."""
+        """Report that the model is served without some adapters."""
         self.failed(shortage.issues[0], now, may_retry=shortage.may_retry)
         self.more = shortage.issues[1:]
 
     def failed(self, issue: Issue, now: float, *, may_retry: bool) -> None:
-        """It failed. `may_retry`: another attempt takes nothing from what runs."""
+        """Record a failure. `may_retry`: another attempt does not harm the running engine."""
         self.failure = issue
         self.more = ()
         if may_retry:
@@ -136,30 +145,30 @@ class Attempt:
             self.retry_at = now + spread(self._pause, self._jitter)
 
     def is_due(self, now: float) -> bool:
-        """Whether it is time to try again."""
+        """Return whether it is time to try again."""
         return self.retry_at is not None and now >= self.retry_at
 
     def put_off(self, now: float) -> None:
-        """Try again after another pause: what ran is being loaded at the moment."""
+        """Delay the next attempt by another pause: the previous model is being loaded again."""
         self.retry_at = now + self._pause
 
     def succeeded(self) -> None:
-        """The next failure is tried again soon."""
+        """Reset the pause, unless there is a failure."""
         if self.failure is None:
             self._pause = 0.0
 
     def forget_failure(self) -> None:
-        """Something else is assigned, or the same anew."""
+        """Forget the failure: there is a new assignment, or the same one was ordered again."""
         self.failure = None
         self.unfit = None
         self.retry_at = None
         self._pause = 0.0
 
     def check_integrity(self, *, is_loading: bool) -> None:
-        """Raises `RuntimeError` when an invariant is broken; for tests."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         is_for_it = self.beside is not None or (self.load is not None and self.load.is_beside)
         is_other = is_loading and not is_for_it
         if (self.fetch is not None) + (self.load is not None) + is_other > 1:
             raise RuntimeError("two attempts at once")
         if self.retry_at is not None and self.failure is None:
-            raise RuntimeError("an attempt would be made again that did not fail")
+            raise RuntimeError("an attempt that did not fail would be repeated")

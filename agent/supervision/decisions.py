@@ -7,17 +7,17 @@ from ...shared.models.assignments import Assignment
 from ..models.model_file import ModelFile
 
 EngineId = NewType("EngineId", int)
-"""One engine, over all restarts of its process."""
+"""One engine, across all restarts of its process."""
 
 FetchId = NewType("FetchId", int)
 
 
 @dataclass(frozen=True, slots=True)
 class FetchModel:
-    """Bring the assignment's file here and read its header; report `fetched` or `fetch_failed`.
+    """Fetch the assignment's file and read its header; report `fetched` or `fetch_failed`.
 
-    `beside` is loaded already: bring only the adapters that it does not have, and report it with
-    them.
+    If `beside` is given, it is loaded already: fetch only the adapters that it lacks, and report it
+    with them.
     """
 
     id: FetchId
@@ -27,16 +27,17 @@ class FetchModel:
 
 @dataclass(frozen=True, slots=True)
 class CancelFetch:
-    """Stop this fetch; nothing is reported of it any more."""
+    """Stop this fetch; it reports nothing more."""
 
     id: FetchId
 
 
 @dataclass(frozen=True, slots=True)
 class StartEngine:
-    """Load the file in an engine process of its own. `None`: the model that the agent is pinned to.
+    """Load the file in a new engine process.
 
-    The process is started again when it crashes, until `EndEngine` or `RetireEngine`.
+    `assignment` and `file` are `None` for the model that the agent is pinned to. The process is
+    restarted after a crash, until `EndEngine` or `RetireEngine`.
     """
 
     id: EngineId
@@ -46,9 +47,9 @@ class StartEngine:
 
 @dataclass(frozen=True, slots=True)
 class DialBalancers:
-    """The engine has loaded its model: it may connect.
+    """Let the engine connect: it has loaded its model.
 
-    `takes_over`: from the process that is connected.
+    `takes_over`: its connections replace those of the connected process.
     """
 
     id: EngineId
@@ -57,9 +58,9 @@ class DialBalancers:
 
 @dataclass(frozen=True, slots=True)
 class ChangeEngine:
-    """Serve this from now on, without a reload; the engine answers `changed`.
+    """Let the engine serve this assignment without a reload; the engine answers `changed`.
 
-    `adapters` are the paths of its adapters, in its order.
+    `adapters` are the paths of the assignment's adapters, in its order.
     """
 
     id: EngineId
@@ -69,9 +70,9 @@ class ChangeEngine:
 
 @dataclass(frozen=True, slots=True)
 class RetireEngine:
-    """Take nothing new, finish what runs within `drain_timeout` seconds, then end.
+    """Accept nothing new, finish running requests within `drain_timeout` seconds, then end.
 
-    `None`: within the agent's own `--drain-timeout`.
+    `None` means the agent's own `--drain-timeout`.
     """
 
     id: EngineId
@@ -80,14 +81,14 @@ class RetireEngine:
 
 @dataclass(frozen=True, slots=True)
 class RecallEngine:
-    """It was retired: take new requests after all. It `ended` if it had finished before."""
+    """Let a retired engine accept requests again. If it had finished already, `ended` follows."""
 
     id: EngineId
 
 
 @dataclass(frozen=True, slots=True)
 class RestartEngine:
-    """As `RetireEngine`, but then its next process starts. A pause after a crash is cut short."""
+    """Retire the engine's process, then start its next one. A pause after a crash is cut short."""
 
     id: EngineId
     drain_timeout: float

@@ -1,7 +1,7 @@
 """The process that runs the engine; the agent's supervisor starts it and sends it orders.
 
-It ends at once when its supervisor is gone: nothing else could stop it, and the next agent on this
-host needs its memory.
+The process ends at once when its supervisor is gone: nothing else could stop it, and the next agent
+on this host needs its memory.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ async def _serve(settings: AgentSettings, shutdown: Shutdown, channel: Superviso
 
 
 def _last_words(channel: SupervisorChannel, line: str) -> None:
-    """Native code ends the process as soon as this returns."""
+    """Report and log why native code aborts; the process ends when this returns."""
     logger.critical("llama.cpp aborts the process: %s", line)
     channel.report(Failed(reason=line))
     log.flush()
@@ -77,7 +77,7 @@ def main(serve: Serve = _serve) -> int:
         return EXIT_ORPHANED
     begin = ORDERS.decode(first)
     if not isinstance(begin, Begin):
-        raise ValueError(f"the first order has to be `begin`, not `{begin.type}`")
+        raise ValueError(f"the first order must be `begin`, not `{begin.type}`")
     settings = begin.settings
     log.setup(settings.log_format, settings.log_level)
     log.restore(begin.log)
@@ -110,7 +110,10 @@ def _reporter(reports: FileIO) -> Callable[[Report], None]:
 
 @contextmanager
 def _beating(channel: SupervisorChannel, pause: float) -> Iterator[None]:
-    """Meanwhile say every `pause` seconds, from the event loop, which step the engine computes."""
+    """Inside the block, report every `pause` seconds which step the engine computes.
+
+    Reports are sent from the event loop.
+    """
     loop = asyncio.get_running_loop()
     timers: list[asyncio.TimerHandle] = []
 

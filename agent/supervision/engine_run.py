@@ -1,4 +1,4 @@
-"""One engine over all its processes: starts one, follows it, and starts the next after a crash."""
+"""One engine across all its processes: starts one, follows it, restarts it after a crash."""
 
 import asyncio
 import logging
@@ -37,19 +37,19 @@ logger = logging.getLogger(__name__)
 COMMAND = program("arriero.agent.supervision.engine_process")
 
 MAX_REPORT = 4 * 2**20
-"""Most bytes of a report: an order that is passed on may hold a chat template."""
+"""Maximum bytes of a report: a forwarded order may contain a chat template."""
 
 
 CANNOT_START = 71
-"""In place of an exit code, for a process that the system could not start."""
+"""Used as exit code for a process that the system could not start."""
 
 
 GRACE = 15.0
-"""Seconds that a process may take beyond its drain timeout before it is killed."""
+"""Seconds that a process may exceed its drain timeout before it is killed."""
 
 
 class EngineProcess(Protocol):
-    """What is needed of an engine process; see `EngineChild`. Tests have processes of their own."""
+    """An engine process (`EngineChild`), or one that tests define."""
 
     def say(self, order: Order) -> None: ...
     def reports(self) -> AsyncIterator[Report]: ...
@@ -61,7 +61,7 @@ StartProcess = Callable[[], Awaitable[EngineProcess]]
 
 
 class Watcher(Protocol):
-    """What hears what happens to an engine: the supervisor, or a test."""
+    """Receives the events of an engine: the supervisor, or a test."""
 
     def on_loaded(self, id: EngineId, loaded: Loaded) -> None: ...
     def on_joined(self, id: EngineId) -> None: ...
@@ -74,14 +74,14 @@ class Watcher(Protocol):
 
 
 class EngineChild(Child):
-    """An engine process that runs, as its supervisor sees it."""
+    """A running engine process, as its supervisor sees it."""
 
     def say(self, order: Order) -> None:
         """Send an order; it is lost if the process has ended."""
         self.write(ORDERS.encode(order))
 
     async def reports(self) -> AsyncIterator[Report]:
-        """Its reports, until it ends."""
+        """Yield the process' reports until it ends."""
         async for line in self.lines():
             yield REPORTS.decode(line)
 
@@ -94,7 +94,7 @@ async def start_engine(command: Sequence[str] = COMMAND) -> EngineChild:
 
 
 class EngineRun:
-    """`begin` is the first order to each of its processes."""
+    """One engine. `begin` makes the first order to each of its processes."""
 
     def __init__(
         self,
@@ -113,11 +113,11 @@ class EngineRun:
         self._restarts = restarts
         self._grace = grace
         self._watch: StallWatch | None = None
-        """The watch over the process, once it has loaded its model."""
+        """Watches the process for stalls once it has loaded its model."""
         self._child: EngineProcess | None = None
         self._is_retired = False
         self._is_restarted = False
-        """Whether the process was asked to end so that the next one starts."""
+        """True if the process was asked to end so that the next one starts."""
         self._is_over = False
         self._pause_is_over = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
@@ -126,16 +126,16 @@ class EngineRun:
 
     @property
     def issues(self) -> tuple[Issue, ...]:
-        """The issues of its crashes, and of a step that does not end."""
+        """The issues of crashes, and of a step that does not end."""
         return self._restarts.issues + (() if self._watch is None else self._watch.issues)
 
     @property
     def is_stalled(self) -> bool:
-        """Whether a step has not ended for so long that nothing new should come."""
+        """Return whether a step has taken so long that the engine should get nothing new."""
         return self._watch is not None and self._watch.is_stalled
 
     async def run(self) -> None:
-        """Run until it was retired or ended, or ends for good; then `on_ended` was called."""
+        """Run until the engine is retired, ended, or fails for good; then `on_ended` was called."""
         while True:
             code, reason = await self._live()
             has_stalled = self._watch is not None and self._watch.is_overdue
@@ -160,12 +160,12 @@ class EngineRun:
             return
 
     def say(self, order: Order) -> None:
-        """Lost where no process runs."""
+        """Send an order; it is lost if no process runs."""
         if self._child is not None:
             self._child.say(order)
 
     def retire(self, drain_timeout: float | None, most: float) -> None:
-        """Let it finish what runs and end; it is killed some time after `most` seconds."""
+        """Let the process finish its requests and end; kill it `grace` seconds after `most`."""
         self._is_retired = True
         if self._child is None:
             self._is_over = True
@@ -175,7 +175,7 @@ class EngineRun:
         self._end_child_after(most + self._grace)
 
     def recall(self, dial: Dial) -> None:
-        """After `retire`, as long as it has not ended: go on, and take new requests again."""
+        """Undo `retire` if the process has not ended: continue, and accept requests again."""
         if self._child is None or self._is_over:
             return
         self._is_retired = False
@@ -185,9 +185,10 @@ class EngineRun:
         self._child.say(dial)
 
     def restart(self, drain_timeout: float) -> None:
-        """Let its process finish what runs and end, then start the next one; at once in a pause.
+        """Let the process finish its requests and end, then start the next one.
 
-        The process is killed some time after `drain_timeout` seconds. One that loads goes on.
+        A pause after a crash ends at once. The process is killed some time after `drain_timeout`
+        seconds. A process that is still loading is left alone.
         """
         if self._child is None:
             self._pause_is_over.set()
@@ -209,14 +210,14 @@ class EngineRun:
         self._deadline = asyncio.get_running_loop().call_later(seconds, self._overdue)
 
     def _overdue(self) -> None:
-        logger.error("the engine process did not end in time; it is killed")
+        logger.error("the engine process did not end in time, so it is killed")
         if self._is_restarted and not self._is_retired and self._child is not None:
             self._child.kill()  # the next one starts
         else:
             self.end()
 
     async def _live(self) -> tuple[int, str | None]:
-        """One process, from its start to its end."""
+        """Run one process from its start to its end; return its exit code and its reason."""
         try:
             child = await self._start()
         except OSError as error:
@@ -231,7 +232,7 @@ class EngineRun:
         return code, reason
 
     async def _follow(self, child: EngineProcess) -> str | None:
-        """Returns the reason that it reported, when it has ended."""
+        """Follow the process until it ends; return the reason that it reported."""
         reason = None
         self._child = child
         if self._is_over:
@@ -278,14 +279,14 @@ class EngineRun:
             async with asyncio.timeout(pause):
                 await self._pause_is_over.wait()
 
-    # ---- whether it gets on
+    # ---- stalls
 
     def _heard(self, step: int | None) -> None:
         was_stalled = self.is_stalled
         if self._watch is not None:
             self._watch.heard(step)
         if was_stalled and not self.is_stalled:
-            logger.info("the engine gets on again")
+            logger.info("the engine responds again")
             self._watcher.on_issues()
 
     def _check_later(self, watch: StallWatch) -> None:
@@ -305,7 +306,7 @@ class EngineRun:
                 logger.error("%s", issue.message)
             self._watcher.on_issues()
 
-    # ---- the time after which failures are forgotten
+    # ---- forgetting failures
 
     def _arm(self) -> None:
         deadline = self._restarts.next_deadline()

@@ -1,6 +1,6 @@
-"""The engines of one place: which serves, which replaces it, which leave; what fits beside them.
+"""The engines of one place: their roles, and whether another model fits in memory with them.
 
-Invariants: one engine serves at most, and one replaces it at most; together with those of the
+Invariants: at most one engine serves, and at most one replaces it. Together with the engines of the
 host's other places they never need more memory than the host has.
 """
 
@@ -30,7 +30,7 @@ Role = Literal["serving", "replacing", "retiring"]
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Adapters that the engine process could not load, by name, and why."""
+    """Adapters that the engine process could not load, by name, with the reasons."""
 
     names: tuple[str, ...]
     issues: tuple[Issue, ...]
@@ -38,9 +38,9 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """Adapters of `desired` are not served, as `issues` say.
+    """Adapters of `desired` that are not served; `issues` say why.
 
-    `may_retry`: they are tried again as soon as they are here.
+    `may_retry`: the adapters are tried again once they are here.
     """
 
     desired: Assignment
@@ -50,9 +50,9 @@ class Shortage:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What to load. A fallback ran before, and was retired to make room.
+    """A model to load. `is_fallback`: it ran before, and was retired to free memory.
 
-    `is_beside`: only the file's adapters are to be loaded, in the engine that has the rest.
+    `is_beside`: load only the file's adapters, in the engine that already has the model.
     `shortage`: the desired assignment has more adapters than this one.
     """
 
@@ -63,17 +63,17 @@ class Load:
     shortage: Shortage | None = None
 
     def is_free(self, available: int | None) -> bool:
-        """Whether it fits into `available` bytes, as far as both are known."""
+        """Return whether the model fits into `available` bytes, or a size is unknown."""
         return available is None or self.file.needed is None or self.file.needed <= available
 
 
 @dataclass(slots=True)
 class Engine:
-    """`load` is what it began with: `None` for the model that the agent is pinned to.
+    """One engine. `load` is what it started with; `None` for a pinned model.
 
-    `serves` is what it serves now, `asked` what it was asked for last; both began as its `load`'s.
-    `adapters` are those of both, and of the `num_asked` changes that it has not answered. Once it
-    is loaded, it has what is `held` of each memory, if it says so.
+    `serves` is the assignment that it serves, `asked` the one it was last asked to serve; both
+    start as the assignment of `load`. `adapters` are the adapters of both, and of the `num_asked`
+    changes without an answer. `held` is the memory that the loaded engine reported, if any.
     """
 
     id: EngineId
@@ -88,19 +88,19 @@ class Engine:
     shortage: Shortage | None = None
     held: tuple[MemoryPart, ...] = ()
     may_return: bool = False
-    """Whether it was retired while it served, and has not ended yet."""
+    """True if the engine was retired while it served, and has not ended yet."""
     is_recalled: bool = False
-    """Whether it was recalled since, and has not joined the balancers again."""
+    """True if the engine was recalled after that, and has not joined the balancers again."""
 
     @property
     def is_fallback(self) -> bool:
-        """Whether it brings back what ran before."""
+        """Return whether the engine restores what ran before."""
         return self.load is not None and self.load.is_fallback
 
     def can_become(self, desired: Assignment, slots: int) -> bool:
-        """Whether it can serve `desired` without a reload.
+        """Return whether the engine can serve `desired` without a reload.
 
-        There are `slots` where an assignment says none.
+        `slots` applies to assignments that do not set them.
         """
         if self.load is None:
             return False
@@ -109,14 +109,14 @@ class Engine:
         return not needs_reload(loaded, with_slots, loaded_slots=loaded.slots or slots)
 
     def change(self, desired: Assignment) -> list[Decision]:
-        """Have it serve `desired`, no adapter of which is missing, once it is loaded."""
+        """Ask the engine, once it is loaded, to serve `desired`, whose adapters are all here."""
         if self.asked == desired:
             return []
         self.asked = desired
         return [self._ask(desired)] if self.is_loaded else []
 
     def catch_up(self) -> list[Decision]:
-        """It is loaded, with what it serves: have it serve what it was asked for since."""
+        """Ask the engine, which is now loaded, to serve what was asked for in the meantime."""
         self.num_asked = 0
         return [] if self.asked is None or self.asked == self.serves else [self._ask(self.asked)]
 
@@ -126,7 +126,7 @@ class Engine:
         return ChangeEngine(self.id, desired, paths)
 
     def left_out(self, left_out: LeftOut) -> None:
-        """It is loaded without some of the adapters that it was to serve."""
+        """Record that the engine was loaded without some of its adapters."""
         serves = self.serves
         if serves is None:
             return
@@ -139,12 +139,12 @@ class Engine:
             self.asked = self.serves
 
     def changed(self, assignment: Assignment) -> None:
-        """It answers that it serves `assignment` now."""
+        """Record the answer that the engine serves `assignment` now."""
         self.serves = assignment
         self._answered()
 
     def refused(self, assignment: Assignment) -> bool:
-        """It answers that it does not serve `assignment`. Whether that was asked for last."""
+        """Record that the engine refused `assignment`; return whether it was asked for last."""
         is_last = self.asked == assignment
         if is_last:
             self.asked = self.serves
@@ -152,7 +152,7 @@ class Engine:
         return is_last
 
     def crashed(self) -> bool:
-        """Its process ended. Whether it was about to serve other adapters: those are given up."""
+        """Record that the process ended; return whether a change of adapters is given up."""
         self.is_loaded = self.has_joined = False
         serves, asked = self.serves, self.asked
         if serves is None or asked is None or serves.adapters == asked.adapters:
@@ -162,19 +162,19 @@ class Engine:
         return True
 
     def _answered(self) -> None:
-        """Adapters are forgotten when no answer is open that may bring them back."""
+        """Forget adapters that no open answer can bring back."""
         self.num_asked -= 1
         if not self.num_asked:
             self.adapters.keep_only(*(each for each in (self.serves, self.asked) if each))
 
     @property
     def file(self) -> ModelFile | None:
-        """What it has in memory, or is about to."""
+        """The file that the engine has in memory, or will load."""
         return None if self.load is None else self.load.file.with_adapters(self.adapters.all)
 
     @property
     def in_memory(self) -> ModelFile | None:
-        """The same, with the memory that it really takes as far as that is known."""
+        """The same file with the memory that the engine really uses, as far as known."""
         if self.load is None or not self.held:
             return self.file
         known = {part.device for part in self.held}
@@ -184,27 +184,27 @@ class Engine:
 
     @property
     def served(self) -> Load | None:
-        """What would bring back what it serves."""
+        """The load that would restore what the engine serves; `None` for a pinned model."""
         if self.load is None or self.serves is None:
             return None
         file = self.load.file.with_adapters(self.adapters.of(self.serves))
         return Load(self.serves, file)
 
     def retire(self, drain_timeout: float) -> Decision:
-        """Have it finish what it has, within so many seconds, and end."""
+        """Let the engine finish its requests within `drain_timeout` seconds, and end."""
         self.may_return = self.is_loaded and self.role == "serving"
         self.role, self.is_recalled = "retiring", False
         return RetireEngine(self.id, drain_timeout) if self.may_return else EndEngine(self.id)
 
     def recall(self) -> Decision:
-        """It was retired and `may_return`: have it serve again."""
+        """Let a retired engine that `may_return` serve again."""
         self.role, self.may_return, self.is_recalled = "serving", False, True
         self.has_joined = False
         return RecallEngine(self.id)
 
 
 class Engines:
-    """`room` is the memory that they share with the host's other places."""
+    """All engines of a place. `room` is the memory shared with the host's other places."""
 
     def __init__(self, room: Room, ids: Iterator[int] | None = None) -> None:
         self._room = room
@@ -213,27 +213,27 @@ class Engines:
         self._ids: Iterator[EngineId] = map(EngineId, ids or count(1))
 
     def __len__(self) -> int:
-        """How many there are, those included that leave."""
+        """Return the number of engines, including retiring ones."""
         return len(self._engines)
 
     def __iter__(self) -> Iterator[Engine]:
-        """All of them, oldest first."""
+        """Yield all engines, oldest first."""
         return iter(self._engines.values())
 
     def __getitem__(self, id: EngineId) -> Engine:
-        """The engine of that number."""
+        """Return the engine with this number. Raises `KeyError`."""
         return self._engines[id]
 
     def get(self, id: EngineId) -> Engine | None:
-        """The engine of that number, if it is still here."""
+        """Return the engine with this number, if it is still here."""
         return self._engines.get(id)
 
     def pop(self, id: EngineId) -> Engine:
-        """Its process has ended."""
+        """Remove and return an engine whose process has ended."""
         return self._engines.pop(id)
 
     def start(self, load: Load | None, role: Role) -> StartEngine:
-        """Start one more engine."""
+        """Add an engine, and return the decision that starts it."""
         id = next(self._ids)
         desired = None if load is None else load.assignment
         adapters = AdaptersHere(() if load is None else load.file.adapters)
@@ -248,50 +248,56 @@ class Engines:
         )
         return StartEngine(id, desired, None if load is None else load.file)
 
-    # ---- which are here
+    # ---- roles
 
     @property
     def serving(self) -> Engine | None:
-        """The engine that serves, if one does."""
+        """The engine that serves, if any."""
         return self._in_role("serving")
 
     @property
     def replacing(self) -> Engine | None:
-        """The engine that is about to serve, if one is."""
+        """The engine that is about to serve, if any."""
         return self._in_role("replacing")
 
     @property
     def latest(self) -> Engine | None:
-        """The engine that brings the assignment about, or did."""
+        """The engine that realises, or realised, the newest assignment."""
         return self.replacing or self.serving
 
     @property
     def staying(self) -> list[Engine]:
-        """The engines that do not end."""
+        """The engines that are not retiring."""
         return [each for each in self if each.role != "retiring"]
 
     @property
     def leaving(self) -> list[Engine]:
-        """The engines that finish what they have, and end."""
+        """The engines that finish their requests and end."""
         return [each for each in self if each.role == "retiring"]
 
     @property
     def is_connected(self) -> bool:
-        """Whether one that stays has joined the balancers."""
+        """Return whether a staying engine has joined the balancers."""
         return any(each.has_joined for each in self.staying)
 
     @property
     def is_connecting(self) -> bool:
-        """Whether one that stays is loaded, and has not joined yet."""
+        """Return whether a staying engine is loaded and has not joined yet."""
         return any(each.is_loaded and not each.has_joined for each in self.staying)
 
     def that_can_become(self, desired: Assignment, slots: int) -> Engine | None:
-        """One that can serve `desired` without loading the model; `slots` where it says none."""
+        """Return an engine that can serve `desired` without a reload.
+
+        `slots` applies to assignments that do not set them.
+        """
         both = (each for each in (self.serving, self.replacing) if each is not None)
         return next((each for each in both if each.can_become(desired, slots)), None)
 
     def that_may_return(self, desired: Assignment, slots: int) -> Engine | None:
-        """One that was retired and can serve `desired`, where none serves; as above."""
+        """Return a retired engine that can serve `desired`, if no engine serves.
+
+        `slots` applies to assignments that do not set them.
+        """
         if self.serving is not None:
             return None
         leaving = (each for each in self.leaving if each.may_return)
@@ -304,36 +310,36 @@ class Engines:
 
     @property
     def files(self) -> list[ModelFile | None]:
-        """What each has in memory; `None` where that is not known."""
+        """The files that engines have in memory; `None` if unknown."""
         return [each.in_memory for each in self]
 
     @property
     def is_loading(self) -> bool:
-        """Whether one loads its model for the first time."""
+        """Return whether an engine loads its model for the first time."""
         return (engine := self.replacing) is not None and not engine.is_loaded
 
     @property
     def is_loading_elsewhere(self) -> bool:
-        """Whether another place of the host loads a model."""
+        """Return whether another place of the host loads a model."""
         return self._room.is_loading_beside(self)
 
     @property
     def has_neighbours(self) -> bool:
-        """Whether other places of the host have engines."""
+        """Return whether other places of the host have engines."""
         return bool(self._room.beside(self))
 
     def too_large(self, file: ModelFile) -> Issue | None:
-        """The issue of a file that the host's memory does not hold even alone."""
+        """Return the issue of a file that does not fit into the host's memory even alone."""
         return too_large_for(file, self._room.memory)
 
     def fits(self, load: Load, others: Iterable[Engine]) -> bool:
-        """Whether the host's memory holds it together with `others` and all of other places."""
+        """Return whether memory suffices for `load`, `others` and the engines of other places."""
         beside = [*(each.in_memory for each in others), *self._room.beside(self)]
         is_modest = load.assignment.takes_what_is_left
         return self._room.holds(load.file, beside, takes_what_is_left=is_modest)
 
     def beside(self, id: EngineId) -> tuple[MemoryPart, ...]:
-        """What the host's other engines have of each memory, or may take yet."""
+        """Return, per memory, the bytes that the host's other engines use or may still take."""
         others = (each.in_memory for each in self if each.id != id)
         totals: Counter[str] = Counter()
         for file in (*others, *self._room.beside(self)):
@@ -342,15 +348,15 @@ class Engines:
         return tuple(MemoryPart(device=name, bytes=size) for name, size in totals.items())
 
     def leave(self) -> None:
-        """The place is given up; it has no engines."""
+        """Give up the place, which has no engines."""
         self._room.leave(self)
 
     def check_integrity(self) -> None:
-        """Raises `RuntimeError` when an invariant is broken; for tests."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         roles = [each.role for each in self]
         if roles.count("serving") > 1 or roles.count("replacing") > 1:
             raise RuntimeError(f"too many engines: {roles}")
         if len(self) > 1:
             *others, last = self
             if last.load is None or not self.fits(last.load, others):
-                raise RuntimeError("two engines where memory is short")
+                raise RuntimeError("two engines need more memory than there is")

@@ -1,8 +1,8 @@
-"""A program that says what this host would choose for a model which it does not have yet.
+"""A program that determines what this host would choose for a model that it does not have yet.
 
-Servers are asked for headers, and drivers for the memory that is free: both may hang, so whoever
-wants to know runs this in a child process, as `fit_reader` does. It reads one line of JSON and
-writes one, and it ends when its standard input does.
+It asks servers for headers, and drivers for free memory. Both may hang, so callers run this in a
+child process (`fit_reader`). It reads one line of JSON, writes one, and ends when its standard
+input does.
 """
 
 import logging
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def answer(order: FitOrder) -> FitRead:
-    """What the host would choose, or why that cannot be said."""
+    """Return what the host would choose, or the issue that prevents an answer."""
     question = order.question
     try:
         return FitRead(id=question.id, fit=_fit(order))
@@ -61,13 +61,15 @@ def answer(order: FitOrder) -> FitRead:
     except OSError as error:
         issue = broken(error, order.settings.models_dir).issue
     except Exception as error:  # the boundary: whoever asked gets an issue, the log has it all
-        logger.exception("what would be chosen for a model cannot be said")
-        issue = Issue(code="fit_failed", message=f"the agent failed to say it: {error!r}")
+        logger.exception("cannot determine what would be chosen for a model")
+        issue = Issue(
+            code="fit_failed", message=f"the agent failed to determine what fits: {error!r}"
+        )
     return FitRead(id=question.id, issue=_bounded(issue))
 
 
 def _bounded(issue: Issue) -> Issue:
-    """Servers have a say in messages."""
+    """Return `issue` with bounded texts: servers influence them."""
     return Issue(
         code=issue.code,
         message=shortened(issue.message, MAX_WORDS),
@@ -76,7 +78,10 @@ def _bounded(issue: Issue) -> Issue:
 
 
 def _fit(order: FitOrder) -> ModelFit:
-    """Raises `FetchError`, `OptionsError`, `HeaderError`, `ModelError` and `OSError`."""
+    """Return what the host would choose.
+
+    Raises `FetchError`, `OptionsError`, `HeaderError`, `ModelError` and `OSError`.
+    """
     settings, question = order.settings, order.question
     assignment = Assignment(
         name="model",
@@ -86,14 +91,18 @@ def _fit(order: FitOrder) -> ModelFit:
     )
     options = assigned_settings(settings, assignment, ModelFile("model.gguf")).load_options
     if options.fit == "off":
-        raise OptionsError("this agent chooses nothing, since it was started with --fit off")
+        raise OptionsError(
+            "this agent does not choose settings, since it was started with --fit off"
+        )
     folder = ModelsFolder(settings.models_dir, settings.models_limit)
     headers = source_headers(question.source, folder, http_hosts=question.http_hosts)
     file = sizes_of(headers.parts)
     choose = _chooser(file, options)
     found = choose(options)
     if found is None:
-        raise OptionsError(f"the header of {question.source} says too little to choose by it")
+        raise OptionsError(
+            f"the header of {question.source} has too little information to choose settings"
+        )
     nearest = _nearest(found, options, choose, file.num_bytes, headers.others)
     return _in_message(found, file.num_bytes, nearest)
 
@@ -102,7 +111,7 @@ Choose = Callable[[LoadOptions], Fitted | None]
 
 
 def _chooser(file: ModelFileSizes, options: LoadOptions) -> Choose:
-    """Chooses with the memory that is free now."""
+    """Return a function that chooses, with the memory that is free now."""
     route_log()
     library()
     use_servers(servers_of(options.rpc))
@@ -117,7 +126,7 @@ def _nearest(
     file_bytes: int,
     others: Sequence[OtherFile],
 ) -> str:
-    """The nearest things that would do, in words, where the model does not fit."""
+    """Return the nearest choices that fit, in words; empty if the model fits."""
     missing = found.fit.missing
     if not missing:
         return ""
@@ -127,7 +136,7 @@ def _nearest(
 
 
 def _shorter(options: LoadOptions, choose: Choose) -> int | None:
-    """The longest context that fits, half as long each time, in place of one that is set."""
+    """Return the longest context in tokens that fits, halving one that is set; `None` if none."""
     if options.context_size == "auto":
         return None
     tokens = options.context_size // 2

@@ -1,6 +1,7 @@
-"""Answers what this host would choose for a model, by a process of its own for each question.
+"""Answers what this host would choose for a model, in a separate process per question.
 
-One question at a time: each may ask drivers for their memory and servers for 64 MiB of headers.
+Questions are answered one at a time: each may ask drivers for their memory and servers for 64 MiB
+of headers.
 """
 
 import asyncio
@@ -22,10 +23,10 @@ logger = logging.getLogger(__name__)
 COMMAND = program("arriero.agent.supervision.fit_process")
 
 DEADLINE = 45.0
-"""Seconds that drivers and servers have for one question."""
+"""Maximum seconds for one question, with its drivers and servers."""
 
 MAX_QUESTIONS = 8
-"""Questions that are open at once; one is answered, and the others wait."""
+"""Maximum open questions; one is being answered, the others wait."""
 
 MAX_LINE = 2**16
 
@@ -47,7 +48,7 @@ FIT_ANSWERS = Lines(_read)
 
 
 class FitReader:
-    """`settings` are the host's own. What runs, runs as tasks of `group`."""
+    """Answers questions. `settings` are the host's own. Questions run as tasks of `group`."""
 
     def __init__(
         self,
@@ -65,10 +66,12 @@ class FitReader:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def ask(self, question: ReadFit, on_answer: Callable[[FitRead], None]) -> None:
-        """Call `on_answer` once, unless it is stopped before."""
+        """Call `on_answer` once, unless `stop` is called before."""
         if len(self._tasks) >= MAX_QUESTIONS:
-            message = f"{MAX_QUESTIONS} questions of this kind are open on this host already"
-            issue = Issue(code="busy", message=message, hint="ask again when they are answered")
+            message = f"{MAX_QUESTIONS} questions of this kind are already open on this host"
+            issue = Issue(
+                code="busy", message=message, hint="ask again when one of them is answered"
+            )
             on_answer(FitRead(id=question.id, issue=issue))
             return
         task = self._group.create_task(self._answer(question, on_answer))
@@ -76,7 +79,7 @@ class FitReader:
         task.add_done_callback(self._tasks.discard)
 
     def stop(self) -> None:
-        """Answer no question any more."""
+        """Cancel all questions."""
         for task in self._tasks:
             task.cancel()
 
@@ -91,20 +94,26 @@ class FitReader:
         except TimeoutError:
             issue = Issue(
                 code="no_answer",
-                message=f"drivers and servers gave no answer within {self._deadline:g} s",
+                message=f"drivers or servers did not answer within {self._deadline:g} s",
                 hint="check the source, and the host's network; the agent's log may say more",
             )
         except (OSError, ValueError) as error:
-            logger.warning("what would be chosen cannot be said", extra=context(reason=str(error)))
+            logger.warning(
+                "cannot determine what would be chosen for a model",
+                extra=context(reason=str(error)),
+            )
             issue = Issue(
                 code="fit_failed",
-                message="the process that looks at the model and at this host failed",
+                message="the process that examines the model and this host failed",
                 hint="the agent's log has the details",
             )
         return FitRead(id=question.id, issue=issue)
 
     async def _output(self, question: ReadFit) -> FitRead:
-        """Raises `OSError`, or `ValueError` if it ends without an answer."""
+        """Run the process and return its answer.
+
+        Raises `OSError`, or `ValueError` if it ends without an answer.
+        """
         async with await Child.start(self._command, longest_line=MAX_LINE) as child:
             child.write(FIT_ORDERS.encode(FitOrder(settings=self._settings, question=question)))
             async for line in child.lines():

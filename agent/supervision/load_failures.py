@@ -1,4 +1,4 @@
-"""Why a model cannot be served, as issues that say what to do about it."""
+"""Issues that say why a model cannot be served, and what to do about it."""
 
 import signal
 
@@ -12,9 +12,9 @@ from .restarts import cause
 def too_large(
     needed: int, memory: int, context_size: int | None = None, other: OtherFile | None = None
 ) -> Issue:
-    """The host has less memory than the model needs; both in bytes.
+    """Return the issue that the model needs more memory than the host has; both in bytes.
 
-    With a context of `context_size` tokens, or with the `other` quantisation, it would be enough.
+    A context of `context_size` tokens, or the `other` quantisation, would fit.
     """
     others = (
         "choose a smaller quantisation, fewer slots, a shorter context or a smaller --host-cache, "
@@ -29,7 +29,7 @@ def too_large(
 
 
 def too_large_for(file: ModelFile, memory: int) -> Issue | None:
-    """The issue of a file that all `memory` of a host does not hold; 0 bytes: that is unknown."""
+    """Return the issue if the file needs more than the host's `memory`; 0 bytes is unknown."""
     needed = file.needed if file.least is None else file.least
     if not memory or needed is None or needed <= memory:
         return None
@@ -37,7 +37,7 @@ def too_large_for(file: ModelFile, memory: int) -> Issue | None:
 
 
 def nearest_in_words(context_size: int | None, other: OtherFile | None) -> str:
-    """The nearest things that would do; nothing where there are none."""
+    """Describe the nearest choices that fit; empty if there are none."""
     said = []
     if context_size is not None:
         said.append(f"with a context of {context_size} tokens a slot it fits")
@@ -51,10 +51,10 @@ def _first(nearest: str, others: str) -> str:
 
 
 def no_memory(needed: int | None, available: int | None) -> Issue:
-    """Less memory is free beside the other engines than the model needs; both in bytes."""
+    """Return the issue that too little memory is free next to the other engines; both in bytes."""
     return Issue(
         code="no_memory",
-        message=f"the model needs about {_size(needed or 0)} of memory; beside the other models "
+        message=f"the model needs about {_size(needed or 0)} of memory; next to the other models "
         f"of this host only {_size(available or 0)} are free",
         hint="end other programs on this host, or have the agent serve fewer models at once "
         "(--models-max)",
@@ -62,9 +62,9 @@ def no_memory(needed: int | None, available: int | None) -> Issue:
 
 
 def too_large_for_gpus(needed: int, memory: int, context_size: int | None = None) -> Issue:
-    """The GPUs have less memory than the layers need that are meant for them; both in bytes.
+    """Return the issue that GPU layers need more memory than the GPUs have; both in bytes.
 
-    With a context of `context_size` tokens it would be enough.
+    A context of `context_size` tokens would fit.
     """
     return Issue(
         code="too_large",
@@ -80,7 +80,7 @@ def too_large_for_gpus(needed: int, memory: int, context_size: int | None = None
 
 
 def load_failed(code: int, reason: str | None, file: ModelFile | None = None) -> Issue:
-    """The engine process ended with `code` before it had loaded the model in `file`."""
+    """Return the issue that the engine process ended with `code` while it loaded `file`."""
     if code == -signal.SIGKILL:
         return Issue(
             code="too_large",
@@ -99,13 +99,13 @@ def load_failed(code: int, reason: str | None, file: ModelFile | None = None) ->
     return Issue(
         code="load_failed",
         message=reason or f"while it loaded the model, the engine process {cause(code, reason)}",
-        hint="the agent's log has the details; the file may be broken, or of a kind that this "
+        hint="the agent's log has the details; the file may be damaged, or of a kind that this "
         "build of llama.cpp does not know",
     )
 
 
 def _nearest_after(reason: str, file: ModelFile | None) -> str:
-    """What would do, by what was missing; nothing where that is not known."""
+    """Describe what would fit, from the memory that was missing; empty if unknown."""
     missing = missing_in(reason)
     if file is None or file.needed is None or missing is None:
         return ""
@@ -114,7 +114,10 @@ def _nearest_after(reason: str, file: ModelFile | None) -> str:
 
 
 def adapters_crashed(code: int, reason: str | None) -> Issue:
-    """The engine process ended while it loaded adapters. It starts again without the change."""
+    """Return the issue that the engine process ended while it loaded adapters.
+
+    It restarts without the change.
+    """
     return Issue(
         code="adapter",
         message=f"while it changed its adapters, the engine process {cause(code, reason)}",

@@ -1,4 +1,4 @@
-"""Brings an assignment's files onto this host, and reads from a header what the model needs."""
+"""Fetches an assignment's files to this host, and reads the model's needs from its header."""
 
 import asyncio
 import logging
@@ -43,7 +43,7 @@ from .load_failures import too_large_for, too_large_for_gpus
 logger = logging.getLogger(__name__)
 
 LEAST_CONTEXT = 512
-"""Tokens; a shorter context is nothing to propose."""
+"""Minimum context in tokens that is proposed."""
 
 
 Leases = tuple[tuple[ModelFile | AdapterOnHost, Lease], ...]
@@ -51,9 +51,9 @@ Leases = tuple[tuple[ModelFile | AdapterOnHost, Lease], ...]
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """A model's file with its adapters, and a lease for each file that was fetched.
+    """A model's file with its adapters, and a lease for each fetched file.
 
-    `issues` say why the file is without other adapters of the assignment.
+    `issues` say why other adapters of the assignment are missing.
     """
 
     file: ModelFile
@@ -73,11 +73,10 @@ class Unfit:
 class FetchedFiles:
     """All files of an assignment: the model, its companions and adapters.
 
-    There is one lease for what is loaded with the model, and one for each adapter, since those
-    come and go while the model stays. `adapters` are those of `requested`: of the assignment's, in
-    its order, all that can be had.
-
-    `failures` say why others cannot. `release` gives up all but the adapters.
+    One lease covers the files that are loaded with the model. Each adapter has its own lease, since
+    adapters can change while the model stays. `adapters` are the files of `requested`: the
+    assignment's adapters that could be fetched, in its order. `failures` say why others could not.
+    `release` releases everything except the adapters.
     """
 
     model: FetchedModel
@@ -101,7 +100,7 @@ class FetchedFiles:
                 each.lease.release()
 
     def release_all(self) -> None:
-        """Give up the leases of all files, those of adapters too."""
+        """Release all leases, including those of adapters."""
         self.release()
         for each in self.adapters:
             each.lease.release()
@@ -116,9 +115,9 @@ async def fetch_model(
     devices: Sequence[Device] = (),
     host: int = 0,
 ) -> Brought | Unfit | Issue:
-    """The file, and the leases that keep it; or why it cannot be served here.
+    """Fetch the model, or return why it cannot be served here.
 
-    That is with these GPUs, and `host` bytes of memory beside them.
+    `devices` are the host's GPUs, and `host` its own memory in bytes.
     """
     try:
         plain = replace(assignment, adapters=None)
@@ -147,7 +146,7 @@ async def fetch_model(
         return Issue(
             code="not_a_gguf",
             message=f"{assignment.source} cannot be read as a model: {error}",
-            hint="name another file, or bring this one there again",
+            hint="name another file, or copy this file there again",
         )
     except Exception:  # the boundary of a fetch: the fleet gets an issue, the log has it all
         logger.exception("%s could not be fetched", assignment.source)
@@ -157,7 +156,10 @@ async def fetch_model(
 async def bring_adapters(
     files: ModelFiles, assignment: Assignment, beside: ModelFile, *, on_progress: OnProgress
 ) -> Brought | Issue:
-    """`beside`, which is loaded, with all adapters of `assignment`, and the new ones' leases."""
+    """Return `beside`, which is loaded, with all adapters of `assignment`.
+
+    Missing adapters are fetched and leased.
+    """
     here = AdaptersHere(beside.adapters)
     missing = here.missing(assignment)
     try:
@@ -184,7 +186,10 @@ def _mistake(what: str) -> Issue:
 
 
 class _TooLargeError(Exception):
-    """This host cannot hold the model; `file` has what that needs, if all memory is too little."""
+    """This host cannot hold the model.
+
+    `file` has the model's needs if the memory of all devices together is too small.
+    """
 
     def __init__(self, issue: Issue, file: ModelFile | None = None) -> None:
         super().__init__(issue.message)
@@ -199,7 +204,7 @@ async def _check_remote(
     host: int,
     remote: RemoteModel,
 ) -> None:
-    """Raises `_TooLargeError` where the model alone is more than this host holds."""
+    """Raise `_TooLargeError` if the model alone needs more memory than this host has."""
     alone = replace(
         assignment,
         adapters=None,
@@ -225,9 +230,9 @@ def _sized(
     options: AgentSettings,
     devices: Sequence[Device],
 ) -> ModelFile:
-    """`file` with what it needs, as far as its header tells.
+    """Return `file` with the memory that it needs, as far as its header tells.
 
-    `sizes` are those of the model alone. Raises `OptionsError` and `_TooLargeError`.
+    `sizes` are the sizes of the model alone. Raises `OptionsError` and `_TooLargeError`.
     """
     adapted = _with_adapters(sizes, file.adapters)
     found = _estimated(adapted, options.load_options)
@@ -252,7 +257,10 @@ def _with_adapters(sizes: ModelFileSizes, adapters: Sequence[AdapterOnHost]) -> 
 
 
 def _estimated(sizes: ModelFileSizes, options: LoadOptions) -> MemoryEstimate | None:
-    """Raises `OptionsError` where they do not go together, or a draft model cannot be read."""
+    """Estimate the memory; `None` if unknown.
+
+    Raises `OptionsError` if options conflict, or a draft model cannot be read.
+    """
     try:
         beside = bytes_beside(options)
         return None if beside is None else estimate(sizes, options, beside=beside)
@@ -270,7 +278,10 @@ def _inspect(
     devices: Sequence[Device],
     host: int,
 ) -> ModelFile:
-    """Raises `HeaderError`, `FetchError`, `OptionsError`, `_TooLargeError` and `OSError`."""
+    """Return the model's file with its needs, from the fetched files.
+
+    Raises `HeaderError`, `FetchError`, `OptionsError`, `_TooLargeError` and `OSError`.
+    """
     path = fetched.model.path
     if fetched.failures:
         assignment = replace(assignment, adapters=fetched.requested)
@@ -304,7 +315,7 @@ def _inspect(
 
 
 def _read(path: Path, num_bytes: int) -> ModelFileSizes:
-    """The sizes of the model at `path`. Raises `HeaderError` and `OSError`."""
+    """Return the sizes of the model at `path`. Raises `HeaderError` and `OSError`."""
     try:
         return read_sizes(path)
     except ValueError:  # a name that is not the first one's of several; loading says what is wrong
@@ -315,14 +326,17 @@ def _read(path: Path, num_bytes: int) -> ModelFileSizes:
 def _claims(
     sizes: ModelFileSizes, options: AgentSettings, devices: Sequence[Device], host: int
 ) -> tuple[MemoryPart, ...]:
-    """What a model wants to find free of each memory; nothing where its files do not tell."""
+    """Return the memory, per device, that must be free to load the model; empty if unknown."""
     empty = [EmptyDevice(each.name, each.memory) for each in _named(devices, options)]
     found = claims_of(sizes, options.load_options, empty, host) or {}
     return tuple(MemoryPart(device=name, bytes=size) for name, size in found.items())
 
 
 def _least(sizes: ModelFileSizes, options: LoadOptions) -> int | None:
-    """What the model takes with the fewest cells that `--fit` may choose; `None` without it."""
+    """Return the model's memory with the smallest cache that `--fit` may choose, or `None`.
+
+    `None` means that `--fit` may not choose the cache.
+    """
     has_streams = options.deterministic or options.kv_layout == "streams"
     if options.fit == "off" or options.kv_cells != "auto" or has_streams:
         return None
@@ -332,9 +346,9 @@ def _least(sizes: ModelFileSizes, options: LoadOptions) -> int | None:
 
 
 def _shorter(sizes: ModelFileSizes, options: LoadOptions) -> tuple[tuple[int, int], ...]:
-    """Shorter contexts, half as long each time, and what the model takes with them.
+    """Return shorter contexts, each half of the one before, with the model's memory in bytes.
 
-    Without adapters. None where the cells are set for themselves.
+    Adapters are not counted. Empty if the number of cells is set explicitly.
     """
     found = []
     context_size = options.slot_tokens // 2
@@ -347,7 +361,7 @@ def _shorter(sizes: ModelFileSizes, options: LoadOptions) -> tuple[tuple[int, in
 
 
 def _shorter_on_gpus(sizes: ModelFileSizes, options: AgentSettings, memory: int) -> int | None:
-    """The longest context of the shorter ones with which the part for GPUs fits on them."""
+    """Return the longest shorter context with which the GPU part of the model fits."""
     context_size = options.load_options.slot_tokens // 2
     while options.kv_cells == "auto" and context_size >= LEAST_CONTEXT:
         fewer = options.model_copy(update={"context_size": context_size})
@@ -360,7 +374,7 @@ def _shorter_on_gpus(sizes: ModelFileSizes, options: AgentSettings, memory: int)
 
 
 def _chosen(devices: Sequence[Device], options: AgentSettings) -> Sequence[Device]:
-    """The devices that `options` choose. Raises `OptionsError` where there is no such one."""
+    """Return the devices that `options` choose. Raises `OptionsError` for unknown names."""
     devices = _named(devices, options)
     if options.split_mode == "none":
         return devices[options.main_gpu : options.main_gpu + 1]
@@ -368,7 +382,10 @@ def _chosen(devices: Sequence[Device], options: AgentSettings) -> Sequence[Devic
 
 
 def _named(devices: Sequence[Device], options: AgentSettings) -> Sequence[Device]:
-    """Those that layers may go to, in llama.cpp's order. Raises `OptionsError` as above."""
+    """Return the devices for layers, in llama.cpp's order.
+
+    Raises `OptionsError` for unknown names.
+    """
     if options.device is None:
         return sorted(devices, key=lambda each: not each.name.startswith("RPC"))
     by_name = {each.name: each for each in devices}
@@ -386,11 +403,10 @@ async def fetch_all(
     *,
     on_header: OnHeader | None = None,
 ) -> FetchedFiles:
-    """Raises `FetchError` that says which file is meant; then nothing stays leased.
+    """Fetch all files of `assignment`.
 
-    `on_header` is called for the model alone, as `ModelFiles.fetch` does.
-
-    A model does without the adapters that cannot be had.
+    `on_header` is called for the model alone, as by `ModelFiles.fetch`. Adapters that cannot be
+    fetched become `failures`. Raises `FetchError` that names the file; then nothing stays leased.
     """
     adapters: list[tuple[WishedAdapter, FetchedModel]] = []
     failures: list[FetchError] = []
@@ -423,7 +439,7 @@ async def fetch_adapters(
     *,
     http_hosts: Sequence[str] = (),
 ) -> tuple[FetchedModel, ...]:
-    """These alone. Raises `FetchError` as `fetch_all` does, if one of them cannot be had."""
+    """Fetch only adapters. Raises `FetchError` as `fetch_all` does if one of them fails."""
     with ExitStack() as held:
         bringer = _Bringer(files, http_hosts, on_progress, held)
         fetched = [await bringer.bring_adapter(each) for each in adapters]
@@ -434,7 +450,7 @@ async def fetch_adapters(
 def adapters_on_host(
     adapters: Sequence[WishedAdapter], fetched: Sequence[FetchedModel]
 ) -> tuple[AdapterOnHost, ...]:
-    """What was fetched for each."""
+    """Pair each adapter with its fetched file."""
     return tuple(
         AdapterOnHost(adapter.source, str(file.path), file.bytes)
         for adapter, file in zip(adapters, fetched, strict=True)
@@ -442,14 +458,14 @@ def adapters_on_host(
 
 
 def draft_source(assignment: Assignment) -> str | None:
-    """What to fetch as the draft model; a path on the host is there already."""
+    """Return the source of the draft model to fetch; `None` if there is none, or it is a path."""
     draft = assignment.engine.draft_model
     return None if draft is None or draft.startswith("/") else draft
 
 
 @dataclass(frozen=True, slots=True)
 class _Bringer:
-    """Fetches, and gives up all leases with `held`. `http_hosts` are the assignment's."""
+    """Fetches files, and releases all leases with `held`. `http_hosts` are the assignment's."""
 
     files: ModelFiles
     http_hosts: Sequence[str]

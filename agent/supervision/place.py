@@ -1,7 +1,7 @@
 """One place of a host: starts engine processes as balancers assign, and after crashes.
 
-To balancers it is an agent of its own. While no engine serves, the place connects to them itself
-(`standby`), without slots, and says why. The assigner decides what to do.
+To balancers a place is an agent of its own. While no engine serves, the place connects to them
+itself (`standby`), without slots, and reports why. The assigner makes the decisions.
 """
 
 import asyncio
@@ -80,10 +80,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Engine:
-    """A run, what its next process begins with, and the status that it was sent.
+    """A run, the first order for its next process, and the last status sent to it.
 
-    The status is `None` before it may dial. Its process computes with `threads`, the latter in
-    steps with more than one token.
+    The status is `None` before the engine may dial. `threads` are those of its process: for
+    single-token steps, and for other steps.
     """
 
     run: EngineRun
@@ -93,7 +93,7 @@ class _Engine:
 
 
 class Host(Protocol):
-    """What a place needs of its host; see `supervisor.py`."""
+    """The parts of its host that a place uses; see `supervisor.py`."""
 
     settings: AgentSettings
     facts: HostFacts
@@ -110,29 +110,29 @@ class Host(Protocol):
         ...
 
     def make_restarts(self) -> Restarts:
-        """Decides when one engine starts again."""
+        """Return the policy that decides when an engine restarts."""
         ...
 
     @property
     def num_in_use(self) -> int:
-        """Places with engines; these share the threads."""
+        """The number of places with engines, which share the threads."""
         ...
 
     def announce(self, *, slots: int, model: str) -> None:
-        """A balancer let a place in."""
+        """Note that a balancer let a place in."""
         ...
 
     def changed(self) -> None:
-        """Something happened at a place, which may matter to the others."""
+        """Note an event at a place that may matter to the others."""
         ...
 
     def exits(self, place: "Place", exit: Exit) -> None:
-        """A place has come to its end."""
+        """Note that a place has ended."""
         ...
 
 
 class Place:
-    """Feeds its assigner what happens, and carries out its decisions."""
+    """Passes events to its assigner, and carries out the assigner's decisions."""
 
     def __init__(self, host: Host, agent_id: AgentId) -> None:
         self._host = host
@@ -169,44 +169,44 @@ class Place:
         self._bell = LogBell(self._pass_log_on)
 
     def start(self) -> None:
-        """Begin: connect to the balancers, or start the engine that the agent is pinned to."""
+        """Begin: connect to the balancers, or start the engine of a pinned agent."""
         self._carry_out(self._assigner.start())
 
     def stop(self) -> None:
-        """The agent should end: what runs is finished first."""
+        """End the place: running requests are finished first."""
         self._carry_out(self._assigner.stop())
 
     @property
     def is_spare(self) -> bool:
-        """Whether nothing is served here, or will be."""
+        """Return whether nothing is served here, or will be."""
         return self._assigner.is_spare
 
     @property
     def has_engines(self) -> bool:
-        """Whether engine processes run here."""
+        """Return whether engine processes run here."""
         return self._assigner.has_engines
 
     @property
     def waits_for_room(self) -> bool:
-        """Whether a model waits here for memory."""
+        """Return whether a model waits here for memory."""
         return self._assigner.waits_for_room
 
     def host_changed(self, num_places: int) -> None:
-        """The host has so many places."""
+        """Note the number of places of the host."""
         self._standby.host_changed(num_places)
 
     def room_changed(self) -> None:
-        """Other places' engines have loaded or ended."""
+        """Try to load a waiting model: engines of other places have loaded or ended."""
         decisions = self._assigner.room_changed(self._available(), time.monotonic())
         if decisions:
             self._carry_out(decisions)
 
     def measured(self, devices: tuple[DeviceMemory, ...]) -> None:
-        """The host's memory was measured while it has no engine; nothing is known once it has."""
+        """Report the host's memory, measured while it has no engine; empty once it has one."""
         self._standby.measured(devices)
 
     def share_threads(self) -> None:
-        """Other places' engines may have begun or ended: each has its share from now on."""
+        """Give each engine its share of the threads after engines elsewhere started or ended."""
         for engine in self._engines.values():
             share = self._share_of_threads(engine.begin)
             if engine.threads not in (None, share):
@@ -217,13 +217,13 @@ class Place:
         return share_of_threads(begin.settings, max(1, self._host.num_in_use))
 
     def give_up(self) -> None:
-        """The place is not needed any more; it has no engines."""
+        """Give up the place, which is no longer needed and has no engines."""
         self._is_given_up = True
         self._assigner.leave()
         self.leave()
 
     def leave(self) -> None:
-        """Disconnect, and stop whatever still runs."""
+        """Disconnect, and stop everything that still runs."""
         self._bell.close()
         self._standby.leave()
         if self._timer is not None:
@@ -232,18 +232,21 @@ class Place:
             lease.release()
 
     def refresh(self) -> None:
-        """Have the engine processes open the log again, which is this one's, too."""
+        """Let the engine processes open the log again; they write to the supervisor's log."""
         for engine in self._engines.values():
             engine.run.say(Refresh())
 
     def _pass_log_on(self) -> None:
-        """The engine processes' links show it; what a process began with it has already."""
+        """Forward new log lines to the engine processes, whose connections show the log.
+
+        A process gets earlier lines with its first order.
+        """
         if lines := log.recent(self._last_passed_on):
             self._last_passed_on = lines[-1].number
             for engine in self._engines.values():
                 engine.run.say(Logged(lines=lines))
 
-    # ---- what happens; see `engine_run.Watcher`
+    # ---- events; see `engine_run.Watcher`
 
     def on_loaded(self, id: EngineId, loaded: Loaded) -> None:
         if loaded.model is not None:
@@ -267,7 +270,7 @@ class Place:
         if self._facts.is_pinned and isinstance(order, Assign):
             logger.warning("`assign` ignored: this agent serves the model of --model or --upstream")
             return
-        logger.info("a balancer orders", extra=context(**_named(order)))
+        logger.info("a balancer sent an order", extra=context(**_named(order)))
         self._carry_out(self._assigner.ordered(order))
 
     def _fit_found(self, read: FitRead) -> None:
@@ -291,7 +294,7 @@ class Place:
             settings = begin.settings.model_copy(update={"adapter": flags})
             engine.begin = replace(begin, assignment=assignment, settings=settings)
         else:
-            logger.error("a change of the model is refused: %s", issue.message)
+            logger.error("the engine refused a change of the model: %s", issue.message)
         self._carry_out(decisions)
 
     def on_issues(self) -> None:
@@ -387,7 +390,7 @@ class Place:
         self._group.create_task(run.run())
 
     def _begin(self, engine: _Engine) -> Begin:
-        """What the next process begins with: its share of the threads as it is now, and the log."""
+        """Return the first order for the next process: current share of threads, and the log."""
         begin = engine.begin
         engine.threads = self._share_of_threads(begin)
         share = with_share_of_threads(begin.settings, max(1, self._host.num_in_use))
@@ -397,11 +400,11 @@ class Place:
     # ---- files
 
     def _available(self) -> int | None:
-        """The memory in bytes that is free; unknown where a part of it is on GPUs."""
+        """Return the free memory in bytes; `None` if a part of it is on GPUs."""
         return None if self._facts.devices else available_memory()
 
     async def _fetch(self, fetch: FetchModel) -> None:
-        """Reports to the assigner, unless it is cancelled."""
+        """Fetch, and report the outcome to the assigner, unless cancelled."""
         outcome = await self._brought(fetch)
         self._fetches.pop(fetch.id, None)
         now = time.monotonic()
@@ -440,7 +443,7 @@ class Place:
         self._show()
 
     def _release(self) -> None:
-        """Files that are not loaded again may be evicted."""
+        """Release the leases of files that will not be loaded again."""
         files = self._assigner.files
         kept = [(file, lease) for file, lease in self._leases if file in files]
         for file, lease in self._leases:
@@ -448,17 +451,17 @@ class Place:
                 lease.release()
         self._leases = kept
 
-    # ---- what balancers hear
+    # ---- reports to balancers
 
     def _status_of(self, id: EngineId | None) -> tuple[tuple[Issue, ...], Work | None, bool]:
-        """The issues, the work, and whether the engine is stalled."""
+        """Return the issues, the work, and whether the engine is stalled."""
         run = None if id is None or id not in self._engines else self._engines[id].run
         issues = () if run is None else run.issues
         is_stalled = run is not None and run.is_stalled
         return self._host.issues + self._assigner.issues + issues, self._assigner.work, is_stalled
 
     def _show(self) -> None:
-        """Send balancers what is new, over whichever links there are."""
+        """Send changes of the status to balancers, over the existing connections."""
         for id, engine in self._engines.items():
             if engine.reported is not None and (status := self._status_of(id)) != engine.reported:
                 issues, work, is_stalled = engine.reported = status
@@ -473,7 +476,7 @@ class Place:
         )
 
     def _loading(self) -> ModelInfo | None:
-        """The model that will be served next, if that is known."""
+        """Return the model that will be served next, if known."""
         serving = (id for id in self._loaded if self._assigner.is_serving(id))
         return self._assigner.loading or next((self._loaded[id] for id in serving), None)
 
@@ -488,7 +491,7 @@ class Place:
 
 def _log_left_out(issues: Iterable[Issue]) -> None:
     for issue in issues:
-        logger.error("an adapter is left out: %s", issue.message)
+        logger.error("the model is served without an adapter: %s", issue.message)
 
 
 def _named(order: Assign | Reload) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Restart policy of the engine process: whether, after which pause, and with which issue shown.
+"""Restart policy of the engine process: whether to restart, after which pause, with which issue.
 
 Pauses double with each failure. Failures are forgotten once the model has been loaded for
 `STEADY_PAUSES` times the last pause.
@@ -26,7 +26,7 @@ _HINTS = {signal.SIGKILL: "the system may be short of memory"}
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Start it again after `pause` seconds."""
+    """Start the process again after `pause` seconds."""
 
     pause: float
 
@@ -40,10 +40,10 @@ class Quit:
 
 
 class Restarts:
-    """The engine processes of one agent, one after the other."""
+    """Counts the failures of an agent's engine processes."""
 
     def __init__(self, *, first_pause: float = FIRST_PAUSE, last_pause: float = LAST_PAUSE) -> None:
-        """Pauses in seconds."""
+        """Both pauses are in seconds."""
         self._first_pause = first_pause
         self._last_pause = last_pause
         self._was_ready = False
@@ -69,23 +69,23 @@ class Restarts:
         return (Issue(code=self._code, message=f"the engine process {self._cause}{count}; {then}"),)
 
     def loaded(self, now: float) -> None:
-        """The process has loaded its model and can serve: `issues` may have changed."""
+        """Note that the process has loaded its model: `issues` may have changed."""
         self._is_loaded = True
         if self._num_failures:
             self._steady_at = now + STEADY_PAUSES * self._pause
 
     def ready(self) -> bool:
-        """A balancer has let the process in. Returns whether it is the agent's first time."""
+        """Note that a balancer let the process in; return whether it is the agent's first time."""
         is_news, self._was_ready = not self._was_ready, True
         return is_news
 
     def ended(
         self, code: int, reason: str | None, *, is_stopping: bool, has_stalled: bool = False
     ) -> Restart | Quit:
-        """The process ended: by signal `-code`, or with exit code `code`; `reason` is its report.
+        """Handle the end of a process by signal `-code` or with exit code `code`.
 
-        It `has_stalled` if it was ended for that. It is not started again if it never became ready
-        and exited by itself, nor if it was asked to stop.
+        `reason` is its report. `has_stalled`: it was ended because it stalled. It is not restarted
+        if it was asked to stop, or if it exited by itself before it was ever ready.
         """
         self._is_loaded = False
         self._steady_at = None
@@ -100,18 +100,18 @@ class Restarts:
         return Restart(self._pause)
 
     def next_deadline(self) -> float | None:
-        """When to call `tick`."""
+        """Return when to call `tick`; `None` if there is no deadline."""
         return self._steady_at
 
     def tick(self, now: float) -> None:
-        """A deadline may have passed: `issues` may have changed."""
+        """Forget failures if the time for it has come: `issues` may have changed."""
         if self._steady_at is not None and now >= self._steady_at:
             self._steady_at = None
             self._num_failures = 0
             self._pause = 0.0
 
     def check_integrity(self) -> None:
-        """Raises `RuntimeError` when an invariant is broken; for tests."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         if bool(self._num_failures) != bool(self._pause):
             raise RuntimeError("failures without a pause, or the other way round")
         if self._steady_at is not None and not (self._is_loaded and self._num_failures):
@@ -121,7 +121,11 @@ class Restarts:
 
 
 def _stopped(code: int, reason: str | None) -> Quit:
-    """A signal to the whole service may end it before it reads orders: that is a stop, too."""
+    """Return the verdict on a stopped process.
+
+    A signal to the whole service may end the process before it reads its orders, which counts as a
+    stop.
+    """
     if code in _STOPPED_BY:
         return Quit(0)
     if code < 0:
@@ -130,7 +134,7 @@ def _stopped(code: int, reason: str | None) -> Quit:
 
 
 def cause(code: int, reason: str | None) -> str:
-    """How a process ended, as the rest of a sentence about it."""
+    """Describe how a process ended, as the end of a sentence about it."""
     if code >= 0:
         return f"ended with exit code {code}" + (f": {reason}" if reason else "")
     return f"was ended by {_signal_name(-code)}" + (f": {reason}" if reason else _hint(-code))

@@ -1,11 +1,11 @@
 """The memory of this host, which the engines of all its places share.
 
-A place is where one model is served: an engine, and the one that replaces it. An agent has as many
-places as it serves models, and one that is spare.
+A place serves one model: it has an engine, and at times the engine that replaces it. An agent has
+one place per model that it serves, and a spare one.
 
-Memory is accounted for each device and for the host, by what engines hold once they are loaded, and
-before by what they want to find free. Where that is not known of one of them, all memory counts as
-one, by the estimates of their files.
+Memory is counted per device and for the host: the memory that loaded engines hold, and the memory
+that must be free to load others. If one of them is unknown, all memory counts as one, by the
+estimates of the files.
 
 Invariants: engines together never need more memory than the host has; no two places load at once.
 """
@@ -21,19 +21,19 @@ class Tenants(Protocol):
 
     @property
     def files(self) -> Iterable[ModelFile | None]:
-        """What each engine has in memory; `None` where that is not known."""
+        """The files that engines have in memory; `None` if unknown."""
         ...
 
     @property
     def is_loading(self) -> bool:
-        """Whether one of them loads its model for the first time."""
+        """Return whether an engine loads its model for the first time."""
         ...
 
 
 class Room:
-    """`memory` in bytes is what all engines may use together; 0: unknown, so one at a time.
+    """The host's memory. `memory` is the total in bytes; 0 means unknown: one engine at a time.
 
-    `parts` are the bytes of each device, and as `CPU` those of the host.
+    `parts` has the bytes of each device, and of the host as `CPU`.
     """
 
     def __init__(self, memory: int, parts: Mapping[str, int] | None = None) -> None:
@@ -42,19 +42,19 @@ class Room:
         self._places: list[Tenants] = []
 
     def enter(self, place: Tenants) -> None:
-        """One more place."""
+        """Add a place."""
         self._places.append(place)
 
     def leave(self, place: Tenants) -> None:
-        """A place is given up; it has no engines."""
+        """Remove a place, which has no engines."""
         self._places.remove(place)
 
     def is_loading_beside(self, place: Tenants) -> bool:
-        """Whether another place loads a model."""
+        """Return whether another place loads a model."""
         return any(each.is_loading for each in self._others(place))
 
     def beside(self, place: Tenants) -> list[ModelFile | None]:
-        """What the engines of the other places have in memory."""
+        """Return the files that engines of the other places have in memory."""
         return [file for each in self._others(place) for file in each.files]
 
     def holds(
@@ -64,9 +64,9 @@ class Room:
         *,
         takes_what_is_left: bool = False,
     ) -> bool:
-        """Whether memory holds it together with what is there. What is alone always fits.
+        """Return whether memory suffices for `file` and `beside`. A file alone always fits.
 
-        One that `takes_what_is_left` of devices does not have to find room on each of them.
+        With `takes_what_is_left`, only the total counts, not each device.
         """
         files = [file, *beside]
         known = [each for each in files if each is not None and each.needed is not None]

@@ -1,24 +1,24 @@
-"""Whether an engine process gets on: it says now and then which step it computes.
+"""Detects an engine process that stalls: the process regularly reports the step that it computes.
 
-It counts checks, not seconds. Where the host slept or the supervisor itself stood still there were
-no checks, and the engine process is not blamed for that time.
+The watch counts checks, not seconds. If the host slept or the supervisor itself stood still, there
+were no checks, and the engine process is not blamed for that time.
 """
 
 from ...shared.messages import Issue
 from ...shared.quantities import format_duration
 
 CHECKS = 40
-"""In the time that a step may take. An engine process says as often which step it computes."""
+"""Checks in the time that a step may take; the engine process reports as often."""
 
 PATIENCE = 4
-"""Checks that find it where it was before it counts as stalled: a tenth of that time."""
+"""Checks without progress after which the process counts as stalled: a tenth of that time."""
 
 STALLED = "engine_stalled"
 """The issue's code."""
 
 
 class StallWatch:
-    """Watches one engine process, a step of which may take `timeout` seconds."""
+    """Watches one engine process whose steps may take `timeout` seconds."""
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
@@ -31,7 +31,7 @@ class StallWatch:
         return self._timeout / CHECKS
 
     def heard(self, step: int | None) -> None:
-        """It computes this step, or none."""
+        """Note the number of the step that the process computes; `None` if it computes none."""
         if step is None or step != self._step:
             self._num_checks = 0
         self._step = step
@@ -42,17 +42,17 @@ class StallWatch:
 
     @property
     def is_stalled(self) -> bool:
-        """Whether it has not got on for so long that it should get no work."""
+        """Return whether the process has stalled long enough that it should get no work."""
         return self._num_checks > PATIENCE
 
     @property
     def is_overdue(self) -> bool:
-        """Whether to end the process."""
+        """Return whether the process should be ended."""
         return self._num_checks > CHECKS
 
     @property
     def issues(self) -> tuple[Issue, ...]:
-        """What operators should know."""
+        """The issue for operators while the process is stalled."""
         if not self.is_stalled:
             return ()
         stalled = format_duration(self._timeout * PATIENCE / CHECKS)
@@ -60,9 +60,9 @@ class StallWatch:
         return (
             Issue(
                 code=STALLED,
-                message=f"the engine has not ended a step for {stalled}; the agent takes nothing "
-                f"new until it does, and after {bound} its process is ended and started again",
-                hint="a GPU or its driver may hang; if steps do take that long here, raise "
+                message=f"the engine has not finished a step for {stalled}; it gets nothing "
+                f"new until it does, and restarts its process after {bound}",
+                hint="a GPU or its driver may hang; if steps really take that long here, raise "
                 "--step-timeout",
             ),
         )

@@ -1,7 +1,7 @@
 """Stands in for an agent at its balancers while no engine process serves: no slots, but issues.
 
-To balancers it is the same agent. It reports how far the agent's assignment is, and hands on what
-they order. The engine process takes over from it, link by link.
+To balancers it is the same agent. It reports the progress of the assignment, and forwards their
+orders. The engine process takes over its connections one by one.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class Standby:
         on_connected: Callable[[], None],
         on_order: Callable[[HostOrder], None],
     ) -> None:
-        """`on_connected`: a balancer let the agent in. `on_order`: what it orders."""
+        """`on_connected`: a balancer let the agent in. `on_order`: a balancer sent an order."""
         self._balancers = settings.balancer
         self._dial = dialling(tls=settings.tls, key=AgentKey(settings.key_file))
         self._hello = Hello(
@@ -76,12 +76,13 @@ class Standby:
         *,
         is_making_way: bool = False,
     ) -> None:
-        """Connect to every balancer, or report to those connected how things stand now.
+        """Connect to every balancer, or send the current status over existing connections.
 
-        `is_making_way`: an engine process dials, so stay where it is let in, and dial no balancer.
+        `is_making_way`: an engine process is dialling, so keep live connections and dial no
+        balancer.
 
-        A new connection takes over from those that an engine process may still have; it says that
-        the model `loading` is being loaded, so that requests for it wait.
+        A new connection replaces those of an engine process. It announces that the model `loading`
+        is being loaded, so that requests for it wait.
         """
         self._status = Status(slots=0, accepting=True, issues=issues, work=work)
         self._hello = replace(self._hello, work=work, loading=loading, takes_over=True)
@@ -93,24 +94,24 @@ class Standby:
             self._links = Links(self._balancers, self._make, self._dial, self._group)
 
     def host_changed(self, num_places: int) -> None:
-        """The host is so many places, which the next connections say."""
+        """Note the number of places of the host; the next connections announce it."""
         self._hello = replace(self._hello, num_places=num_places)
         for connection in self._links or ():
             connection.host_changed(num_places)
 
     def measured(self, devices: tuple[DeviceMemory, ...]) -> None:
-        """The host's memory as it is while no engine says so; nothing once one does."""
+        """Report the host's memory while no engine reports it; `devices` is empty once one does."""
         self._measured = Statistics(devices=devices)
         for connection in self._links or ():
             connection.report(self._measured)
 
     def fit_found(self, read: FitRead) -> None:
-        """The host knows what it would choose for a model that some balancer asked about."""
+        """Send what the host would choose for a model that a balancer asked about."""
         for connection in self._links or ():
             connection.fit_found(read)
 
     def leave(self) -> None:
-        """Disconnect from every balancer, without waiting for that."""
+        """Disconnect from every balancer, without waiting."""
         self._leave()
 
     def _leave(self, *, only_dead: bool = False) -> None:
@@ -147,30 +148,30 @@ class Standby:
 
 
 class _NoGeneration:
-    """Without slots a session accepts no request, so nothing is ever started."""
+    """Generation of an agent without slots, whose sessions accept no request."""
 
     def start(self, id: SequenceId, start: Start, _: Listener) -> NoReturn:
         raise RuntimeError(f"request {start.id} came to an agent without slots")
 
     def cancel(self, id: SequenceId) -> None:
-        """Nothing was started."""
+        """Do nothing: no request was started."""
 
     def fail(self, id: SequenceId, error: RequestError) -> None:
-        """Nothing was started."""
+        """Do nothing: no request was started."""
 
     def discard(self, id: SequenceId) -> None:
-        """Nothing was started."""
+        """Do nothing: no request was started."""
 
 
 class _NoQueries:
-    """Without a model there is nothing to answer from; a balancer that asks is declined."""
+    """Declines every query: there is no model."""
 
     def answer(self, id: QueryId, query: Query, reply: Callable[[Result], None]) -> None:
         reply(Declined(error=to_wire(ShuttingDown("the agent has no engine now"))))
 
     def withdraw(self, id: QueryId) -> None:
-        """It was answered when it was asked."""
+        """Do nothing: queries are answered at once."""
 
 
 def _nothing() -> None:
-    """No other process needs to know."""
+    """Do nothing: there is no other process to tell."""

@@ -1,8 +1,8 @@
-"""The agent's first process: as many places as it serves models, and one that is spare.
+"""The agent's first process: one place per model that it serves, and a spare one.
 
 All native code that can crash runs in engine processes; each place starts its own. Memory is shared
-(`room.py`). A place that is spare tells balancers that one more model may be served here. So there
-is one as long as there are fewer than `--models-max`, where the host's memory is known.
+(`room.py`). A spare place tells balancers that one more model may be served here. So a spare place
+exists while there are fewer places than `--models-max`, if the host's memory is known.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from .room import Room
 logger = logging.getLogger(__name__)
 
 MEASURE_INTERVAL = 60.0
-"""Seconds between two looks at the memory of a host without an engine: drivers are woken for it."""
+"""Seconds between two measurements of a host without an engine: they wake drivers."""
 
 Measure = Callable[[], Awaitable[tuple[DeviceMemory, ...]]]
 
@@ -48,8 +48,8 @@ async def main(
 ) -> int:
     """Keep engine processes running until `shutdown` is requested. Returns the exit code.
 
-    `issues` are the host's, which stay. `measure` is asked for its memory while it has no engine.
-    Raises `StartupError` when a balancer refuses this agent for good.
+    `issues` are the host's own, and stay. `measure` returns the host's memory while it has no
+    engine. Raises `StartupError` if a balancer refuses this agent for good.
     """
     async with asyncio.TaskGroup() as group:
         supervisor = _Supervisor(
@@ -62,7 +62,7 @@ async def main(
 
 
 class _Supervisor:
-    """The places of this host; see `place.Host`. The first one's id is the host's."""
+    """The places of this host; see `place.Host`. The first place has the host's id."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class _Supervisor:
         return verdict.code
 
     def leave(self) -> None:
-        """Disconnect, and stop whatever still runs."""
+        """Disconnect, and stop everything that still runs."""
         self.fits.stop()
         for place in self._places:
             place.leave()
@@ -141,29 +141,29 @@ class _Supervisor:
         return await self._start()
 
     def make_restarts(self) -> Restarts:
-        """Decides when one engine starts again."""
+        """Return the policy that decides when an engine restarts."""
         return self._make_restarts()
 
     @property
     def num_in_use(self) -> int:
-        """Places with engines; these share the threads."""
+        """The number of places with engines, which share the threads."""
         return sum(place.has_engines for place in self._places)
 
     def announce(self, *, slots: int, model: str) -> None:
-        """A balancer let a place in: the agent is ready, if it was not."""
+        """Report once that the agent is ready: a balancer let a place in."""
         if not self._is_announced:
             self._is_announced = True
             settings = self.settings
             lifecycle.ready(settings.program, name=settings.name, slots=slots, model=model)
 
     def changed(self) -> None:
-        """Engines may have loaded or ended: look at all places once what happened is over."""
+        """Look at all places after the current event: engines may have loaded or ended."""
         if not self._is_looking:
             self._is_looking = True
             asyncio.get_running_loop().call_soon(self._look)
 
     def exits(self, place: Place, exit: Exit) -> None:
-        """The agent ends with its last place; one that fails for good leaves the others alone."""
+        """End the agent with its last place; if others have engines, drop only the failed place."""
         others = [each for each in self._places if each is not place]
         if self._is_stopping and others:
             self._drop(place)
@@ -180,11 +180,11 @@ class _Supervisor:
         self._count_places()
 
     def _count_places(self) -> None:
-        """Each says how many there are: a balancer that is new waits for all of them."""
+        """Tell each place the number of places: a new balancer waits for all of them."""
         for place in self._places:
             place.host_changed(len(self._places))
 
-    # ---- how many places there are
+    # ---- number of places
 
     def _look(self) -> None:
         self._is_looking = False

@@ -1,8 +1,8 @@
-"""The protocol of supervisor and engine process: JSON, one message a line.
+"""The protocol of supervisor and engine process: JSON, one message per line.
 
 The supervisor writes orders to the engine process's standard input, `Begin` first; the engine
 process writes reports to its standard output. The end of the orders means that the supervisor is
-gone, for whatever reason, and the engine process must end at once.
+gone, and the engine process must end at once.
 """
 
 import asyncio
@@ -32,11 +32,9 @@ from ..settings import AgentSettings
 class Begin:
     """Load the model of `settings`. All engine processes of a place have the same `agent_id`.
 
-    Those of all places of this host have the same `host`.
-
-    `assignment` says what balancers order beyond what the settings say; `None` for a pinned agent.
-    Other engines of this host have what is `beside` of its memory.
-    `log` has what the supervisor logged last, such as why an engine process before crashed.
+    All engine processes of a host have the same `host`. `assignment` is the balancers' order,
+    beyond `settings`; `None` for a pinned agent. `beside` is the memory that other engines of this
+    host use. `log` has the supervisor's latest lines, such as the reason of an earlier crash.
     """
 
     __pydantic_config__ = STRICT
@@ -52,9 +50,9 @@ class Begin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dial:
-    """Connect to the balancers, and say this. `takes_over`: from the agent's present links.
+    """Connect to the balancers with this status. `takes_over`: replace the agent's connections.
 
-    After `Stop`, while requests still run: take new ones again, over new links.
+    After `Stop`, while requests still run: accept new ones again, over new connections.
     """
 
     __pydantic_config__ = STRICT
@@ -66,9 +64,9 @@ class Dial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportStatus:
-    """Send these issues, and how far the agent's assignment is, to balancers from now on.
+    """Send these issues and the progress of the assignment to balancers from now on.
 
-    While the engine `is_stalled`, the agent takes nothing new.
+    While the engine `is_stalled`, the agent accepts nothing new.
     """
 
     __pydantic_config__ = STRICT
@@ -80,9 +78,9 @@ class ReportStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """Serve this from now on, which takes no reload; answered by `Changed`.
+    """Serve this assignment without a reload; answered by `Changed`.
 
-    `adapter` has its adapters, as the setting has them.
+    `adapter` has its adapters in the form of the setting.
     """
 
     __pydantic_config__ = STRICT
@@ -93,9 +91,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareThreads:
-    """Compute with so many threads from the next step on: other engines began or ended.
+    """Compute with this many threads from the next step on: other engines started or ended.
 
-    `threads_batch` are those of steps with more than one token.
+    `threads_batch` applies to steps with more than one token.
     """
 
     __pydantic_config__ = STRICT
@@ -115,7 +113,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refresh:
-    """Open the log again. Certificates and key files are read for each dial anyhow."""
+    """Open the log again. Certificates and key files are read at each dial anyway."""
 
     __pydantic_config__ = STRICT
     type: Literal["refresh"] = "refresh"
@@ -123,7 +121,7 @@ class Refresh:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logged:
-    """The supervisor has logged this since `Begin`; operators see it with the rest of the log."""
+    """New lines of the supervisor's log, which operators see together with the engine's."""
 
     __pydantic_config__ = STRICT
     type: Literal["logged"] = "logged"
@@ -132,7 +130,7 @@ class Logged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitFound:
-    """What a balancer asked for with `ReadFit`; whichever link has the question sends it."""
+    """The answer to a balancer's `ReadFit`; the connection that has the question sends it."""
 
     __pydantic_config__ = STRICT
     type: Literal["fit_found"] = "fit_found"
@@ -144,7 +142,7 @@ class FitFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretGiven:
-    """A balancer gave this agent a secret; whichever of its processes dials next shows it."""
+    """A balancer gave this agent a secret, to show at the next dial from any of its processes."""
 
     __pydantic_config__ = STRICT
     type: Literal["secret_given"] = "secret_given"
@@ -158,8 +156,9 @@ class SecretGiven:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
     """The model is loaded; the engine process waits for `Dial` before it dials any balancer.
-    Without a `model` it forwards to a server that is not there yet. `left_out` are the names of
-    adapters that it could not load, `issues` say why.
+
+    Without a `model` it forwards to a server that is not reachable yet. `left_out` names adapters
+    that it could not load; `issues` say why.
     """
 
     __pydantic_config__ = STRICT
@@ -179,7 +178,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alive:
-    """The engine computes the step of this number, or none; said again and again."""
+    """The number of the step that the engine computes, or none; sent repeatedly."""
 
     __pydantic_config__ = STRICT
     type: Literal["alive"] = "alive"
@@ -188,7 +187,7 @@ class Alive:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ordered:
-    """What a balancer wants of this host; the supervisor decides."""
+    """A balancer's order for this host; the supervisor decides about it."""
 
     __pydantic_config__ = STRICT
     type: Literal["ordered"] = "ordered"
@@ -197,7 +196,7 @@ class Ordered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """It serves `assignment`; or refused it for `issue` and serves what it served."""
+    """The engine serves `assignment`, or refused it with `issue` and serves what it served."""
 
     __pydantic_config__ = STRICT
     type: Literal["changed"] = "changed"
@@ -207,7 +206,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """The last report: why the process cannot go on, in one line."""
+    """The last report: why the process cannot continue, in one line."""
 
     __pydantic_config__ = STRICT
     type: Literal["failed"] = "failed"
@@ -240,11 +239,11 @@ REPORTS = Lines(_report)
 
 
 class SupervisorChannel:
-    """The engine process's end: how it began, the orders that were not obeyed yet, where to report.
+    """The engine process's end of the protocol: its first order, waiting orders, and reports.
 
-    `drain_timeout` is the last `Stop`'s. `secrets` are those of all processes of the agent. `step`
-    says which step the engine computes, if it computes one. `on_fit_found` gets what the host would
-    choose for a model.
+    `drain_timeout` comes from the last `Stop`. `secrets` are shared by all processes of the agent.
+    `step` returns the number of the step that the engine computes, if any. `on_fit_found` receives
+    what the host would choose for a model.
     """
 
     def __init__(self, begin: Begin, report: Callable[[Report], None]) -> None:

@@ -21,24 +21,27 @@ logger = logging.getLogger(__name__)
 
 CONNECT = 5.0
 SILENCE = 300.0
-"""Seconds that a server may be silent in an answer; balancers give up far earlier."""
+"""Maximum seconds of silence within an answer; balancers give up far earlier."""
 
 KEPT_OPEN = 2.0
-"""Seconds that an idle connection with TLS is kept: less than any server keeps it."""
+"""Seconds that an idle TLS connection is kept: less than any server keeps it."""
 
 MAX_ERROR = 2**16
 MAX_DOCUMENT = 2**26
-"""Most bytes of a refusal, and of an answer that is not streamed."""
+"""Maximum bytes of a refusal, and of an answer that is not streamed."""
 
 LONGEST_KEY = 4096
 
 
 class KeyFileError(Exception):
-    """The key cannot be read; the message names the file, never what is in it."""
+    """The key cannot be read; the message names the file, never its content."""
 
 
 class Client:
-    """Use it with `async with`. Raises `UpstreamLost`, `UpstreamRefusal` or `UpstreamFault`."""
+    """An HTTP client; use it with `async with`.
+
+    Raises `UpstreamLost`, `UpstreamRefusal` or `UpstreamFault`.
+    """
 
     def __init__(self, address: ApiAddress, key_file: Path | None = None) -> None:
         self.address = address
@@ -56,9 +59,9 @@ class Client:
         return self
 
     def _connector(self) -> aiohttp.TCPConnector:
-        """A connector that without TLS opens a connection for each request.
+        """Return a connector; without TLS it opens a connection for each request.
 
-        Some servers close idle connections unasked.
+        Some servers close idle connections without notice.
         """
         if self.address.root.startswith("http:"):
             return aiohttp.TCPConnector(limit=0, force_close=True)
@@ -68,18 +71,18 @@ class Client:
         await self._session.close()
 
     async def read_key(self) -> None:
-        """Use the key that is in the file now. Raises `KeyFileError`."""
+        """Read the key from its file. Raises `KeyFileError`."""
         if self._key_file is not None:
             loop = asyncio.get_running_loop()
             key = await loop.run_in_executor(None, _key_in, self._key_file)
             self._headers = {"Authorization": f"Bearer {key}"}
 
     async def get(self, url: str, *, within: float) -> bytes:
-        """The whole answer, within so many seconds."""
+        """GET `url`; return the whole answer, which must arrive `within` seconds."""
         return await self._whole("GET", url, None, within)
 
     async def post(self, url: str, body: Any, *, within: float) -> bytes:
-        """The whole answer to a JSON body, within so many seconds."""
+        """POST a JSON body; return the whole answer, which must arrive `within` seconds."""
         return await self._whole("POST", url, body, within)
 
     async def _whole(self, method: str, url: str, body: Any, within: float) -> bytes:
@@ -92,7 +95,10 @@ class Client:
 
     @asynccontextmanager
     async def stream(self, url: str, body: Any) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The answer's bytes as they come. To leave closes the connection, which cancels it."""
+        """POST, and yield the answer's bytes as they arrive.
+
+        Leaving the block closes the connection, which cancels the answer.
+        """
         async with self._open("POST", url, body) as response:
             try:
                 yield response.content.iter_any()
@@ -125,13 +131,16 @@ class Client:
             raise UpstreamLost(_reason(error), is_certain=is_certain) from error
 
     def _without_key(self, words: bytes) -> bytes:
-        """A server may repeat what it was shown."""
+        """Remove the key from a server's words, since a server may repeat it."""
         key = self._headers.get("Authorization", "").removeprefix("Bearer ")
         return words.replace(key.encode(), b"(key)") if key else words
 
 
 async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """The beginning of a refusal; all of anything else, or `UpstreamFault`."""
+    """Return the whole answer, or only the beginning of a refusal.
+
+    Raises `UpstreamFault` if an answer is longer than `most` bytes.
+    """
     pieces, size = [], 0
     async for piece in response.content.iter_any():
         pieces.append(piece)
@@ -144,7 +153,7 @@ async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
 
 
 def _retry_after(header: str | None, now: float) -> float | None:
-    """The seconds that the header names, or that are left until its date; `now` since 1970."""
+    """Return the seconds in the header, or until the date in it; `now` is in seconds since 1970."""
     try:
         return max(0.0, float(header)) if header and isfinite(float(header)) else None
     except ValueError:
@@ -157,7 +166,7 @@ def _retry_after(header: str | None, now: float) -> float | None:
 
 def _reason(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
-        return "it is silent"
+        return "it does not answer"
     if isinstance(error, aiohttp.ClientConnectorError):
         number = error.os_error.errno
         return f"it cannot be reached: {os.strerror(number) if number else error.os_error}"
@@ -171,5 +180,5 @@ def _key_in(file: Path) -> str:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise KeyFileError(f"--upstream-key-file: cannot read {file}: {reason}") from error
     if not key or len(key) > LONGEST_KEY or not key.isascii() or not key.isprintable():
-        raise KeyFileError(f"--upstream-key-file: {file} must hold one key on one line")
+        raise KeyFileError(f"--upstream-key-file: {file} must contain one key on one line")
     return key

@@ -1,8 +1,8 @@
-"""Generation by another server: one HTTP request for each request, streamed.
+"""Generation by another server: one streamed HTTP request per request.
 
-Called on the event loop's thread only. Each request is a task of its own, and the boundary around
-it: what goes wrong for one request ends that one, with one typed error. Leaving a request closes
-its connection, by which servers know that the rest is not needed.
+Called on the event loop's thread only. Each request is a task of its own, and its failure boundary:
+a failure ends only its request, with one typed error. Ending a request closes its connection, so
+that the server stops generating.
 """
 
 import asyncio
@@ -46,16 +46,16 @@ class _Active:
     is_rest: bool = False
     task: asyncio.Task[None] | None = None
     is_taken: bool = False
-    """Whether the server began to answer it."""
+    """True once the server began to answer the request."""
 
 
 class UpstreamGeneration:
-    """`port.Generation` over a server. `group` has the tasks; `clock` gives seconds.
+    """`port.Generation` over a server. Tasks run in `group`; `clock` returns seconds.
 
-    `server` is what is known of the server now; `None` while it is not there.
-    `on_suspicion`: a request could not reach it. `on_refusal`: it refused one because of how it is,
-    and serves no other, or asks for a pause. `on_served`: it took one. `on_work`: there is
-    something to measure.
+    `server` returns the server's properties; `None` while it is unreachable. `on_suspicion`: a
+    request could not reach the server. `on_refusal`: the server refused a request for reasons of
+    its own while it serves no other, or asks for a pause. `on_served`: the server accepted a
+    request. `on_work`: there is something to measure.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class UpstreamGeneration:
         self.meter.started(id, self._clock())
         self._on_work()
         if continuation is not None and not continuation.is_by_text:
-            error = AgentLost("an upstream server cannot go on by token ids")
+            error = AgentLost("an upstream server cannot continue from token ids")
             self._end(id, Refused(id=start.id, error=to_wire(error)))
         elif rest is not None and rest.is_empty:
             self._end(id, answer.full())
@@ -133,7 +133,7 @@ class UpstreamGeneration:
     async def _answer(self, id: SequenceId, active: _Active, request: GenerateRequest) -> None:
         server = self._server()
         if server is None:
-            raise ShuttingDown(f"the upstream server at {self._host} is not there")
+            raise ShuttingDown(f"the upstream server at {self._host} is not reachable")
         url = self._client.address.api + path_of(request)
         notice = notice_of(request, server.dialect) if active.is_rest else None
         await self._stream(id, active, url, body_of(request, server), notice)
@@ -168,21 +168,21 @@ class UpstreamGeneration:
         active.listener.produced(tuple(items), ())
 
     def _end(self, id: SequenceId, *items: Item) -> None:
-        """It is over: its slot is free, and its connection closes."""
+        """End a request: free its slot, and close its connection."""
         active = self._active.pop(id)
         self.meter.ended(id, active.answer.usage, self._clock())
         if active.task is not None and active.task is not asyncio.current_task():
             active.task.cancel()
         active.listener.produced(items, (id,))
 
-    # ---- what goes wrong
+    # ---- failures
 
     @property
     def _host(self) -> str:
         return self._client.address.shown
 
     def _turned_away(self, refusal: UpstreamRefusal) -> None:
-        """Among requests that it has taken, a refusal only means that it is busy."""
+        """Report a refusal; while the server serves other requests, it is only busy."""
         if not refusal.asks_for_pause:
             self._on_suspicion()
         if refusal.asks_for_pause or not any(each.is_taken for each in self._active.values()):

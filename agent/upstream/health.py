@@ -1,11 +1,11 @@
-"""Whether an upstream server is there, and when to check again.
+"""Decides whether an upstream server is up, and when to check it again.
 
-While it is there it is checked every `INTERVAL`; while it is not, after pauses that double. One
-check that only took too long does not count: a busy server may be slow. A server that answers
-checks and refuses one request after the other is not there either. One that is full and asks for a
-pause gets one; it is known as before when that is over.
+While it is up, it is checked every `INTERVAL`; while it is down, after pauses that double. A single
+slow check does not count: a busy server may be slow. A server that answers checks but refuses
+several requests in a row is down too. A full server that asks for a pause gets one, and is up again
+after it.
 
-Invariant: there is an issue exactly while it is not up.
+Invariant: there is an issue exactly while the server is not up.
 """
 
 from ...shared.messages import Issue
@@ -13,22 +13,22 @@ from ...shared.messages import Issue
 INTERVAL = 10.0
 FIRST_PAUSE = 0.5
 LAST_PAUSE = 30.0
-"""Seconds."""
+"""Maximum pause between checks, in seconds."""
 
 
 LONGEST_REST = 60.0
-"""Seconds that a server gets at most that asks for a pause; then it is tried again."""
+"""Maximum pause that a server can ask for, in seconds; then it is tried again."""
 
 MOST_REFUSED = 3
-"""Requests that it may refuse in a row, while it serves no other."""
+"""Maximum requests refused in a row while the server serves no other."""
 
 
 class Health:
-    """Begins as not up, and due at once."""
+    """The state of one server. It begins as not up, with a check due at once."""
 
     def __init__(self, now: float) -> None:
         self.issue: Issue | None = Issue(
-            code="upstream_starting", message="the upstream server was not asked yet"
+            code="upstream_starting", message="the upstream server was not checked yet"
         )
         self.next_check = now
         self._pause = 0.0
@@ -36,15 +36,15 @@ class Health:
         self._num_refused = 0
         self._rests_until = now
         self.was_away = True
-        """Whether it was away since it was tried last, so that it may be another now."""
+        """True if the server was away since it was last tried, so it may be another one now."""
 
     @property
     def is_up(self) -> bool:
-        """Whether requests may go to it."""
+        """Return whether requests may go to the server."""
         return self.issue is None
 
     def answered(self, now: float) -> None:
-        """It is there and can serve; one that rests goes on to do so."""
+        """Note a successful check; a server that asked for a pause keeps it."""
         if now < self._rests_until:
             self.next_check = self._rests_until
             return
@@ -57,7 +57,7 @@ class Health:
         self.next_check = now + INTERVAL
 
     def failed(self, issue: Issue, now: float, *, is_certain: bool) -> None:
-        """A check of it failed. Not `is_certain`: it may only be slow."""
+        """Note a failed check. If not `is_certain`, the server may only be slow."""
         if self.is_up and not is_certain and not self._was_slow:
             self._was_slow = True
             self.next_check = now + FIRST_PAUSE
@@ -68,7 +68,7 @@ class Health:
         self.next_check = max(now + self._pause, self._rests_until)
 
     def rests(self, issue: Issue, seconds: float, now: float) -> None:
-        """It asks for a pause. The requests that it has go on."""
+        """Pause new requests for `seconds`, as the server asked. Running requests continue."""
         until = now + min(max(seconds, FIRST_PAUSE), LONGEST_REST)
         self._rests_until = max(self._rests_until, until)
         if self.is_up:
@@ -76,11 +76,11 @@ class Health:
         self.next_check = max(self.next_check, self._rests_until)
 
     def served(self) -> None:
-        """It took a request."""
+        """Note that the server accepted a request."""
         self._num_refused = 0
 
     def refused(self, issue: Issue, now: float) -> None:
-        """It refused a request because of how it is."""
+        """Note that the server refused a request for reasons of its own."""
         if not self.is_up:
             return
         self._num_refused += 1
@@ -88,6 +88,6 @@ class Health:
             self.failed(issue, now, is_certain=True)
 
     def suspected(self, now: float) -> None:
-        """A request could not reach it: check at once."""
+        """Check at once: a request could not reach the server."""
         if self.is_up:
             self.next_check = now

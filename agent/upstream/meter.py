@@ -1,7 +1,7 @@
-"""How fast an upstream server is, by the clock of this agent; all that routing learns of it.
+"""Measures an upstream server's speed by this agent's clock; routing has no other information.
 
-Time until the first token counts as reading the prompt, and what follows as generating. So a
-server's own queue looks like a slow prefill, which is what it is to a client.
+Time until the first token counts as prefill, and time after it as decoding. So a server's own queue
+looks like a slow prefill, as it does to a client.
 """
 
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ class _Run:
 
 
 class Meter:
-    """Every method takes the time `now`, in seconds. Ids are those of running requests."""
+    """Measures running requests. Every method takes the time `now`, in seconds."""
 
     def __init__(self) -> None:
         self._runs: dict[SequenceId, _Run] = {}
@@ -33,12 +33,12 @@ class Meter:
         self._cached = self._computed = self._completed = 0
 
     def started(self, id: SequenceId, now: float) -> None:
-        """A request goes to the server."""
+        """Note that a request was sent to the server."""
         self._advance(now)
         self._runs[id] = _Run(now)
 
     def gained(self, id: SequenceId, num_tokens: int, now: float) -> None:
-        """Something of its answer came: `num_tokens` so far, of all its answer."""
+        """Note that a part of an answer arrived; `num_tokens` counts the answer so far."""
         self._advance(now)
         run = self._runs[id]
         if run.first is None:
@@ -48,7 +48,7 @@ class Meter:
         run.num_tokens, run.last = max(run.num_tokens, num_tokens), now
 
     def rates(self, id: SequenceId, usage: Usage) -> Rates:
-        """What a running request measured, which has `usage` so far."""
+        """Return the rates of a running request, which has `usage` so far."""
         run = self._runs[id]
         if run.first is None:
             return Rates()
@@ -59,7 +59,7 @@ class Meter:
         )
 
     def ended(self, id: SequenceId, usage: Usage, now: float) -> None:
-        """A request is over, whatever its end."""
+        """Note the end of a request, of whatever kind."""
         self._advance(now)
         run = self._runs.pop(id)
         self._num_generating -= run.first is not None
@@ -69,7 +69,7 @@ class Meter:
         self._completed += max(0, usage.completion_tokens - run.num_tokens)
 
     def statistics(self, now: float) -> Statistics:
-        """All counts so far."""
+        """Return all counts so far."""
         self._advance(now)
         done = replace(
             NOTHING_DONE,

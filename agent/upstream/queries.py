@@ -1,6 +1,6 @@
-"""Answers queries by asking the server, each with one request in a task of its own.
+"""Answers queries by asking the server, with one request each in a task of its own.
 
-The sessions bound how many queries there are at once.
+The sessions limit the number of queries at once.
 """
 
 import asyncio
@@ -18,11 +18,14 @@ from .protocol.queries import call_of, result_of
 logger = logging.getLogger(__name__)
 
 WITHIN = 120.0
-"""Seconds for one answer; balancers give up earlier."""
+"""Maximum seconds for one answer; balancers give up earlier."""
 
 
 class UpstreamQueries:
-    """`port.Queries` over a server. `server` is what is known of it now, if it is there."""
+    """`port.Queries` over a server.
+
+    `server` returns its properties; `None` while it is unreachable.
+    """
 
     def __init__(
         self, client: Client, group: asyncio.TaskGroup, server: Callable[[], Server | None]
@@ -52,7 +55,9 @@ class UpstreamQueries:
     async def _result(self, query: Query) -> Result:
         server = self._server()
         if server is None:
-            raise ShuttingDown(f"the upstream server at {self._client.address.shown} is not there")
+            raise ShuttingDown(
+                f"the upstream server at {self._client.address.shown} is not reachable"
+            )
         call = call_of(query, server)
         address = self._client.address
         base = address.api if call.base == "api" else address.root

@@ -1,7 +1,7 @@
-"""Keeps checking an upstream server: is it there, which model does it have, what can it do.
+"""Keeps checking an upstream server: whether it is up, which model it has, what it can do.
 
-It is asked for its models at intervals (`health`). What it can do is found out once, and again when
-it was away or its models have changed.
+Its models are listed at intervals (`health`). Its abilities are tested once, and again after it was
+away or its models changed.
 """
 
 import asyncio
@@ -34,19 +34,19 @@ from .protocol.probes import (
 logger = logging.getLogger(__name__)
 
 CHECK_WITHIN = 5.0
-"""Seconds for the list of models."""
+"""Maximum seconds for the list of models."""
 
 TRY = 60.0
-"""Seconds for the answer to a probe."""
+"""Maximum seconds for the answer to a probe."""
 
 
 class CannotServe(Exception):
-    """The server answers, and can do nothing that is of use here."""
+    """The server answers, but none of its abilities is useful here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a server that is there."""
+    """The properties of a server that is up."""
 
     model: ListedModel
     server: Server
@@ -54,7 +54,7 @@ class Known:
 
 
 class Watch:
-    """`name` is the model to serve, if one was named; clients call it `shown_as`.
+    """Watches one server. `name` is the model to serve, if set; clients call it `shown_as`.
 
     `on_change`: `known` or `issues` changed.
     """
@@ -76,30 +76,30 @@ class Watch:
         self._health = Health(clock())
         self._hurry = asyncio.Event()
         self.known: Known | None = None
-        """What it was when it was there last."""
+        """The properties from when the server was last up."""
 
     @property
     def server(self) -> Server | None:
-        """The server, while it is there."""
+        """The server, while it is up."""
         return self.known.server if self.known is not None and self._health.is_up else None
 
     @property
     def issues(self) -> tuple[Issue, ...]:
-        """Why the server is not there, if it is not."""
+        """The reason why the server is not up, if it is not."""
         return () if self._health.issue is None else (self._health.issue,)
 
     def suspect(self) -> None:
-        """A request could not reach it: check at once."""
+        """Check at once: a request could not reach the server."""
         if self._health.is_up:
             self._health.suspected(self._clock())
             self._hurry.set()
 
     def served(self) -> None:
-        """It took a request."""
+        """Note that the server accepted a request."""
         self._health.served()
 
     def refused(self, refusal: UpstreamRefusal) -> None:
-        """It refused a request because of how it is; it serves no other, or asks for a pause."""
+        """Note that the server refused a request for reasons of its own, or asks for a pause."""
         was_up = self._health.is_up
         issue = self._as_told(_issue_of(refusal))
         if refusal.asks_for_pause:
@@ -112,13 +112,13 @@ class Watch:
             self._hurry.set()
 
     async def run(self) -> None:
-        """Check again and again, until it is cancelled."""
+        """Check repeatedly, until cancelled."""
         while True:
             await self.check()
             await self._until_next_check()
 
     async def _until_next_check(self) -> None:
-        """Wait until it is due, which may change meanwhile."""
+        """Wait until the next check is due; its time may change meanwhile."""
         while (seconds := self._health.next_check - self._clock()) > 0:
             self._hurry.clear()
             try:
@@ -128,7 +128,7 @@ class Watch:
                 return
 
     async def check(self) -> None:
-        """Check it now."""
+        """Check the server now."""
         before = (self.known, self._health.issue)
         try:
             await self._client.read_key()
@@ -167,9 +167,9 @@ class Watch:
         elif self.known is not None:
             abilities = ", ".join(sorted(self.known.server.abilities))
             kind = self.known.server.dialect.kind
-            logger.info("the upstream server (%s) serves; it can do: %s", kind, abilities)
+            logger.info("the upstream server (%s) is up; its abilities: %s", kind, abilities)
 
-    # ---- what it is
+    # ---- properties
 
     async def _find(self) -> None:
         model = await self._model()
@@ -180,11 +180,13 @@ class Watch:
         info = info_of(server, model, name, self._client.address.shown)
         if not info.tasks:
             await self._check_key(model)
-            raise CannotServe(f"the model {model.id} neither chats, nor completes, nor embeds")
+            raise CannotServe(
+                f"the model {model.id} supports neither chat, nor completion, nor embeddings"
+            )
         self.known = Known(model, server, info)
 
     async def _check_key(self, model: ListedModel) -> None:
-        """Raises `UpstreamRefusal` where it lists its models to anyone and refuses the key then."""
+        """Raise `UpstreamRefusal` if the server lists models without a key but refuses this one."""
         probe = first_probe(model.id)
         try:
             await self._client.post(self._client.address.api + probe.path, probe.body, within=TRY)
@@ -215,7 +217,7 @@ class Watch:
         return server_of(model, dialect, shown, has_new_names=has_new_names)
 
     async def _goes_on(self, model: ListedModel, dialect: Dialect) -> bool:
-        """Whether it goes on with the beginning of its own answer."""
+        """Return whether the server continues the beginning of its own answer."""
         if "continue_final_message" in dialect.abilities:
             return True
         opening = await self._answer(opening_probe(model.id))
@@ -225,14 +227,14 @@ class Watch:
         return probe is not None and (await self._attempt(probe))[0]
 
     async def _attempt(self, probe: Probe) -> tuple[bool, str]:
-        """Whether the server does it, and if not, what it says."""
+        """Return whether the server passes the probe, and otherwise its message."""
         answer = await self._answer(probe)
         if isinstance(answer, str):
             return False, answer
         return passes(probe, answer), ""
 
     async def _answer(self, probe: Probe) -> bytes | str:
-        """What the server answers, or in which words it refuses."""
+        """Return the server's answer, or the message of its refusal."""
         try:
             url = self._client.address.api + probe.path
             return await self._client.post(url, probe.body, within=TRY)
@@ -243,7 +245,7 @@ class Watch:
 
 
 def _is_passing(error: UpstreamRefusal | UpstreamLost) -> bool:
-    """Whether the probe may go otherwise in a while, so that the whole check has failed."""
+    """Return whether the failure is temporary, so that the whole check has failed."""
     if isinstance(error, UpstreamLost):
         return error.is_certain
     return error.status in (401, 429, 502, 503, 504, 529)
@@ -258,8 +260,8 @@ def _issue_of(error: UpstreamLost | UpstreamRefusal | UpstreamFault) -> Issue:
         hint = "check --upstream-key-file"
         return Issue(code="upstream_key", message=message_of(error), hint=hint)
     if isinstance(error, UpstreamRefusal) and (error.status == 429 or error.asks_for_pause):
-        hint = "raise its limits, or take fewer --slots; it is tried again by itself"
+        hint = "raise its limits, or set fewer --slots; the agent tries again by itself"
         return Issue(code="upstream_limit", message=message_of(error), hint=hint)
     message = message_of(error) if isinstance(error, UpstreamRefusal) else str(error)
-    hint = "start the server, or correct --upstream; it is tried again by itself"
+    hint = "start the server, or correct --upstream; the agent tries again by itself"
     return Issue(code="upstream_unreachable", message=message, hint=hint)

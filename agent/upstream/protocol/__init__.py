@@ -1,7 +1,7 @@
-"""The language of OpenAI-compatible servers, and its dialects; all of it pure.
+"""The language of OpenAI-compatible servers and its dialects; all modules are pure.
 
-`bodies` make their bodies of neutral requests, `event_lines` and `answer` make neutral items of
-what they stream. `dialects` are what kinds of servers call things, `listing` reads their models,
-`probes` finds out what they can do, `queries` are embeddings and tokens, `failures` their errors,
-`address` is where they are.
+`bodies` converts neutral requests; `event_lines` and `answer` convert streams to neutral items.
+`dialects` has the names that kinds of servers use, `listing` reads their models, `probes` tests
+their abilities, `queries` handles embeddings and tokens, `failures` their errors, and `address`
+their URLs.
 """

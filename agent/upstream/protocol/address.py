@@ -1,7 +1,7 @@
-"""Where an upstream's API is.
+"""The address of an upstream's API.
 
-A URL without a path is a server's root, whose API is under `/v1`, as everywhere but in some clouds:
-there the path is part of the URL (`https://cloud.example/openai/v1`).
+A URL without a path is a server's root, with the API under `/v1`. In some clouds the path is part
+of the URL (`https://cloud.example/openai/v1`).
 """
 
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from urllib.parse import urlsplit, urlunsplit
 
 @dataclass(frozen=True, slots=True)
 class ApiAddress:
-    """`api` is what paths such as `/chat/completions` are added to, `root` the server's own."""
+    """An address: paths such as `/chat/completions` follow `api`; `root` is the server's."""
 
     root: str
     api: str
 
     @classmethod
     def of(cls, url: str) -> "ApiAddress":
-        """The address in `url`, which is http or https without credentials, query and fragment."""
+        """Return the address in `url`: http or https, without credentials, query and fragment."""
         parts = urlsplit(url)
         root = urlunsplit((parts.scheme, parts.netloc, "", "", ""))
         path = parts.path.rstrip("/") or "/v1"

@@ -1,10 +1,10 @@
-"""One answer of an upstream server: its chunks in, neutral items out.
+"""One answer of an upstream server: chunks in, neutral items out.
 
-Invariant: exactly one end, with `Ended`, once the server said all; nothing after it.
+Invariant: there is exactly one end, `Ended`, after the server's last chunk, and nothing after it.
 
-These servers do not say token ids, so pieces carry 0 for each token; only their number counts,
-since an answer from an upstream is continued by its text. Where the server reports no counts as
-it goes, a chunk counts as one token, and the end sets that right.
+These servers do not send token ids, so pieces have id 0 for each token. Only the number of tokens
+counts, since an answer from an upstream is continued by its text. If the server reports no counts
+while it streams, a chunk counts as one token, and the end corrects that.
 """
 
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ Json = dict[str, Any]
 
 DONE = b"[DONE]"
 MAX_MISSING = 2**16
-"""Most tokens that are counted at the end and did not come one by one."""
+"""Maximum tokens that are counted at the end because they did not arrive one by one."""
 
 _REASONING = ("reasoning_content", "reasoning")
 _FINISHED: dict[str, FinishReason] = {
@@ -68,7 +68,7 @@ class _Call:
 class UpstreamAnswer:
     """The answer to the request `id`. `one_call`: it ends before a second call begins.
 
-    Of an answer that another agent began this is the `rest`.
+    If another agent began the answer, this is its `rest`.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class UpstreamAnswer:
         rest: Rest | None = None,
         most_tokens: int = MAX_COUNT,
     ) -> None:
-        """A server that says that it gave more than `most_tokens` is not believed."""
+        """`most_tokens` limits the token count that a server may report."""
         self._id = id
         self._most_tokens = most_tokens
         self._one_call = one_call
@@ -93,17 +93,17 @@ class UpstreamAnswer:
         self._stop_string: str | None = None
         self._is_prompt_reported = False
         self.is_over = False
-        """Whether the server has said all, so that `ended` may be called."""
+        """True once the server's answer is complete, so that `ended` may be called."""
         self.has_begun = False
-        """Whether anything of the answer has come."""
+        """True once any part of the answer has arrived."""
 
     @property
     def num_tokens(self) -> int:
-        """Tokens that came from this server so far, as far as that is known."""
+        """The tokens that arrived from this server so far, as far as known."""
         return self._num_tokens
 
     def take(self, data: bytes) -> list[Item]:
-        """The items of one event. Raises `UpstreamFault` where it is not as it should be."""
+        """Return the items of one event. Raises `UpstreamFault` if it is invalid."""
         if data == DONE:
             self.is_over = self._finish is not None
             if not self.is_over:
@@ -121,13 +121,13 @@ class UpstreamAnswer:
             raise UpstreamFault("a chunk does not have the shape of OpenAI's API") from error
 
     def closed(self) -> None:
-        """The stream has ended. Raises `UpstreamFault` where the answer is not complete."""
+        """Note the end of the stream. Raises `UpstreamFault` if the answer is incomplete."""
         if self._finish is None:
             raise UpstreamFault("it closed the connection in the middle of the answer")
         self.is_over = True
 
     def ended(self, rates: Rates) -> list[Item]:
-        """The last items, once it `is_over`."""
+        """Return the last items, once the answer `is_over`."""
         reason = self._finish or "stop"
         if self._num_calls and reason == "stop":
             reason = "tool_calls"
@@ -138,16 +138,16 @@ class UpstreamAnswer:
         return [*items, self._end(reason, usage, rates)]
 
     def cancelled(self, rates: Rates) -> Ended:
-        """Its end where the client cancelled the rest."""
+        """Return the end of an answer that was cancelled."""
         return self._end("cancelled", self._usage or self._counted(), rates)
 
     def full(self) -> Ended:
-        """Its end where it has all the tokens that it may have already."""
+        """Return the end of an answer that already has its maximum tokens."""
         return self._end("length", Usage(), Rates())
 
     @property
     def usage(self) -> Usage:
-        """The counts of this server so far."""
+        """This server's counts so far."""
         return self._usage or self._counted()
 
     # ---- one chunk
@@ -182,7 +182,7 @@ class UpstreamAnswer:
         for name in _REASONING:
             if text := _text(delta.get(name)):
                 if self._rest is not None:
-                    raise UpstreamFault("it began to reason anew in the middle of the answer")
+                    raise UpstreamFault("it began to reason again in the middle of the answer")
                 yield "reasoning", text
                 break
         if text := _text(delta.get("content") or choice.get("text")):
@@ -217,7 +217,7 @@ class UpstreamAnswer:
                 return
             yield self._start_call(call, name, index)
         elif is_new:
-            raise UpstreamFault("it goes on with a call that it had ended")
+            raise UpstreamFault("it continues a call that had ended")
         if text := _written(function.get("arguments")):
             self._open_call.arguments.append(text)
             yield self._piece(text, "tool_call", 1 if num_new is None else num_new, ())
@@ -255,7 +255,7 @@ class UpstreamAnswer:
             yield Noticed(id=self._id, code="content_filter", message=message)
 
     def _unseen(self, usage: Usage) -> Iterator[Item]:
-        """Tokens that came unseen: several in a chunk, or without text."""
+        """Yield tokens that did not arrive as their own chunk: several in one, or without text."""
         missing = min(usage.completion_tokens - self._num_tokens, MAX_MISSING)
         if missing > 0 and self.has_begun:
             yield self._piece("", "content", missing, ())
@@ -306,7 +306,7 @@ class UpstreamAnswer:
 
 
 def _text(value: Any) -> str:
-    """Empty for null. Raises `TypeError` for what is no string."""
+    """Return text, empty for null. Raises `TypeError` for other types."""
     if value is None or isinstance(value, str):
         return value or ""
     raise TypeError("must be a string")
@@ -317,20 +317,20 @@ def _count(value: Any) -> int:
 
 
 def _written(arguments: Any) -> str:
-    """A call's arguments as text; some servers send them as an object."""
+    """Return a call's arguments as text; some servers send them as an object."""
     if arguments is None or isinstance(arguments, str):
         return arguments or ""
     return to_json(arguments).decode()
 
 
 LEAST_LOG_PROB = -9999.0
-"""What servers send in place of minus infinity, which JSON does not have."""
+"""Used by servers for minus infinity, which JSON does not have."""
 
 
 def log_probs_of(log_probs: Json | None) -> Iterator[TokenLogProbs]:
-    """Those of each token of a chunk. Token ids are 0 where the server does not say them.
+    """Yield the log-probabilities of each token of a chunk; ids that the server omits are 0.
 
-    Raises `KeyError`, `TypeError`, `IndexError` or `AttributeError` for what is in neither form.
+    Raises `KeyError`, `TypeError`, `IndexError` or `AttributeError` for an unknown format.
     """
     if not log_probs:
         return

@@ -1,7 +1,7 @@
-"""Neutral requests as the bodies of an OpenAI-compatible server.
+"""Converts neutral requests to bodies for an OpenAI-compatible server.
 
-What OpenAI has no field for is sent under the names of the server's dialect. Balancers only give
-requests to a server that has the abilities they need; here it is checked again.
+Fields that OpenAI does not have are sent under the names of the server's dialect. Balancers choose
+servers by ability; the abilities are checked here again.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,16 +33,16 @@ CHAT = "/chat/completions"
 TEXT = "/completions"
 
 _STANDARD = ("seed", "suffix", *(name for name, each in SAMPLERS.items() if each.is_standard))
-"""What all servers call as we do."""
+"""Fields with the same name at all servers and here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """What is known of the server: its `dialect`, its name for the model, what it can do.
+    """The properties of a server: its `dialect`, its name for the model, its abilities.
 
-    `counts_at_end`: `stream_options` are understood. `renamed` are fields that it calls otherwise
-    than most, such as `max_completion_tokens`. `refused`: fields that it always refuses.
-    `embeds`: it makes vectors.
+    `counts_at_end`: it supports `stream_options`. `renamed` are fields with another name than at
+    most servers, such as `max_completion_tokens`. `refused`: fields that it always refuses.
+    `embeds`: it makes embeddings.
     """
 
     dialect: Dialect
@@ -55,12 +55,12 @@ class Server:
 
 
 def path_of(request: GenerateRequest) -> str:
-    """The path, below the API's, that answers `request`."""
+    """Return the path, below the API's, that answers `request`."""
     return CHAT if request.messages is not None else TEXT
 
 
 def body_of(request: GenerateRequest, server: Server) -> Json:
-    """The body for `path_of(request)`. Raises `NotSupported` that names the field."""
+    """Return the body for `path_of(request)`. Raises `NotSupported` that names the field."""
     if error := lacking(
         request, server.abilities, f"the upstream server of `{server.model}` cannot"
     ):
@@ -129,9 +129,9 @@ def _call(call: Mapping[str, Any]) -> Json:
 
 
 def _content(message: ChatMessage, server: Server) -> str | list[Json]:
-    """The text; with media among it, the parts in their order.
+    """Return the text of a message, or its parts in order if it has media.
 
-    A tool's result is text alone for a server that takes no pictures.
+    A tool's result is text only for a server that does not accept pictures.
     """
     if not message.media or not isinstance(message.content, tuple):
         return message.text

@@ -1,7 +1,7 @@
-"""Going on with an answer by its text, since servers take no token ids of it.
+"""Continues an answer by its text, since servers do not accept token ids for it.
 
-They get what was delivered as the beginning of the assistant's message, or behind the raw prompt,
-and answer with the rest. Usage and `max_tokens` count both parts as one answer.
+The server gets the delivered part as the beginning of the assistant's message, or after the raw
+prompt, and answers with the rest. Usage and `max_tokens` count both parts as one answer.
 """
 
 from dataclasses import replace
@@ -16,13 +16,14 @@ from .listing import ListedModel
 
 _DIGEST_BYTES = 16
 _COUNTING = ("frequency_penalty", "mirostat", "presence_penalty", "repeat_penalty")
-"""The samplers that count what was said before."""
+"""Samplers that take earlier tokens into account."""
 
 
 def fingerprint_of(server: Server, model: ListedModel) -> str | None:
-    """What servers have in common that go on with each other's answers; `None`: this one cannot.
+    """Return a fingerprint shared by servers that can continue each other's answers, or `None`.
 
-    That it is the same model is the claim of the operator, who gave both the same name.
+    Two servers with the same model name are trusted to serve the same model: the operator named
+    them.
     """
     needed = "continue_final_message" if "messages" in server.abilities else "prompt"
     if needed not in server.abilities:
@@ -34,7 +35,7 @@ def fingerprint_of(server: Server, model: ListedModel) -> str | None:
 
 
 def notice_of(request: GenerateRequest, dialect: Dialect) -> Notice | None:
-    """What the client hears where the server's sampling does not know what came before the seam."""
+    """Return a notice if the server's penalties ignore the part generated before."""
     values = {
         name: getattr(request, name) for name in _COUNTING if name not in dialect.prompt_penalties
     }
@@ -42,15 +43,15 @@ def notice_of(request: GenerateRequest, dialect: Dialect) -> Notice | None:
     if not anew:
         return None
     names = ", ".join(f"`{name}`" for name in anew)
-    message = f"another server goes on with the answer; {names} do not count what came before"
+    message = f"another server continues the answer; {names} do not count the text before"
     return Notice("resumed_anew", message)
 
 
 class Rest:
     """The rest of the answer to `request`, after `continuation`.
 
-    A chat template may drop the spaces at the end of a message, so they are not sent; where the
-    server's text begins with them, they are left out.
+    A chat template may drop trailing spaces of a message, so they are not sent. If the server's
+    text begins with them, they are removed there.
     """
 
     def __init__(self, request: GenerateRequest, continuation: Continuation) -> None:
@@ -60,9 +61,9 @@ class Rest:
         self._num_tokens = continuation.num_tokens
         self._num_sent = continuation.num_tokens if sent else 0
         self.is_empty = request.max_tokens is not None and request.max_tokens <= self._num_tokens
-        """Whether the answer has all the tokens that it may have."""
+        """True if the answer already has its maximum tokens."""
         self.request = request if self.is_empty else self._shortened(_after(request, sent))
-        """What asks for it."""
+        """The request for the rest."""
 
     def _shortened(self, request: GenerateRequest) -> GenerateRequest:
         most, least = request.max_tokens, request.min_tokens
@@ -73,7 +74,7 @@ class Rest:
         )
 
     def joined(self, text: str) -> str:
-        """What is new of the server's next `text`."""
+        """Return the new part of the server's next `text`."""
         while text and self._spaces and text[0] == self._spaces[0]:
             text, self._spaces = text[1:], self._spaces[1:]
         if text:
@@ -81,7 +82,7 @@ class Rest:
         return text
 
     def whole(self, usage: Usage) -> Usage:
-        """The counts of the whole answer, where the server counts the rest alone."""
+        """Return the counts of the whole answer, from the server's counts of the rest."""
         prompt = max(0, usage.prompt_tokens - self._num_sent)
         return replace(
             usage,

@@ -1,8 +1,8 @@
-"""What kinds of servers call things, where OpenAI's API has no name for it.
+"""The names that kinds of servers use for features that OpenAI's API does not have.
 
-A server is recognised by what its models are `owned_by`. What it can do is found out by trying
-(`probes`); here stands what cannot be tried: the names of fields, and abilities that come with a
-kind. A server of no known kind gets OpenAI's own fields only.
+A server is recognised by the owner (`owned_by`) of its models. Its abilities are tested (`probes`).
+This module has what cannot be tested: the names of fields, and abilities that belong to a kind. A
+server of an unknown kind gets OpenAI's fields only.
 """
 
 from collections.abc import Mapping
@@ -21,15 +21,14 @@ Lark = Literal["structured_outputs"]
 class Dialect:
     """One kind of server.
 
-    `abilities` come with the kind. Some kinds have a name for `ignore_eos`; whether it has an
-    effect is tried. `renamed`: sampling fields that it calls otherwise than we do. `has_template`:
-    `chat_template_kwargs` reach the chat template. `continues`: the fields by which the answer
-    goes on from the last message, where that alone does not do it. `is_counting`: chunks carry the
-    counts so far when asked.
-    `regex`, `gbnf` and `lark`: how these grammars are sent. `tokenizer`: whose `/tokenize` it has,
-    at its root; `counter`: the path there that counts a prompt.
-    `all_tokens` is the `top_k` that leaves all of them, which is 0 with us.
-    `prompt_penalties`: the penalties that count the prompt as well, and so the text before a seam.
+    `abilities` belong to the kind. `has_ignore_eos`: it has the field; whether that has an effect
+    is tested. `renamed`: sampling fields that have another name there. `has_template`:
+    `chat_template_kwargs` reach the chat template. `continues`: the fields needed to continue the
+    last message. `is_counting`: chunks can carry the counts so far. `regex`, `gbnf` and `lark`: how
+    these grammars are sent. `tokenizer`: the server whose `/tokenize` it has, at its root.
+    `counter`: the path there that counts a prompt. `all_tokens`: the `top_k` that keeps all tokens,
+    which is 0 in Arriero. `prompt_penalties`: the penalties that include the prompt, and so the
+    text before a continuation.
     """
 
     kind: str
@@ -49,7 +48,7 @@ class Dialect:
 
     @property
     def sampling(self) -> Mapping[str, str]:
-        """The sampling fields that it knows beyond OpenAI's, and their names here."""
+        """Its sampling fields beyond OpenAI's: Arriero's name, and the server's name."""
         known = self.abilities | ({"ignore_eos"} if self.has_ignore_eos else frozenset())
         return {
             name: self.renamed.get(name, name)
@@ -69,7 +68,7 @@ _VLLMS: frozenset[Ability] = frozenset(
 )
 
 OTHER = Dialect(kind="openai", abilities=frozenset(("penalties",)))
-"""A server of no known kind."""
+"""A server of an unknown kind."""
 
 VLLM = Dialect(
     kind="vllm",
@@ -140,5 +139,5 @@ _BY_OWNER = {
 
 
 def dialect_of(owner: str | None) -> Dialect:
-    """The dialect of a server whose models are owned by `owner`."""
+    """Return the dialect of a server whose models are owned by `owner`."""
     return _BY_OWNER.get(owner or "", OTHER)

@@ -1,4 +1,4 @@
-"""Server-sent events, cut out of a stream of bytes: the data of each, as it comes.
+"""Splits a stream of bytes into server-sent events, and returns the data of each.
 
 Only the field `data` counts, as in OpenAI's API; comments and other fields are skipped.
 """
@@ -6,14 +6,14 @@ Only the field `data` counts, as in OpenAI's API; comments and other fields are 
 from .failures import UpstreamFault
 
 MAX_LINE = 4 * 2**20
-"""Most bytes of a line: a chunk of one token is far below, even with its log-probabilities."""
+"""Maximum bytes of a line; a chunk of one token is far smaller, even with log-probabilities."""
 
 MAX_TOTAL = 2**29
-"""Most bytes of one answer."""
+"""Maximum bytes of one answer."""
 
 
 class EventLines:
-    """Takes bytes as they come. Raises `UpstreamFault` where a bound is passed."""
+    """Takes bytes as they arrive. Raises `UpstreamFault` if a limit is exceeded."""
 
     def __init__(self, *, max_line: int = MAX_LINE, max_total: int = MAX_TOTAL) -> None:
         self._max_line = max_line
@@ -22,7 +22,7 @@ class EventLines:
         self._num_bytes = 0
 
     def push(self, data: bytes) -> list[bytes]:
-        """The data of the events that are complete."""
+        """Return the data of the events that are now complete."""
         self._num_bytes += len(data)
         if self._num_bytes > self._max_total:
             raise UpstreamFault(f"its answer is longer than {self._max_total} bytes")

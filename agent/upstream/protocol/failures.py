@@ -1,8 +1,8 @@
-"""What goes wrong with an upstream server, as the errors of requests.
+"""Failures of an upstream server, as errors of requests.
 
-A request that the server would not take because of how it is, is given back: another agent may have
-it, or this one later. What is wrong with the request itself is passed on to its client, in
-the server's words, of which the key was cut out.
+If the server refuses a request for reasons of its own, the request is given back: another agent may
+serve it, or this one later. If the request itself is wrong, its client gets the server's words,
+with the key removed.
 """
 
 import json
@@ -22,7 +22,7 @@ from ....shared.errors import (
 )
 
 MAX_MESSAGE = 500
-"""Most characters of a server's own words that are passed on."""
+"""Maximum characters of a server's words that are passed on."""
 
 _TOO_LONG = (
     *("context length", "context_length", "exceed_context_size", "too long"),  # vLLM, OpenAI
@@ -40,20 +40,20 @@ _CLIENTS: Mapping[int, type[RequestError]] = {
     501: NotSupported,
 }
 _LATER = (401, 403, 408, 409, 425, 429, 502, 503, 504, 529)
-"""Statuses that say something of the server and nothing of the request."""
+"""Statuses that concern the server and not the request."""
 
 
 _BUSY = (429, 503, 529)
 
 
 class UpstreamFault(Exception):
-    """The server does not keep to the protocol, or went away; the message says how."""
+    """The server violates the protocol, or went away; the message says how."""
 
 
 class UpstreamLost(Exception):
-    """The server cannot be reached, or is silent; the message is the rest of a sentence about it.
+    """The server cannot be reached, or does not answer; the message continues a sentence about it.
 
-    `is_certain`: nothing listens there. Otherwise it may only be slow.
+    `is_certain`: nothing listens there. Otherwise the server may only be slow.
     """
 
     def __init__(self, message: str, *, is_certain: bool) -> None:
@@ -62,9 +62,9 @@ class UpstreamLost(Exception):
 
 
 class UpstreamRefusal(Exception):
-    """The server answered with an error. `message` are its own words, cut short.
+    """The server answered with an error. `message` has its own words, shortened.
 
-    `retry_after`: it asks for so many seconds without requests.
+    `retry_after`: it asks for that many seconds without requests.
     """
 
     def __init__(self, status: int, body: bytes, retry_after: float | None = None) -> None:
@@ -75,17 +75,17 @@ class UpstreamRefusal(Exception):
 
     @property
     def asks_for_pause(self) -> bool:
-        """Whether it has too much to do, and says until when."""
+        """Return whether the server is overloaded and says for how long."""
         return self.retry_after is not None and self.status in _BUSY
 
     @property
     def is_servers(self) -> bool:
-        """Whether it says something of the server, so that another may serve the request."""
+        """Return whether the error concerns the server, so that another may serve the request."""
         return self.status in _LATER or 300 <= self.status < 400
 
 
 def words_of(body: bytes) -> str:
-    """The message in an error's body, whatever its shape, in one line."""
+    """Return the message in an error's body of any shape, in one line."""
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
@@ -106,7 +106,10 @@ _WORDS = ("error", "message", "detail", "msg")
 
 
 def message_of(refusal: UpstreamRefusal) -> str:
-    """What it said, for people; of its key a server may say too much."""
+    """Return the server's message for people.
+
+    For a refused key the words are ours, since a server may reveal the key.
+    """
     if refusal.status in (401, 403):
         return f"it refuses the key of --upstream-key-file (status {refusal.status})"
     if 300 <= refusal.status < 400:
@@ -115,7 +118,7 @@ def message_of(refusal: UpstreamRefusal) -> str:
 
 
 def error_of(refusal: UpstreamRefusal, host: str) -> RequestError:
-    """The error of a request that the server at `host` answered with an error."""
+    """Return the error of a request that the server at `host` refused."""
     message = f"the upstream server at {host}: {message_of(refusal)}"
     if refusal.is_servers:
         return ShuttingDown(message)
@@ -125,14 +128,15 @@ def error_of(refusal: UpstreamRefusal, host: str) -> RequestError:
 
 
 def loss_of(reason: str, host: str, *, has_streamed: bool) -> RequestError:
-    """The error where the server at `host` was lost; before its answer began, another may have it.
+    """Return the error for a request whose server at `host` was lost.
 
-    `reason` is the rest of a sentence about the server.
+    Before its answer began, another agent may serve the request. `reason` continues a sentence
+    about the server.
     """
     message = f"the upstream server at {host} was lost: {reason}"
     return AgentLost(message) if has_streamed else ShuttingDown(message)
 
 
 def unwilling(reason: str, host: str) -> AgentLost:
-    """The error where the server at `host` does not go on with another's answer."""
-    return AgentLost(f"the upstream server at {host} did not go on with the answer: {reason}")
+    """Return the error for a server at `host` that does not continue another's answer."""
+    return AgentLost(f"the upstream server at {host} did not continue the answer: {reason}")

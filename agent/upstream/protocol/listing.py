@@ -1,4 +1,4 @@
-"""The models of an upstream server, from `/v1/models`, and which of them is served."""
+"""The models of an upstream server, from `/v1/models`, and the choice of one."""
 
 import re
 from collections.abc import Sequence
@@ -10,20 +10,20 @@ from pydantic_core import from_json
 from .failures import UpstreamFault
 
 MAX_SHOWN = 10
-"""Most names in a message."""
+"""Maximum names in a message."""
 MAX_NAME = 300
 
 _PATH = re.compile(r"~?/|\.{1,2}/|[A-Za-z]:[/\\]|\\\\")
-"""How a path begins; `org/model` is a name of a hub."""
+"""Matches the beginning of a path; `org/model` is a name of a hub."""
 
 _SIZES = ("max_model_len", "context_length", "max_context_length", "loaded_context_length")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedModel:
-    """One model. `context_size` is 0 where the server does not say it.
+    """One model. `context_size` is 0 if the server does not say it.
 
-    `root` is what it is a name of, `is_derived` says that it is an adapter of another one.
+    `root` is the model that the name stands for; `is_derived`: it is an adapter of another model.
     """
 
     id: str
@@ -38,12 +38,12 @@ class NoSuchModel(Exception):
 
 
 def listed(body: bytes) -> tuple[ListedModel, ...]:
-    """The models in the answer to GET `/v1/models`. Raises `UpstreamFault`."""
+    """Return the models in the answer to GET `/v1/models`. Raises `UpstreamFault`."""
     try:
         data = from_json(body)["data"]
         return tuple(_model(entry) for entry in data or ())
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UpstreamFault("its /v1/models is not that of OpenAI's API") from error
+        raise UpstreamFault("its /v1/models does not have the form of OpenAI's API") from error
 
 
 def _model(entry: dict[str, Any]) -> ListedModel:
@@ -68,7 +68,10 @@ def _context_size(entry: dict[str, Any]) -> int:
 
 
 def choose(models: Sequence[ListedModel], name: str | None) -> ListedModel:
-    """The model called `name`, or the only one. Raises `NoSuchModel`, which names the flag."""
+    """Return the model called `name`, or the only one.
+
+    Raises `NoSuchModel`, which names the flag.
+    """
     if name is not None:
         found = next((each for each in models if name in _names(each)), None)
         if found is None:
@@ -78,19 +81,19 @@ def choose(models: Sequence[ListedModel], name: str | None) -> ListedModel:
     if len(distinct) == 1:
         return next(iter(distinct.values()))
     if not distinct:
-        raise NoSuchModel("it has no model now")
-    raise NoSuchModel(f"--upstream-model: has to name one{_shown(models)}")
+        raise NoSuchModel("it has no model at present")
+    raise NoSuchModel(f"--upstream-model: must name a model{_shown(models)}")
 
 
 def shown_name(id: str) -> str:
-    """What clients call a model that the server calls `id`: of a path, the last part."""
+    """Return clients' name for a model that the server calls `id`: of a path, the last part."""
     if not _PATH.match(id):
         return id
     return re.split(r"[/\\]", id.rstrip("/\\"))[-1] or id
 
 
 def _names(model: ListedModel) -> tuple[str, ...]:
-    """Ollama leaves out the tag `latest`, Gemini the folder."""
+    """Return a model's names: Ollama omits the tag `latest`, Gemini the folder."""
     return (model.id, model.id.removesuffix(":latest"), model.id.removeprefix("models/"))
 
 

@@ -1,7 +1,7 @@
-"""What an upstream server can do, found out by trying: which requests it gets, and in which form.
+"""Tests what an upstream server can do, and so which requests it gets, and in which form.
 
-Each probe is one small request and a verdict on its answer. Servers differ less in what they refuse
-than in what they take and ignore, so a verdict looks for the effect wherever there is one.
+Each probe is one small request and a verdict on its answer. Many servers accept fields and ignore
+them, so a verdict looks for an effect wherever there is one.
 """
 
 import struct
@@ -26,7 +26,7 @@ RATE = 16_000
 
 
 SECONDS = 0.5
-"""Encoders hear pieces of a few hundredths of a second; servers refuse a sound without one."""
+"""Length of the test sound in seconds; servers refuse an empty sound."""
 
 
 _PITCH = 440
@@ -36,7 +36,7 @@ _LOUDNESS = 9_000
 
 
 def tone() -> str:
-    """A short sound, to try whether a server hears: a WAV file in base64, 16 bits, one channel."""
+    """Return a short sound, to test audio: a WAV file in base64, 16 bits, one channel."""
     count = int(RATE * SECONDS)
     samples = (int(_LOUDNESS * sin(2 * pi * _PITCH * at / RATE)) for at in range(count))
     data = struct.pack(f"<{count}h", *samples)
@@ -46,10 +46,10 @@ def tone() -> str:
 
 
 MAX_TOKENS = 32
-"""Most tokens of an answer to the probe of `ignore_eos`."""
+"""Maximum tokens of an answer to the probe of `ignore_eos`."""
 
 MAX_CONSTRAINED = 128
-"""Most tokens where an answer is constrained; only models that think first use them all."""
+"""Maximum tokens of a constrained answer; only models that think first use them all."""
 
 EMBEDDINGS = "/embeddings"
 
@@ -87,7 +87,7 @@ Verdict = Callable[[Json], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """Post `body` to `path`; the server can do `shows` if it takes that and `is_right`."""
+    """Post `body` to `path`; if the server accepts it and `is_right`, it can do `shows`."""
 
     shows: Ability | str
     path: str
@@ -96,13 +96,13 @@ class Probe:
 
 
 def first_probe(model: str) -> Probe:
-    """Whether it chats: most other probes need that."""
+    """Return the probe for chat, which most other probes need."""
     body = {**_few(model), "messages": _ASKED}
     return Probe(shows="messages", path=CHAT, body=body, is_right=_has_choice)
 
 
 def probes_of(model: str, dialect: Dialect) -> tuple[Probe, ...]:
-    """All others of the model called `model`, on a server of this dialect."""
+    """Return all other probes for the model called `model` on a server of this dialect."""
     known = (_end_probe(model),) if "ignore_eos" in dialect.sampling else ()
     return (*_text_probes(model), *_field_probes(model), *_constraint_probes(model), *known)
 
@@ -157,7 +157,7 @@ def _end_probe(model: str) -> Probe:
 
 
 def read(body: bytes) -> Json:
-    """The answer; of a stream, all its chunks as `chunks`."""
+    """Return the answer; for a stream, all its chunks as `chunks`."""
     if not body.startswith(b"data:"):
         document: Json = from_json(body)
         return document
@@ -166,7 +166,7 @@ def read(body: bytes) -> Json:
 
 
 def passes(probe: Probe, body: bytes) -> bool:
-    """Whether the answer `body` to `probe` shows what it looks for."""
+    """Return whether the answer `body` passes `probe`."""
     try:
         return probe.is_right(read(body))
     except (ValueError, KeyError, TypeError, IndexError, AttributeError):
@@ -187,7 +187,7 @@ def _counts(answer: Json) -> bool:
 
 
 def _counts_ids(answer: Json) -> bool:
-    """A server that takes the ids for texts or digits counts other tokens."""
+    """Return whether the server counted the ids as tokens, not as texts or digits."""
     return bool(len(_IDS) <= answer["usage"]["prompt_tokens"] <= len(_IDS) + 1)
 
 
@@ -196,7 +196,7 @@ def _has_log_probs(answer: Json) -> bool:
 
 
 def _calls(answer: Json) -> bool:
-    """A model that is not forced answers yes; one that is, and thinks first, may be cut off."""
+    """Return whether the answer is a call, or was cut off while the model still thought."""
     message = _choice(answer)["message"]
     return bool(message.get("tool_calls")) or _only_thought(message, answer)
 
@@ -211,14 +211,14 @@ def _keeps_to_schema(answer: Json) -> bool:
 
 
 def _only_thought(message: Json, answer: Json) -> bool:
-    """Whether it was cut off while it still thought: it took the field, and no more is known."""
+    """Return whether the answer was cut off within reasoning: the field is accepted."""
     thought = message.get("reasoning_content") or message.get("reasoning")
     is_cut = _choice(answer).get("finish_reason") == "length"
     return bool(thought) and not message.get("content") and is_cut
 
 
 def _goes_on(answer: Json) -> bool:
-    """An answer of one word ends at once, unless the end is ignored."""
+    """Return whether the answer is long: one word ends at once unless the end is ignored."""
     return bool(answer["usage"]["completion_tokens"] >= MAX_TOKENS)
 
 
@@ -227,25 +227,25 @@ def _is_vector(answer: Json) -> bool:
 
 
 LEAST_SAID = 8
-"""Characters of the second half that have to be there, and the same."""
+"""Minimum characters of the second half that must be present and equal."""
 MOST_SAID = 24
-"""Characters that are compared: later ones may differ where a server computes in other batches."""
+"""Characters that are compared: later ones may differ if a server uses other batches."""
 
 _QUESTION = {"role": "user", "content": "Count from one to thirty in words, with commas."}
 
 
 def opening_probe(model: str) -> Probe:
-    """A question without chance; its answer goes to `going_on_probe`.
+    """Return a deterministic question, whose answer `going_on_probe` uses.
 
-    The server then gets the first half of its answer, and should say the second. A server that
-    takes the half for a finished message begins a new one. Both answers are streamed, as those to
-    requests are: some servers repeat the half in an answer that is not.
+    The server then gets the first half of its answer, and should generate the second half. A server
+    that takes the half for a finished message begins a new one. Both answers are streamed like
+    those to requests: some servers repeat the half in other answers.
     """
     return Probe(shows="opening", path=CHAT, body=_body(model, []))
 
 
 def going_on_probe(model: str, dialect: Dialect, opening: bytes) -> Probe | None:
-    """Whether it goes on. `None` where the answer `opening` does not show it."""
+    """Return the probe for continuing an answer; `None` if `opening` is unsuitable."""
     halves = cut(opening)
     if halves is None:
         return None
@@ -260,7 +260,7 @@ def going_on_probe(model: str, dialect: Dialect, opening: bytes) -> Probe | None
 
 
 def cut(opening: bytes) -> tuple[str, str] | None:
-    """The answer's halves, cut before a word; `None` if it is too short, or repeats itself."""
+    """Return the answer's halves, cut before a word; `None` if it is too short or repetitive."""
     try:
         text = _said(read(opening))
     except (ValueError, KeyError, TypeError, IndexError, AttributeError):
@@ -291,19 +291,19 @@ def _agree(one: str, other: str) -> bool:
 
 
 OLD_NAMES: Mapping[str, str] = {"max_tokens": "max_completion_tokens"}
-"""What newer models of OpenAI call fields."""
+"""Fields that newer models of OpenAI call otherwise, with their new names."""
 
 _TOKENS: frozenset[Ability] = frozenset(("tokenize", "detokenize"))
 _COUNTS: frozenset[Ability] = frozenset(("count_tokens",))
 
 
 def wants_new_names(message: str) -> bool:
-    """Whether a server's refusal says that it calls `max_tokens` otherwise."""
+    """Return whether a server's refusal demands the new name of `max_tokens`."""
     return OLD_NAMES["max_tokens"] in message
 
 
 def with_new_names(probe: Probe) -> Probe:
-    """The same probe, in the words of such a server."""
+    """Return the probe with the new names."""
     body = {OLD_NAMES.get(name, name): value for name, value in probe.body.items()}
     return replace(probe, body=body)
 
@@ -311,7 +311,7 @@ def with_new_names(probe: Probe) -> Probe:
 def server_of(
     model: ListedModel, dialect: Dialect, shown: Collection[str], *, has_new_names: bool
 ) -> Server:
-    """The server, of which probes have `shown` something."""
+    """Return the server's properties from the probes that it passed (`shown`)."""
     return Server(
         dialect=dialect,
         model=model.id,
@@ -331,7 +331,7 @@ def _abilities(dialect: Dialect, shown: Collection[str]) -> frozenset[Ability]:
 
 
 def info_of(server: Server, model: ListedModel, name: str, address: str) -> ModelInfo:
-    """What balancers hear: the model under the `name` that clients use."""
+    """Return the description for balancers: the model under the `name` that clients use."""
     tasks: tuple[Task, ...] = ()
     if server.abilities & {"messages", "prompt"}:
         tasks += ("generate",)

@@ -1,6 +1,6 @@
-"""Embeddings and tokens of an upstream server: queries as bodies, their answers as results.
+"""Embeddings and tokens of an upstream server: queries as bodies, answers as results.
 
-OpenAI has embeddings only. vLLM and llama-server tokenise, each in its own words; both answer at
+OpenAI has embeddings only. vLLM and llama-server tokenise, each with its own fields; both answer at
 their root, not below `/v1`.
 """
 
@@ -37,12 +37,12 @@ from .probes import EMBEDDINGS
 Base = Literal["api", "root"]
 
 _results: TypeAdapter[Result] = TypeAdapter(Result, config=LAZY)
-"""A server may say what no agent may."""
+"""Validates results: a server's answer may contain values that agents must not send."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One POST: below the API's address or the server's root, and its body."""
+    """One POST: its body, and its path below the API's address or the server's root."""
 
     base: Base
     path: str
@@ -50,7 +50,7 @@ class Call:
 
 
 def call_of(query: Query, server: Server) -> Call:
-    """The call that answers `query`. Raises `NotSupported` that says what cannot be done."""
+    """Return the call that answers `query`. Raises `NotSupported` that says what is impossible."""
     match query:
         case Embed() if server.embeds:
             return _embed(query, server)
@@ -64,7 +64,7 @@ def call_of(query: Query, server: Server) -> Call:
 
 
 def result_of(query: Query, body: bytes) -> Result:
-    """What `body` answers. Raises `UpstreamFault` where it does not."""
+    """Return the result in `body`. Raises `UpstreamFault` if there is none."""
     try:
         return _results.validate_python(_result(query, from_json(body)))
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
@@ -93,13 +93,13 @@ def _result(query: Query, answer: Json) -> Result:
 
 def _embed(query: Embed, server: Server) -> Call:
     if query.pooling is not None:
-        raise NotSupported("`pooling`: an upstream server pools as it does", field="pooling")
+        raise NotSupported("`pooling`: an upstream server chooses its own pooling", field="pooling")
     if query.normalize == "none":
         message = "`normalize`: an upstream server gives normalised vectors; must be l2 or rms"
         raise NotSupported(message, field="normalize")
     if any(not isinstance(each, str) for each in query.inputs):
         if "token_ids" not in server.abilities:
-            raise NotSupported("`input`: the upstream server takes texts only", field="input")
+            raise NotSupported("`input`: the upstream server accepts texts only", field="input")
         inputs: list[Any] = [each if isinstance(each, str) else list(each) for each in query.inputs]
     else:
         inputs = list(query.inputs)
@@ -113,7 +113,7 @@ def _embed(query: Embed, server: Server) -> Call:
 
 
 def _vectors(query: Embed, answer: Json) -> tuple[Vector, ...]:
-    """The server counts the tokens of all inputs together; they are divided evenly."""
+    """Return the vectors; the server's token count for all inputs is divided evenly."""
     data = sorted(answer["data"], key=lambda each: int(each["index"]))
     if len(data) != len(query.inputs):
         raise ValueError("there is one vector for each input")

@@ -127,7 +127,7 @@ def test_a_full_disk_is_told_before_the_download(
     with pytest.raises(FetchError) as caught:
         folder.make_room(new(folder, 901))
     assert caught.value.code == "disk_full"
-    assert "901 bytes more do not fit" in caught.value.message
+    assert "901 bytes do not fit" in caught.value.message
     assert folder.room() == 900
 
 

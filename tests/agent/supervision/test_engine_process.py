@@ -158,4 +158,4 @@ async def test_begins_with_begin() -> None:
     engine.say(Stop())
     code, log = await engine.end()
     assert code != 0
-    assert "the first order has to be `begin`, not `stop`" in log
+    assert "the first order must be `begin`, not `stop`" in log

@@ -351,7 +351,7 @@ class TestRetire:
             await host.loaded()
             host.run.retire(0.01, 0.01)
             assert await host.told.get() == ("ended", ID, Quit(0), None)
-        assert "did not end in time; it is killed" in caplog.text
+        assert "did not end in time, so it is killed" in caplog.text
 
     async def test_ends_a_pause(self) -> None:
         host = Host(pause=LONG)

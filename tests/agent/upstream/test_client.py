@@ -48,7 +48,7 @@ async def test_a_file_that_holds_no_key_is_named_without_what_is_in_it(
     async with Client(ApiAddress.of("http://127.0.0.1:1"), file) as client:
         with pytest.raises(KeyFileError) as caught:
             await client.read_key()
-    assert str(caught.value) == f"--upstream-key-file: {file} must hold one key on one line"
+    assert str(caught.value) == f"--upstream-key-file: {file} must contain one key on one line"
 
 
 async def test_a_file_that_is_not_there(tmp_path: Path) -> None:

@@ -235,10 +235,10 @@ async def test_a_server_that_does_not_go_on_ends_the_answer() -> None:
         it.scripted.refuses = {"continue_final_message": "unknown field"}
         error = await gone_on_in_vain(it)
         assert error.code == "agent_lost"
-        assert error.message.endswith("did not go on with the answer: unknown field")
+        assert error.message.endswith("did not continue the answer: unknown field")
         it.scripted.refuses = {}
         it.scripted.chunks = (chunk({"reasoning_content": "hm"}),)
-        assert "began to reason anew" in (await gone_on_in_vain(it)).message
+        assert "began to reason again" in (await gone_on_in_vain(it)).message
         assert it.num_suspicions == 0
 
 

@@ -195,7 +195,7 @@ async def test_a_server_without_a_list_serves_the_model_that_is_named() -> None:
         await it.watch.check()
         code, message = it.issue  # everything else is not found either
         assert code == "upstream_model"
-        assert "neither chats, nor completes, nor embeds" in message
+        assert "supports neither chat, nor completion, nor embeddings" in message
 
 
 async def test_a_suspicion_has_it_look_at_once() -> None:

@@ -184,7 +184,7 @@ def test_it_is_cancelled_with_what_came() -> None:
         (b'{"choices": [{"delta": {"content": 5}}]}', "shape"),
         (b'{"error": {"message": "out of memory"}}', "out of memory"),
         (chunk({}, "abort"), "gave up"),
-        (call(0, "{}"), "call that it had ended"),
+        (call(0, "{}"), "call that had ended"),
         (b"[DONE]", "without a reason"),
     ],
 )

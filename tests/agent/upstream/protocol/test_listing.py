@@ -41,7 +41,7 @@ def test_models_as_servers_list_them() -> None:
     "body", [b"", b"<html>", b"[]", b'{"data": [1]}', b'{"data": [{"id": 5}]}']
 )
 def test_what_is_no_list_of_models(body: bytes) -> None:
-    with pytest.raises(UpstreamFault, match="/v1/models is not that of OpenAI's API"):
+    with pytest.raises(UpstreamFault, match="/v1/models does not have the form of OpenAI's API"):
         listed(body)
 
 
@@ -51,7 +51,7 @@ def test_the_only_model_is_taken_whatever_its_aliases_and_adapters() -> None:
 
 
 def test_of_several_one_has_to_be_named() -> None:
-    with pytest.raises(NoSuchModel, match="has to name one; it has llama3:latest, mistral:7b"):
+    with pytest.raises(NoSuchModel, match="must name a model; it has llama3:latest, mistral:7b"):
         choose(listed(OLLAMA), None)
 
 
@@ -69,7 +69,7 @@ def test_a_model_that_it_does_not_have() -> None:
         choose(listed(VLLM), "other")
     with pytest.raises(NoSuchModel, match="it has no model other; it has none"):
         choose((), "other")
-    with pytest.raises(NoSuchModel, match="it has no model now"):
+    with pytest.raises(NoSuchModel, match="it has no model at present"):
         choose((), None)
     many = tuple(ListedModel(id=f"m{number}") for number in range(20))
     with pytest.raises(NoSuchModel, match=r"m9, …$"):
