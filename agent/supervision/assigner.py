@@ -357,7 +357,7 @@ class Assigner:
     def changed(
         self, id: EngineId, assignment: Assignment, issue: Issue | None, now: float
     ) -> list[Decision]:
-        """The engine serves `assignment` now, or refused it for `issue` and goes on as before."""
+        """Handle the engine's answer to a change: it serves `assignment`, or refused it."""
         engine = self._engines[id]
         is_desired = assignment == self._desired and engine.role != "retiring"
         if issue is None:

@@ -60,8 +60,8 @@ class StallWatch:
         return (
             Issue(
                 code=STALLED,
-                message=f"the engine has not finished a step for {stalled}; it gets nothing "
-                f"new until it does, and restarts its process after {bound}",
+                message=f"the engine has not finished a step for {stalled}; it gets no new "
+                f"requests until it does, and its process is restarted after {bound}",
                 hint="a GPU or its driver may hang; if steps really take that long here, raise "
                 "--step-timeout",
             ),

@@ -1,4 +1,4 @@
-"""The only place that knows llama.cpp: its low-level calls, one concern a file."""
+"""The only package that calls llama.cpp, through its low-level API; one concern per file."""
 
 import os
 

@@ -1,7 +1,7 @@
-"""The parts of llama.cpp that compute: one for processors, and one for each kind of GPU.
+"""llama.cpp's backends: one for processors, and one for each kind of GPU.
 
-A build for one host has them linked in. A portable one has them as libraries beside its own: of
-those for processors the best that this one can run is loaded, and of the others what loads at all.
+A build for one host has them linked in. A portable build has them as separate libraries: of those
+for processors the best that runs here is loaded, and of the others every one that loads.
 """
 
 import ctypes
@@ -21,10 +21,10 @@ _loading = threading.Lock()
 
 
 def library() -> Any:
-    """llama.cpp's library, with its backends. Raises `ModelError` where none runs here.
+    """Return llama.cpp's library with its backends loaded. Raises `ModelError` if none runs here.
 
-    It is the one that llama.cpp itself calls: `llama_cpp._ggml.libggml` is opened by another name
-    of the file, and where that is a copy, as in wheels, it knows no backend and no device.
+    This is the library that llama.cpp itself calls. `llama_cpp._ggml.libggml` opens the file by
+    another name. If that is a copy, as in wheels, it has no backends and no devices.
     """
     ggml = llama_cpp._lib
     with _loading:
@@ -33,19 +33,19 @@ def library() -> Any:
             ggml.ggml_backend_load_all_from_path(os.fsencode(libraries_folder()))
         if not _num_backends(ggml):
             raise ModelError(
-                f"no library of llama.cpp's in {libraries_folder()} computes on this processor"
+                f"no library of llama.cpp in {libraries_folder()} runs on this processor"
             )
     return ggml
 
 
 def libraries_folder() -> Path:
-    """Where llama-cpp-python has its libraries, unless `LLAMA_CPP_LIB_PATH` names others."""
+    """Return the folder of llama-cpp-python's libraries, or the one in `LLAMA_CPP_LIB_PATH`."""
     named = os.environ.get("LLAMA_CPP_LIB_PATH")
     return Path(named) if named else Path(llama_cpp.__file__).parent / "lib"
 
 
 def cpu_library() -> Path | None:
-    """The library that computes on the processor; `None` where the system does not say."""
+    """Return the library that computes on the processor; `None` if the system does not tell."""
     ggml = library()
     find = ggml.ggml_backend_reg_by_name
     find.restype, find.argtypes = ctypes.c_void_p, (ctypes.c_char_p,)
@@ -53,19 +53,19 @@ def cpu_library() -> Path | None:
 
 
 def cpu_variant(path: Path | None) -> str | None:
-    """For which processors the library at `path` is: `haswell`; `None` where it has no variants."""
+    """Return the variant of the library at `path`, such as `haswell`; `None` if it has none."""
     found = _LIBRARY.fullmatch(path.name) if path is not None else None
     return found[2] if found else None
 
 
 def built(folder: Path | None = None) -> tuple[str, ...]:
-    """The backends that are there, by the names of their libraries: `cpu`, `cuda`, `rpc`."""
+    """Return the available backends by the names of their libraries: `cpu`, `cuda`, `rpc`."""
     found = (name for name, _ in _libraries(folder or libraries_folder()))
     return tuple(dict.fromkeys(found))
 
 
 def unloadable(names: Sequence[str], folder: Path | None = None) -> dict[str, str]:
-    """The backends among `names`, such as `cuda`, that are there and do not load, with reasons."""
+    """Return the backends among `names` that exist but cannot be loaded, with reasons."""
     reasons = {}
     for name, path in _libraries(folder or libraries_folder()):
         if name in names:
@@ -89,7 +89,7 @@ def _num_backends(ggml: Any) -> int:
 
 
 class _Origin(ctypes.Structure):
-    """`Dl_info`: where an address in memory comes from."""
+    """`Dl_info`: the origin of an address in memory."""
 
     _fields_ = [
         ("file", ctypes.c_char_p),

@@ -15,7 +15,7 @@ from ..step import Run
 
 
 class Batch:
-    """Room for `size` tokens. `raw` is what `llama_decode` takes."""
+    """A batch of up to `size` tokens. `raw` is the argument of `llama_decode`."""
 
     def __init__(self, size: int) -> None:
         self._tokens = np.zeros(size, np.int32)
@@ -41,7 +41,7 @@ class Batch:
         number: Callable[[int], int] = int,
         position: Callable[[int, int], int] | None = None,
     ) -> None:
-        """Write `runs`; `number` gives the `seq_id` of a slot, `position` that of its cell."""
+        """Write `runs`; `number` maps a slot to its `seq_id`, `position` a cell to its position."""
         tokens: list[int] = []
         positions: list[int] = []
         slots: list[int] = []
@@ -65,7 +65,7 @@ class Batch:
         numbers: Sequence[int],
         outputs: Sequence[int],
     ) -> None:
-        """Write rows: of each its token, position and `seq_id`. `outputs` are those with logits."""
+        """Write rows with token, position and `seq_id`; `outputs` are the rows with logits."""
         size = len(tokens)
         self._tokens[:size] = tokens
         self._positions[:size] = positions
@@ -76,5 +76,5 @@ class Batch:
 
 
 def pointer(array: np.ndarray[Any, Any], kind: Any) -> Any:
-    """The beginning of `array`, as llama.cpp takes it. The array has to outlive the pointer."""
+    """Return a pointer to the beginning of `array`, which must outlive it."""
     return ctypes.cast(array.ctypes.data, ctypes.POINTER(kind))

@@ -24,15 +24,17 @@ _FEW = 16
 """Tokens of a context that computes nothing."""
 
 _CHUNKED = frozenset({"llama4"})
-"""Architectures whose windows begin where a chunk does: that one is whole cannot be seen."""
+"""Architectures whose windows begin with a chunk: completeness of a window cannot be checked."""
 
 _should_stop = llama_cpp.ggml_abort_callback(("strlen", ctypes.CDLL(None)))
-"""Asked by llama.cpp after each operation of a step, about a text: an empty one says go on. It is a
-function of C's, since one of Python's would have to wait for the interpreter each time."""
+"""llama.cpp calls this after each operation of a step, with a text: an empty one means go on.
+
+It is a C function, since a Python function would have to wait for the interpreter each time.
+"""
 
 
 _OF_CACHE_TYPES = re.compile(r"cache types?\b|V cache")
-"""In what llama.cpp says of types that do not go with a model, or with each other."""
+"""Matches llama.cpp's errors about cache types that the model, or each other, do not support."""
 
 
 class CannotGenerateError(ModelError):
@@ -40,17 +42,17 @@ class CannotGenerateError(ModelError):
 
 
 class Context:
-    """Computes runs of sequences, one for each slot and a spare one, in `num_cells` cells.
+    """Computes runs of sequences, one per slot and a spare one, in `num_cells` cells.
 
-    With `num_streams` the cells are divided among as many `seq_id`s, of which none is spare. A
-    deterministic one computes batches of up to `MOST_ROWS` rows at once. `num_checkpoints` further
-    `seq_id`s have a row of recurrent state each. Of each row the states of the last `num_rollback`
-    tokens are kept, too, so that a sequence can give up as many. With `has_small_windows` layers
-    with a sliding window have cells for the windows of the slots alone. One that `is_mtp` computes
-    the layers for that and no others (`mtp`).
+    With `num_streams` the cells are divided among that many `seq_id`s, without a spare one. A
+    deterministic context computes batches of at most `MOST_ROWS` rows. `num_checkpoints` further
+    `seq_id`s have a row of recurrent state each. Each row also keeps the states of the last
+    `num_rollback` tokens, so that a sequence can drop that many. With `has_small_windows` layers
+    with a sliding window have cells only for the windows of the slots. With `is_mtp` it computes
+    only the MTP layers (`mtp`).
 
-    `handle` and `memory` are llama.cpp's. A step gives `num_rows` rows of logits at most. Raises
-    `ModelError` where the context cannot be created, or cannot decode.
+    `handle` and `memory` are llama.cpp's. A step gives at most `num_rows` rows of logits. Raises
+    `ModelError` if the context cannot be created, or cannot decode.
     """
 
     def __init__(
@@ -84,7 +86,7 @@ class Context:
 
     @property
     def can_shift(self) -> bool:
-        """Whether cells can move to other positions."""
+        """Return whether cells can move to other positions."""
         return bool(llama_cpp.llama_memory_can_shift(self.memory))
 
     @property
@@ -98,16 +100,16 @@ class Context:
         number: Callable[[int], int] = int,
         position: Callable[[int, int], int] | None = None,
     ) -> NoRoom | Aborted | Failed | None:
-        """Compute `runs` as one batch; what went wrong, if something did.
+        """Compute `runs` as one batch; return the failure, if any.
 
-        `number` gives the `seq_id` of a slot, `position` llama.cpp's of one of its cells: both are
-        the same number without it.
+        `number` returns the `seq_id` of a slot, `position` llama.cpp's position of one of its
+        cells; without it both are the same number.
         """
         self._batch.fill(runs, number, position)
         return self.decode_raw(self._batch.raw)
 
     def decode_fixed(self, batch: FixedBatch) -> NoRoom | Aborted | Failed | None:
-        """Compute `batch`; what went wrong, if something did. Its filling cells are gone."""
+        """Compute `batch` and remove its filling cells; return the failure, if any."""
         self._batch.fill_rows(batch.tokens, batch.positions, batch.streams, batch.outputs)
         failure = self.decode_raw(self._batch.raw)
         for stream, start in batch.fillings:
@@ -115,13 +117,13 @@ class Context:
         return failure
 
     def length(self, stream: int) -> int:
-        """How many cells a stream has."""
+        """Return the number of cells of a stream."""
         return int(llama_cpp.llama_memory_seq_pos_max(self.memory, stream)) + 1
 
     def decode_raw(self, batch: Any, *, is_whole: bool = False) -> NoRoom | Aborted | Failed | None:
-        """Compute one of llama.cpp's batches.
+        """Compute one of llama.cpp's batches; return the failure, if any.
 
-        `is_whole`: each of its positions looks at all the others of its sequence.
+        `is_whole`: every position attends to all others of its sequence.
         """
         if is_whole:
             llama_cpp.llama_set_causal_attn(self.handle, False)
@@ -131,13 +133,13 @@ class Context:
         return None if code == 0 else _failure(code)
 
     def use_threads(self, threads: int, threads_batch: int) -> None:
-        """Compute with so many from the next batch on; between two of them."""
+        """Set the threads from the next batch on; call this between two batches."""
         llama_cpp.llama_set_n_threads(self.handle, threads, threads_batch)
 
     def stop(self, is_wanted: bool) -> None:
-        """Have the step that runs end as `Aborted`, and each further one, as long as it is wanted.
+        """Abort running and further steps (`Aborted`) while `is_wanted`.
 
-        From any thread. Steps on a GPU do not heed it.
+        Thread-safe. Steps on a GPU ignore it.
         """
         self._log.is_calm = is_wanted  # llama.cpp takes it for an error
         self._stop[0] = b"\x01" if is_wanted else b"\x00"
@@ -147,13 +149,13 @@ class Context:
         llama_cpp.llama_memory_clear(self.memory, True)
 
     def free(self) -> None:
-        """Give the memory back; nothing may be called afterwards."""
+        """Free the memory; nothing may be called afterwards."""
         llama_cpp.llama_free(self.handle)
 
     def _warm_up(self, model: Model) -> None:
         """Decode a token, so that the first request does not pay for reading the weights.
 
-        Leaves its cell to slot 0.
+        Its cell stays in slot 0.
         """
         llama_cpp.llama_set_warmup(self.handle, True)
         failure = self.decode((Run(SequenceId(0), 0, 0, (0,), False),))
@@ -164,11 +166,11 @@ class Context:
 
 
 def can_take_back(model: Model) -> bool:
-    """Whether a sequence can give up what a step drafted for it in vain.
+    """Return whether a sequence can drop draft tokens that were not accepted.
 
-    Layers with a sliding window have the cells of the last step in any case. Of a recurrent state
-    llama.cpp has to keep the last ones, which it can for some architectures; it says so of a
-    context. Where there are both, cells behind a window may be gone with a part of the step.
+    Layers with a sliding window still have the cells of the last step. For recurrent states
+    llama.cpp has to keep the last ones, which it does for some architectures; a context tells. With
+    both, cells behind a window may be gone with a part of the step.
     """
     if model.can_share:
         return True
@@ -216,7 +218,7 @@ def _refusal(model: Model, params: Any, options: LoadOptions, errors: Sequence[s
     reasons = "; ".join(errors)
     if _OF_CACHE_TYPES.search(reasons):
         return ModelError(
-            f"model file {model.path} does not go with --cache-type-k {options.cache_type_k} and "
+            f"model file {model.path} does not work with --cache-type-k {options.cache_type_k} and "
             f"--cache-type-v {options.cache_type_v}: choose f16 for both, or another type "
             f"({reasons})"
         )
@@ -228,7 +230,7 @@ def _refusal(model: Model, params: Any, options: LoadOptions, errors: Sequence[s
 
 
 def _failure(code: int) -> NoRoom | Aborted | Failed:
-    """What a `llama_decode` answer other than 0 means."""
+    """Return the meaning of a `llama_decode` result other than 0."""
     match code:
         case 1:
             return NoRoom()

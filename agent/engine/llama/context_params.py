@@ -1,7 +1,7 @@
 """The parameters of llama.cpp's contexts that follow from the engine's options.
 
-Every context over a model begins with them, the one that generates and the one that embeds; what
-differs between the two is set by each.
+Both contexts over a model, for generation and for embeddings, begin with these; each sets the
+parameters that differ.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ _CACHE_TYPES: Mapping[CacheType, int] = {
 
 
 def context_params(options: LoadOptions) -> Any:
-    """llama.cpp's defaults, with what `options` say instead."""
+    """Return llama.cpp's defaults, changed by `options`."""
     params = llama_cpp.llama_context_default_params()
     params.n_threads = options.threads
     params.n_threads_batch = options.threads_batch or options.threads
@@ -61,5 +61,5 @@ def context_params(options: LoadOptions) -> Any:
 
 
 def _or_own(factor: float | None) -> float:
-    """llama.cpp takes the model's own factor for a negative one."""
+    """Return `factor`, or the negative number with which llama.cpp uses the model's own."""
     return -1.0 if factor is None else factor

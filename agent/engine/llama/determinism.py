@@ -1,8 +1,9 @@
-"""Computes steps in fixed batches, and checks with the model itself that these keep their promise.
+"""Computes steps in fixed batches, and checks with the model that results do not vary.
 
-llama.cpp does not promise that a token's numbers are independent of what is computed beside it. So
-that is tried with the model, on this machine, with this build, when it is loaded. What was computed
-then is the sign of the arithmetic: agents with the same sign give the same answers.
+llama.cpp does not promise that a token's numbers are independent of other tokens in the batch. So
+that is tested with the model, on this machine and with this build, when the model is loaded. The
+digest of the test's results identifies the arithmetic: agents with the same digest give the same
+answers.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,10 +22,10 @@ from .rows import RowReader
 Logits = NDArray[np.float32]
 
 _NUM_CHECKED = 60
-"""Tokens: a full batch, and one that is filled up."""
+"""Tokens computed in the check: a full batch, and a filled one."""
 
 _NUM_SINGLE = 6
-"""How many of them are computed again one by one."""
+"""Number of these tokens that are computed again one by one."""
 
 _DIGEST_BYTES = 16
 
@@ -40,7 +41,7 @@ class FixedSteps:
     def compute(
         self, runs: Sequence[Run], stream_of: Callable[[int], int]
     ) -> Logits | Aborted | Failed:
-        """The rows of logits that `runs` ask for, in their order; or what went wrong.
+        """Return the rows of logits that `runs` request, in order; or the failure.
 
         No token is chosen before the last batch is computed, because any batch may fail.
         """
@@ -61,9 +62,9 @@ class FixedSteps:
         return np.concatenate(rows) if rows else np.empty((0, 0), np.float32)
 
     def arithmetic(self, tokens: Sequence[int]) -> str:
-        """A digest of what `tokens` give, which is the same for those that compute alike.
+        """Return a digest of the results for `tokens`, equal for equal arithmetic.
 
-        Raises `ModelError` where that depends on how they are computed. Clears the context.
+        Raises `ModelError` if results depend on the way they are computed. Clears the context.
         """
         last = self._num_streams - 1
         self._context.clear()
@@ -83,8 +84,8 @@ class FixedSteps:
         self._context.clear()
         if not np.array_equal(at_once, np.concatenate(pieces)):
             raise ModelError(
-                "--deterministic cannot be had with this model here: llama.cpp computes other "
-                "numbers for a token when others are computed beside it"
+                "--deterministic does not work with this model here: llama.cpp computes other "
+                "numbers for a token when other tokens are in its batch"
             )
         return blake2b(at_once.tobytes(), digest_size=_DIGEST_BYTES).hexdigest()
 
@@ -96,10 +97,10 @@ class FixedSteps:
 
 
 def checked_tokens(vocab_size: int, context_size: int) -> list[int]:
-    """Some tokens, always the same ones of a vocabulary."""
+    """Return some tokens, always the same ones for a vocabulary."""
     return [(7919 * index + 13) % vocab_size for index in range(min(_NUM_CHECKED, context_size))]
 
 
 def _chunk(stream: int, start: int, tokens: Sequence[int]) -> Run:
-    """Rows whose logits are all needed."""
+    """Return a run whose rows all need logits."""
     return Run(SequenceId(stream), stream, start, tuple(tokens), True, scored=tuple(tokens[1:]))

@@ -1,8 +1,8 @@
-"""The devices that llama.cpp finds on this host, and where tensors can be put on them.
+"""The devices that llama.cpp finds on this host, and their buffer types for tensors.
 
-llama-cpp-python has no names for these functions of ggml, so they are called as ggml's header
-(`ggml-backend.h`) declares them. A GPU's driver takes memory and may hang: whoever only wants
-to know runs `agent/probe.py`.
+llama-cpp-python does not declare these functions of ggml, so they are declared here as in its
+header (`ggml-backend.h`). A GPU's driver takes memory and may hang: callers that only need
+information run `agent/probe.py`.
 """
 
 import ctypes
@@ -14,17 +14,17 @@ from typing import Any
 from .backends import library
 
 _KINDS = {0: "cpu", 1: "gpu", 2: "igpu", 3: "accel"}
-"""`GGML_BACKEND_DEVICE_TYPE_…`; an accelerator helps the CPU and has its memory."""
+"""`GGML_BACKEND_DEVICE_TYPE_…`; an accelerator helps the CPU and uses its memory."""
 
 GPUS = ("gpu", "igpu")
 
 
 @dataclass(frozen=True, slots=True)
 class FoundDevice:
-    """A device with its memory in bytes; `free` is what no process has at the moment.
+    """A device with its memory in bytes; `free` is unused by any process at the moment.
 
-    `name` is what settings call it, and `description` the product. `place` on the bus, such as
-    `0000:c1:00.0`, where that is known.
+    `name` is its name in settings, `description` the product. `place` is its address on the bus,
+    such as `0000:c1:00.0`, if known.
     """
 
     name: str
@@ -36,17 +36,17 @@ class FoundDevice:
 
     @property
     def is_gpu(self) -> bool:
-        """Whether layers can be offloaded to it."""
+        """Return whether layers can be offloaded to the device."""
         return self.kind in GPUS
 
     @property
     def is_remote(self) -> bool:
-        """Whether an RPC server has it; `description` is its address then."""
+        """Return whether the device belongs to an RPC server; `description` is then its address."""
         return self.name.startswith("RPC")
 
 
 class _Properties(ctypes.Structure):
-    """`ggml_backend_dev_props`; with more room at its end than today's `caps` take."""
+    """`ggml_backend_dev_props`; with more room at its end than today's `caps` need."""
 
     _fields_ = (
         ("name", ctypes.c_char_p),
@@ -81,7 +81,7 @@ class Devices:
         self._buffer_name = _declared(ggml.ggml_backend_buft_name, text, pointer)
 
     def all(self) -> Iterator[tuple[int, FoundDevice]]:
-        """Each device, after ggml's handle of it."""
+        """Yield each device, with ggml's handle first."""
         for index in range(self._count()):
             handle = self._get(index)
             free, total = ctypes.c_size_t(), ctypes.c_size_t()
@@ -99,18 +99,18 @@ class Devices:
             )
 
     def _place(self, handle: Any) -> str | None:
-        """A backend that knows no place says nothing, or something else that is its own."""
+        """Return the device's bus address; `None` if the backend gives none, or another name."""
         told = _Properties()
         self._tell(handle, ctypes.byref(told))
         place = (told.device_id or b"").decode(errors="replace").lower()
         return place if _PLACE.fullmatch(place) else None
 
     def gpus(self) -> list[tuple[int, FoundDevice]]:
-        """Those that layers can be offloaded to."""
+        """Return the devices that layers can be offloaded to."""
         return [each for each in self.all() if each[1].is_gpu]
 
     def buffer_types(self) -> dict[str, int]:
-        """ggml's handle of each device's own memory, by the device's name and by its own."""
+        """Return ggml's handles of each device's own memory, by the names of device and memory."""
         types = {device.name: self._buffer_type(handle) for handle, device in self.all()}
         found = {name: each for name, each in types.items() if each}
         own = {_decoded(self._buffer_name(each)): each for each in found.values()}
@@ -118,7 +118,7 @@ class Devices:
 
 
 def loaded_devices() -> Devices:
-    """Those of the library that this process has loaded."""
+    """Return the devices of the library that this process has loaded."""
     return Devices(library())
 
 

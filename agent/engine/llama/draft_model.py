@@ -1,4 +1,4 @@
-"""llama.cpp as a draft model: weights and a context of its own, beside the served model's."""
+"""llama.cpp as a draft model: weights and a context of its own."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,12 +31,12 @@ class LlamaDraftModel:
 
     @property
     def name(self) -> str:
-        """The name that people know it by."""
+        """The model's name for people."""
         return self._model.name
 
     @property
     def size_bytes(self) -> int:
-        """Size of the weights."""
+        """The size of the weights."""
         return self._model.size_bytes
 
     def compute(self, runs: Sequence[DraftRun]) -> list[Guess]:
@@ -69,9 +69,9 @@ class LlamaDraftModel:
 def load_draft_model(
     path: Path, target: Model, options: LoadOptions, *, num_cells: int
 ) -> LlamaDraftModel:
-    """The draft model at `path` for sequences of `target` in up to `num_cells` cells.
+    """Load the draft model at `path` for sequences of `target`, in up to `num_cells` cells.
 
-    Raises `ModelError` where it cannot be loaded, or cannot draft for `target`.
+    Raises `ModelError` if it cannot be loaded, or cannot draft for `target`.
     """
     check_model_file(path, "--draft-model")
     options = options.for_draft
@@ -89,7 +89,7 @@ def load_draft_model(
 
 
 def guesses_of(rows: NDArray[np.float32]) -> list[Guess]:
-    """For each row the token with the highest logit, and its probability."""
+    """Return, per row, the token with the highest logit, and its probability."""
     tokens: NDArray[Any] = rows.argmax(axis=1)
     highest = rows[np.arange(len(rows)), tokens]
     with np.errstate(all="ignore"):
@@ -112,22 +112,20 @@ _KINDS = {
 
 
 def check_pair(model: Model, draft: Model) -> None:
-    """Raises `ModelError`, which names both files, unless `draft` can draft for `model`."""
+    """Raise `ModelError`, which names both files, unless `draft` can draft for `model`."""
     difference = _difference(model, draft)
     if difference is not None:
         raise ModelError(
-            f"--draft-model {draft.path} cannot draft for {model.path}: {difference}; take a "
+            f"--draft-model {draft.path} cannot draft for {model.path}: {difference}; use a "
             "smaller model of the same family"
         )
 
 
 def _difference(model: Model, draft: Model) -> str | None:
-    """What differs between the two, in words; `None` where they go together."""
+    """Return the difference that prevents drafting, in words; `None` if there is none."""
     ours, theirs = model.vocab, draft.vocab
     if not draft.can_share:
-        return (
-            "its sequences cannot give up their last tokens (recurrent, hybrid or sliding window)"
-        )
+        return "its sequences cannot drop their last tokens (recurrent, hybrid or sliding window)"
     kinds = [llama_cpp.llama_vocab_type(vocab.handle) for vocab in (ours, theirs)]
     if kinds[0] != kinds[1]:
         here, there = (_KINDS.get(kind, str(kind)) for kind in kinds)

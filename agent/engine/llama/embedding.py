@@ -1,11 +1,11 @@
-"""Vectors from a second context over the same weights.
+"""Embeddings from a second context over the same weights.
 
-A model with a KV cache and causal attention reads a long input chunk by chunk, so that generation
-gets its turn in between. Other models have to see an input whole.
+A model with a KV cache and causal attention reads a long input in chunks, so that generation gets
+its turn in between. Other models must compute an input as a whole.
 
-llama.cpp pools within one chunk only, and a context pools in one way only. So pooling is left to
-the caller, which makes one context do for all poolings but `rank`: that needs the model's
-classification head, which reads the last token, and so the last chunk.
+llama.cpp pools only within one chunk, and a context pools in only one way. So the caller does the
+pooling, and one context serves all poolings but `rank`. `rank` needs the model's classification
+head, which reads the last token, and so the last chunk.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,13 +27,13 @@ from .log import route_log
 from .model import Model
 
 MAX_SEQUENCES = 16
-"""Most inputs of a chunk; each costs a row in every graph."""
+"""Maximum inputs of a chunk; each costs a row in every graph."""
 _LOGITS_BYTES = 64 * 1024 * 1024
-"""llama.cpp computes each token's logits, too, and keeps those of a chunk."""
+"""Maximum bytes of a chunk's logits, which llama.cpp computes and keeps for each token."""
 
 
 class LlamaEmbedding:
-    """`embedding.EmbeddingModel` over a loaded model; an input is as long as a slot at most."""
+    """`embedding.EmbeddingModel` over a loaded model; an input has at most a slot's tokens."""
 
     def __init__(self, model: Model, options: LoadOptions, *, has_memory: bool) -> None:
         self._model = model
@@ -46,7 +46,7 @@ class LlamaEmbedding:
         self.default_pooling: Pooling = model.pooling or "mean"
         self.can_rank = model.pooling == "rank"
         self.threads = (options.threads, options.threads_batch or options.threads)
-        """Of chunks with one token, and with more; contexts take them with their next chunk."""
+        """Threads for chunks of one token, and of more; they apply from the next chunk on."""
 
     def _chunk(self) -> int:
         fitting = _LOGITS_BYTES // (4 * self._model.vocab.size)
@@ -71,12 +71,12 @@ class LlamaEmbedding:
         )
 
     def pair(self, query: str, document: str) -> tuple[int, ...]:
-        """The pair in llama-server's format, so that both servers rank alike."""
+        """Return the pair in llama-server's format, so that both servers rank alike."""
         return self._model.pair(query, document)
 
 
 class LlamaEmbeddingContext:
-    """`embedding.EmbeddingContext`; one that ranks gives `num_scores` numbers."""
+    """`embedding.EmbeddingContext`; for ranking it returns `num_scores` numbers."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class LlamaEmbeddingContext:
         llama_cpp.llama_free(self._handle)
 
     def _rows(self, slices: Sequence[Slice]) -> list[Rows]:
-        """The vectors of all tokens, which lie in the order of the batch."""
+        """Return the vectors of all tokens, in the order of the batch."""
         first = llama_cpp.llama_get_embeddings(self._handle)
         counts = [len(each.tokens) for each in slices]
         rows = np.ctypeslib.as_array(first, (sum(counts), self._size)).copy()
@@ -148,7 +148,7 @@ def _params(options: LoadOptions, *, num_cells: int, chunk: int, ranks: bool) ->
 
 
 def _run(part: Slice) -> Run:
-    """A run that outputs every token's vector."""
+    """Return a run that outputs every token's vector."""
     return Run(
         SequenceId(0),
         _sequence(part),
@@ -160,5 +160,5 @@ def _run(part: Slice) -> Run:
 
 
 def _sequence(part: Slice) -> int:
-    """The `seq_id` of an input. Inputs of one chunk are consecutive, so none share an id."""
+    """Return the `seq_id` of an input; inputs of one chunk are consecutive, so ids differ."""
     return part.number % MAX_SEQUENCES

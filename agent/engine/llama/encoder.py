@@ -1,6 +1,6 @@
 """An engine for models that cannot generate: it holds the weights, and runs no sequence.
 
-The worker's thread stays idle with it; what such a model can do is done through `embedding`.
+The worker's thread stays idle with it; such a model is used only through `embedding`.
 """
 
 from collections.abc import Collection
@@ -54,22 +54,22 @@ class EncoderEngine:
         )
 
     def open(self, sequence: NewSequence) -> NoReturn:
-        """Never called: an agent without slots gets no sequences."""
+        """Raise `RuntimeError`: an agent without slots gets no sequences."""
         raise _no_sequences(sequence.id)
 
     def failure(self, sequence_id: SequenceId) -> NoReturn:
-        """Never called either; see `open`."""
+        """Raise `RuntimeError`: an agent without slots gets no sequences."""
         raise _no_sequences(sequence_id)
 
     def close(self, sequence_id: SequenceId) -> None:
-        """There is nothing to forget."""
+        """Do nothing: there are no sequences."""
 
     def execute(self, step: Step) -> Outcome:
-        """Never called either; see `open`."""
+        """Raise `RuntimeError`: an agent without slots gets no sequences."""
         raise RuntimeError(f"{step} came to a model that cannot generate")
 
     def stop(self, is_wanted: bool) -> None:
-        """There are no steps."""
+        """Do nothing: there are no steps."""
 
     def use_threads(self, threads: int, threads_batch: int) -> None:
         """See `Engine`."""
@@ -78,11 +78,11 @@ class EncoderEngine:
     def load_adapter(
         self, digest: str, path: Path, turn: AbstractContextManager[object]
     ) -> NoReturn:
-        """It takes none."""
+        """Raise `ModelError`: such a model uses no adapters."""
         raise ModelError(f"adapter file {path} cannot be used: the model generates no text")
 
     def keep_adapters(self, digests: Collection[str], turn: AbstractContextManager[object]) -> None:
-        """There are none."""
+        """Do nothing: there are no adapters."""
 
     def free(self) -> None:
         """See `Engine`."""

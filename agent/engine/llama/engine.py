@@ -1,6 +1,6 @@
-"""llama.cpp as the worker's engine: one context, one batch, one sampler a sequence.
+"""llama.cpp as the worker's engine: one context, one batch, one sampler per sequence.
 
-The KV cache has one of two layouts (`layout`): one for all, in which prefixes are shared by
+The KV cache has one of two layouts (`layout`): one cache for all, in which prefixes are shared by
 reference, or a stream for each slot. The context belongs to the thread that made it.
 """
 
@@ -46,26 +46,28 @@ from .vocab import grammar_tokens
 logger = logging.getLogger(__name__)
 
 ATTENTION_TILE = 64
-"""Least tokens of a batch for which llama.cpp's attention on CPUs uses tiles."""
+"""Minimum tokens of a batch for which llama.cpp's attention on CPUs uses tiles."""
 
 MOST_SCORED = 64
-"""Prompt tokens whose log-probabilities a step can give: each takes a row of logits, half a
-megabyte with a large vocabulary."""
+"""Maximum prompt tokens per step with log-probabilities.
+
+Each takes a row of logits: half a megabyte with a large vocabulary.
+"""
 
 CHECKPOINT_GAP = 32
-"""Tokens between two checkpoints of a prompt at least: fewer are computed again in a moment."""
+"""Minimum tokens between two checkpoints of a prompt: fewer are quickly computed again."""
 
 FAR = 2**24
-"""A position behind all that sequences have."""
+"""A position behind all positions of sequences."""
 
 MOST_WINDOW_BYTES = 16 * 2**20
-"""Of a window that is copied for a checkpoint unasked: that takes some milliseconds."""
+"""Maximum bytes of a window that is copied for a checkpoint by default; that takes milliseconds."""
 
 LEAST_WINDOWS = 8
-"""For so many for each slot there has to be room, else they stay in the KV cache."""
+"""Minimum windows per slot that must fit in host memory; otherwise windows stay in the KV cache."""
 
 NUM_MASK_THREADS = 2
-"""Masks are worked out while the engine's own threads decode, and take little of their time."""
+"""Threads that compute grammar masks while the engine decodes; they take little of its time."""
 
 
 class LlamaEngine:
@@ -148,7 +150,10 @@ class LlamaEngine:
         most_scored: int,
         has_small_windows: bool,
     ) -> Capacity:
-        """What steps have room for. Decodes a token or two: the context has to be cleared."""
+        """Return the capacity of steps.
+
+        Decodes a token or two: the context must be cleared afterwards.
+        """
         model = self._model
         can_park = self._places is None
         if num_checkpoints and _is_apart(model):
@@ -185,7 +190,7 @@ class LlamaEngine:
         )
 
     def _described(self, options: LoadOptions, layout: Layout) -> LoadedModel:
-        """The model and what is beside it, as the rest of the agent knows them."""
+        """Return the description of the model and its companions for the rest of the agent."""
         model, projector, draft = self._model, self._projector, self.draft_model
         info = ModelInfo(
             name=model.name,
@@ -220,27 +225,30 @@ class LlamaEngine:
 
     @property
     def _can_park(self) -> bool:
-        """Whether cells can leave for host memory and come back: not with pictures' own places."""
+        """Return whether cells can be offloaded to host memory.
+
+        Cells of pictures with positions in two dimensions cannot.
+        """
         return self._model.can_share and self._places is None
 
     @property
     def _can_hand_out(self) -> bool:
-        """Whether checkpoints can leave for host memory, and from there for other agents."""
+        """Return whether checkpoints can be exported from host memory to other agents."""
         return bool(self.capacity.state_bytes and self.capacity.most_parked)
 
     def _blank(self, spare: int) -> State:
-        """What cannot be cut of no sequence: no recurrent state, or a window that is far away.
+        """Return the state that cannot be cut of an empty sequence.
 
-        That has a token behind all positions that are in use.
+        It is an empty recurrent state, or the window of a token behind all positions in use.
         """
         if not self._model.is_recurrent:
             self._context.decode((Run(SequenceId(0), spare, FAR, (0,), False),))
         return States(self._context).read_apart(spare)
 
     def _checkpoint_bytes(self) -> tuple[int, int]:
-        """Of a checkpoint: what cannot be cut, at most, and the attention of a cell.
+        """Return the maximum bytes of a checkpoint's uncuttable state, and of a cell's attention.
 
-        What a block takes besides, a head and the blank, is shared out among its cells.
+        A block's other bytes, its head and the blank, are divided among its cells.
         """
         states = States(self._context)
         whole, apart = states.size(0), states.size_apart(0)  # of the warm-up's one cell
@@ -253,9 +261,9 @@ class LlamaEngine:
         return apart + window, cell + ceil((head + blank) / BLOCK)
 
     def _state_bytes(self) -> tuple[int, int]:
-        """Of a sequence's state: the part that is always there, and that of each cell.
+        """Return the fixed bytes of a sequence's state, and the bytes of each cell.
 
-        Where it can be had in pieces, each has a little of the former: it is counted as the cell's.
+        If a state can be cut, each piece repeats the fixed bytes: they count as the cell's.
         """
         states = States(self._context)
         first = states.size(0)  # of the warm-up's one cell
@@ -266,9 +274,9 @@ class LlamaEngine:
         return first - cell_bytes, cell_bytes
 
     def open(self, sequence: NewSequence) -> None:
-        """Make the sampler of `sequence`, encode its media, and hold on to its adapters.
+        """Make the sampler of `sequence`, encode its media, and reserve its adapters.
 
-        Raises `ModelNotFound` where they are gone.
+        Raises `ModelNotFound` if the adapters are gone.
         """
         self._adapters.open(sequence.id, sequence.prompt.adapter)
         if sequence.prompt.has_media:
@@ -286,7 +294,7 @@ class LlamaEngine:
         return self._samplers[sequence_id].failure
 
     def close(self, sequence_id: SequenceId) -> None:
-        """Forget its sampler and its media, if there still are any."""
+        """Release the sequence's sampler, media and adapters, if there are any."""
         self._adapters.close(sequence_id)
         self._samplers.pop(sequence_id, None)
         self._media.pop(sequence_id, None)
@@ -294,7 +302,7 @@ class LlamaEngine:
             self._mtp.forget(sequence_id)
 
     def execute(self, step: Step) -> Outcome:
-        """Edit the cells, decode, choose."""
+        """Carry out a step: edit the cells, decode, choose tokens."""
         edited = self._edits.carry_out(step.edits)
         if edited.not_loaded:
             return NotLoaded(edited.not_loaded)
@@ -310,7 +318,7 @@ class LlamaEngine:
         self._context.stop(is_wanted)
 
     def use_threads(self, threads: int, threads_batch: int) -> None:
-        """See `Engine`. A projector keeps its own, since it cannot change them."""
+        """See `Engine`. A projector keeps its threads, since it cannot change them."""
         if self._fixed is not None:
             return
         self._context.use_threads(threads, threads_batch)
@@ -355,9 +363,9 @@ class LlamaEngine:
         return {media.digest: encode(media) for media in sequence.prompt.media}
 
     def _rows_of(self, run: Run) -> Rows:
-        """A step reads media of some sequences, and then nothing else."""
+        """Return the rows of a run that reads media; a step with media reads nothing else."""
         if run.media is None:
-            raise ValueError("a step with media has tokens as well")
+            raise ValueError("a step with media also has tokens")
         part = run.media
         media = self._media[run.id][part.media.digest]
         start = run.start - part.first
@@ -402,12 +410,12 @@ def _cells(
 
 
 def _is_apart(model: Model) -> bool:
-    """Whether what cannot be cut is either windows or recurrent states."""
+    """Return whether the state that cannot be cut is either windows or recurrent states."""
     return not (model.is_recurrent and model.window)
 
 
 def _host_bytes(model: Model, options: LoadOptions, *, has_small_windows: bool) -> int:
-    """Bytes of a checkpoint in host memory, besides those of the KV cache that `num_cells` has."""
+    """Return the bytes of a checkpoint in host memory, outside the KV cache."""
     if has_small_windows:
         return model.window_bytes(options)
     has_rows = model.is_recurrent and not model.is_offloaded
@@ -415,10 +423,10 @@ def _host_bytes(model: Model, options: LoadOptions, *, has_small_windows: bool) 
 
 
 def _has_small_windows(model: Model, options: LoadOptions, num_cells: int) -> bool:
-    """Whether layers with a sliding window have cells for the windows of the slots alone.
+    """Return whether layers with a sliding window have cells only for the windows of the slots.
 
-    Then a checkpoint copies a window, and streams wait for that: so only where windows are small,
-    unless that is asked for.
+    A checkpoint then copies a window while streams wait, so by default this is used only for small
+    windows.
     """
     if model.is_recurrent or not model.window or not model.has_checkpoints:
         return False
@@ -435,10 +443,11 @@ def _has_small_windows(model: Model, options: LoadOptions, num_cells: int) -> bo
 
 
 def _num_checkpoints(model: Model, options: LoadOptions, *, has_small_windows: bool) -> int:
-    """How many checkpoints there can be: numbers that llama.cpp takes, windows, rows of state.
+    """Return the maximum number of checkpoints.
 
-    Windows have half of the memory of what is evicted; the other half is for that. Where tokens are
-    drafted, a row has a state for each, and one more.
+    It is limited by llama.cpp's ids, and by memory for windows or rows of state. Windows may use
+    half of the memory for evicted prefixes. If tokens are drafted, a row has a state for each, and
+    one more.
     """
     most = int(llama_cpp.llama_max_parallel_sequences()) - 1 - options.slots
     if not model.has_checkpoints:
@@ -460,6 +469,6 @@ def _num_checkpoints(model: Model, options: LoadOptions, *, has_small_windows: b
 
 
 def _num_holders(slots: int, layout: Layout) -> int:
-    """In one cache for all, holders have numbers that llama.cpp takes; others are only names."""
+    """Return the number of holders; in one cache for all, each needs an id of llama.cpp."""
     most = int(llama_cpp.llama_max_parallel_sequences()) - 1
     return slots + most if layout.num_streams else most

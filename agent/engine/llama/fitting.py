@@ -1,4 +1,4 @@
-"""What `--fit` chooses for a model file on this host, with the devices and the memory of now."""
+"""What `--fit` chooses for a model file on this host, with its current devices and memory."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,11 +17,11 @@ from .model_params import model_params
 def fitted(
     path: Path, options: LoadOptions, share: float = 1.0, beside: Mapping[str, int] = {}
 ) -> Fitted | None:
-    """What `options` become for the model at `path`, with a `share` of the memory that is free.
+    """Return the choice for the model at `path`, with a `share` of the free memory.
 
-    What other engines have `beside` it is not free, though they may not have filled it yet.
-    `None` where its header says too little. Raises `ModelError` where `options` name a device that
-    there is not.
+    `beside` is the memory of other engines: it is not free, even if they have not filled it yet.
+    Returns `None` if the header lacks information. Raises `ModelError` if `options` name an unknown
+    device.
     """
     devices = [_less(device, beside) for device in devices_for(options)]
     try:
@@ -44,7 +44,7 @@ def _free_on_host(beside: Mapping[str, int]) -> int | None:
 
 
 def devices_for(options: LoadOptions) -> Sequence[FoundDevice]:
-    """Those that layers may go to. Raises `ModelError` where `options` name one there is not."""
+    """Return the devices for layers. Raises `ModelError` if `options` name an unknown one."""
     return model_params(_unplaced(options), "plain").devices if _may_offload(options) else ()
 
 

@@ -1,9 +1,9 @@
 """Chooses between llama.cpp's fastest kernels on CPUs and its plain ones.
 
-The fastest ones (AMX tiles, repacked weights) keep weights in "extra buffers" with a layout of
-their own. Those for AMX crash in a build whose compiler took the stores that configure AMX tiles
-for dead and left them out (ggml-org/llama.cpp#20824). gcc's `-fno-dse` keeps these stores, and
-`-frecord-gcc-switches` lets the library say that it was built so.
+The fastest kernels (AMX tiles, repacked weights) keep weights in "extra buffers" with a layout of
+their own. The AMX kernels crash in a build whose compiler removed the stores that configure AMX
+tiles as dead code (ggml-org/llama.cpp#20824). gcc's `-fno-dse` keeps these stores, and
+`-frecord-gcc-switches` records the flags in the library.
 """
 
 import logging
@@ -18,7 +18,7 @@ from .backends import cpu_library, libraries_folder, library
 logger = logging.getLogger(__name__)
 
 AMX = "AMX_INT8 = 1"
-"""What llama.cpp says of a build that has AMX kernels, for a processor with AMX."""
+"""llama.cpp's description of a build with AMX kernels, on a processor with AMX."""
 
 SWITCH = b"-fno-dse"
 
@@ -26,10 +26,12 @@ SWITCH = b"-fno-dse"
 def choose(
     choice: Literal["auto"] | Kernels, *, system: str | None = None, folder: Path | None = None
 ) -> Kernels:
-    """What to load weights for. `auto`: all, unless they are for AMX and the build is not mended.
+    """Return the kernels to load weights for.
 
-    `system` is what llama.cpp says of its build, and `folder` has its libraries; both are found out
-    unless given.
+    `auto`: all, unless they use AMX and the build is unsafe.
+
+    `system` is llama.cpp's description of its build, and `folder` has its libraries; both have
+    defaults.
     """
     if choice != "auto":
         return choice
@@ -39,21 +41,21 @@ def choose(
     if AMX not in system or any(map(is_mended, _libraries(folder))):
         return "all"
     logger.warning(
-        "llama.cpp's plain kernels are used, which are slower: nothing in its library says that it "
+        "llama.cpp's plain kernels are used, which are slower: its library does not say that it "
         'was built for AMX with CMAKE_ARGS=\'-DCMAKE_C_FLAGS="-fno-dse -frecord-gcc-switches" '
         '-DCMAKE_CXX_FLAGS="-fno-dse -frecord-gcc-switches"\', and without -fno-dse gcc breaks the '
-        "fast ones; if yours are sound, set --kernels all"
+        "fast ones; if yours work, set --kernels all"
     )
     return "plain"
 
 
 def is_mended(library: Path) -> bool:
-    """Whether a library says that its compiler kept the stores that configure AMX tiles."""
+    """Return whether the library's compiler kept the stores that configure AMX tiles."""
     return SWITCH in library.read_bytes()
 
 
 def _libraries(folder: Path | None) -> list[Path]:
-    """Those that compute on processors: the one that is loaded, where the system says which."""
+    """Return the libraries for processors: only the loaded one, if the system tells which."""
     loaded = cpu_library() if folder is None else None
     if loaded is not None:
         return [loaded]

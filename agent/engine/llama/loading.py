@@ -1,7 +1,7 @@
-"""A model file made ready to run: its weights, what is loaded beside them, and an engine over both.
+"""Loads a model file: its weights, their companions, and an engine over both.
 
-What was loaded is freed again where the rest cannot be. A model that cannot generate gets an engine
-that only embeds.
+If a part cannot be loaded, the parts loaded before are freed. A model that cannot generate gets an
+engine that only makes embeddings.
 """
 
 import logging
@@ -62,9 +62,9 @@ def _free() -> dict[str, int]:
 def held(
     chosen: Mapping[str, int], before: Mapping[str, int], after: Mapping[str, int]
 ) -> dict[str, int]:
-    """What a model takes of each memory: what was `chosen`, or more where that is missing now.
+    """Return the bytes that a model takes of each memory: those chosen, or more if more is missing.
 
-    Of devices it is known what was free `before` the model was loaded, and is `after`.
+    For devices, the free memory `before` and `after` loading is known.
     """
     missing = {name: size - after.get(name, size) for name, size in before.items()}
     names = (*chosen, *(name for name in missing if name not in chosen))
@@ -73,7 +73,7 @@ def held(
 
 
 SHARES = (1.0, 0.9, 0.75, 0.5, 0.25, 0.0)
-"""Of the memory that is free: what is tried one after the other when an allocation fails."""
+"""Shares of the free memory that are tried in turn if an allocation fails."""
 
 
 def load_what_fits(
@@ -83,7 +83,7 @@ def load_what_fits(
     *,
     beside: Mapping[str, int] = {},
 ) -> Loaded:
-    """Step down until `load` has the memory for it. Raises `ModelError`."""
+    """Try smaller shares of memory until `load` succeeds. Raises `ModelError`."""
     load = load or _load
     tried: list[LoadOptions] = []
     failure: NoMemoryError | None = None
@@ -115,14 +115,14 @@ def load_what_fits(
 
 def _say(found: Fitted, failure: NoMemoryError | None) -> None:
     if failure is not None:
-        logger.warning("there was not enough memory, the next lower step is tried: %s", failure)
+        logger.warning("there was not enough memory, so a smaller choice is tried: %s", failure)
     logger.info("--fit: %s", found.said)
     if found.fit.is_tight:
-        logger.warning("the model is likely to need more memory than is free")
+        logger.warning("the model probably needs more memory than is free")
 
 
 def _words(found: Fitted, failure: NoMemoryError | None) -> str:
-    stepped = ", after more than that could not be allocated" if failure is not None else ""
+    stepped = ", after a larger choice could not be allocated" if failure is not None else ""
     return found.said + stepped
 
 
@@ -157,11 +157,11 @@ def _wants_mtp(options: LoadOptions) -> bool:
 
 
 _NUMA = {"distribute": 1, "isolate": 2, "numactl": 3}
-"""`GGML_NUMA_STRATEGY_…`; llama-cpp-python has no names for them."""
+"""`GGML_NUMA_STRATEGY_…`, which llama-cpp-python does not name."""
 
 
 def _use_numa(strategy: Numa) -> None:
-    """For this process, which has one model."""
+    """Set the NUMA strategy for this process, which has one model."""
     if strategy != "none":
         llama_cpp.llama_backend_init()
         llama_cpp.llama_numa_init(_NUMA[strategy])
@@ -182,7 +182,7 @@ def _can_draft(model: Model, options: LoadOptions) -> bool:
 
 
 def _over(model: Model, options: LoadOptions) -> LlamaEngine:
-    """An engine over `model`. Raises `ModelError`; then the model alone is still loaded."""
+    """Return an engine over `model`. Raises `ModelError`; then only the model is still loaded."""
     with ExitStack() as parts:
         projector = _projector(model, options, parts)
         layout = choose_layout(

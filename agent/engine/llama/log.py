@@ -1,8 +1,8 @@
-"""llama.cpp's log lines as Python's, and the line that it gives when it aborts the process.
+"""Routes llama.cpp's log to Python's, and reports the message before an abort.
 
-llama.cpp logs much that operators do not need: its level INFO becomes DEBUG here.
-While a model is loaded its warnings and errors are held back too, because the one error that the
-user gets (`ModelError`) carries them.
+llama.cpp logs much that operators do not need: its level INFO becomes DEBUG here. While a model is
+loaded its warnings and errors are held back too, because the one error that the user gets
+(`ModelError`) contains them.
 """
 
 import ctypes
@@ -16,13 +16,13 @@ import llama_cpp.llama_cpp as llama_cpp
 logger = logging.getLogger(__name__)
 
 MAX_HELD = 20
-"""Most errors that are held back: the first ones give the cause, the rest are its consequences."""
+"""Maximum errors held back: the first ones give the cause, later ones are its consequences."""
 
 _LEVELS = {2: logging.DEBUG, 3: logging.WARNING, 4: logging.ERROR}
 """ggml.h's levels (info, warning, error); its debug level and unknown ones are not passed on."""
 
 _CONTINUED = 5
-"""ggml's level of a text that goes on with the line before."""
+"""ggml's level of a text that continues the line before."""
 
 
 class LineLog:
@@ -38,10 +38,10 @@ class LineLog:
         self._held: list[str] | None = None
         self._held_warnings: list[str] = []
         self.is_calm = False
-        """While it is, warnings and errors are DEBUG: what they report is intended."""
+        """While true, warnings and errors are logged as DEBUG: the reported event is intended."""
 
     def receive(self, level: int, text: bytes) -> None:
-        """One text from llama.cpp: a line, a part of one, or several."""
+        """Take one text from llama.cpp: a line, a part of one, or several."""
         if level != _CONTINUED:
             self._level = _LEVELS.get(level)
             self._text = ""
@@ -52,9 +52,9 @@ class LineLog:
 
     @contextmanager
     def hold_errors(self, warnings: list[str] | None = None) -> Iterator[list[str]]:
-        """Meanwhile warnings and errors are only DEBUG; the errors gather in what is yielded.
+        """Inside the block, log warnings and errors as DEBUG; the yielded list collects errors.
 
-        The first warnings gather in `warnings`, if that is given.
+        The first warnings are added to `warnings`, if given.
         """
         held: list[str] = []
         self._held = held
@@ -79,7 +79,7 @@ _log = LineLog()
 
 
 def route_log() -> LineLog:
-    """Send llama.cpp's log to Python's, from now on. May be called again."""
+    """Send llama.cpp's log to Python's from now on. May be called again."""
     llama_cpp.llama_log_set(_log.callback, None)
     return _log
 
@@ -91,10 +91,10 @@ _callbacks: list[object] = []
 
 
 def on_abort(say: Callable[[str], None]) -> None:
-    """When a failed assertion is about to abort the process, call `say` with llama.cpp's message.
+    """Call `say` with llama.cpp's message when a failed assertion is about to abort the process.
 
-    It is one line, on the thread that fails. llama.cpp prints no backtrace then: the debugger that
-    it starts would keep clients waiting.
+    The message is one line; the call is on the failing thread. llama.cpp then prints no backtrace:
+    its debugger would keep clients waiting.
     """
     callback = _Callback(lambda message: say(_line(message)))
     _callbacks[:] = [callback]
@@ -103,6 +103,6 @@ def on_abort(say: Callable[[str], None]) -> None:
 
 
 def _line(message: bytes) -> str:
-    """The message without the build machine's folders."""
+    """Return the message without the build machine's folders."""
     place, colon, what = message.decode("utf-8", "replace").partition(":")
     return " ".join((PurePath(place).name + colon + what).split())

@@ -1,4 +1,4 @@
-"""A model file in memory: its weights, vocabulary, template and facts."""
+"""A loaded model file: its weights, vocabulary, template and properties."""
 
 import ctypes
 import logging
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 _BAD_OVERRIDE = re.compile(
     r"Bad metadata override type for key '(.*)', expected (\w+) but got (\w+)"
 )
-"""llama.cpp's warning, after which it takes the file's own value."""
+"""Matches llama.cpp's warning after which it uses the file's own value."""
 
 _TEXT_BYTES = 256
 _RANK_TEMPLATE = b"rerank"
@@ -39,10 +39,10 @@ _OTHER_MEMORIES = frozenset(
         *("glm5-next", "hy_v4", "minimax-m3", "qwen4exp"),
     }
 )
-"""Architectures whose caches hold more than cells and rows: nothing of theirs was tried."""
+"""Architectures whose caches contain more than cells and rows; none of them was tried."""
 
 _POOLINGS: dict[str, Pooling] = {"1": "mean", "2": "cls", "3": "last", "4": "rank"}
-"""Poolings by the numbers that model files have for them; 0 is none."""
+"""Poolings by their numbers in model files; 0 means none."""
 
 
 _PART = re.compile(r"-\d{5}-of-\d{5}$")
@@ -52,11 +52,11 @@ _FILE_TYPES = {
     for name in dir(llama_cpp)
     if name.startswith(("LLAMA_FTYPE_ALL_", "LLAMA_FTYPE_MOSTLY_"))
 }
-"""Names of quantizations by the numbers that model files have for them."""
+"""Names of quantizations by their numbers in model files."""
 
 
 class Model:
-    """`handle` is llama.cpp's. Read-only, so contexts and threads may share it."""
+    """A loaded model. `handle` is llama.cpp's. Read-only, so contexts and threads may share it."""
 
     def __init__(
         self,
@@ -66,9 +66,9 @@ class Model:
         kernels: Kernels = "plain",
         loads_mtp: bool = False,
     ) -> None:
-        """Load `path` as `options` say. Raises `ModelError`.
+        """Load `path` with `options`. Raises `ModelError`.
 
-        `loads_mtp`: with the layers for that, if there are any (`mtp`).
+        `loads_mtp`: also load the layers for MTP, if there are any (`mtp`).
         """
         check_model_file(path)
         log = route_log()
@@ -93,16 +93,16 @@ class Model:
             raise
         self.vocab = LlamaVocab(vocab, self._pre_tokenizer(options))
         self.adapters_guard = threading.Lock()
-        """Held while adapters come and go, and while a context is made, which looks at them."""
+        """Held while adapters are loaded or freed, and while a context is made."""
 
     @property
     def architecture(self) -> str:
-        """The name that the file has for it: `llama`, `qwen3`, …"""
+        """The architecture's name in the file: `llama`, `qwen3`, …"""
         return self._meta("general.architecture")
 
     @property
     def name(self) -> str:
-        """The file's name without its ending, and of a split file without the part's number."""
+        """The file's name without its suffix; for a split file also without the part's number."""
         return _PART.sub("", self.path.stem)
 
     @property
@@ -112,21 +112,21 @@ class Model:
 
     @property
     def parameters(self) -> int:
-        """Number of weights."""
+        """The number of weights."""
         return int(llama_cpp.llama_model_n_params(self.handle))
 
     @property
     def size_bytes(self) -> int:
-        """Size of the weights."""
+        """The size of the weights."""
         return int(llama_cpp.llama_model_size(self.handle))
 
     @property
     def trained_context(self) -> int:
-        """Longest context in tokens that the model was trained for."""
+        """The longest context in tokens that the model was trained for."""
         return int(llama_cpp.llama_model_n_ctx_train(self.handle))
 
     def longest_context(self, options: LoadOptions) -> int:
-        """The same, with the positions scaled as `options` say.
+        """Return the longest context with positions scaled as `options` say.
 
         With YaRN llama.cpp changes `trained_context` itself when a context is made.
         """
@@ -138,17 +138,17 @@ class Model:
 
     @property
     def is_offloaded(self) -> bool:
-        """Whether a device other than the CPU computes some of it."""
+        """Return whether a device other than the CPU computes a part of the model."""
         return self._params.raw.n_gpu_layers != 0 and bool(self._params.devices)
 
     @property
     def can_share(self) -> bool:
-        """Whether a sequence can share any of its cells, and give up its last ones."""
+        """Return whether a sequence can share any of its cells, and drop its last ones."""
         return not self.is_recurrent and not self.window
 
     @property
     def is_recurrent(self) -> bool:
-        """Whether some layers have a state that goes on with each token and cannot go back."""
+        """Return whether some layers have a state that advances with each token only."""
         return bool(
             llama_cpp.llama_model_is_recurrent(self.handle)
             or llama_cpp.llama_model_is_hybrid(self.handle)
@@ -156,20 +156,20 @@ class Model:
 
     @property
     def window(self) -> int:
-        """How many positions some layers look back; 0 where all look back to the start."""
+        """The number of positions that some layers look back; 0 if all attend to the start."""
         return int(llama_cpp.llama_model_n_swa(self.handle))
 
     @property
     def num_layers(self) -> int:
-        """How many layers it has, without the output."""
+        """The number of layers without the output."""
         return int(llama_cpp.llama_model_n_layer(self.handle))
 
     def window_bytes(self, options: LoadOptions) -> int:
-        """Bytes of what is in a window, at most: as if all layers had one."""
+        """Return the maximum bytes of a window, as if all layers had one."""
         return self.window * self.cell_bytes(options)
 
     def cell_bytes(self, options: LoadOptions) -> int:
-        """Bytes of a cell's keys and values, at most: as if all layers had the same."""
+        """Return the maximum bytes of a cell's keys and values, as if all layers had the same."""
         heads = int(llama_cpp.llama_model_n_head_kv(self.handle))
         width = int(llama_cpp.llama_model_n_embd(self.handle))
         usual = width // max(1, int(llama_cpp.llama_model_n_head(self.handle)))
@@ -181,31 +181,31 @@ class Model:
 
     @property
     def has_checkpoints(self) -> bool:
-        """Whether what a sequence stands at can be had as a whole, where it cannot be cut."""
+        """Return whether a state that cannot be cut can be copied as a whole."""
         return not self.can_share and self.architecture not in _OTHER_MEMORIES
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a sequence's recurrent state, or a little more; 0 where there is none."""
+        """An upper estimate of the bytes of a sequence's recurrent state; 0 without one."""
         return row_bytes(self._number) if self.is_recurrent else 0
 
     @property
     def is_causal(self) -> bool:
-        """Whether a token looks back only, so that an input can be read piece by piece."""
+        """Return whether tokens attend only backwards, so that an input can be read in pieces."""
         return self._meta(f"{self.architecture}.attention.causal") != "false"
 
     @property
     def pooling(self) -> Pooling | None:
-        """How the model was trained to make one vector of a text, if the file says."""
+        """The pooling with which the model was trained to embed texts, if the file says it."""
         return _POOLINGS.get(self._meta(f"{self.architecture}.pooling_type"))
 
     @property
     def num_scores(self) -> int:
-        """How many outputs the ranking head has; the first is the score."""
+        """The number of outputs of the ranking head; the first is the score."""
         return int(llama_cpp.llama_model_n_cls_out(self.handle))
 
     def tasks(self, *, generates: bool, senses: Collection[Task] = ()) -> tuple[Task, ...]:
-        """What it can do; `senses` are those of its projector."""
+        """Return the tasks of the model; `senses` come from its projector."""
         able: dict[Task, bool] = {
             "generate": generates,
             "embed": True,
@@ -216,7 +216,7 @@ class Model:
         return tuple(task for task, is_able in able.items() if is_able)
 
     def pair(self, query: str, document: str) -> tuple[int, ...]:
-        """A query and a document as the model ranks them: by its template, or as BERT has them."""
+        """Return a query and a document in the form that the model's template, or BERT, ranks."""
         source = llama_cpp.llama_model_chat_template(self.handle, _RANK_TEMPLATE)
         if source is not None:
             text = str(source, "utf-8", "replace")
@@ -234,11 +234,11 @@ class Model:
 
     @property
     def tool_template(self) -> str | None:
-        """The source that is kept under the name `tool_use`, as Hugging Face's tools do."""
+        """The source stored under the name `tool_use`, as Hugging Face's tools do."""
         return self._template(b"tool_use")
 
     def free(self) -> None:
-        """Give the memory back; the vocabulary must not be used afterwards."""
+        """Free the memory; the vocabulary must not be used afterwards."""
         llama_cpp.llama_model_free(self.handle)
 
     def _check_kind(self, path: Path, vocab: Any) -> None:
@@ -251,7 +251,10 @@ class Model:
             )
 
     def _check_overrides(self, options: LoadOptions, warnings: Iterable[str]) -> None:
-        """Whether `--override-kv` did what it says, and what else an operator has to know."""
+        """Check that `--override-kv` had its effect, and warn about anything unexpected.
+
+        Raises `ModelError` for a value of the wrong type.
+        """
         for line in warnings:
             if found := _BAD_OVERRIDE.search(line):
                 raise ModelError(
@@ -261,12 +264,12 @@ class Model:
                 logger.warning("--mlock: %s", line.removeprefix("warning: "))
         for key in () if options.override_kv is None else metadata_of(options.override_kv):
             if not self._has_meta(key):
-                logger.warning("--override-kv: %s is not in %s, and is added to it", key, self.path)
+                logger.warning("--override-kv: %s is not in %s, so it is added", key, self.path)
         for pattern in self._idle_placements(options):
-            logger.warning("--override-tensor: no tensor of %s is called %s", self.path, pattern)
+            logger.warning("--override-tensor: no tensor of %s matches %s", self.path, pattern)
 
     def _idle_placements(self, options: LoadOptions) -> list[str]:
-        """The patterns of `--override-tensor` that match no tensor of the file."""
+        """Return the patterns of `--override-tensor` that match no tensor of the file."""
         if options.override_tensor is None:
             return []
         names: list[str] = []
@@ -283,7 +286,7 @@ class Model:
         return [each for each in patterns if not any(re.search(each, name) for name in names)]
 
     def _pre_tokenizer(self, options: LoadOptions) -> str:
-        """How the file, or `--override-kv`, says that texts are split before they are tokenised."""
+        """Return how texts are split before tokenisation, by the file or `--override-kv`."""
         kind = self._meta("tokenizer.ggml.model")
         if kind in ("gemma4", "hybriddna"):
             return kind
@@ -301,7 +304,7 @@ class Model:
         return source if "{" in source else None
 
     def _number(self, key: str) -> int:
-        """A hyperparameter; 0 where there is none, or one for each layer."""
+        """Return a hyperparameter; 0 if it is missing, or has one value per layer."""
         value = self._meta(f"{self.architecture}.{key}")
         return int(value) if value.isdigit() else 0
 
@@ -310,14 +313,14 @@ class Model:
 
 
 def meta(handle: Any, key: str) -> str:
-    """What the file of llama.cpp's model has under `key`, as text; empty where it has nothing."""
+    """Return the metadata of llama.cpp's model under `key` as text; empty if there is none."""
     buffer = ctypes.create_string_buffer(_TEXT_BYTES)
     llama_cpp.llama_model_meta_val_str(handle, key.encode(), buffer, _TEXT_BYTES)
     return buffer.value.decode("utf-8", "replace")
 
 
 def _filled(template: str, values: dict[str, str]) -> str:
-    """Every mark replaced at once: a value that looks like a mark stays as it is."""
+    """Replace every mark at once: a value that looks like a mark stays as it is."""
     marks = re.compile("|".join(map(re.escape, values)))
     return marks.sub(lambda match: values[match[0]], template)
 
@@ -326,13 +329,13 @@ _NO_MEMORY = re.compile(r"alloc|out of (\w+ )?memory|OutOf\w*Memory", re.IGNOREC
 
 
 def load_error(message: str, errors: Iterable[str]) -> ModelError:
-    """The error with `message`, of the kind that llama.cpp's own `errors` tell."""
+    """Return the error with `message`: `NoMemoryError` if llama.cpp's `errors` are about memory."""
     has_no_memory = any(map(_NO_MEMORY.search, errors))
     return NoMemoryError(message) if has_no_memory else ModelError(message)
 
 
 def _reason(errors: Iterable[str]) -> str:
-    """The error that says most: llama.cpp reports the cause first, then each caller's failure."""
+    """Return the first error: llama.cpp reports the cause first, then each caller's failure."""
     causes = [line.split(": ", 1)[-1] for line in errors]
     return causes[0] if causes else "llama.cpp gave no reason"
 

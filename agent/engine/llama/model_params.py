@@ -1,7 +1,7 @@
-"""How a model file is loaded: the engine's options in llama.cpp's terms.
+"""Converts the engine's options to llama.cpp's parameters for loading a model file.
 
-What the parameters point to is kept beside them. Options that are for GPUs are checked as far as
-that goes where there are none, and a warning says that they have no effect.
+Objects that the parameters point to are kept with them. Options for GPUs are checked as far as
+possible without a GPU, and a warning says that they have no effect.
 """
 
 import ctypes
@@ -27,7 +27,7 @@ from .devices import Devices, FoundDevice, loaded_devices
 logger = logging.getLogger(__name__)
 
 EXPERTS_OF = r"blk\.%d\.ffn_(up|down|gate|gate_up)_(ch|)exps"
-"""Names of a layer's experts, as llama.cpp's `--n-cpu-moe` has them."""
+"""Names of a layer's experts, as in llama.cpp's `--n-cpu-moe`."""
 
 _SPLIT_MODES = {
     "none": llama_cpp.LLAMA_SPLIT_MODE_NONE,
@@ -43,7 +43,7 @@ _LOAD_MODES = {
     "dio": llama_cpp.LLAMA_LOAD_MODE_DIRECT_IO,
 }
 _LOCKED = {"auto": "mmap+mlock", "mmap": "mmap+mlock", "none": "mlock"}
-"""What a mode is with `--mlock`."""
+"""The load mode that replaces another with `--mlock`."""
 
 _FOR_GPUS = (
     *("device", "gpu_layers", "split_mode", "tensor_split", "main_gpu"),
@@ -52,14 +52,14 @@ _FOR_GPUS = (
 
 
 class _Placement(ctypes.Structure):
-    """`llama_model_tensor_buft_override`: where tensors go whose names match."""
+    """`llama_model_tensor_buft_override`: the buffer type for tensors whose names match."""
 
     _fields_ = [("pattern", ctypes.c_char_p), ("buffer_type", ctypes.c_void_p)]
 
 
 @dataclass(frozen=True, slots=True)
 class ModelParams:
-    """`raw` is llama.cpp's, and points into `kept`; to `devices` layers may be offloaded."""
+    """`raw` is llama.cpp's and points into `kept`; layers may be offloaded to `devices`."""
 
     raw: Any
     kept: tuple[Any, ...]
@@ -69,10 +69,10 @@ class ModelParams:
 def model_params(
     options: LoadOptions, kernels: Kernels, found: Devices | None = None
 ) -> ModelParams:
-    """llama.cpp's defaults, with what `options` say instead.
+    """Return llama.cpp's defaults, changed by `options`.
 
-    `found` are the devices of the loaded library, unless given. Raises `ModelError` where `options`
-    name a device that there is not.
+    `found` defaults to the devices of the loaded library. Raises `ModelError` if `options` name an
+    unknown device.
     """
     found = loaded_devices() if found is None else found
     raw = llama_cpp.llama_model_default_params()
@@ -104,7 +104,7 @@ def _load_mode(options: LoadOptions) -> str:
 
 
 def _chosen(options: LoadOptions, found: Devices) -> tuple[list[int], tuple[FoundDevice, ...]]:
-    """The devices to offload to, by their handles; without a choice as llama.cpp takes them."""
+    """Return the devices to offload to, with handles; by default those that llama.cpp uses."""
     gpus = found.gpus()
     if options.device is None:
         remote = [each for each in gpus if each[1].is_remote]
@@ -117,7 +117,7 @@ def _chosen(options: LoadOptions, found: Devices) -> tuple[list[int], tuple[Foun
     for name in names:
         if name not in by_name:
             raise ModelError(
-                f"--device: there is no {name}; llama.cpp finds {_listed(by_name)} here, and with "
+                f"--device: there is no {name}; llama.cpp finds {_listed(by_name)} here; with "
                 "none the CPU computes alone"
             )
     chosen = [by_name[name] for name in names]
@@ -125,12 +125,14 @@ def _chosen(options: LoadOptions, found: Devices) -> tuple[list[int], tuple[Foun
 
 
 def _check_gpus(options: LoadOptions, devices: Sequence[FoundDevice]) -> None:
-    """Whether numbers that are about GPUs fit them, where there are any."""
+    """Raise `ModelError` if options for GPUs do not match the GPUs; warn if there are none."""
     names = [device.name for device in devices]
     shares = () if options.tensor_split is None else shares_of(options.tensor_split)
     most = int(llama_cpp.llama_max_devices())
     if len(shares) > most:
-        raise ModelError(f"--tensor-split has {len(shares)} shares; llama.cpp takes at most {most}")
+        raise ModelError(
+            f"--tensor-split has {len(shares)} shares; llama.cpp accepts at most {most}"
+        )
     if not names:
         if options.device is None and (idle := _idle(options)):
             logger.warning("%s: no effect, since llama.cpp finds no GPU here", ", ".join(idle))
@@ -147,7 +149,7 @@ def _check_gpus(options: LoadOptions, devices: Sequence[FoundDevice]) -> None:
 
 
 def _idle(options: LoadOptions) -> list[str]:
-    """Options for GPUs that are set."""
+    """Return the options for GPUs that are set."""
     fields = LoadOptions.model_fields
     return [
         "--" + name.replace("_", "-")
@@ -166,21 +168,21 @@ def _shares(text: str) -> Any:
 
 
 def _placements(options: LoadOptions, found: Devices) -> list[_Placement]:
-    """Patterns, and handles of buffer types; what was said explicitly comes first."""
+    """Return patterns and buffer types; explicit ones come first."""
     wanted = () if options.override_tensor is None else placements_of(options.override_tensor)
     wanted += tuple((EXPERTS_OF % layer, "CPU") for layer in range(options.n_cpu_moe))
     types = found.buffer_types() if wanted else {}
     for _, name in wanted:
         if name not in types:
             raise ModelError(
-                f"--override-tensor: tensors cannot be put into {name}; here they can into "
+                f"--override-tensor: tensors cannot be put into {name}; possible here: "
                 f"{_listed(types)}"
             )
     return [_Placement(pattern.encode(), types[name]) for pattern, name in wanted]
 
 
 def _overrides(metadata: dict[str, Metadata]) -> Any:
-    """An array of `llama_model_kv_override` with an empty one at its end."""
+    """Return an array of `llama_model_kv_override` that ends with an empty entry."""
     array: Any = (llama_cpp.llama_model_kv_override * (len(metadata) + 1))()
     for entry, (key, value) in zip(array, metadata.items(), strict=False):
         entry.key = key.encode()

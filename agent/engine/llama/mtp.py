@@ -1,16 +1,16 @@
-"""Multi-token prediction (MTP): the layers of a model that guess what follows its next token.
+"""Multi-token prediction (MTP): layers of a model that predict the tokens after its next one.
 
-They are a draft model over the same weights, with a context and cells of their own. Beside each
-token they take the hidden state from which the model chose it, that of the position before. The
-model's context gives them out with each step; in a draft, the layers go on with their own.
+They act as a draft model over the same weights, with a context and cells of their own. With each
+token they take the hidden state from which the model chose it: the state of the previous position.
+The model's context outputs these states in each step; within a draft, the layers use their own.
 
-Only the last `WINDOW` states of a sequence are kept. So the layers do not see what came before
-those, nor what was cached when a sequence began. They guess from the hidden state above all, and
-what they guess is checked.
+Only the last `WINDOW` states of a sequence are kept. So the layers do not see earlier tokens, nor
+tokens that were cached when a sequence began. Their predictions depend mostly on the hidden state,
+and are verified.
 
-llama.cpp gives out hidden states through functions that are in none of its C headers: they have the
-names of C++ in the library, and a build may lack them. `llama_batch_ext_set_embd_state` is public,
-and does nothing in this version; a batch with tokens and embeddings does.
+llama.cpp outputs hidden states through functions that are not in its C headers: the library has
+them under C++ names, and a build may lack them. `llama_batch_ext_set_embd_state` is public, but
+does nothing in this version; a batch with tokens and embeddings works.
 """
 
 import ctypes
@@ -38,16 +38,16 @@ from .model import Model, meta
 logger = logging.getLogger(__name__)
 
 WINDOW = 256
-"""Hidden states that are kept of a sequence."""
+"""Hidden states kept per sequence."""
 
 TRIED = frozenset({"qwen35", "qwen35moe"})
-"""Architectures whose layers for MTP were tried, one at a time."""
+"""Architectures whose MTP layers were tried, one layer at a time."""
 
 Row = NDArray[np.float32]
 
 
 class _HiddenApi:
-    """llama.cpp's functions for hidden states. Raises `AttributeError` where a build lacks them."""
+    """llama.cpp's functions for hidden states. Raises `AttributeError` if a build lacks them."""
 
     def __init__(self) -> None:
         library = llama_cpp._lib
@@ -59,23 +59,23 @@ class _HiddenApi:
         self._given_out.restype = ctypes.POINTER(ctypes.c_float)
 
     def give_out(self, context: Context, *, of_outputs: bool) -> None:
-        """Have each step of a context give those of all its tokens, or of those with logits."""
+        """Make each step output the states of all its tokens, or of those with logits."""
         self._give_out(context.handle, True, of_outputs)
 
     def rows(self, context: Context, count: int, width: int) -> Row:
-        """The first `count` that the last step gave; the next one overwrites them."""
+        """Return the first `count` states of the last step; the next step overwrites them."""
         return np.ctypeslib.as_array(self._given_out(context.handle), (count, width))
 
 
 class HiddenStates:
-    """The last ones of a sequence, rows of consecutive positions up to `end - 1`."""
+    """The last hidden states of a sequence: rows of consecutive positions up to `end - 1`."""
 
     def __init__(self) -> None:
         self.end = 0
         self._rows: deque[Row] = deque(maxlen=WINDOW)
 
     def put(self, start: int, rows: Row) -> None:
-        """Those from `start` on. What there was from there on is forgotten."""
+        """Replace the states from `start` on."""
         while self._rows and self.end > start:
             self._rows.pop()
             self.end -= 1
@@ -85,7 +85,7 @@ class HiddenStates:
         self.end = start + len(rows)
 
     def at(self, position: int) -> Row | None:
-        """That of a position, if it is there."""
+        """Return the state of a position, if it is kept."""
         index = position - (self.end - len(self._rows))
         return self._rows[index] if 0 <= index < len(self._rows) else None
 
@@ -95,10 +95,10 @@ _NO_STATES = HiddenStates()
 
 @dataclass(slots=True)
 class _Text:
-    """What a slot of the draft has computed.
+    """The computed tokens of a draft slot.
 
-    Of its tokens the last ones, `drafted`, went on from states of the layers' own; those before are
-    `num_true`. `state` is their own one of the position `last`.
+    The first `num_true` tokens were computed from the model's states, the last ones, `drafted`,
+    from the layers' own. `state` is the layers' own state of the position `last`.
     """
 
     num_true: int = 0
@@ -113,7 +113,10 @@ class _Text:
             self.last, self.state = -1, None
 
     def note(self, start: int, tokens: Sequence[int], num_true: int) -> None:
-        """`tokens` are computed from `start` on, the first `num_true` from the model's states."""
+        """Record that `tokens` were computed from `start` on.
+
+        The first `num_true` of them were computed from the model's states.
+        """
         if not self.drafted:
             self.num_true = start + num_true
             tokens = tokens[num_true:]
@@ -121,9 +124,9 @@ class _Text:
 
 
 class LlamaMtp:
-    """`draft_model.DraftModel` over the layers of a model whose sequences `target` computes.
+    """`draft_model.DraftModel` over the MTP layers of a model; `target` computes its sequences.
 
-    Raises `ModelError` where there can be no context for them.
+    Raises `ModelError` if there can be no context for them.
     """
 
     def __init__(
@@ -162,15 +165,15 @@ class LlamaMtp:
     # ---- the model's steps
 
     def follow(self, id: SequenceId) -> None:
-        """Keep the hidden states of a sequence. Like `forget`, from any thread."""
+        """Keep the hidden states of a sequence. Thread-safe, like `forget`."""
         self._hidden[id] = HiddenStates()
 
     def forget(self, id: SequenceId) -> None:
-        """A sequence is over. Unknown ids are ignored."""
+        """Forget a sequence. Unknown ids are ignored."""
         self._hidden.pop(id, None)
 
     def take(self, runs: Sequence[Run]) -> None:
-        """`target` has just computed `runs`, which are no media."""
+        """Store the hidden states of `runs`, which `target` has just computed; none is media."""
         num_tokens = sum(len(run.tokens) for run in runs)
         rows = self._api.rows(self._target, num_tokens, self._width)
         first = 0
@@ -183,7 +186,7 @@ class LlamaMtp:
     # ---- drafts
 
     def compute(self, runs: Sequence[DraftRun]) -> list[Guess]:
-        """See `DraftModel`. Tokens whose hidden state is not known are left out."""
+        """See `DraftModel`. Tokens whose hidden state is unknown are left out."""
         tokens: list[int] = []
         positions: list[int] = []
         slots: list[int] = []
@@ -220,10 +223,10 @@ class LlamaMtp:
         self._context.free()
 
     def _prepared(self, run: DraftRun, spare: int) -> tuple[int, tuple[int, ...], list[Row]]:
-        """What to compute for `run`: from where on, tokens, and the state for each.
+        """Return what to compute for `run`: its start, tokens, and the state for each token.
 
-        What was drafted and accepted is computed again, from the model's own states, where there
-        are `spare` rows for that.
+        Drafted and accepted tokens are computed again from the model's own states, if there are
+        `spare` rows.
         """
         text, hidden = self._texts[run.slot], self._hidden.get(run.id, _NO_STATES)
         start, tokens = run.start, run.tokens
@@ -261,10 +264,10 @@ class LlamaMtp:
 
 
 def has_mtp(path: Path) -> bool:
-    """Whether the model at `path` has layers for MTP that can be used.
+    """Return whether the model at `path` has usable layers for MTP.
 
-    llama.cpp ends the process where an architecture has no graph for them: they are used where they
-    were tried. A file that cannot be loaded has none.
+    llama.cpp ends the process if an architecture has no graph for them, so only tried architectures
+    count. A file that cannot be loaded has none.
     """
     llama_cpp.llama_backend_init()
     params = llama_cpp.llama_model_default_params()
@@ -281,7 +284,7 @@ def has_mtp(path: Path) -> bool:
     if architecture in TRIED and num_layers == "1":
         return True
     logger.warning(
-        "%s has %s layers for MTP, which are not used: with %s that was not tried",
+        "%s has %s layers for MTP, which are not used: they were not tried with %s",
         path,
         num_layers,
         architecture,
@@ -292,7 +295,7 @@ def has_mtp(path: Path) -> bool:
 def load_mtp(
     model: Model, target: Context, options: LoadOptions, *, num_cells: int
 ) -> LlamaMtp | None:
-    """The layers of `model` that draft for it; `None` where it has none, or they cannot be used."""
+    """Return the MTP layers of `model`; `None` if it has none, or they cannot be used."""
     if not model.loads_mtp:
         return None
     try:

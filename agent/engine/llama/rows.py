@@ -1,4 +1,4 @@
-"""Reading a step's rows of logits: tokens chosen, log-probabilities of prompts."""
+"""Reads a step's rows of logits: chooses tokens, and computes log-probabilities of prompts."""
 
 import ctypes
 import logging
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class RowReader:
-    """Reads the rows of `context`: at most `num_rows` a step, each with a logit for every token."""
+    """Reads the rows of `context`: at most `num_rows` per step, each with all logits."""
 
     def __init__(
         self,
@@ -35,14 +35,14 @@ class RowReader:
         self._rows = _Rows(num_rows, vocab_size)
 
     def copy(self, numbers: Sequence[int]) -> NDArray[np.float32]:
-        """Rows of the last batch, which the next one does not overwrite."""
+        """Return copies of rows of the last batch, which the next batch does not overwrite."""
         return self._rows.view(self._context.logits)[list(numbers)]
 
     def read(self, runs: tuple[Run, ...], rows: NDArray[np.float32] | None = None) -> Decoded:
-        """Choose tokens, and give prompts' log-probabilities, after `runs` were decoded.
+        """Choose tokens, and compute prompts' log-probabilities, after `runs` were decoded.
 
-        `rows` are theirs, in the order of `Batch.fill`, if they are not those of the last batch. A
-        failure of one sequence is logged, and breaks no other.
+        `rows` are their rows in the order of `Batch.fill`; by default those of the last batch. A
+        failure of one sequence is logged, and affects no other.
         """
         runs = tuple(run for run in runs if run.samples or run.scored)
         if not runs:
@@ -76,7 +76,7 @@ class RowReader:
 
 @dataclass(slots=True)
 class _Read:
-    """What was read so far."""
+    """The results read so far."""
 
     tokens: list[int] = field(default_factory=list)
     log_probs: dict[SequenceId, tuple[LogProbs, ...]] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class _Read:
 
 
 def _chosen(run: Run, rows: Row, sampler: Sampler) -> list[int]:
-    """Choose along the draft, up to the first token that differs, or the one after it."""
+    """Choose along the draft, up to and including the first token that differs."""
     chosen = [sampler.choose(rows[0])]
     if not run.num_drafted:
         return chosen
@@ -100,10 +100,10 @@ def _chosen(run: Run, rows: Row, sampler: Sampler) -> list[int]:
 
 
 class _Rows:
-    """llama.cpp's logits where they lie: a row for each output of the last step, in its order.
+    """llama.cpp's logits in place: a row for each output of the last step, in order.
 
-    The buffer moves only to grow, so one view of it serves many steps. It holds the rows of the
-    last step, which may be fewer than the view shows.
+    The buffer moves only when it grows, so one view serves many steps. The last step may have fewer
+    rows than the view shows.
     """
 
     def __init__(self, num_rows: int, vocab_size: int) -> None:

@@ -1,8 +1,8 @@
-"""Devices of llama.cpp's RPC servers (`rpc-server`): those of other hosts, and of other processes.
+"""Devices of llama.cpp's RPC servers (`rpc-server`): in other processes or on other hosts.
 
-Such a server asks nobody who they are, encrypts nothing, and serves one process at a time: another
-one waits without a word. llama.cpp aborts the process where a server is not there, or speaks
-another version of the protocol, so each is asked first.
+Such a server has no authentication and no encryption, and serves one process at a time: others wait
+silently. llama.cpp aborts the process if a server is missing or has another protocol version, so
+each server is contacted first.
 """
 
 import ctypes
@@ -18,25 +18,25 @@ DEADLINE = 10.0
 """Seconds that a server has to answer."""
 
 PROTOCOL = (7, 0, 0)
-"""The version that the pinned llama.cpp speaks: `RPC_PROTO_…_VERSION` in its `ggml-rpc.h`."""
+"""The version of the pinned llama.cpp: `RPC_PROTO_…_VERSION` in its `ggml-rpc.h`."""
 
 Version = tuple[int, int, int]
-"""Major, minor and patch: the last changes nothing that is said."""
+"""Major, minor and patch; the patch does not change the protocol."""
 
 _CAPABILITIES = bytes(24)
 """No transport but TCP."""
 
 _HELLOS = tuple(b"\x0e" + len(body).to_bytes(8, "little") + body for body in (_CAPABILITIES, b""))
-"""A command and the length of what follows. Old servers hang up unless nothing follows."""
+"""A command and the length of its body. Old servers hang up unless the body is empty."""
 
 _LENGTH = 8
-"""Bytes before the answer that say how long it is; it begins with the version's three."""
+"""Bytes before the answer with its length; the answer begins with the version's three bytes."""
 
 
 def use_servers(servers: Sequence[str], deadline: float = DEADLINE) -> None:
-    """Let this process's llama.cpp have the devices of `servers`, each a HOST:PORT.
+    """Add the devices of `servers`, each a HOST:PORT, to this process's llama.cpp.
 
-    Raises `ModelError` where one does not answer.
+    Raises `ModelError` if a server does not answer.
     """
     for server in servers:
         if not _is_known(server):
@@ -52,7 +52,7 @@ def _greet(server: str, deadline: float) -> None:
     version = _version(server, deadline)
     if version is None:
         raise ModelError(
-            f"--rpc: {server} hangs up; it has to be llama.cpp's rpc-server with version "
+            f"--rpc: {server} hangs up; it must be llama.cpp's rpc-server with version "
             f"{_words(PROTOCOL)} of the protocol"
         )
     if not speaks(version):
@@ -63,12 +63,12 @@ def _greet(server: str, deadline: float) -> None:
 
 
 def speaks(version: Version) -> bool:
-    """Whether llama.cpp talks to a server of this version, as it decides it."""
+    """Return whether llama.cpp accepts a server of this version, by its own rule."""
     return version[0] == PROTOCOL[0] and version[1] <= PROTOCOL[1]
 
 
 def _version(server: str, deadline: float) -> Version | None:
-    """Which version the server speaks; `None` where it says none. Raises `ModelError`."""
+    """Return the server's version; `None` if it sends none. Raises `ModelError`."""
     try:
         answers = (_answer(server, hello, deadline) for hello in _HELLOS)
         return next(filter(None, answers), None)
@@ -97,7 +97,7 @@ def _answer(server: str, hello: bytes, deadline: float) -> Version | None:
 
 
 def _received(connection: socket.socket, size: int, ends_at: float) -> bytes:
-    """So many bytes, fewer where the other side hangs up. Raises `TimeoutError`."""
+    """Receive `size` bytes, fewer if the other side hangs up. Raises `TimeoutError`."""
     found = b""
     while len(found) < size:
         connection.settimeout(max(0.001, ends_at - time.monotonic()))
@@ -131,7 +131,7 @@ _DECLARED = {
     "ggml_backend_reg_get_proc_address": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p),
     "ggml_backend_register": (None, ctypes.c_void_p),
 }
-"""Result and arguments, as in `ggml-backend.h`; llama-cpp-python has no names for these."""
+"""Result and arguments as in `ggml-backend.h`, which llama-cpp-python does not declare."""
 
 
 def _function(name: str) -> Any:

@@ -1,12 +1,12 @@
-"""Bounds what llama.cpp's tokenizers cost in stack and time.
+"""Bounds the stack and time that llama.cpp's tokenizers take.
 
 A BPE tokenizer first splits a text into words. For some vocabularies that splitter is written by
-hand; for all others llama.cpp uses `std::regex`, which calls itself for each character of a match:
+hand. For all others llama.cpp uses `std::regex`, which calls itself for each character of a match:
 320 bytes of stack each, for every expression and every kind of character (llama.cpp 0.3.36's build
 with GCC). So a long word without a break overflows the stack of an ordinary thread.
 
-Before that, llama.cpp looks for special tokens in the whole text. Each one that is found costs time
-for all that were found before, so the time grows with the square of their number.
+Before that, llama.cpp looks for special tokens in the whole text. Each token found costs time for
+all found before it, so the time grows with the square of their number.
 """
 
 import mmap
@@ -24,21 +24,22 @@ from ..withdrawal import check_wanted
 # ---- stack
 
 STACK_PER_CHARACTER = 640
-"""Twice what was measured."""
+"""Bytes of stack per character: twice what was measured."""
 
 LEAST_STACK = 2**20
-"""Bytes for everything that does not grow with the text."""
+"""Bytes of stack that do not depend on the text."""
 
 SHORT = 512
-"""Characters that every thread has the stack for."""
+"""Characters for which every thread has enough stack."""
 
 WINDOW = 200_000
 """Characters of a window. A text is refused if one of its windows has no break.
 
-The windows stand side by side from the beginning of the text."""
+The windows are adjacent, from the beginning of the text.
+"""
 
 MOST_AT_ONCE = 2 * WINDOW
-"""No stretch without a break is longer than this in a text that is not refused."""
+"""Maximum characters without a break in a text that is not refused."""
 
 _NAMES = """
 a.x-4.0 chameleon chatglm-bpe codeshell command-r dbrx deepseek-r1-qwen exaone exaone4 f2llmv2
@@ -54,8 +55,10 @@ HAND_WRITTEN = frozenset(_NAMES.split())
 _BLANKS = r" \t\n\r\v\f"
 _SIGNS = r"!-/:-@\[-`{-~"
 _LETTERS = "A-Za-zÀ-ÖØ-öø-ɏΑ-ΡΣ-Ωα-ωЀ-ҁא-תؠ-يऄ-हก-ะぁ-ゖァ-ヺ一-龥가-힣"
-"""Letters in every version of Unicode. Other characters beyond ASCII count as any kind: no table
-of ours has to agree with llama.cpp's."""
+"""Letters in every version of Unicode.
+
+Other characters beyond ASCII count as any kind: no table here has to agree with llama.cpp's.
+"""
 
 _SOME_DIGITS = rf"[^\x00-/:-\x7f{_LETTERS}]"
 _SOME_BLANKS = rf"[^\x00-\x08\x0e-\x1f!-\x7f{_LETTERS}]"
@@ -81,10 +84,10 @@ _OVER_LINES = ("superbpe", "hybriddna")
 # ---- time
 
 _TRIED_ANEW = {"deepseek-llm": f"{_SOME_BLANKS}{{32,}}", "superbpe": f"{_SOME_DIGITS}{{32,}}"}
-"""Splitters that look at the rest of such a stretch anew from each of its characters."""
+"""Splitters that scan the rest of such a stretch again from each of its characters."""
 
 MOST_TRIES = 10**8
-"""Most characters that they look at so, in one text; this takes about 5 seconds."""
+"""Maximum characters scanned this way in one text; this takes about 5 seconds."""
 
 T = TypeVar("T")
 
@@ -101,7 +104,7 @@ class Splitter:
         self._tried_anew = re.compile(tried) if tried else None
 
     def check(self, text: str) -> None:
-        """Raises `InvalidRequest` if splitting `text` would take too much stack or time."""
+        """Raise `InvalidRequest` if splitting `text` would take too much stack or time."""
         for start in range(0, len(text) - WINDOW + 1, WINDOW):
             if any(
                 (found := each.match(text, start, start + WINDOW)) and found.end() == start + WINDOW
@@ -118,11 +121,11 @@ class Splitter:
             if tries > MOST_TRIES:
                 raise InvalidRequest(
                     "the text has too many or too long stretches of digits or white space; this "
-                    "model's tokenizer needs time for the square of their length: shorten them"
+                    "model's tokenizer needs time with the square of their length: shorten them"
                 )
 
     def split(self, num_characters: int, tokenize: Callable[[], T]) -> T:
-        """Call `tokenize`, for a part of a checked text, with the stack that it needs."""
+        """Call `tokenize`, for a part of a checked text, with enough stack."""
         if not self.is_recursive or num_characters <= SHORT:
             return tokenize()
         deepest = min(num_characters, MOST_AT_ONCE)
@@ -130,17 +133,17 @@ class Splitter:
 
 
 _creation = threading.Lock()
-"""The size of a stack is a setting of the process, for whichever thread is made next."""
+"""Held while a thread is created: the size of a stack is a setting of the whole process."""
 
 _deep = threading.Lock()
-"""At most one thread has a very large stack, so that their memory is bounded."""
+"""Held by a thread with a very large stack: there is at most one, so memory is bounded."""
 
 VERY_LARGE = 64 * 2**20
-"""Bytes of stack. Only one thread at a time has a larger one."""
+"""Bytes of stack that only one thread at a time may exceed."""
 
 
 def _with_stack(size: int, work: Callable[[], T]) -> T:
-    """Call `work` on a thread with a stack of `size` bytes; their memory is taken as it is used."""
+    """Call `work` on a thread with a stack of `size` bytes; its memory is taken as it is used."""
     done: Future[T] = Future()
 
     def run() -> None:
@@ -164,27 +167,28 @@ def _with_stack(size: int, work: Callable[[], T]) -> T:
 # ---- special tokens
 
 LEAST_CUT = 4096
-"""Bytes of a text up to which nothing is gained by cutting it."""
+"""Bytes of a text below which cutting gains nothing."""
 
 MOST_FOUND = 128
-"""Special tokens in one part of a text."""
+"""Maximum special tokens in one part of a text."""
 
 LEAST_LINES = 64 * 1024
-"""Bytes of a part of a text that ends with a line."""
+"""Minimum bytes of a part of a text that ends at a line's end."""
 
 _LINE = re.compile(rb"(?<=[!-~]\n)(?=[!-~])")
-"""The beginning of a line between two that have no white space there.
+"""Matches the beginning of a line, if neither line has white space there.
 
-Splitters look at the white space around a line's end, and at what is behind it."""
+Splitters look at the white space around a line's end, and at what follows it.
+"""
 
 _START, _REST = b"\xff", b"\xfe"
-"""No text in UTF-8 has these bytes."""
+"""Bytes that no UTF-8 text contains."""
 
 
 class SpecialTexts:
-    """The texts of special tokens, as llama.cpp looks for them: the longest first, each leftmost.
+    """The texts of special tokens in llama.cpp's search order: the longest first, each leftmost.
 
-    If it `strips`, some of these tokens swallow the white space beside them.
+    `strips`: some of these tokens swallow the white space next to them.
     """
 
     def __init__(self, texts: Iterable[bytes], *, strips: bool) -> None:
@@ -198,7 +202,7 @@ class SpecialTexts:
         )
 
     def parts(self, data: bytes, *, ends_at_lines: bool) -> Iterator[bytes]:
-        """The parts of `data`: each takes little time, and together they have the same tokens.
+        """Yield parts of `data` that each take little time and together have the same tokens.
 
         `data` is cut before special tokens and, if no word has characters of two lines, between
         lines.
@@ -233,14 +237,14 @@ class SpecialTexts:
 
 
 def _is_blank(data: bytes, place: int) -> bool:
-    """Whether white space, which a token may swallow, is beside `place`."""
+    """Return whether there is white space next to `place`, which a token may swallow."""
     return data[place - 1 : place].isspace() or data[place : place + 1].isspace()
 
 
 def _overlap(texts: Iterable[bytes]) -> bool:
-    """Whether one text ends as another one of the same length begins.
+    """Return whether one text ends as another of the same length begins.
 
-    It is not known which of the two llama.cpp looks for first.
+    It is unknown which of the two llama.cpp looks for first.
     """
     begun: dict[tuple[int, bytes], set[bytes]] = {}
     ends = [(text, length) for text in texts for length in range(1, len(text))]

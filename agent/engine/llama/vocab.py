@@ -1,7 +1,7 @@
 """A model's vocabulary: text to token ids and back.
 
-Read-only to its callers, so any thread may use it while the worker decodes; it lives as
-long as its model. Pieces are looked up when they are first needed, and cached.
+Read-only to its callers, so any thread may use it while the worker decodes; it lives as long as its
+model. Pieces are looked up on first use, and cached.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ from .splitting import SpecialTexts, Splitter
 logger = logging.getLogger(__name__)
 
 MAX_SPECIAL = 16
-"""Most tokens that `add_special` adds to a text."""
+"""Maximum tokens that `add_special` adds to a text."""
 
 _PIECE_BYTES = 64
 
@@ -38,7 +38,7 @@ class LlamaVocab:
     """`loaded_model.Vocab` over llama.cpp's vocabulary handle."""
 
     def __init__(self, handle: Any, pre_tokenizer: str = "") -> None:
-        """`pre_tokenizer`: what the model file says of how texts are split."""
+        """`pre_tokenizer`: the model file's name for the way texts are split."""
         self.handle = handle
         self.size: int = llama_cpp.llama_vocab_n_tokens(handle)
         self._attributes = array(
@@ -63,7 +63,7 @@ class LlamaVocab:
         }
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> tuple[int, ...]:
-        """Token ids of `text`; see `Vocab`."""
+        """Return the token ids of `text`; see `Vocab`."""
         check_wanted()
         self.splitter.check(text)
         if self._only_characters is not None:
@@ -83,7 +83,7 @@ class LlamaVocab:
 
     @cached_property
     def _only_characters(self) -> frozenset[str] | None:
-        """The characters that have tokens; `None` if bytes stand for all others.
+        """The characters that have tokens; `None` if byte tokens cover all others.
 
         llama.cpp ends the process if it lacks the token of a byte.
         """
@@ -106,7 +106,7 @@ class LlamaVocab:
 
     @cached_property
     def _around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The tokens that `add_special` adds before a text and after it."""
+        """The tokens that `add_special` adds before and after a text."""
         both = self._tokens(b"", add_special=True, parse_special=False)
         has_first = len(both) > 1 or llama_cpp.llama_vocab_get_add_bos(self.handle)
         return (both[:1], both[1:]) if has_first else ((), both)
@@ -129,11 +129,11 @@ class LlamaVocab:
 
     @cached_property
     def longest_token(self) -> int:
-        """The most bytes of a text that one token stands for; 0 where that has no bound.
+        """The maximum bytes of text per token; 0 if there is no bound.
 
         Only two kinds of tokenizers keep every byte: SentencePiece's BPE (with its byte tokens) and
-        byte-level BPE. Others normalise, or have one token for any unknown word. Where a control
-        token swallows the white space beside it, there is no bound either.
+        byte-level BPE. Others normalise, or have one token for any unknown word. A control token
+        that swallows white space also removes the bound.
         """
         if llama_cpp.llama_vocab_type(self.handle) not in _LOSSLESS or self._with(_STRIPS):
             return 0
@@ -156,14 +156,14 @@ class LlamaVocab:
         return begins, ends + between, ends
 
     def piece(self, token: int) -> bytes:
-        """The bytes of `token`; nothing for control tokens."""
+        """Return the bytes of `token`; empty for control tokens."""
         piece = self._pieces[token]
         if piece is None:
             piece = self._pieces[token] = self._look_up(token, special=False)
         return piece
 
     def name(self, token: int) -> bytes:
-        """What the vocabulary calls `token`: the text that stands for a control token."""
+        """Return the vocabulary's name of `token`: for a control token, its text."""
         return self._look_up(token, special=True)
 
     def _look_up(self, token: int, *, special: bool) -> bytes:
@@ -181,7 +181,7 @@ class LlamaVocab:
         return self.name(token).decode("utf-8", "replace")
 
     def _control_texts(self) -> tuple[str, ...]:
-        """The texts of control tokens, but for those that are meant as text (some `<think>`)."""
+        """Return the texts of control tokens, except those meant as text (some `<think>`)."""
         return tuple(filter(None, map(self._text_of, sorted(self._with(_CONTROLS)))))
 
     def _special_texts(self, tokens: set[int]) -> SpecialTexts:
@@ -189,7 +189,7 @@ class LlamaVocab:
         return SpecialTexts(texts, strips=not tokens.isdisjoint(self._with(_STRIPS)))
 
     def _with(self, kinds: int) -> set[int]:
-        """The tokens with one of these attributes."""
+        """Return the tokens with one of these attributes."""
         return {token for token, has in enumerate(self._attributes) if has & kinds}
 
     def _fill_in(self) -> FillIn | None:
@@ -203,7 +203,7 @@ class LlamaVocab:
         return FillIn(before, after, between)
 
     def _suppressed_tokens(self) -> frozenset[int]:
-        """Tokens that the model file says must never be generated."""
+        """Return tokens that must never be generated, according to the model file."""
         count = ctypes.c_int32(0)
         tokens = llama_cpp.llama_vocab_get_suppress_tokens(self.handle, ctypes.byref(count))
         return frozenset(tokens[: count.value]) if count.value else frozenset()
@@ -220,9 +220,10 @@ _CONTROL = b"\xff"
 
 
 def grammar_tokens(vocab: LlamaVocab) -> GrammarTokens | None:
-    """The vocabulary for grammars. It uses `vocab`: do not use it after the model was freed.
+    """Return the vocabulary for grammars; `None` if grammars cannot use it.
 
-    `None` if grammars cannot use it, or if no token ends an answer, as a grammar demands.
+    A grammar also needs a token that ends an answer. The result uses `vocab`: do not use it after
+    the model was freed.
     """
     if not vocab.end_tokens:
         return None
@@ -236,7 +237,7 @@ def grammar_tokens(vocab: LlamaVocab) -> GrammarTokens | None:
 
 
 def _beginning(vocab: LlamaVocab, pieces: Sequence[bytes]) -> str:
-    """The text after which a text in the middle of an answer is tokenised.
+    """Return a text that is put before a text to tokenise it as the middle of an answer.
 
     Some vocabularies write a space before the first word of a text. Raises `ValueError` if that
     cannot be avoided.
@@ -261,7 +262,7 @@ def _beginning(vocab: LlamaVocab, pieces: Sequence[bytes]) -> str:
 
 
 def _inner_tokens(vocab: LlamaVocab, begin: str, text: str) -> tuple[int, ...]:
-    """The tokens of `text` behind `begin`; none if a token spans both, or if tokenising fails."""
+    """Return the tokens of `text` after `begin`; empty if a token spans both, or on failure."""
     before = vocab.tokenize(begin, add_special=False, parse_special=False) if begin else ()
     try:
         tokens = vocab.tokenize(begin + text, add_special=False, parse_special=False)
@@ -271,7 +272,7 @@ def _inner_tokens(vocab: LlamaVocab, begin: str, text: str) -> tuple[int, ...]:
 
 
 def _bytes_of(vocab: LlamaVocab, token: int) -> bytes:
-    """The bytes of `token`; none where no grammar may choose it."""
+    """Return the bytes of `token`; empty if no grammar may choose it."""
     if token in vocab.suppressed_tokens or _is_unused(vocab, token):
         return b""
     if piece := vocab.piece(token):

@@ -1,1 +1,1 @@
-"""Adapters of llama.cpp: loaded beside a model, and set for a step."""
+"""Adapters of llama.cpp: loaded for a model, and selected for a step."""

@@ -1,12 +1,12 @@
-"""The adapters that are loaded beside a model, and which of them the next batch is computed with.
+"""The adapters loaded for a model, and the selection of those for the next batch.
 
-llama.cpp has them for a whole context: setting others costs a little (it plans its buffers anew),
-setting the same ones nothing. An adapter stays as long as sequences use it that were opened while
-it was there; it is freed before the steps that follow the last of them.
+llama.cpp selects adapters for a whole context: changing the selection costs a little (it plans its
+buffers again), keeping it costs nothing. An adapter stays loaded while sequences use it that were
+opened when it was available; it is freed before the steps that follow the last of them.
 
-A model's list of adapters is read where a context is made and where a batch is decoded. So `load`
-and `keep` take the turn that steps have wherever they change it, for a part of a file at a time
-(`parts`): no step waits for more than that. A part is an adapter of llama.cpp's.
+llama.cpp reads a model's list of adapters when a context is made and when a batch is decoded. So
+`load` and `keep` take the steps' turn whenever they change the list, for a part of a file at a time
+(`parts`): no step waits longer than that. Each part is an adapter to llama.cpp.
 """
 
 import ctypes
@@ -31,10 +31,11 @@ Turn = AbstractContextManager[object]
 
 
 class Adapters:
-    """By digest. `model` is llama.cpp's; `guard` is held while its list of adapters changes.
+    """The adapters of a model, by digest.
 
-    A thread that takes `guard` and a turn takes `guard` first, since it is also held while a
-    context is made. `open` and `close` may be called any time.
+    `model` is llama.cpp's handle; `guard` is held while its list of adapters changes. A thread that
+    takes `guard` and a turn takes `guard` first, since it is also held while a context is made.
+    `open` and `close` may be called at any time.
     """
 
     def __init__(self, model: Any, guard: threading.Lock, part_bytes: int = PART_BYTES) -> None:
@@ -51,11 +52,11 @@ class Adapters:
 
     @property
     def digests(self) -> frozenset[str]:
-        """The digests of the adapters that can be used."""
+        """The digests of all loaded adapters."""
         return frozenset(self._handles)
 
     def load(self, digest: str, path: Path, turn: Turn) -> None:
-        """Make the adapter at `path` available, unless it is. Raises `ModelError`."""
+        """Load the adapter at `path`, unless it is loaded. Raises `ModelError`."""
         with self._lock:
             if digest in self._handles:
                 self._available.add(digest)
@@ -66,7 +67,7 @@ class Adapters:
             self._available.add(digest)
 
     def keep(self, digests: Collection[str], turn: Turn) -> None:
-        """Only these are available from now on."""
+        """Make only these adapters available; free the others once they are unused."""
         with self._lock:
             self._available.intersection_update(digests)
         self._retire()
@@ -75,26 +76,26 @@ class Adapters:
                 self._free_one()
 
     def open(self, id: SequenceId, key: str | None) -> None:
-        """Sequence `id` is going to use the adapters of `key`. Raises `ModelNotFound`."""
+        """Reserve the adapters of `key` for sequence `id`. Raises `ModelNotFound`."""
         if key is None:
             return
         uses = adapter_uses(key)
         with self._lock:
             if any(use.digest not in self._available for use in uses):
-                raise ModelNotFound("the adapter that this request asks for was just unloaded")
+                raise ModelNotFound("the adapter of this request was just unloaded")
             self._used[id] = uses
             self._users.update(use.digest for use in uses)
 
     def close(self, id: SequenceId) -> None:
-        """Sequence `id` uses none any more, if it did."""
+        """Release the adapters of sequence `id`, if it uses any."""
         with self._lock:
             for use in self._used.pop(id, ()):
                 self._users[use.digest] -= 1
 
     def apply(self, context: Any, key: str | None) -> None:
-        """The next batches of `context`, always the same one, are computed under `key`.
+        """Select the adapters of `key` for the next batches of `context`, always the same context.
 
-        Before, one part is freed of the adapters that are not used any more.
+        Before that, one part of the unused adapters is freed.
         """
         self._collect()
         if key == self._applied:
@@ -105,11 +106,11 @@ class Adapters:
         handles = (llama_cpp.llama_adapter_lora_p_ctypes * len(parts))(*(one for one, _ in parts))
         scales = (ctypes.c_float * len(parts))(*(scale for _, scale in parts))
         if llama_cpp.llama_set_adapters_lora(context, handles, len(parts), scales) != 0:
-            raise RuntimeError(f"llama.cpp did not take the adapters {key}")
+            raise RuntimeError(f"llama.cpp refused the adapters {key}")
         self._applied = key
 
     def _collect(self) -> None:
-        """Free a part, unless a context is being made: then it is left for the next step."""
+        """Free a part, unless a context is being made: then the next step does it."""
         if len(self._available) < len(self._handles):
             self._retire()
         if self._unneeded and self._guard.acquire(blocking=False):
@@ -119,7 +120,7 @@ class Adapters:
                 self._guard.release()
 
     def _retire(self) -> None:
-        """Let those go that are neither available nor used, nor set for the context."""
+        """Queue adapters to be freed that are neither available, nor used, nor selected."""
         applied = {use.digest for use in adapter_uses(self._applied)}
         with self._lock:
             idle = [
@@ -138,7 +139,7 @@ class Adapters:
             llama_cpp.llama_adapter_lora_free(self._unneeded.popleft())
 
     def _read(self, path: Path, turn: Turn) -> list[Any]:
-        """Load all parts of the file at `path`, or none."""
+        """Load all parts of the file at `path`, or none. Raises `ModelError`."""
         handles: list[Any] = []
         try:
             with closing(parts_of(path, self._part_bytes)) as parts:

@@ -1,12 +1,12 @@
-"""An adapter's file cut into small ones, each of which llama.cpp loads in a moment.
+"""Cuts an adapter's file into small files, each of which llama.cpp loads quickly.
 
 llama.cpp loads a file in one go and lists the adapter with its model at the end, while no step may
 run. For a usual adapter that takes longer than a stream may wait (rank 16 of an 8B model in 32-bit
-floats, 168 MiB: half a second and more). What an adapter adds to a weight depends on the two
-tensors of that weight only. So adapters that have some of the weights each, all applied at once,
-compute what one with all of them does.
+floats, 168 MiB: half a second and more). An adapter's change of a weight depends only on the two
+tensors of that weight. So several adapters that each have some of the weights, applied together,
+compute the same as one adapter with all of them.
 
-A file that is no GGUF is not cut: llama.cpp says what is wrong with it.
+A file that is not a GGUF is not cut: llama.cpp reports what is wrong with it.
 """
 
 import struct
@@ -19,7 +19,7 @@ from typing import IO
 from ....gguf.header import MAGIC, GgufHeader, HeaderError, read_header
 
 PART_BYTES = 16 * 2**20
-"""What llama.cpp reads and copies within some hundredths of a second."""
+"""Bytes that llama.cpp reads and copies within some hundredths of a second."""
 
 _HEAD = struct.Struct("<4sIQQ")
 _OFFSET = struct.Struct("<Q")
@@ -29,7 +29,10 @@ _ENDS = (".lora_a", ".lora_b")
 
 @dataclass(frozen=True, slots=True)
 class _Tensor:
-    """`facts` are its name, shape and type as the file has them; its data lie there."""
+    """A tensor.
+
+    `facts` has its name, shape and type as bytes of the file; its data are from `start` to `stop`.
+    """
 
     name: str
     facts: bytes
@@ -38,20 +41,20 @@ class _Tensor:
 
     @property
     def weight(self) -> str:
-        """The name of the weight that it adds to."""
+        """The name of the weight that the tensor changes."""
         return next((self.name.removesuffix(end) for end in _ENDS if self.name.endswith(end)), "")
 
     @property
     def size(self) -> int:
-        """Bytes of its data."""
+        """The bytes of its data."""
         return self.stop - self.start
 
 
 def parts_of(path: Path, most: int = PART_BYTES) -> Generator[Path]:
-    """The file at `path`, if it has `most` bytes or cannot be cut; else one file after the other.
+    """Yield the file at `path` if it is small or cannot be cut; otherwise one part after another.
 
-    Each is gone once the next is asked for. One is larger than `most` only if the two tensors of a
-    weight are. Raises `OSError`.
+    Each part is deleted when the next is requested. A part exceeds `most` bytes only if the two
+    tensors of one weight do. Raises `OSError`.
     """
     size = path.stat().st_size
     if size <= most:
@@ -77,7 +80,7 @@ def parts_of(path: Path, most: int = PART_BYTES) -> Generator[Path]:
 
 
 def _shared_out(tensors: Sequence[_Tensor], most: int) -> Iterator[list[_Tensor]]:
-    """`tensors` in parts; those of a weight stay together, and all stay in their order."""
+    """Yield `tensors` in groups; the tensors of a weight stay together, and all stay in order."""
     weights: dict[str, list[_Tensor]] = {}
     for each in tensors:
         weights.setdefault(each.weight, []).append(each)
@@ -91,7 +94,10 @@ def _shared_out(tensors: Sequence[_Tensor], most: int) -> Iterator[list[_Tensor]
 
 
 def _tensors(header: GgufHeader, start: bytes, size: int) -> list[_Tensor]:
-    """The tensors of a file of `size` bytes that begins with `start`, in their data's order."""
+    """Return the tensors in the order of their data.
+
+    The file has `size` bytes and begins with `start`.
+    """
     listed = sorted(header.tensors, key=lambda each: each.offset)
     starts = [header.data_offset + each.offset for each in listed]
     return [

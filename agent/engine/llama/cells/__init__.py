@@ -1,5 +1,5 @@
-"""The cells of llama.cpp's KV cache: their layout, edits of them, states of what they contain.
+"""The cells of llama.cpp's KV cache: their layout, edits, and the format of their states.
 
-Lives here: the choice between a stream for each sequence and one cache for all, the cells of each,
-what carries a step's edits out, and llama.cpp's format of a sequence's state.
+This package chooses between one stream per sequence and one cache for all, has the cells of each,
+carries out a step's edits, and reads llama.cpp's format of a sequence's state.
 """

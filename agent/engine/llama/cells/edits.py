@@ -1,7 +1,6 @@
-"""A step's edits, carried out on llama.cpp's cells, whichever layout they have.
+"""Carries out a step's edits on llama.cpp's cells, for both layouts.
 
-Host memory is here as well: the blocks that were copied from cells, or put there as they were
-stored.
+It also holds the blocks in host memory: copied from cells, or put there from storage.
 """
 
 import logging
@@ -41,41 +40,41 @@ class Edited:
 
 
 class Cells(Protocol):
-    """The cells of a context. A method that can fail says whether it worked."""
+    """The cells of a context. Methods that can fail return whether they worked."""
 
     def number(self, slot: int) -> int:
-        """llama.cpp's `seq_id` of `slot`."""
+        """Return llama.cpp's `seq_id` of `slot`."""
 
     def clear(self, holder: int, start: int) -> bool:
-        """Give up the cells of `holder` from `start` on."""
+        """Free the cells of `holder` from `start` on."""
 
     def copy(self, edit: Copy) -> bool:
-        """Give a holder the first cells of another one."""
+        """Give a holder the first cells of another holder."""
 
     def place(self, holder: int, stream: int) -> None:
-        """Let `holder` have `stream`, with what is in it."""
+        """Assign `stream` with its content to `holder`."""
 
     def discard(self, slot: int, start: int, count: int) -> None:
-        """Remove `count` cells, and move those after them up."""
+        """Remove `count` cells, and move later cells up."""
 
     def read(self, holder: int, start: int, count: int) -> State:
         """Read the state of `count` cells; empty if they cannot be read."""
 
     def write(self, holder: int, start: int, pieces: Sequence[tuple[int, State]]) -> bool:
-        """Append `pieces` after the first `start` cells of `holder`: each a count and a state."""
+        """Append `pieces` (each a count and a state) after the first `start` cells of `holder`."""
 
     def read_state(self, holder: int, length: int) -> State:
-        """Read the state that cannot be cut; `holder` stands at `length`."""
+        """Read the state of `holder` that cannot be cut, at position `length`."""
 
     def write_state(self, holder: int, length: int, state: State) -> bool:
-        """Let `holder` stand at `length`."""
+        """Write the state of `holder` that cannot be cut, at position `length`."""
 
     def end(self) -> None:
-        """All edits of a step are carried out."""
+        """Note that all edits of a step are done."""
 
 
 class Edits:
-    """Carries edits out on `cells`, and has what is in host memory."""
+    """Carries out edits on `cells`, and holds the blocks in host memory."""
 
     def __init__(self, cells: Cells) -> None:
         self.number = cells.number
@@ -83,7 +82,7 @@ class Edits:
         self._blocks: dict[int, State] = {}
 
     def carry_out(self, edits: Iterable[Edit]) -> Edited:
-        """All of `edits`, in their order."""
+        """Carry out all of `edits` in order."""
         failed: list[int] = []
         saved: list[State] = []
         seconds = 0.0
@@ -100,7 +99,7 @@ class Edits:
         return Edited(tuple(failed), tuple(saved), seconds)
 
     def _carry_out(self, edit: Edit, group: Sequence[Edit]) -> int | None:
-        """Returns the holder whose edit failed, or `None`."""
+        """Carry out one edit or one group; return the holder if it failed, or `None`."""
         cells, is_done = self._cells, True
         holder = edit.holder if isinstance(edit, Clear | Copy | Restore | RestoreState) else None
         match edit:
@@ -128,7 +127,7 @@ class Edits:
                 for block in blocks:
                     del self._blocks[block]
             case ReadOut():
-                raise TypeError("its state is an answer")
+                raise TypeError("a ReadOut is answered by `carry_out`")
             case _:
                 assert_never(edit)
         return None if is_done else holder
@@ -159,7 +158,7 @@ class Edits:
 
 
 def _grouped(edits: Iterable[Edit]) -> Iterable[list[Edit]]:
-    """Blocks that a holder gets one after the other are one group; other edits stand alone."""
+    """Yield groups: consecutive blocks restored to one holder form one; other edits stand alone."""
     group: list[Edit] = []
     for edit in edits:
         last = group[-1] if group else None

@@ -1,20 +1,20 @@
-"""Cuts a step into batches in which a token's numbers depend on nothing but the tokens before it.
+"""Cuts a step into batches in which a token's numbers depend only on the tokens before it.
 
-llama.cpp chooses its kernels by the shape of what it computes, and kernels differ in the order in
-which they add: one row takes others than two, eight rows others than seven, some go in tiles of
-four, and from 64 rows of a sequence on attention goes in tiles. Within the shapes that this module
-makes, they are always the same:
+llama.cpp chooses its kernels by the shape of a computation, and kernels add in different orders:
+one row uses other kernels than two rows, eight rows others than seven, some compute tiles of four,
+and from 64 rows of a sequence on attention uses tiles. For the batches made here the kernels are
+always the same:
 
-- A batch has a multiple of `TILE` rows, and at most `MOST_ROWS`. What is missing is filled with
-  rows that are removed afterwards.
-- Logits are asked for in whole tiles too, since the last layers are computed only for those rows.
-- A chunk of a prompt is in batches of its own. The next tokens of generating sequences are computed
-  together, a row or a few for each stream of a group of neighbours: those that generate nothing get
-  a filling row after what they hold. So no part of a batch is a single row, and llama.cpp does not
+- A batch has a multiple of `TILE` rows, at most `MOST_ROWS`. Missing rows are filled; filling rows
+  are removed afterwards.
+- Logits are requested in whole tiles too, since the last layers are computed only for those rows.
+- A chunk of a prompt has batches of its own. The next tokens of generating sequences are computed
+  together, one row or a few for each stream of a group of neighbours. Streams that generate nothing
+  get a filling row after their cells. So no part of a batch is a single row, and llama.cpp does not
   split it.
 
-Sequences are in streams, whose cells lie in the order of their positions; in one cache for all they
-would be wherever there was room, and attention would add in that order.
+Sequences are in streams, whose cells are in the order of their positions. In one cache for all,
+cells would be wherever there is room, and attention would add in that order.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,19 +25,19 @@ from ...step import Run
 from .layout import TILE
 
 MOST_ROWS = 48
-"""A multiple of all tiles, and less than the 64 from which on attention goes in tiles."""
+"""Maximum rows of a batch: a multiple of all tiles, below the 64 at which attention uses tiles."""
 
 FILLING = 0
-"""The token of rows that are removed afterwards."""
+"""The token of filling rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class FixedBatch:
     """Rows that llama.cpp computes at once.
 
-    Row for row `tokens`, `positions` and `streams`; `outputs` are the rows with logits. Of these,
-    `read` are wanted, by their places among the outputs. `fillings` are the cells to remove
-    afterwards: those of a stream from a position on.
+    `tokens`, `positions` and `streams` have one entry per row; `outputs` are the rows with logits.
+    `read` are the places of the wanted rows among the outputs. `fillings` are the cells to remove
+    afterwards: a stream, and the position from which on its cells go.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -48,7 +48,7 @@ class FixedBatch:
     fillings: list[tuple[int, int]] = field(default_factory=list)
 
     def add(self, stream: int, start: int, tokens: Sequence[int], num_fillings: int) -> None:
-        """Let `tokens` be computed from position `start` on, and fill up after them."""
+        """Add `tokens` from position `start` on, followed by filling rows."""
         count = len(tokens) + num_fillings
         self.tokens.extend((*tokens, *(FILLING for _ in range(num_fillings))))
         self.positions.extend(range(start, start + count))
@@ -64,11 +64,11 @@ def fixed_batches(
     length: Callable[[int], int],
     num_streams: int,
 ) -> Iterator[FixedBatch]:
-    """The batches of a step's `runs`; their rows to read come in the order of the runs.
+    """Yield the batches of a step's `runs`; rows to read come in the order of the runs.
 
-    `stream_of` gives the stream of a slot, `length` how many cells a stream has; it is asked when
-    the batches before have been computed, and their filling cells removed. `num_streams` is a
-    number that `layout.num_streams_for` gives.
+    `stream_of` returns the stream of a slot. `length` returns the number of a stream's cells; it is
+    called after earlier batches were computed and their filling cells removed. `num_streams` comes
+    from `layout.num_streams_for`.
     """
     for is_single, some in groupby(runs, key=_is_single):
         if is_single:
@@ -79,7 +79,7 @@ def fixed_batches(
 
 
 def _is_single(run: Run) -> bool:
-    """Whether it may share its batch with others."""
+    """Return whether the run may share its batch with others."""
     return len(run.tokens) == 1 and not run.scored
 
 
@@ -89,7 +89,7 @@ def _together(
     length: Callable[[int], int],
     num_streams: int,
 ) -> Iterator[FixedBatch]:
-    """A token of each of `runs`, which are in the order of their streams."""
+    """Yield batches with one token of each of `runs`, which are in the order of their streams."""
     size = min(num_streams, TILE)
     groups = groupby(runs, key=lambda run: stream_of(run.slot) // size)
     batch: FixedBatch | None = None
@@ -127,7 +127,7 @@ def _add_group(
 
 
 def _chunks(run: Run, stream: int) -> Iterator[FixedBatch]:
-    """A chunk of a prompt, from its start on."""
+    """Yield the batches of a prompt's chunk."""
     wanted = [run.first_scored + index for index in range(len(run.scored))]
     if run.samples:
         wanted.append(len(run.tokens) - 1)

@@ -1,7 +1,7 @@
-"""llama.cpp's positions of cells, where pictures take fewer positions than cells.
+"""llama.cpp's positions of cells for pictures that take fewer positions than cells.
 
-With places in two dimensions (M-RoPE) all cells of a picture have one position in time, and the
-next token comes as many positions later as the longer side of the picture has rows or columns.
+With positions in two dimensions (M-RoPE) all cells of a picture have one position in time. The next
+token's position follows after the longer side of the picture, in rows or columns.
 """
 
 from dataclasses import dataclass
@@ -19,31 +19,31 @@ class _Picture:
 
 
 class Places:
-    """The pictures in the cells of each holder; cells are cut at their borders only."""
+    """The pictures in the cells of each holder; cells are cut only at their borders."""
 
     def __init__(self) -> None:
         self._pictures: dict[int, tuple[_Picture, ...]] = {}
 
     def position(self, holder: int, cell: int) -> int:
-        """llama.cpp's position of `cell`, which is a token or the first one of a picture."""
+        """Return llama.cpp's position of `cell`: a token, or the first cell of a picture."""
         before = (one for one in self._pictures.get(holder, ()) if one.end <= cell)
         return cell - sum(one.num_cells - one.num_advanced for one in before)
 
     def add(self, holder: int, start: int, num_cells: int, num_advanced: int) -> None:
-        """`holder` has a picture, or a part of it, in `num_cells` from `start` on."""
+        """Add a picture, or a part of one, in `num_cells` from `start` on."""
         before = self._before(holder, start)
         self._pictures[holder] = (*before, _Picture(start, num_cells, num_advanced))
 
     def copy(self, source: int, holder: int, length: int) -> None:
-        """`holder` has the first `length` cells of `source`."""
+        """Give `holder` the pictures in the first `length` cells of `source`."""
         self._keep(holder, self._before(source, length))
 
     def cut(self, holder: int, start: int) -> None:
-        """`holder` has no cells any more from `start` on."""
+        """Remove the pictures of `holder` from cell `start` on."""
         self._keep(holder, self._before(holder, start))
 
     def __len__(self) -> int:
-        """How many holders have pictures."""
+        """Return the number of holders with pictures."""
         return len(self._pictures)
 
     def _before(self, holder: int, cell: int) -> tuple[_Picture, ...]:

@@ -1,26 +1,26 @@
-"""Rows of recurrent state: how large one is, and how many checkpoints have one.
+"""Rows of recurrent state: the size of one, and the number of checkpoints that have one.
 
-llama.cpp allocates all rows with the KV cache. Besides one for each slot, and the spare one, each
-checkpoint of a recurrent or hybrid model takes one.
+llama.cpp allocates all rows with the KV cache. Each slot, the spare sequence and each checkpoint of
+a recurrent or hybrid model take one.
 """
 
 from collections.abc import Callable
 
 _STATE_BYTES = 4
-"""Of each element of a state."""
+"""Bytes of an element of a state."""
 
 MOST = 64
-"""More are not needed by as many slots as there usually are, and each takes a row of logits."""
+"""Maximum checkpoints with a row; each row also takes a row of logits."""
 
 DEVICE_BYTES = 512 * 2**20
-"""Of the memory of devices, which is dearer than the host's."""
+"""Maximum bytes of rows on devices, whose memory is scarcer than the host's."""
 
 
 def row_bytes(number: Callable[[str], int | None]) -> int:
-    """Bytes of a row, or a little more; 0 where the file does not say enough.
+    """Return an upper estimate of a row's bytes; 0 if the file lacks information.
 
-    `number` gives a hyperparameter. After llama.cpp (`llama_hparams::n_embd_r` and `n_embd_s`), as
-    if all layers had a state.
+    `number` returns a hyperparameter. The formula follows llama.cpp (`llama_hparams::n_embd_r` and
+    `n_embd_s`), as if all layers had a state.
     """
 
     def of(key: str) -> int:
@@ -39,9 +39,9 @@ def row_bytes(number: Callable[[str], int | None]) -> int:
 
 
 def num_rows(row_bytes: int, *, slots: int, host_cache: int, is_offloaded: bool) -> int:
-    """How many checkpoints have a row: one for each slot, and more where there is memory.
+    """Return the number of checkpoints with a row: one per slot, and more if memory allows.
 
-    On processors that is `host_cache`, the part of it that is for them.
+    On processors the limit is `host_cache`, in bytes.
     """
     most_bytes = DEVICE_BYTES if is_offloaded else host_cache
     fitting = most_bytes // row_bytes if row_bytes else 0

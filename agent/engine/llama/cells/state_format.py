@@ -1,12 +1,12 @@
-"""llama.cpp's format of a sequence's state: cut into pieces of cells, and put together again.
+"""llama.cpp's format of a sequence's state: cut into pieces of cells, and joined again.
 
 llama.cpp writes and reads all cells of a sequence at once. A piece is what it would have written
-of some of the cells, with one cache for all, so pieces fit whatever layout the cache has.
+for some of the cells with one cache for all, so pieces work with both layouts.
 
-A state is a head (magic number, sequence), the number of streams, and for each stream how many
-cells it has there. Where it has some, there follow the position of each, and for each layer a head
-and the rows: of keys a row a cell, of values too, or a row for each of their elements with the
-cells side by side. Integers have 4 bytes.
+A state has a head (magic number, sequence), the number of streams, and for each stream its number
+of cells. If the number is not 0, the position of each cell follows, and for each layer a head and
+the rows. Keys have one row per cell. Values have that too, or one row per element with the cells
+next to each other. Integers have 4 bytes.
 """
 
 import struct
@@ -23,19 +23,19 @@ Bytes = NDArray[np.uint8]
 _HEAD = 8
 _INT = 4
 _CELL_BYTES = (12, 24)
-"""Position, number of sequences, sequence; some models have a place in an image and a token."""
+"""Bytes per cell: position, number of sequences, sequence; some models store more."""
 
 _ROWS = struct.Struct("<iQ")
 _TRANSPOSED = struct.Struct("<iII")
 
 
 class UnknownStateError(ValueError):
-    """It is not in the format that is described here."""
+    """The state does not have the format described here."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Consecutive bytes: `head`, then `cells`: in each of so many rows so many bytes a cell."""
+    """Consecutive bytes: `head`, then `cells`, an array of (rows, cells, bytes per cell)."""
 
     head: Bytes
     cells: NDArray[np.uint8]
@@ -43,25 +43,25 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class CellStates:
-    """A state taken apart: the first part has the positions, the others the layers."""
+    """A parsed state: the first part has the positions, the others the layers."""
 
     head: Bytes
     parts: tuple[_Part, ...]
 
     @property
     def positions(self) -> list[int]:
-        """Of each cell."""
+        """The position of each cell."""
         cells = np.ascontiguousarray(self.parts[0].cells[0, :, :_INT])
         return [int(each) for each in cells.view("<i4").ravel()]
 
 
 def num_cells(states: CellStates) -> int:
-    """Of how many cells it is."""
+    """Return the number of cells."""
     return int(states.parts[0].cells.shape[1])
 
 
 def parse(state: State) -> CellStates:
-    """Take `state` apart. Raises `UnknownStateError`."""
+    """Parse `state`. Raises `UnknownStateError`."""
     data = np.frombuffer(state, np.uint8)
     section = _section(data)
     for cell_bytes in _CELL_BYTES:
@@ -69,11 +69,11 @@ def parse(state: State) -> CellStates:
             return CellStates(data[:_HEAD], tuple(_parts(section, cell_bytes)))
         except (struct.error, UnknownStateError):
             continue
-    raise UnknownStateError("this state's cells and layers are not as they should be")
+    raise UnknownStateError("the cells and layers of this state have an unknown form")
 
 
 def cut(states: CellStates, start: int, count: int) -> State:
-    """`count` cells from `start` on, as a state of their own."""
+    """Return `count` cells from `start` on as a state of their own."""
     pieces = [states.head, _ints(1), _ints(count)]
     for part in states.parts:
         pieces += [part.head, part.cells[:, start : start + count].ravel()]
@@ -81,9 +81,9 @@ def cut(states: CellStates, start: int, count: int) -> State:
 
 
 def join(states: Sequence[State], length: int, num_streams: int) -> State:
-    """The first `length` cells of `states`, which follow each other, for so many streams.
+    """Join consecutive `states`; return the first `length` cells as a state for `num_streams`.
 
-    Raises `UnknownStateError` where they do not follow each other, or are of different models.
+    Raises `UnknownStateError` if they are not consecutive, or belong to different models.
     """
     parsed = [parse(state) for state in states]
     positions = [position for one in parsed for position in one.positions]
@@ -99,7 +99,7 @@ def join(states: Sequence[State], length: int, num_streams: int) -> State:
 
 
 def _section(data: Bytes) -> Bytes:
-    """The part of the one stream in which there are cells, from their number on."""
+    """Return the part of the only stream with cells, from its number of cells on."""
     try:
         (num_streams,) = struct.unpack_from("<I", data.data, _HEAD)
         start = _HEAD + _INT
@@ -119,7 +119,7 @@ def _parts(section: Bytes, cell_bytes: int) -> Iterator[_Part]:
     end = count * cell_bytes
     transposed, num_layers = struct.unpack_from("<II", rest.data, end)
     if transposed > 1:
-        raise UnknownStateError("values are neither transposed nor not")
+        raise UnknownStateError("the flag for transposed values is invalid")
     yield _Part(section[:0], _cells(rest[:end], 1, count))
     rest = rest[end:]
     head = rest[: 2 * _INT]
@@ -133,13 +133,13 @@ def _parts(section: Bytes, cell_bytes: int) -> Iterator[_Part]:
 
 
 def _keys(data: Bytes, count: int) -> tuple[_Part, Bytes]:
-    """The next layer, with a row a cell, and what follows it."""
+    """Return the next layer with one row per cell, and the data after it."""
     _, row = _ROWS.unpack_from(data.data)
     return _take(data, _ROWS.size, rows=1, count=count, width=row)
 
 
 def _values(data: Bytes, count: int) -> tuple[_Part, Bytes]:
-    """The next layer, with a row an element, and what follows it."""
+    """Return the next layer with one row per element, and the data after it."""
     _, width, rows = _TRANSPOSED.unpack_from(data.data)
     return _take(data, _TRANSPOSED.size, rows=rows, count=count, width=width)
 

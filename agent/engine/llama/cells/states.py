@@ -1,4 +1,4 @@
-"""States: what cells contain, in llama.cpp's own format, read out and written back."""
+"""Reads and writes states: the content of cells in llama.cpp's own format."""
 
 import ctypes
 import logging
@@ -13,21 +13,21 @@ from ...prompt_store.stored_prompt import State
 logger = logging.getLogger(__name__)
 
 _END = -1
-"""In llama.cpp's ranges of positions: to the end."""
+"""The end of all positions in llama.cpp's ranges."""
 
 _MOST_SCRATCH = 128 * 2**20
-"""Bytes of a buffer for states that go from one stream to another."""
+"""Maximum bytes of a buffer for states copied from one stream to another."""
 
 
 class Cache(Protocol):
-    """A context's cells; both are llama.cpp's pointers."""
+    """A context's cells; both attributes are llama.cpp's pointers."""
 
     handle: Any
     memory: Any
 
 
 class States:
-    """States of sequences of `cache`, by llama.cpp's `seq_id`: one that batches may use."""
+    """States of sequences of `cache`, by `seq_id`; batches must be able to use the id."""
 
     def __init__(self, cache: Cache) -> None:
         self._context = cache.handle
@@ -35,11 +35,11 @@ class States:
         self._scratch: dict[int, NDArray[np.uint8]] = {}
 
     def size(self, number: int) -> int:
-        """Size of the state in bytes."""
+        """Return the size of the state in bytes."""
         return int(llama_cpp.llama_state_seq_get_size(self._context, number))
 
     def read(self, number: int) -> State:
-        """What the cells of `number` contain; empty where there is no memory for it."""
+        """Return the content of the cells of `number`; empty if memory is short."""
         try:
             state = np.empty(self.size(number), np.uint8)
         except MemoryError:
@@ -48,7 +48,7 @@ class States:
         return self._read(number, state)
 
     def read_briefly(self, number: int, place: int = 0) -> State:
-        """The same, to be used before the next one is read to the same `place`.
+        """Return the same in a reused buffer, valid until the next read with the same `place`.
 
         Memory that was used before takes a tenth of the time of new memory.
         """
@@ -58,12 +58,12 @@ class States:
         return self._read(number, self._scratch_for(size, place))
 
     def size_apart(self, number: int) -> int:
-        """Size of what `read_apart` reads, in bytes."""
+        """Return the bytes that `read_apart` reads."""
         flags = llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
         return int(llama_cpp.llama_state_seq_get_size_ext(self._context, number, flags))
 
     def read_apart(self, number: int) -> State:
-        """What layers with a window have of `number`, and recurrent ones; empty without memory."""
+        """Return the state of window and recurrent layers of `number`; empty if memory is short."""
         try:
             state = np.empty(self.size_apart(number), np.uint8)
         except MemoryError:
@@ -72,16 +72,16 @@ class States:
         return self._read_apart(number, state)
 
     def read_apart_briefly(self, number: int) -> State:
-        """The same, to be used before anything else is read briefly."""
+        """Return the same in a reused buffer, valid until the next brief read."""
         size = self.size_apart(number)
         if size > _MOST_SCRATCH:
             return self.read_apart(number)
         return self._read_apart(number, self._scratch_for(size, 0))
 
     def write_apart(self, number: int, state: State) -> bool:
-        """Replace what `read_apart` reads of `number`; the other layers keep what they have.
+        """Replace the state that `read_apart` reads; other layers keep theirs.
 
-        False: it has no cells now.
+        Returns `False` if that failed: `number` then has no cells.
         """
         data = np.frombuffer(state, np.uint8)
         flags = llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
@@ -111,7 +111,10 @@ class States:
         return state[:written].data
 
     def write(self, number: int, state: State) -> bool:
-        """Replace the cells of `number` by those in `state`. False: it has no cells now."""
+        """Replace the cells of `number` by `state`.
+
+        Returns `False` if that failed: it then has no cells.
+        """
         data = np.frombuffer(state, np.uint8)
         if data.size and data.size == llama_cpp.llama_state_seq_set_data(
             self._context, _pointer(data), data.size, number

@@ -1,7 +1,7 @@
 """llama.cpp's cells in the layout `streams`: a `seq_id` is a stream with its own cells.
 
-Between streams llama.cpp copies all that a cache could hold, whatever it holds. So what it does
-hold goes by way of its state, which for a part of a stream's cells is much less.
+Between streams llama.cpp always copies the whole capacity. So cells are copied through their state,
+which is much smaller for a part of a stream's cells.
 """
 
 import logging
@@ -17,7 +17,7 @@ from .states import Cache, States
 logger = logging.getLogger(__name__)
 
 _END = -1
-"""In llama.cpp's ranges of positions: to the end."""
+"""The end of all positions in llama.cpp's ranges."""
 
 
 class StreamCells:
@@ -29,21 +29,21 @@ class StreamCells:
         self._num_streams = num_streams
         self._stream_of = {number: number for number in range(num_streams)}
         self._last_read: tuple[int, CellStates] | None = None
-        """The holder whose cells were read last, and all that they contain."""
+        """The holder whose cells were read last, and their content."""
 
     def number(self, slot: int) -> int:
-        """llama.cpp's `seq_id` of `slot`."""
+        """Return llama.cpp's `seq_id` of `slot`."""
         return self._stream_of[slot]
 
     def clear(self, holder: int, start: int) -> bool:
-        """Give up cells, if `holder` has a stream."""
+        """Free cells, if `holder` has a stream."""
         self.end()
         if holder in self._stream_of:
             self._remove(self._stream_of[holder], start)
         return True
 
     def copy(self, edit: Copy) -> bool:
-        """Copy the first cells of a stream to another one; whether it worked."""
+        """Copy the first cells of a stream to another; return whether it worked."""
         self.end()
         number = self._stream_of[edit.holder]
         state = self._states.read_briefly(self._stream_of[edit.source])
@@ -52,27 +52,27 @@ class StreamCells:
         return self._checked(number, edit.length, is_written=is_written)
 
     def place(self, holder: int, stream: int) -> None:
-        """Let `holder` have `stream`, with what is in it."""
+        """Assign `stream` with its content to `holder`."""
         self.end()
         others = {one: at for one, at in self._stream_of.items() if at != stream}
         self._stream_of = others | {holder: stream}
 
     def discard(self, slot: int, start: int, count: int) -> None:
-        """Remove cells, and move those after them up."""
+        """Remove cells, and move later cells up."""
         self.end()
         number = self._stream_of[slot]
         llama_cpp.llama_memory_seq_rm(self._memory, number, start, start + count)
         llama_cpp.llama_memory_seq_add(self._memory, number, start + count, _END, -count)
 
     def read(self, holder: int, start: int, count: int) -> State:
-        """The state of `count` cells. Of several parts, the stream is read once."""
+        """Return the state of `count` cells; for several parts the stream is read once."""
         if self._last_read is None or self._last_read[0] != holder:
             self._last_read = None  # it is read to where the last one is
             self._last_read = holder, parse(self._states.read_briefly(self._stream_of[holder]))
         return cut(self._last_read[1], start, count)
 
     def write(self, holder: int, start: int, pieces: Sequence[tuple[int, State]]) -> bool:
-        """Append `pieces` to the `start` cells of `holder`; whether it worked."""
+        """Append `pieces` to the `start` cells of `holder`; return whether it worked."""
         self.end()
         number = self._stream_of[holder]
         states = [state for _, state in pieces]
@@ -87,19 +87,19 @@ class StreamCells:
         return self._checked(number, length, is_written=self._states.write(number, whole))
 
     def read_state(self, holder: int, length: int) -> State:
-        """All that these models have can be cut."""
+        """Raise `TypeError`: the state of these models can be cut."""
         raise TypeError(f"a state of holder {holder} at {length}")
 
     def write_state(self, holder: int, length: int, state: State) -> bool:
-        """All that these models have can be cut."""
+        """Raise `TypeError`: the state of these models can be cut."""
         raise TypeError(f"a state of holder {holder} at {length}")
 
     def end(self) -> None:
-        """What was read last may change."""
+        """Forget the last read, whose cells may change."""
         self._last_read = None
 
     def _checked(self, number: int, length: int, *, is_written: bool) -> bool:
-        """Whether a stream has what it should; else it is empty."""
+        """Return whether the stream has `length` cells; empty it if not."""
         first = llama_cpp.llama_memory_seq_pos_min(self._memory, number)
         last = llama_cpp.llama_memory_seq_pos_max(self._memory, number)
         if is_written and first == 0 and last == length - 1:

@@ -1,15 +1,15 @@
-"""llama.cpp's cells, if all sequences share one cache.
+"""llama.cpp's cells if all sequences share one cache.
 
-Kept prefixes have `seq_id`s above the slots': with a unified cache llama.cpp's memory takes any id
-below its own limit, while every id that batches may use (`n_seq_max`) costs a row of logits and
-work in each decode. One spare id lies between the two. llama.cpp saves and loads states only of ids
+Cached prefixes have `seq_id`s above the slots. With a unified cache llama.cpp's memory accepts any
+id below its own limit, while every id that batches may use (`n_seq_max`) costs a row of logits and
+work in each decode. One spare id is between the two. llama.cpp saves and loads states only of ids
 that batches may use, and only all cells of an id at once. So a piece of a sequence gets the spare
 id while it is read or written.
 
-What sequences have that cannot be cut, llama.cpp reads and writes apart (`PARTIAL_ONLY`): what
-layers with a sliding window have, and recurrent states. A block of a checkpoint has none of that,
-for the spare id gets a *blank* in its place: an empty recurrent state, or the window of a token
-behind all positions, since an empty one is not taken for one.
+llama.cpp reads and writes the state that cannot be cut separately (`PARTIAL_ONLY`): the cells of
+layers with a sliding window, and recurrent states. A checkpoint's block has none of that. For it,
+the spare id gets a *blank*: an empty recurrent state, or the window of a token behind all
+positions, since llama.cpp does not accept an empty window.
 """
 
 from collections.abc import Sequence
@@ -22,17 +22,17 @@ from .places import Places
 from .states import Cache, States
 
 _END = -1
-"""In llama.cpp's ranges of positions: to the end."""
+"""The end of all positions in llama.cpp's ranges."""
 
 
 class UnifiedCells:
     """The cells of `cache`, which has `slots` slots.
 
-    With `places`, pictures take fewer positions than cells; then nothing is offloaded.
-    With `checked_window` each copy is checked, and so are the cells that `clear` leaves: they have
-    to end in the right place and hold what a window of that many positions needs. A window of 0
-    stands for a recurrent state. A `blank` is the state that cannot be cut, of an empty sequence.
-    With `are_windows_apart` layers with a window have a small cache of their own; holders above the
+    With `places`, pictures take fewer positions than cells; then nothing is offloaded. With
+    `checked_window` each copy is checked, and so are the cells that `clear` leaves: they must end
+    at the right position and contain a window of that many positions. A window of 0 means a
+    recurrent state. A `blank` is the state that cannot be cut, of an empty sequence. With
+    `are_windows_apart` layers with a window have a small cache of their own; holders above the
     slots keep their windows in host memory, so they take no room there.
     """
 
@@ -56,7 +56,7 @@ class UnifiedCells:
         self._are_windows_apart = are_windows_apart
 
     def clear(self, holder: int, start: int) -> bool:
-        """Give up cells; false if what is left is not all that going on from there needs."""
+        """Free cells; return whether the sequence can continue with the remaining ones."""
         self._windows.pop(holder, None)
         end = self._position(holder, start)
         llama_cpp.llama_memory_seq_rm(self._memory, self._number(holder), end, _END)
@@ -65,41 +65,41 @@ class UnifiedCells:
         return not end or self._checked_window is None or self._is_whole(holder, end)
 
     def copy(self, edit: Copy) -> bool:
-        """Give a holder the first cells of another one."""
+        """Give a holder the first cells of another holder."""
         source, holder, length = edit.source, edit.holder, edit.length
         if edit.is_bare:
             return self._share_attention(self._number(source), self._number(holder), length)
         return self._copy(source, holder, length, is_rolled_back=edit.is_rolled_back)
 
     def place(self, holder: int, stream: int) -> None:
-        """There are no streams."""
-        raise TypeError(f"only with streams: holder {holder}, stream {stream}")
+        """Raise `TypeError`: there are no streams."""
+        raise TypeError(f"there are no streams: holder {holder}, stream {stream}")
 
     def discard(self, slot: int, start: int, count: int) -> None:
-        """Remove cells, and move those after them up."""
+        """Remove cells, and move later cells up."""
         llama_cpp.llama_memory_seq_rm(self._memory, slot, start, start + count)
         llama_cpp.llama_memory_seq_add(self._memory, slot, start + count, _END, -count)
 
     def end(self) -> None:
-        """Nothing is held from one edit to the next."""
+        """Do nothing: no data is kept between edits."""
 
     def number(self, slot: int) -> int:
-        """llama.cpp's `seq_id` of `slot`: the same."""
+        """Return llama.cpp's `seq_id` of `slot`: the same number."""
         return slot
 
     def _number(self, holder: int) -> int:
-        """llama.cpp's `seq_id` of a holder."""
+        """Return llama.cpp's `seq_id` of a holder."""
         return holder if holder < self._spare else holder + 1
 
     def _position(self, holder: int, cell: int) -> int:
-        """llama.cpp's position of a cell at a border."""
+        """Return llama.cpp's position of a cell at a border."""
         return cell if self._places is None else self._places.position(holder, cell)
 
     def _length(self, holder: int) -> int:
         return int(llama_cpp.llama_memory_seq_pos_max(self._memory, self._number(holder))) + 1
 
     def _copy(self, source: int, holder: int, length: int, *, is_rolled_back: bool) -> bool:
-        """Whether `holder` now has what it should, as far as that can be seen."""
+        """Copy cells; return whether `holder` is complete, as far as that can be checked."""
         end = self._position(source, length)
         if is_rolled_back and self._checked_window == 0:
             if not self._copy_rolled_back(source, holder, end):
@@ -120,15 +120,15 @@ class UnifiedCells:
     def _copy_rolled_back(self, source: int, holder: int, end: int) -> bool:
         """Share the cells of attention, and copy the state.
 
-        llama.cpp notes for each id which of the last states is its present one, and `seq_cp` leaves
-        that out. A state that is read out is the present one.
+        llama.cpp records per id which of its last states is current, and `seq_cp` does not copy
+        that record. A state that is read is always the current one.
         """
         state = self._states.read_apart_briefly(self._number(source))
         self._share(source, self._number(holder), end)
         return self._states.write_apart(self._number(holder), state)
 
     def _copy_in_parts(self, source: int, holder: int, end: int) -> bool:
-        """Share the cells of layers that look back to the start, and copy the window."""
+        """Share the cells of layers that attend to the start, and copy the window."""
         if source in self._windows:
             window = self._windows[source]
             self._share(source, self._number(holder), end)
@@ -144,9 +144,10 @@ class UnifiedCells:
         return bool(window)
 
     def _share_attention(self, source: int, number: int, end: int) -> bool:
-        """Share the cells of layers that look back to the start; whether it worked.
+        """Share the cells of layers that attend to the start; return whether it worked.
 
-        The spare id gets all, loses what cannot be cut for a blank, and gives the rest on.
+        The spare id gets all cells, replaces the state that cannot be cut by a blank, and passes
+        the rest on.
         """
         if not self._spare_attention(source, 0, end):
             return False
@@ -155,7 +156,7 @@ class UnifiedCells:
         return True
 
     def _spare_attention(self, source: int, start: int, end: int) -> bool:
-        """The spare id gets cells of layers that look back to the start; whether it worked."""
+        """Give the spare id the cells of layers that attend to the start; return if it worked."""
         llama_cpp.llama_memory_seq_cp(self._memory, source, self._spare, start, end)
         return self._states.write_apart(self._spare, self._blank)
 
@@ -163,9 +164,9 @@ class UnifiedCells:
         llama_cpp.llama_memory_seq_rm(self._memory, self._spare, 0, _END)
 
     def read(self, holder: int, start: int, count: int) -> State:
-        """The state of `count` cells of `holder`; empty if it cannot be read.
+        """Return the state of `count` cells of `holder`; empty if it cannot be read.
 
-        If there is a blank, that is their attention alone.
+        If there is a blank, it contains only their attention.
         """
         if self._blank:
             is_there = self._spare_attention(self._number(holder), start, start + count)
@@ -182,7 +183,7 @@ class UnifiedCells:
         return state
 
     def write(self, holder: int, start: int, pieces: Sequence[tuple[int, State]]) -> bool:
-        """Append `pieces` to the `start` cells of `holder`; whether it worked."""
+        """Append `pieces` to the `start` cells of `holder`; return whether it worked."""
         if holder < self._spare and not start and len(pieces) == 1:
             return self._states.write(holder, pieces[0][1])  # as some models can only take it
         end = start
@@ -193,7 +194,7 @@ class UnifiedCells:
         return bool(self._blank) or self._length(holder) == end
 
     def read_state(self, holder: int, length: int) -> State:
-        """What cannot be cut of `holder`, which stands at `length`; empty if it cannot be read."""
+        """Return the state of `holder` at `length` that cannot be cut; empty if unreadable."""
         if holder in self._windows:
             return self._windows[holder]
         if holder < self._spare:
@@ -204,7 +205,7 @@ class UnifiedCells:
         return state
 
     def write_state(self, holder: int, length: int, state: State) -> bool:
-        """Give `holder` what cannot be cut, so that it stands at `length`; whether it worked."""
+        """Write the state of `holder` that cannot be cut, at `length`; return whether it worked."""
         if self._are_windows_apart:
             self._windows[holder] = state
             return bool(state)
@@ -215,9 +216,9 @@ class UnifiedCells:
         return is_written and self._is_whole(holder, length)
 
     def _is_whole(self, holder: int, length: int) -> bool:
-        """Whether a holder has what going on after `length` positions needs, as far as can be seen.
+        """Return whether a holder can continue after `length` positions, as far as known.
 
-        Cells behind the window of the next token are given to others where they have one owner. A
+        llama.cpp reuses cells behind the window of the next token if they have one owner. A
         recurrent state has one position, the last.
         """
         first = llama_cpp.llama_memory_seq_pos_min(self._memory, self._number(holder))
@@ -225,7 +226,7 @@ class UnifiedCells:
         return self._length(holder) == length and 0 <= first <= most
 
     def _append(self, holder: int, start: int, end: int, state: State) -> bool:
-        """Append the cells in `state` to those of `holder`; whether it worked."""
+        """Append the cells in `state` to the cells of `holder`; return whether it worked."""
         is_written = self._states.write(self._spare, state)
         first = llama_cpp.llama_memory_seq_pos_min(self._memory, self._spare)
         if is_next := is_written and (bool(self._blank) or first == start):

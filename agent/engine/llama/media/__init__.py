@@ -1,4 +1,4 @@
-"""Media through llama.cpp's mtmd: a projector makes rows of embeddings of pictures.
+"""Media through llama.cpp's mtmd: a projector converts pictures to rows of embeddings.
 
-`projector` reads and encodes; `encoded` caches, and makes batches of the rows.
+`projector` reads and encodes; `encoded` caches the rows and makes batches of them.
 """

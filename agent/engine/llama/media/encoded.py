@@ -1,4 +1,4 @@
-"""Encoded media: rows of embeddings, a cache of them by digest, and batches of rows."""
+"""Encoded media: rows of embeddings, their cache by digest, and batches of rows."""
 
 import ctypes
 import threading
@@ -14,11 +14,11 @@ from ..batch import pointer
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedMedia:
-    """`rows` are (positions, width), what the model takes in place of token embeddings.
+    """`rows` are (positions, width), used in place of token embeddings.
 
-    They advance the sequence by `num_advanced` of llama.cpp's positions. Where the model has places
-    in several dimensions, row i lies at `origins[i] + slopes[i] * p`, each with 4 parts, when the
-    media begin at llama.cpp's position p.
+    They advance the sequence by `num_advanced` of llama.cpp's positions. If positions have several
+    dimensions and the media begin at llama.cpp's position p, row i has the position `origins[i] +
+    slopes[i] * p`, with 4 parts each.
     """
 
     rows: NDArray[np.float32]
@@ -33,9 +33,9 @@ class EncodedMedia:
 
 
 class EncodedCache:
-    """At most `limit` bytes of encoded media, by digest: the least recently used go first.
+    """A cache of at most `limit` bytes of encoded media, by digest; evicts the least recently used.
 
-    Safe from any thread.
+    Thread-safe.
     """
 
     def __init__(self, limit: int) -> None:
@@ -45,7 +45,7 @@ class EncodedCache:
         self.num_bytes = 0
 
     def get(self, digest: bytes) -> EncodedMedia | None:
-        """What has this digest; it is the most recently used one then."""
+        """Return the media with this digest, and mark it as used."""
         with self._lock:
             media = self._media.pop(digest, None)
             if media is not None:
@@ -53,7 +53,7 @@ class EncodedCache:
             return media
 
     def put(self, digest: bytes, media: EncodedMedia) -> None:
-        """Cache `media`, unless they alone are more than the limit."""
+        """Cache `media`, unless it alone exceeds the limit."""
         with self._lock:
             if digest in self._media or media.num_bytes > self._limit:
                 return
@@ -64,12 +64,12 @@ class EncodedCache:
 
 
 NUM_PARTS = 4
-"""The parts of a place, for models that have places in several dimensions."""
+"""The parts of a position, for models whose positions have several dimensions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """`count` rows of `media` from `first` on, for `seq_id`, in which they begin at `position`."""
+    """`count` rows of `media` from `first` on, for `seq_id`; the media begin at `position`."""
 
     media: EncodedMedia
     first: int
@@ -79,7 +79,7 @@ class Rows:
 
     @property
     def places(self) -> NDArray[np.int32]:
-        """(parts, count): one part, or four with places in several dimensions."""
+        """Positions as (parts, count): one part, or four with several dimensions."""
         some = slice(self.first, self.first + self.count)
         if self.media.origins is None or self.media.slopes is None:
             start = self.position + self.first
@@ -90,7 +90,8 @@ class Rows:
 class MediaBatch:
     """A batch of media for llama.cpp, with rows of embeddings in place of tokens.
 
-    `raw` is what `llama_decode` takes, as long as this exists. No logits are asked for.
+    `raw` is the argument of `llama_decode`, valid while this object exists. No logits are
+    requested.
     """
 
     def __init__(self, runs: Sequence[Rows]) -> None:

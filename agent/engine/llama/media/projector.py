@@ -1,6 +1,6 @@
-"""A projector: the part of a model that makes embeddings of media, in a file of its own.
+"""A projector: the part of a model that converts media to embeddings, in a file of its own.
 
-mtmd reads it, and knows how each family of models scales and cuts pictures, and decodes sounds.
+mtmd reads it, and knows how each family of models scales and cuts pictures and decodes sounds.
 """
 
 import ctypes
@@ -27,11 +27,11 @@ from ..model import check_model_file
 from .encoded import NUM_PARTS, EncodedCache, EncodedMedia
 
 MOST_CACHED = 256 * 2**20
-"""Bytes of encoded media that are cached for later requests with the same picture."""
+"""Maximum bytes of encoded media cached for later requests with the same media."""
 
 
 class _Chunk:
-    """mtmd's own copy of a part of media, scaled and cut; freed with this, or before."""
+    """mtmd's own copy of a part of media, scaled and cut; freed with this object, or before."""
 
     def __init__(self, handle: Any) -> None:
         self.handle = mtmd.mtmd_input_chunk_copy(handle)
@@ -40,7 +40,7 @@ class _Chunk:
 
 @dataclass(frozen=True, slots=True)
 class _Picture(Media):
-    """Media that this projector can encode, as long as `chunk` was not freed."""
+    """Media that this projector can encode until `chunk` is freed."""
 
     chunk: _Chunk | None = field(default=None, compare=False, repr=False)
 
@@ -60,7 +60,7 @@ class Projector:
         is_offloaded: bool,
         most_at_once: int = 512,
     ) -> None:
-        """Load `path`. Raises `ModelError`. A step computes `most_at_once` positions at most."""
+        """Load `path`. Raises `ModelError`. A step computes at most `most_at_once` positions."""
         check_model_file(path)
         params = mtmd.mtmd_context_params_default()
         params.use_gpu = is_offloaded
@@ -79,7 +79,7 @@ class Projector:
         self._width = int(llama_cpp.llama_model_n_embd_inp(model))
         self._marker = bytes(mtmd.mtmd_default_marker())
         self.has_grid = bool(mtmd.mtmd_decode_use_mrope(handle))
-        """Whether positions in pictures have several dimensions."""
+        """True if positions in pictures have several dimensions."""
         self.identity = f"{path.name}, {path.stat().st_size} bytes"
         self.senses = _senses(handle)
         self._cache = EncodedCache(MOST_CACHED)
@@ -91,7 +91,7 @@ class Projector:
 
     @property
     def num_cached_bytes(self) -> int:
-        """Bytes of the encoded media that are cached."""
+        """The bytes of the cached media."""
         return self._cache.num_bytes
 
     def read_image(self, data: bytes) -> tuple[Span, ...]:
@@ -99,7 +99,7 @@ class Projector:
         picture = decode(data)
         pixels = ctypes.cast(picture.pixels.ctypes.data, ctypes.POINTER(ctypes.c_uint8))
         bitmap = mtmd.mtmd_bitmap_init(picture.width, picture.height, pixels)  # which copies them
-        return self._read(bitmap, data, "the model cannot take a picture of this size")
+        return self._read(bitmap, data, "the model does not accept a picture of this size")
 
     def read_audio(self, data: bytes) -> tuple[Span, ...]:
         """See `MediaReader`."""
@@ -109,10 +109,10 @@ class Projector:
         bitmap = mtmd.mtmd_helper_bitmap_init_from_buf(self._handle, buffer, len(data), False)
         if not bitmap:
             raise UnreadableMediaError("the sound cannot be decoded")
-        return self._read(bitmap, data, "the model cannot take this sound")
+        return self._read(bitmap, data, "the model does not accept this sound")
 
     def _read(self, bitmap: Any, data: bytes, refusal: str) -> tuple[Span, ...]:
-        """The spans of `bitmap`, which was made of `data`, and is freed."""
+        """Return the spans of `bitmap`, which was made from `data`; `bitmap` is freed."""
         chunks = mtmd.mtmd_input_chunks_init()
         try:
             code = self._tokenize(chunks, bitmap)
@@ -124,15 +124,15 @@ class Projector:
             mtmd.mtmd_bitmap_free(bitmap)
 
     def encode(self, media: Media) -> EncodedMedia:
-        """What this projector's `read_image` gave, as rows; computed or from the cache.
+        """Return media that `read_image` returned as rows; computed or from the cache.
 
-        Raises `ValueError` where it was freed, and `RuntimeError` if the computation fails.
+        Raises `ValueError` if the media were freed, and `RuntimeError` if the computation fails.
         """
         encoded = self._cache.get(media.digest)
         chunk = media.chunk if isinstance(media, _Picture) else None
         if encoded is None:
             if chunk is None or not chunk.free.alive:
-                raise ValueError("these media cannot be encoded: their pixels are gone")
+                raise ValueError("these media cannot be encoded: their pixels were freed")
             encoded = self._encoded(chunk.handle, media.num_positions)
             self._cache.put(media.digest, encoded)
         if chunk is not None:
@@ -140,13 +140,13 @@ class Projector:
         return encoded
 
     def free(self) -> None:
-        """Give everything back; nothing may be called afterwards."""
+        """Free everything; nothing may be called afterwards."""
         mtmd.mtmd_free(self._handle)
 
     def _check(self, path: Path) -> None:
         if not self.senses:
             raise ModelError(
-                f"projector {path} takes neither pictures nor sounds; others are not served"
+                f"projector {path} supports neither pictures nor sounds; other media are not served"
             )
 
     def _tokenize(self, chunks: Any, bitmap: Any) -> int:
@@ -171,7 +171,7 @@ class Projector:
         is_whole = bool(mtmd.mtmd_decode_use_non_causal(self._handle, chunk))
         if is_whole and num_positions > self._most_at_once:
             raise UnreadableMediaError(
-                f"it takes {num_positions} tokens; this model looks at a picture as a whole, "
+                f"it takes {num_positions} tokens; this model computes a picture as a whole, "
                 f"and the engine computes at most {self._most_at_once} at once: send a smaller one"
             )
         return _Picture(digest, num_positions, is_whole, _Chunk(chunk))
@@ -200,13 +200,13 @@ def _senses(handle: Any) -> tuple[Sense, ...]:
 
 
 def _line(num_positions: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Origins and slopes of places that follow each other in all dimensions, as a text's do."""
+    """Return origins and slopes of positions that advance in all dimensions, as in a text."""
     origins = np.repeat(np.arange(num_positions, dtype=np.int32)[:, np.newaxis], NUM_PARTS, axis=1)
     return origins, np.ones_like(origins)
 
 
 def _places(chunk: Any, num_positions: int, start: int) -> NDArray[np.int32]:
-    """(positions, 4): time, row, column and a spare part, of a picture that begins at `start`."""
+    """Return (positions, 4): time, row, column and a spare part, of a picture at `start`."""
     tokens = mtmd.mtmd_input_chunk_get_tokens_image(chunk)
     places = (mtmd.mtmd_decoder_pos * num_positions)()
     mtmd.mtmd_helper_image_get_decoder_pos(tokens, start, places)

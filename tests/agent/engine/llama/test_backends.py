@@ -61,4 +61,4 @@ def test_a_folder_without_any() -> None:
         check=False,
     )
     assert done.returncode == 1
-    assert "computes on this processor" in done.stderr
+    assert "runs on this processor" in done.stderr

@@ -311,4 +311,4 @@ def test_another_type_and_a_model_that_cannot_go_back_are_named(
 ) -> None:
     with opened(write_recurrent(tmp_path / "recurrent.gguf")) as recurrent:
         assert "of another type (byte-level BPE instead of WordPiece)" in refusal(recurrent, draft)
-        assert "cannot give up their last tokens" in refusal(draft, recurrent)
+        assert "cannot drop their last tokens" in refusal(draft, recurrent)

@@ -278,10 +278,10 @@ class TestSteppingDown:
         assert tried == [8192, 256]
         assert engine.model.fit is not None
         assert engine.model.fit.endswith(
-            "4 slots of 256 that share 256, after more than that could not be allocated"
+            "4 slots of 256 that share 256, after a larger choice could not be allocated"
         )
         assert engine.model.info.context_size == 256
-        assert "the next lower step is tried: failed to allocate buffer" in caplog.text
+        assert "so a smaller choice is tried: failed to allocate buffer" in caplog.text
 
     def test_what_is_missing_is_said(self, tmp_path: Path) -> None:
         def load(path: Path, options: LoadOptions) -> Loaded:

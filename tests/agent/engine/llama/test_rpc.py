@@ -176,7 +176,7 @@ def stand_in(version: Version | None, *, body: int = _FULL) -> Iterator[str]:
 
 
 def test_another_kind_of_server() -> None:
-    with stand_in(None) as address, pytest.raises(ModelError, match=f"{address} hangs up; it has"):
+    with stand_in(None) as address, pytest.raises(ModelError, match=f"{address} hangs up; it must"):
         use_servers([address])
 
 

@@ -57,7 +57,7 @@ def test_a_deterministic_engine_has_streams_in_groups_with_room_for_filling_rows
     assert fixed(slots=5) == Layout(8 * 1024, 8)
     assert fixed(slots=9) == Layout(16 * 1024, 16)
     assert fixed(context_size=1024) == Layout(4 * 1280, 4)
-    with pytest.raises(ModelError, match="cannot give up their last"):
+    with pytest.raises(ModelError, match="cannot drop their last"):
         fixed(can_share=False)
     with pytest.raises(ModelError, match="--gpu-layers 0"):
         fixed(is_offloaded=True)
@@ -66,7 +66,7 @@ def test_a_deterministic_engine_has_streams_in_groups_with_room_for_filling_rows
 
 
 def test_streams_that_cannot_be_had_are_refused() -> None:
-    with pytest.raises(ModelError, match=r"raise --kv-cells 3999 to 4000, or take --kv-layout"):
+    with pytest.raises(ModelError, match=r"raise --kv-cells 3999 to 4000, or set --kv-layout"):
         choose("streams", kv_cells=3999)
-    with pytest.raises(ModelError, match="cannot give up their last tokens"):
+    with pytest.raises(ModelError, match="cannot drop their last tokens"):
         choose("streams", can_share=False)
