@@ -15,7 +15,7 @@ from .engine.load_options import servers_of
 from .settings import AgentSettings
 
 _ENGINE = ("llama_cpp", "llguidance")
-"""What the extra `agent` installs: a balancer needs neither, nor does an agent with --upstream."""
+"""Packages of the extra `agent`: a balancer needs neither, nor does an agent with --upstream."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _require_engine() -> None:
-    """Raises `StartupError` where only the balancer's part was installed."""
+    """Raise `StartupError` if only the balancer's part was installed."""
     missing = [name for name in _ENGINE if find_spec(name) is None]
     if missing:
         names = " and ".join(missing)
@@ -70,7 +70,7 @@ def _require_engine() -> None:
 
 
 def _require_certificates(settings: AgentSettings) -> None:
-    """Raises `StartupError` where the files that `wss://` needs cannot be used."""
+    """Raise `StartupError` if the files that `wss://` needs cannot be used."""
     if any(url.startswith("wss:") for url in settings.balancer):
         try:
             client_context(settings.tls, time.time())

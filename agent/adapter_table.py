@@ -1,4 +1,4 @@
-"""The adapters that are served beside a model, by name, and which of them a request is for.
+"""The adapters that are served with a model, by name, and the choice of a request.
 
 A request names them in `adapters`, or asks for the model `base:adapter`.
 """
@@ -15,7 +15,7 @@ from .engine.adapter import AdapterUse, adapter_key
 
 @dataclass(frozen=True, slots=True)
 class AdapterFile:
-    """An adapter in a file of this host, applied with `scale` where a request says none."""
+    """An adapter in a file of this host; `scale` applies if a request gives none."""
 
     name: str
     path: Path
@@ -32,25 +32,28 @@ class AdapterTable:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """In the order in which they were given."""
+        """The adapters' names, in the order in which they were given."""
         return tuple(self._adapters)
 
     @property
     def files(self) -> Mapping[str, Path]:
-        """The adapters' files by their digest."""
+        """The adapters' files by digest."""
         return {one.digest: one.path for one in self._adapters.values()}
 
     def name_of(self, digest: str) -> str:
-        """The first name of the file with this digest."""
+        """Return the first name of the file with this digest."""
         return next(one.name for one in self._adapters.values() if one.digest == digest)
 
     @property
     def traits(self) -> tuple[str, ...]:
-        """What of the adapters answers depend on; for the fingerprint."""
+        """The properties of the adapters that answers depend on; for the fingerprint."""
         return tuple(f"{one.name}={one.digest}*{one.scale!r}" for one in self._adapters.values())
 
     def key_for(self, request: GenerateRequest) -> str | None:
-        """The key for `Prompt.adapter`. Raises `RequestError` where there is no such adapter."""
+        """Return the key for `Prompt.adapter`.
+
+        Raises `RequestError` if there is no such adapter.
+        """
         if request.adapters is not None:
             return self._key(request.adapters)
         names = {adapted_name(self._base, name): name for name in self._adapters}
@@ -58,7 +61,7 @@ class AdapterTable:
             return self._key((AdapterChoice(name=names[request.model]),))
         head, _, tail = (request.model or "").rpartition(":")
         if head and head == self._base:
-            raise ModelNotFound(f"the model `{head}` has no adapter `{tail}` any more")
+            raise ModelNotFound(f"the model `{head}` has no adapter `{tail}`")
         return None
 
     def _key(self, choices: Iterable[AdapterChoice]) -> str | None:

@@ -1,21 +1,21 @@
-"""What is wrong where a host has a GPU, or llama.cpp a backend for one, and it is not used."""
+"""Problems of a host whose GPU, or whose llama.cpp backend for one, is not used."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 NAMES = {"cuda": "CUDA", "hip": "ROCm", "sycl": "SYCL", "musa": "MUSA", "vulkan": "Vulkan"}
-"""Backends for GPUs, by the names of their libraries: what their devices' names begin with."""
+"""Backends for GPUs by the names of their libraries, with the prefixes of their devices' names."""
 
 _OF_MAKERS = {"NVIDIA": "cuda", "AMD": "hip"}
 _EVERYWHERE = "vulkan"
-"""It is in portable builds: that it finds no GPU is no problem of its own."""
+"""Part of portable builds, so it is no problem if this backend finds no GPU."""
 
 _BUILD = {"NVIDIA": "-DGGML_CUDA=on", "AMD": "-DGGML_HIP=on"}
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """`is_unusable`: a backend is there and cannot be used, else there is none for the GPU."""
+    """`is_unusable`: a backend exists and cannot be used; otherwise there is none for the GPU."""
 
     is_unusable: bool
     message: str
@@ -28,10 +28,10 @@ def problems(
     reasons: Mapping[str, str],
     devices: Collection[str],
 ) -> list[Problem]:
-    """By the makers of the host's GPUs, and what llama.cpp has and finds.
+    """Return the problems, from the makers of the host's GPUs and llama.cpp's backends.
 
-    `built` are its backends, some of which do not load for these `reasons`; `devices` are the
-    names of what it finds.
+    `built` are llama.cpp's backends; `reasons` says why some of them do not load; `devices` are the
+    names of the devices that it finds.
     """
     found = []
     for name in built:
@@ -56,17 +56,17 @@ def _unusable(name: str, makers: Collection[str], reason: str | None) -> Problem
     why = f"does not load: {reason}" if reason else "finds no device"
     return Problem(
         is_unusable=True,
-        message=f"llama.cpp was built for {NAMES[name]}, and that {why}{beside}; the CPU computes",
-        hint="look at the driver, and in a container at the devices it was given; to compute on "
-        "the CPU, say so: --device none",
+        message=f"llama.cpp was built for {NAMES[name]}, but that {why}{beside}; the CPU computes",
+        hint="check the driver, and in a container its devices; to compute on "
+        "the CPU, set --device none",
     )
 
 
 def _missing(maker: str) -> Problem:
     return Problem(
         is_unusable=False,
-        message=f"this host has a GPU of {maker}, and llama.cpp was built without a backend for "
+        message=f"this host has a GPU of {maker}, but llama.cpp was built without a backend for "
         "it; the CPU computes",
-        hint=f"build llama.cpp for it (CMAKE_ARGS={_BUILD[maker]}); to compute on the CPU, say "
-        "so: --device none",
+        hint=f"build llama.cpp for it (CMAKE_ARGS={_BUILD[maker]}); to compute on the CPU, set "
+        "--device none",
     )

@@ -1,7 +1,7 @@
-"""The connections of an engine process to its balancers, whatever answers their requests.
+"""The connections of an engine process or forwarder to its balancers.
 
-All of them share the agent's slots. What the daemon's own side is differs: an engine, or another
-server. It says what balancers hear with `status`, each time anew.
+All of them share the agent's slots. The daemon behind them is an engine or another server. It
+provides the status for balancers with `status`.
 """
 
 import asyncio
@@ -25,10 +25,11 @@ from .supervision.supervisor_protocol import Dial, Ordered, Ready, ReportStatus,
 
 
 class BalancerLinks:
-    """`status` makes as many `slots` as it reports. `on_change`: a slot was taken or freed.
+    """The connections. `status` also sets the number of `slots` to the number it reports.
 
-    `on_ticket`: a balancer gave a ticket for a prefix of this agent's to another. No request is
-    taken unless what computes them `has_room`; call `slots_changed` when it has room again.
+    `on_change`: a slot was taken or freed. `on_ticket`: a balancer gave another agent a ticket for
+    a prefix here. A request is accepted only if `has_room`; call `slots_changed` when there is room
+    again.
     """
 
     def __init__(
@@ -47,13 +48,13 @@ class BalancerLinks:
         self._on_ticket = on_ticket
         self._links: Links | None = None
         self._all: list[Links] = []
-        """The same, after those that are left and finish what they have."""
+        """All connections, including left ones that finish their requests."""
         self._numbers = count(1)
         self._is_ready = False
         channel.on_fit_found = self._fit_found
         self.slots = Slots(settings.slots, has_room)
         self.supervisor_status = ReportStatus()
-        """What the supervisor said last."""
+        """The last status from the supervisor."""
 
     def dial(
         self,
@@ -62,7 +63,7 @@ class BalancerLinks:
         generation: port.Generation,
         queries: port.Queries,
     ) -> None:
-        """Connect to all balancers, with tasks of `group`; after `drain`, anew."""
+        """Connect to all balancers, with tasks of `group`; after `drain`, connect again."""
         self.supervisor_status = ReportStatus(issues=order.issues, work=order.work)
         self._is_ready = False
         numbers = self._numbers
@@ -114,54 +115,54 @@ class BalancerLinks:
             disk=status.disk,
         )
 
-    # ---- what balancers hear
+    # ---- reports to balancers
 
     def status_changed(self) -> None:
-        """Something of the status has changed."""
+        """Send the current status."""
         status = self._status()
         for connection in self._links or ():
             connection.status_changed(status)
 
     def report(self, statistics: Statistics) -> None:
-        """Send these to all of them."""
+        """Send statistics to all balancers."""
         for connection in self._links or ():
             connection.report(statistics)
 
     def evicted(self, evicted: Evicted) -> None:
-        """Send all of them what left the engine's cache."""
+        """Tell all balancers which prefixes left the engine's cache."""
         for connection in self._links or ():
             connection.evicted(evicted)
 
     # ---- the end
 
     async def ended(self) -> None:
-        """Wait until all have ended; they have been dialled."""
+        """Wait until all connections have ended; call this after `dial`."""
         for links in self._all:  # more may come meanwhile
             await links.ended()
 
     def drain(self) -> None:
-        """Take nothing new, finish what runs in the time that there is, and leave."""
+        """Accept nothing new, finish running requests within the drain timeout, and leave."""
         ordered = self._channel.drain_timeout
         timeout = self._settings.drain_timeout if ordered is None else ordered
         for connection in self._stopped():
             connection.drain(timeout)
 
     def engine_stopped(self, reason: str) -> None:
-        """Nothing can be finished: leave all at once."""
+        """Leave all balancers at once: nothing can be finished."""
         for connection in self._stopped():
             connection.engine_stopped(reason)
 
     def _stopped(self) -> Iterable[Connection]:
-        """The connections that there are; no more are made."""
+        """Return the current connections; no more are made."""
         if self._links is None:
             return ()
         self._links.stop()
         return self._links
 
-    # ---- what connections say
+    # ---- events of connections
 
     def slots_changed(self) -> None:
-        """A slot may be free: balancers that heard `Busy` are asked to try again."""
+        """Tell balancers that were answered `Busy` that a slot may be free."""
         for connection in self._links or ():
             connection.slots_changed()
         self._on_change()

@@ -1,4 +1,4 @@
-"""The control groups that this process is in: a container's, a unit's, those around them."""
+"""The control groups of this process: a container's, a unit's, and the groups around them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,10 +7,10 @@ ROOT = Path("/")
 
 
 def cgroup_folders(controller: str, root: Path = ROOT) -> Iterator[Path]:
-    """The folders with the limits of `controller` ("cpu", "memory"), the outermost group first.
+    """Yield the folders with the limits of `controller` ("cpu", "memory"), outermost group first.
 
-    Groups of version 1 and 2 have files of different names, so the caller looks for either. In a
-    container the path may be the host's, which is not there: its own group is the mount.
+    Groups of version 1 and 2 have files of different names, so the caller tries both. In a
+    container the path may be the host's, which does not exist there: its own group is the mount.
     """
     mounts = root / "sys/fs/cgroup"
     for line in text_of(root / "proc/self/cgroup").splitlines():
@@ -28,7 +28,7 @@ def _levels(mount: Path, path: str) -> Iterator[Path]:
 
 
 def text_of(path: Path) -> str:
-    """The text of a system file; empty if the file is not there or cannot be read."""
+    """Return the text of a system file; empty if it is missing or cannot be read."""
     try:
         return path.read_text()
     except OSError:

@@ -1,19 +1,19 @@
-"""Why an engine process does not serve all that it should, as issues that say what to do."""
+"""Issues that say why an engine process refused a change, and what to do."""
 
 from ..shared.messages import Issue
 
 
 def template_refused(reason: str) -> Issue:
-    """The model is served as before, without the new chat template."""
+    """Return the issue that the model keeps its old chat template."""
     return Issue(
         code="chat_template",
         message=f"the change is refused: {reason}",
-        hint="mend the chat template; until then the model is served as before",
+        hint="fix the chat template; until then the model is served as before",
     )
 
 
 def adapter_refused(name: str, reason: str) -> Issue:
-    """The adapter cannot be loaded beside the model, which is served as before."""
+    """Return the issue that the adapter cannot be loaded, and the model keeps its old ones."""
     return Issue(
         code="adapter",
         message=f"adapter `{name}`: {reason}",
@@ -24,7 +24,7 @@ def adapter_refused(name: str, reason: str) -> Issue:
 
 
 def adapter_left_out(name: str, reason: str) -> Issue:
-    """The adapter cannot be loaded beside the model, which is served without it."""
+    """Return the issue that the adapter cannot be loaded, and the model is served without it."""
     return Issue(
         code="adapter",
         message=f"adapter `{name}`: {reason}",
@@ -35,21 +35,21 @@ def adapter_left_out(name: str, reason: str) -> Issue:
 
 
 def engine_stopped(reason: str) -> Issue:
-    """Nothing is served any more; a new process follows."""
+    """Return the issue that the engine stopped during the change; a new process follows."""
     return Issue(code="engine_crashed", message=f"the change is refused: {reason}")
 
 
 def drafts_off(reason: str) -> Issue:
-    """Making drafts failed, so the model is served without."""
+    """Return the issue that drafting failed, so the model is served without drafts."""
     return Issue(
         code="drafts_off",
-        message=f"answers come without drafts, since making drafts failed: {reason}",
-        hint="answers stay the same and are slower; a reload of the agent's model tries it again",
+        message=f"drafting is off, since it failed: {reason}",
+        hint="answers stay the same but are slower; reload the agent's model to try again",
     )
 
 
 def forwarder_refused() -> Issue:
-    """An upstream server decides what is served."""
+    """Return the issue that an upstream server decides what is served."""
     return Issue(
         code="not_supported",
         message="the change is refused: this agent serves what its upstream server has",

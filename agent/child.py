@@ -1,4 +1,4 @@
-"""Child processes of the agent: lines in, lines out, and no child that outlives its parent.
+"""Child processes of the agent: lines in, lines out; no child outlives its parent.
 
 A child reads orders from its standard input and writes reports to its standard output. The end of
 the orders means that the parent is gone.
@@ -16,11 +16,14 @@ from threading import Thread
 from typing import Self
 
 NICENESS = 10
-"""The niceness of a child that works beside the engine: the engine's threads go first."""
+"""The niceness of a child: the engine's threads go first."""
 
 
 def program(module: str) -> tuple[str, ...]:
-    """The command that runs `module`. `-P`: nothing is imported from the working directory."""
+    """Return the command that runs `module`.
+
+    `-P`: nothing is imported from the working directory.
+    """
     return (sys.executable, "-P", "-m", module)
 
 
@@ -28,14 +31,14 @@ def program(module: str) -> tuple[str, ...]:
 
 
 class Child:
-    """A child as its parent sees it. As a context manager, it is killed at the end of the block."""
+    """A child process. As a context manager, it is killed at the end of the block."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
 
     @classmethod
     async def start(cls, command: Sequence[str], *, longest_line: int) -> Self:
-        """Raises `OSError` if the system cannot start a process."""
+        """Start a child. Raises `OSError` if the system cannot start a process."""
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=PIPE,
@@ -48,7 +51,7 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """The number of its process."""
+        """The number of the child's process."""
         return self._process.pid
 
     def write(self, line: bytes) -> None:
@@ -57,19 +60,22 @@ class Child:
             self._process.stdin.write(line)
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """What it writes, until it ends."""
+        """Yield the lines that the child writes, until it ends."""
         if self._process.stdout is not None:
             async for line in self._process.stdout:
                 yield line
 
     def kill(self) -> None:
-        """End it at once, whatever it does."""
+        """End the child at once."""
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
                 self._process.kill()
 
     async def end(self) -> int:
-        """End its orders, and wait. Returns its exit code, or `-n` if signal `n` ended it."""
+        """Close the child's input, and wait.
+
+        Returns its exit code, or `-n` if signal `n` ended it.
+        """
         if self._process.stdin is not None:
             self._process.stdin.close()
         return await self._process.wait()
@@ -86,19 +92,22 @@ class Child:
 
 
 def orders() -> FileIO:
-    """Standard input, unbuffered: at exit, Python waits for the lock of a buffer that is read."""
+    """Return unbuffered standard input: at exit, Python would wait for a buffer's lock."""
     return FileIO(sys.stdin.fileno(), closefd=False)
 
 
 def reports() -> FileIO:
-    """Where reports go: to standard output. What libraries print there goes to standard error."""
+    """Return the file for reports: standard output.
+
+    Later output of libraries goes to standard error.
+    """
     file = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     return FileIO(file, "w")
 
 
 def work_aside() -> None:
-    """Let this process not disturb the engine, and not end by signals that the parent handles."""
+    """Lower this process's priority, and ignore signals that the parent handles."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     os.nice(NICENESS)
     # huggingface-hub would also ask the hub and the environment which program calls it.
@@ -106,9 +115,9 @@ def work_aside() -> None:
 
 
 def obey(lines: FileIO, on_line: Callable[[bytes], None], *, exit_code: int = 0) -> Thread:
-    """Pass each line to `on_line`, on a thread; end this process after the last.
+    """Pass each line to `on_line`, on a thread; end this process after the last line.
 
-    On a thread, so that the process ends with its parent even if everything else in it is stuck.
+    The thread ends the process with its parent even if everything else in it is stuck.
     """
 
     def listen() -> None:

@@ -1,4 +1,4 @@
-"""How many threads the engine should use: physical cores, since two on one core only wait."""
+"""The number of threads for the engine: physical cores, since two threads on one core only wait."""
 
 import os
 from pathlib import Path
@@ -7,14 +7,14 @@ from .cgroups import ROOT, cgroup_folders, text_of
 
 
 def default_threads(root: Path = ROOT) -> int:
-    """The physical cores this process may use, or fewer if the quota of a group of it is less."""
+    """Return the physical cores that this process may use, or the quota of its groups if lower."""
     allowed = _allowed()
     cores = physical_cores(text_of(root / "proc/cpuinfo"), allowed) or len(allowed)
     return max(1, min(cores, quota_cores(root) or cores))
 
 
 def physical_cores(cpuinfo: str, allowed: set[int]) -> int | None:
-    """Distinct cores behind the `allowed` processors; `None` where `cpuinfo` does not say."""
+    """Return the distinct cores of the `allowed` processors; `None` if `cpuinfo` lacks them."""
     cores = set()
     for block in cpuinfo.split("\n\n"):
         pairs = (line.partition(":") for line in block.splitlines())
@@ -25,9 +25,10 @@ def physical_cores(cpuinfo: str, allowed: set[int]) -> int | None:
 
 
 def quota_cores(root: Path = ROOT) -> int | None:
-    """Whole cores within the least quota of the cgroups of this process; `None` without a quota.
+    """Return the whole cores within the lowest quota of the process' cgroups, at least one.
 
-    At least one. A thread more than the quota has would have all of them wait for its period's end.
+    Returns `None` without a quota. A thread beyond the quota would make all threads wait for the
+    end of its period.
     """
     quotas = [
         quota for folder in cgroup_folders("cpu", root) if (quota := _quota(folder)) is not None
@@ -36,7 +37,7 @@ def quota_cores(root: Path = ROOT) -> int | None:
 
 
 def _quota(folder: Path) -> float | None:
-    """Cores of one group. Files have microseconds, and `max` or -1 for no quota."""
+    """Return the cores of one group. Files have microseconds, and `max` or -1 for no quota."""
     quota, _, period = text_of(folder / "cpu.max").strip().partition(" ")
     if not quota:
         quota = text_of(folder / "cpu.cfs_quota_us").strip()

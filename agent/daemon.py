@@ -1,4 +1,4 @@
-"""The engine process's wiring: the engine's worker, generation over it, a connection a balancer.
+"""The wiring of the engine process: the worker, generation, and a connection per balancer.
 
 The worker's thread hands over each step's outputs with one call; they are detokenised and sent on
 the event loop's thread while the next step is computed.
@@ -66,11 +66,11 @@ from .supervision.supervisor_protocol import (
 logger = logging.getLogger(__name__)
 
 LAST_WRITES = 10.0
-"""Seconds that an agent which stops goes on writing prefixes to disk: about that many gigabytes."""
+"""Maximum seconds that a stopping agent writes prefixes to disk: about as many gigabytes."""
 
 
 class EngineWorker(Protocol):
-    """What the daemon needs of the engine; see `engine.worker.Worker`. Tests have their own."""
+    """The methods of `engine.worker.Worker` that the daemon uses; tests have their own."""
 
     lock: FairLock
 
@@ -123,7 +123,7 @@ async def main(
     *,
     make_worker: MakeWorker = Worker,
 ) -> None:
-    """Serve until `shutdown` is requested. Raises `StartupError` where it cannot go on."""
+    """Serve until `shutdown` is requested. Raises `StartupError` if the agent cannot continue."""
     await _Agent(settings, shutdown, channel, make_worker).run()
 
 
@@ -201,9 +201,10 @@ class _Agent:
             await self._loop.run_in_executor(None, self._worker.stop)
 
     def _first_adapters(self) -> tuple[list[AdapterFile], list[AdapterUnusableError]]:
-        """Those that are loaded, and why others are not. Blocks.
+        """Return the loaded adapters, and the errors of the others. Blocks.
 
-        Raises `AdapterUnusableError` for an operator's own, who can mend it at once.
+        Raises `AdapterUnusableError` for an adapter of the command line, which the operator can fix
+        at once.
         """
         usable: list[AdapterFile] = []
         unusable: list[AdapterUnusableError] = []
@@ -220,7 +221,10 @@ class _Agent:
         return usable, unusable
 
     def _use_adapters(self, adapters: AdapterTable) -> None:
-        """Blocks. Raises `AdapterUnusableError`; then those that were loaded still are."""
+        """Load adapters.
+
+        Blocks. Raises `AdapterUnusableError`; then the previous ones stay loaded.
+        """
         try:
             self._worker.use_adapters(adapters.files)
         except AdapterError as error:
@@ -245,7 +249,7 @@ class _Agent:
     # ---- on the event loop's thread
 
     async def _dial_order(self) -> Dial | None:
-        """The order to dial; `None` if the agent stops before."""
+        """Return the order to dial; `None` if the agent stops before."""
         async with asyncio.TaskGroup() as group:
             dial = group.create_task(self._channel.dials.get())
             stop = group.create_task(self._shutdown.requested.wait())
@@ -310,12 +314,12 @@ class _Agent:
             raise StartupError(f"the engine stopped: {_line(self._crash.result())}")
 
     def _open_peers(self, served: ServedModel, dial: Dial) -> KvTransfer | None:
-        """Listen for peers, where the settings say so. Blocks. Raises `StartupError`."""
+        """Listen for peers, if the settings say so. Blocks. Raises `StartupError`."""
         address, model = self._settings.peer_addr, served.model
         if address is None:
             return None
         if served.origin is None or model.cell_bytes is None or not served.num_slots:
-            logger.warning("--peer-addr: prefixes of this model cannot be handed out")
+            logger.warning("--peer-addr has no effect: prefixes of this model cannot be exported")
             return None
         try:
             return open_kv_transfer(
@@ -337,7 +341,7 @@ class _Agent:
             raise StartupError(str(error)) from error
 
     def _open_disk(self, served: ServedModel) -> DiskCache | None:
-        """Keep prefixes in the folder for them, if there is one. Blocks. Raises `StartupError`."""
+        """Open the disk tier of the prefix cache, if configured. Blocks. Raises `StartupError`."""
         folder, origin, model = served.cache_folder, served.origin, served.model
         if folder is None or origin is None or not model.cell_bytes or not served.num_slots:
             return None
@@ -352,12 +356,14 @@ class _Agent:
         except OSError as error:
             raise StartupError(f"--cache-dir {folder.path} cannot be used: {error}") from error
         if model.state_bytes and not self._settings.host_cache:
-            logger.warning("--cache-dir: checkpoints of this model need --host-cache on their way")
+            logger.warning(
+                "--cache-dir: checkpoints of this model cannot be written without --host-cache"
+            )
         self._worker.use_disk(disk)
         return disk
 
     def _close_disk(self, disk: DiskCache) -> None:
-        """Write what was left a moment ago, unless the engine has stopped. Blocks."""
+        """Write the last prefixes, unless the engine has stopped. Blocks."""
         if not self._crash.done():
             disk.finish(LAST_WRITES)
         disk.close()
@@ -383,13 +389,13 @@ class _Agent:
             self._reporter.stir()
 
     async def _measure(self) -> None:
-        """The host, for as long as there is an engine: others use it, too."""
+        """Measure the host at intervals while there is an engine: others use it, too."""
         while True:
             self._meter.ask()
             await asyncio.sleep(INTERVAL)
 
     async def _obey(self, served: ServedModel, readers: tuple[Preparation, TextQueries]) -> None:
-        """What the supervisor orders, one after the other."""
+        """Carry out the supervisor's orders one after the other."""
         while True:
             order = await self._channel.orders.get()
             match order:
@@ -407,7 +413,7 @@ class _Agent:
             self._links.status_changed()
 
     async def _change(self, served: ServedModel, order: Change) -> Issue | None:
-        """Serve what is ordered with the model that is loaded. Returns why not, if so."""
+        """Serve what is ordered with the loaded model. Returns the issue if that is impossible."""
         try:
             preparer = await self._loop.run_in_executor(None, self._prepare, served, order)
         except AdapterUnusableError as error:
@@ -420,7 +426,7 @@ class _Agent:
         return None
 
     def _prepare(self, served: ServedModel, order: Change) -> Preparer:
-        """Everything but the last step of a change. Blocks; new adapters are loaded."""
+        """Do everything but the last step of a change. Blocks; loads new adapters."""
         adapters = adapters_with_digests(map(adapter_file, order.adapter))
         preparer = served.make_preparer(order.assignment, adapters)
         if preparer.adapters.files != served.preparer.adapters.files:
@@ -428,7 +434,7 @@ class _Agent:
         return preparer
 
     def _status(self) -> Status:
-        """What balancers hear, once a model is served; makes as many slots as they hear of."""
+        """Return the status for balancers once a model is served; set the number of slots to it."""
         served, links = self._served, self._links
         if served is None:
             raise RuntimeError("there is no model yet")
@@ -449,7 +455,7 @@ class _Agent:
         return () if failure is None else (drafts_off(failure),)
 
     async def _drain(self, dial_again: Callable[[Dial], None]) -> None:
-        """Leave when the supervisor says so, and come back if it does before all has ended."""
+        """Leave when the supervisor says so, and return if it dials again before all has ended."""
         while True:
             await self._shutdown.requested.wait()
             self._links.drain()

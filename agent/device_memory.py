@@ -1,7 +1,6 @@
-"""The memory of this host and of its GPUs, how busy and how warm they are.
+"""The memory, use and temperature of this host and of its GPUs.
 
-A driver may take its time to answer. So it is asked on another thread, beside the engine's work,
-and seldom.
+A driver may take its time to answer. So it is asked on another thread, and seldom.
 """
 
 import logging
@@ -29,7 +28,7 @@ def _found() -> list[FoundDevice]:
 
 
 def is_nvidia(gpu: FoundDevice) -> bool:
-    """Whether it is a card of this host whose driver is NVIDIA's."""
+    """Return whether the GPU is a card of this host with NVIDIA's driver."""
     names = gpu.name.startswith("CUDA") or "nvidia" in gpu.description.lower()
     return names and not gpu.is_remote
 
@@ -49,7 +48,7 @@ class Probe:
         self._root = root
 
     def measure(self) -> Devices:
-        """All of them as they are now. Blocks."""
+        """Measure all of them. Blocks."""
         gpus = self._find()[: MAX_DEVICES - 1]
         cards = self._cards.read() if any(map(is_nvidia, gpus)) else {}
         return (self._host(), *(self._gpu(each, gpus, cards) for each in gpus))
@@ -67,7 +66,7 @@ class Probe:
         )
 
     def _card(self, gpu: FoundDevice, gpus: Sequence[FoundDevice], cards: Cards) -> Card:
-        """Nothing is known of one that another host has, or that could be one of several."""
+        """Return a card's figures; unknown if it is another host's, or could be one of several."""
         is_alone = len(gpus) == 1
         if gpu.is_remote or (gpu.place is None and not is_alone):
             return Card()
@@ -91,7 +90,10 @@ class Probe:
 
 
 class DeviceMeter:
-    """`present` is what was measured last. `start` runs what it gets on another thread."""
+    """Measures on another thread. `present` is the last measurement.
+
+    `start` runs a function on another thread.
+    """
 
     def __init__(
         self,
@@ -105,7 +107,7 @@ class DeviceMeter:
         self._running: Future[Devices] | None = None
 
     def ask(self) -> None:
-        """Measure, unless that is being done."""
+        """Measure, unless a measurement is running."""
         if self._running is None:
             self._running = self._start(self._probe.measure)
             self._running.add_done_callback(self._measured)

@@ -1,4 +1,4 @@
-"""The GPUs of this host, as llama.cpp finds them, and what is wrong where it finds one not."""
+"""The GPUs of this host that llama.cpp finds, and the problems with those that it does not find."""
 
 import asyncio
 import json
@@ -27,12 +27,12 @@ LONGEST_NAME = 200
 MAX_LINE = 2**20
 _PROGRAM = program("arriero.agent.probe")
 _OTHERS = ("base", "cpu", "blas", "rpc")
-"""Backends that are not GPUs."""
+"""Backends that are not for GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
-    """What llama.cpp finds, and its backends that cannot be used."""
+    """The GPUs that llama.cpp finds, and issues of backends that cannot be used."""
 
     devices: tuple[Device, ...] = ()
     issues: tuple[Issue, ...] = ()
@@ -47,11 +47,13 @@ async def gpus(
     are_wanted: bool = True,
     makers: Callable[[], Collection[str]] = gpu_makers,
 ) -> Gpus:
-    """Asked of llama.cpp in a process of its own. Never fails: the log says why it found none.
+    """Ask llama.cpp for the GPUs, in a separate process.
 
-    `libraries` is the folder that llama.cpp's are in. `servers`: those of `--rpc`. `are_wanted`:
-    nobody said that the CPU should compute alone, so a GPU that is not used is a problem. `makers`:
-    of the GPUs that the system knows of.
+    Never fails: the log says why none was found.
+
+    `libraries` is the folder of llama.cpp's libraries. `servers` are those of `--rpc`.
+    `are_wanted`: the settings do not restrict computing to the CPU, so an unused GPU is a problem.
+    `makers` returns the makers of the GPUs that the system knows.
     """
     folder = _libraries() if libraries is None else libraries
     if folder is None or not (has_gpu_backend(folder) or servers or makers()):
@@ -61,7 +63,7 @@ async def gpus(
         return Gpus(_devices(found["devices"]), _issues(found["problems"]) if are_wanted else ())
     except (TimeoutError, OSError, ValueError, LookupError, TypeError) as error:
         reason = str(error) or f"no answer within {deadline:g} s"
-        logger.warning("llama.cpp cannot say which GPUs there are", extra=context(reason=reason))
+        logger.warning("llama.cpp could not be asked for GPUs", extra=context(reason=reason))
         return Gpus()
 
 
@@ -72,7 +74,7 @@ async def idle_memory(
     *,
     servers: Sequence[str] = (),
 ) -> tuple[DeviceMemory, ...]:
-    """The memory of this host, which has no engine, and that of its `devices`, as it is now.
+    """Return the free memory of this host, which has no engine, and of its `devices`.
 
     Never fails: the log says why nothing is known of GPUs.
     """
@@ -92,7 +94,7 @@ async def idle_memory(
 
 
 def _memory(device: dict[str, Any]) -> DeviceMemory:
-    """Raises `LookupError`, `ValueError` or `TypeError` where it is something else."""
+    """Read a device. Raises `LookupError`, `ValueError` or `TypeError` for invalid data."""
     total = int(device["memory"])
     return DeviceMemory(
         name=str(device["name"]),
@@ -103,22 +105,22 @@ def _memory(device: dict[str, Any]) -> DeviceMemory:
 
 
 async def _looked(program: Sequence[str], servers: Sequence[str], deadline: float) -> Any:
-    """What `probe` writes. Raises `TimeoutError`, `OSError` or `ValueError`."""
+    """Return the output of `probe`. Raises `TimeoutError`, `OSError` or `ValueError`."""
     async with asyncio.timeout(deadline):
         return json.loads(await _output([*program, *servers]))
 
 
 def has_gpu_backend(libraries: Path) -> bool:
-    """Whether llama.cpp was built for GPUs: then there is a library for each kind."""
+    """Return whether llama.cpp was built for GPUs: then there is a library for each kind."""
     names = (path.name.partition(".")[0] for path in libraries.glob("*ggml-*"))
     return any(name.rpartition("ggml-")[2].partition("-")[0] not in _OTHERS for name in names)
 
 
 def _devices(devices: list[dict[str, Any]]) -> tuple[Device, ...]:
-    """Raises `LookupError`, `ValueError` or `TypeError` where it is something else."""
+    """Read the devices. Raises `LookupError`, `ValueError` or `TypeError` for invalid data."""
     for each in devices:
         logger.info(
-            "a GPU",
+            "a GPU was found",
             extra=context(
                 name=each["name"],
                 description=each["description"],
@@ -137,7 +139,7 @@ def _devices(devices: list[dict[str, Any]]) -> tuple[Device, ...]:
 
 
 def _issues(problems: list[dict[str, Any]]) -> tuple[Issue, ...]:
-    """Those of backends that are there; where there is none for a GPU, the log says so."""
+    """Return the issues of existing backends; missing backends are only logged."""
     for each in problems:
         logger.warning("%s", each["message"], extra=context(hint=each["hint"]))
     return tuple(
@@ -148,7 +150,7 @@ def _issues(problems: list[dict[str, Any]]) -> tuple[Issue, ...]:
 
 
 def _libraries() -> Path | None:
-    """As `backends.libraries_folder`, without importing llama.cpp."""
+    """Return the same as `backends.libraries_folder`, without importing llama.cpp."""
     if named := os.environ.get("LLAMA_CPP_LIB_PATH"):
         return Path(named)
     spec = find_spec("llama_cpp")
@@ -156,7 +158,7 @@ def _libraries() -> Path | None:
 
 
 async def _output(command: Sequence[str]) -> bytes:
-    """The last line that `command` writes. Raises `OSError` and `ValueError`."""
+    """Return the last line that `command` writes. Raises `OSError` and `ValueError`."""
     async with await Child.start(command, longest_line=MAX_LINE) as child:
         last = b""
         async for line in child.lines():

@@ -1,4 +1,4 @@
-"""What this host has: memory within its container's limit, cores, platform."""
+"""The facts of this host: memory within its container's limit, cores, platform."""
 
 import os
 import platform
@@ -10,7 +10,7 @@ from .cgroups import ROOT, cgroup_folders, text_of
 from .cpu_cores import default_threads
 
 _UNLIMITED = 2**60
-"""cgroup v1 writes a number near 2**63 where there is no limit."""
+"""Limits from here on mean none: cgroup v1 writes a number near 2**63 for no limit."""
 
 
 def host_facts(
@@ -21,7 +21,7 @@ def host_facts(
     answers_fit: bool = False,
     root: Path = ROOT,
 ) -> HostFacts:
-    """The facts, as the system reports them now; 0 for what it does not. Reads a few files."""
+    """Return the facts as the system reports them now; 0 if unknown. Reads a few files."""
     return HostFacts(
         memory=total_memory(root) or 0,
         devices=tuple(devices),
@@ -34,14 +34,14 @@ def host_facts(
 
 
 def total_memory(root: Path = ROOT) -> int | None:
-    """The host's memory in bytes, or its container's where that has less."""
+    """Return the host's memory in bytes, or its container's limit if that is lower."""
     total = _meminfo(root).get("MemTotal") or _physical_memory()
     limits = [each for limit, _ in _limits(root) if (each := limit) < _UNLIMITED]
     return min([*([total] if total else []), *limits], default=None)
 
 
 def available_memory(root: Path = ROOT) -> int | None:
-    """How much of it is free now, in bytes. What caches of files take counts as free."""
+    """Return the bytes of memory that are free now. File caches count as free."""
     rooms = [max(0, limit - used) for limit, used in _limits(root) if limit < _UNLIMITED]
     free = _meminfo(root).get("MemAvailable")
     return min([*([free] if free is not None else []), *rooms], default=None)
@@ -65,7 +65,7 @@ def _physical_memory() -> int | None:
 
 
 def _limits(root: Path) -> list[tuple[int, int]]:
-    """Limit and use, in bytes, of each cgroup that this process is in."""
+    """Return limit and use, in bytes, of each cgroup of this process."""
     found = (
         _limit(folder, *names) for folder in cgroup_folders("memory", root) for names in (_V2, _V1)
     )

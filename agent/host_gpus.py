@@ -1,19 +1,19 @@
-"""Whose GPUs this host has by the system's files, whether or not llama.cpp can use them."""
+"""The makers of this host's GPUs by the system's files, whether or not llama.cpp can use them."""
 
 from pathlib import Path
 
 ROOT = Path("/")
 
 SMALLEST = 2 * 2**30
-"""Bytes of its own that a GPU of AMD has at least: those built into processors have fewer."""
+"""Minimum bytes of memory of an AMD GPU: those built into processors have less."""
 
 _MAKERS = {"0x10de": "NVIDIA", "0x1002": "AMD"}
 _DISPLAY = "0x03"
-"""What the class of a device begins with that draws or computes."""
+"""The beginning of the class of a device that draws or computes."""
 
 
 def gpu_makers(root: Path = ROOT) -> tuple[str, ...]:
-    """`NVIDIA`, `AMD`, both or none. In a container what it was given counts, as far as is seen."""
+    """Return `NVIDIA`, `AMD`, both or none; in a container only visible devices count."""
     found = {maker for device in _devices(root) if (maker := _maker(device))}
     if any((root / "dev").glob("nvidia[0-9]*")):
         found.add("NVIDIA")

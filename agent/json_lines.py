@@ -1,4 +1,4 @@
-"""The messages of a child process and its parent: JSON, one message a line."""
+"""The messages of a child process and its parent: JSON, one message per line."""
 
 from typing import Generic, TypeVar
 
@@ -14,9 +14,9 @@ class Lines(Generic[Message]):
         self._adapter = adapter
 
     def encode(self, message: Message) -> bytes:
-        """`message` as one line."""
+        """Return `message` as one line."""
         return self._adapter.dump_json(message) + b"\n"
 
     def decode(self, line: bytes) -> Message:
-        """Raises `pydantic.ValidationError`."""
+        """Return the message in `line`. Raises `pydantic.ValidationError`."""
         return self._adapter.validate_json(line)

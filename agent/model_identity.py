@@ -1,7 +1,7 @@
-"""Tells which models are the same: whose states fit, and whose answers can be continued.
+"""Identifies models: whose states fit, and whose answers can be continued.
 
-A state, stored or of another agent, fits only where its *origin* is the same: the model, the engine
-and the KV cache that computed it. Agents can go on with each other's answers if they have the same
+A state, stored or from another agent, fits only if its *origin* is the same: the model, the engine
+and the KV cache that computed it. Agents can continue each other's answers if they have the same
 *fingerprint*.
 """
 
@@ -23,7 +23,7 @@ _DIGEST_BYTES = 16
 
 
 def files_digest(paths: Sequence[Path]) -> str:
-    """A digest of a model's files, in their order: sizes, and samples spread evenly over each.
+    """Return a digest of a model's files in order: their sizes, and samples spread over each.
 
     Both ends of each file are among its samples, so its header counts. Models of one architecture
     share their first megabytes (the vocabulary), and fine-tuned ones may share some tensors; hardly
@@ -45,7 +45,7 @@ ENGINE = "llama-cpp-python"
 
 
 def identity_of(model: ModelInfo, paths: Sequence[Path]) -> ModelIdentity:
-    """What tells `model`, loaded from the files `paths`, from others. Raises `OSError`."""
+    """Return the identity of `model`, loaded from the files `paths`. Raises `OSError`."""
     return ModelIdentity(
         architecture=model.architecture,
         parameters=model.parameters,
@@ -55,11 +55,11 @@ def identity_of(model: ModelInfo, paths: Sequence[Path]) -> ModelIdentity:
 
 
 def origin_of(model: ModelIdentity, options: LoadOptions, arithmetic: str | None) -> Origin:
-    """The origin of what `model` computes here, loaded with `options`.
+    """Return the origin of states that `model` computes here, loaded with `options`.
 
-    A deterministic engine takes nothing that another `arithmetic` than its own computed. Whether
-    values are transposed depends on the device; the state itself records that, and llama.cpp
-    refuses one with another layout.
+    A deterministic engine accepts no states from another `arithmetic`. Whether values are
+    transposed depends on the device; the state itself records that, and llama.cpp refuses another
+    layout.
     """
     numbers = () if arithmetic is None else (f"deterministic {arithmetic}",)
     cache = ", ".join((*options.counted("cache"), *numbers))
@@ -73,13 +73,13 @@ def fingerprint(
     traits: tuple[str, ...],
     arithmetic: str | None = None,
 ) -> str:
-    """The fingerprint of an agent that prepares and reads answers by these `traits`.
+    """Return the fingerprint of an agent that prepares and reads answers by these `traits`.
 
-    It is made of what the same request and the same tokens must mean on both agents: the model
-    file, its vocabulary, the chat template, the family that reads answers, the model's sampling
-    defaults, the options of the engine that count, and how answers go on. How fast or with which
-    layout an agent computes makes no difference, unless it is deterministic: then the other one has
-    to have the same `arithmetic`.
+    It covers everything that gives the same request and tokens their meaning: the model file, its
+    vocabulary, the chat template, the family that reads answers, the model's sampling defaults, the
+    engine options that count, and the version of continuations. Speed and layout make no
+    difference, unless the agent is deterministic: then the other agent must have the same
+    `arithmetic`.
     """
     parts = (
         CONTINUATION_VERSION,

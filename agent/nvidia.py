@@ -1,8 +1,8 @@
-"""Use, temperature and memory of NVIDIA's cards, as their driver's library (NVML) tells them.
+"""Use, temperature and memory of NVIDIA's cards, from their driver's library (NVML).
 
-The package `nvidia-ml-py` calls it. Without the package, the library or a card that answers,
-nothing is known, and that is no error. A driver may hang: so it is asked on a thread of its own,
-which nothing waits for, not even the end of the process.
+The package `nvidia-ml-py` calls it. Without the package, the library or an answering card, nothing
+is known, and that is no error. A driver may hang, so it is asked on a separate thread for which
+nothing waits, not even the end of the process.
 """
 
 import os
@@ -17,14 +17,14 @@ from threading import Thread
 from typing import Any
 
 PATIENCE = 1.0
-"""Seconds that one reading is waited for; what comes later is dropped."""
+"""Seconds to wait for one reading; a later result is dropped."""
 
 ROOT = Path("/")
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """Use from 0 to 1, °C, and bytes that programs other than this agent have taken."""
+    """Use from 0 to 1, temperature in °C, and bytes used by programs other than this agent."""
 
     use: float | None = None
     temperature: float | None = None
@@ -32,16 +32,16 @@ class Card:
 
 
 Cards = dict[str, Card]
-"""By their places on the bus, such as `0000:c1:00.0`."""
+"""Cards by their places on the bus, such as `0000:c1:00.0`."""
 
 
 def nvml() -> Any | None:
-    """The package's module, where it is installed."""
+    """Return the package's module, if it is installed."""
     return None if find_spec("pynvml") is None else import_module("pynvml")
 
 
 class NvidiaCards:
-    """Begins nothing before the first reading."""
+    """Reads the cards; nothing starts before the first reading."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class NvidiaCards:
         self._reading: Future[Cards] | None = None
 
     def read(self) -> Cards:
-        """The cards as they are now. Blocks, and not again for a reading that did not come."""
+        """Return the cards' figures. Blocks, but not again for a reading that did not come."""
         if self._reading is None:
             Thread(target=self._serve, name="nvml", daemon=True).start()
         elif not self._reading.done():
@@ -78,7 +78,7 @@ class NvidiaCards:
 
 
 class _Driver:
-    """The library, which is told again to begin where it could not before."""
+    """The driver's library, which is initialised again if that failed before."""
 
     def __init__(self, library: Any, root: Path) -> None:
         self._nvml = library
@@ -100,7 +100,7 @@ class _Driver:
         return dict(each for each in found if each is not None)
 
     def _card(self, index: int) -> tuple[str, Card] | None:
-        """One that is lost, or that this container may not see, is left out."""
+        """Return a card; `None` if it is lost, or not visible in this container."""
         nvml = self._nvml
         try:
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
@@ -116,7 +116,7 @@ class _Driver:
         )
 
     def _others(self, handle: Any) -> int | None:
-        """Unknown where this process is not among those listed: a container hides their numbers."""
+        """Return the bytes that other programs use; `None` if a container hides process ids."""
         taken: dict[int, int | None] = {}
         for ask in (
             self._nvml.nvmlDeviceGetComputeRunningProcesses,
@@ -130,7 +130,7 @@ class _Driver:
         return None if None in sizes else sum(size or 0 for size in sizes)
 
     def _told(self, ask: Callable[..., Any], *arguments: Any) -> Any | None:
-        """Not each card and version of the driver knows each figure."""
+        """Call `ask`; return `None` if the card or the driver does not support it."""
         try:
             return ask(*arguments)
         except self._errors:
@@ -138,14 +138,14 @@ class _Driver:
 
 
 def bus_place(text: str | bytes) -> str:
-    """As ggml and Linux write it: NVML has capitals and eight digits for the domain."""
+    """Return the place as ggml and Linux write it: NVML uses capitals and an eight-digit domain."""
     place = text.decode() if isinstance(text, bytes) else text
     domain, _, rest = place.lower().partition(":")
     return f"{int(domain, 16):04x}:{rest}"
 
 
 def is_of_this_agent(pid: int, root: Path = ROOT) -> bool:
-    """Whether it is this process, or another engine process of the same supervisor."""
+    """Return whether it is this process, or another engine process of the same supervisor."""
     return pid == os.getpid() or _parent(pid, root) == str(os.getppid())
 
 

@@ -1,7 +1,7 @@
-"""The proxy through which this host reaches an address, by the environment's variables.
+"""The proxy through which this host reaches an address, by environment variables.
 
-`HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, in capitals or not, mean what they mean to curl. An
-address of this host is always reached directly.
+`HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, in capitals or not, have the same meaning as for curl.
+An address of this host is always reached directly.
 """
 
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "ws": ("ws", "http"),
     "wss": ("wss", "https"),
 }
-"""By the scheme of an address: what of the environment names its proxy, such as `https_proxy`."""
+"""For each scheme, the names that select its proxy variable, such as `https_proxy`."""
 
 
 def proxy_for(url: str) -> str | None:
-    """The address of the proxy for `url`, if there is one. It may have a password in it."""
+    """Return the address of the proxy for `url`, if there is one. It may contain a password."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if _is_here(host) or proxy_bypass(host if parts.port is None else f"{host}:{parts.port}"):

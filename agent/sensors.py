@@ -1,4 +1,4 @@
-"""How busy and how warm this host is, as Linux tells it; elsewhere nothing is known."""
+"""The use and temperature of this host, from Linux; elsewhere nothing is known."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,21 +9,21 @@ _PROCESSORS = {"coretemp", "k10temp", "zenpower", "cpu_thermal", "cputemp"}
 """Names of the kernel's drivers for sensors in processors (hwmon)."""
 
 _PROCESSOR_ZONES = ("x86_pkg_temp", "cpu", "soc")
-"""What the types of thermal zones of processors begin with."""
+"""Prefixes of the types of processors' thermal zones."""
 
 _HOTTEST = 200.0
-"""°C; a sensor that says more is broken or not there."""
+"""Maximum valid temperature in °C; a sensor that reports more is broken or missing."""
 
 
 class ProcessorUse:
-    """The share of all cores' time that was used between two readings."""
+    """The share of all cores' time used between two readings."""
 
     def __init__(self, root: Path = ROOT) -> None:
         self._root = root
         self._last: tuple[int, int] | None = None
 
     def read(self) -> float | None:
-        """From 0 to 1 since the last reading; unknown at the first one."""
+        """Return the use from 0 to 1 since the last reading; `None` at the first one."""
         last, self._last = self._last, self._times()
         if last is None or self._last is None:
             return None
@@ -31,7 +31,10 @@ class ProcessorUse:
         return min(1.0, max(0.0, busy / total)) if total > 0 else None
 
     def _times(self) -> tuple[int, int] | None:
-        """Busy and all ticks of all cores since the start. Waiting for a disk is not busy."""
+        """Return busy and all ticks of all cores since the start.
+
+        Waiting for a disk is not busy.
+        """
         name, *ticks = _text(self._root / "proc/stat").partition("\n")[0].split() or [""]
         if name != "cpu" or len(ticks) < 5 or not all(each.isdigit() for each in ticks):
             return None
@@ -41,7 +44,7 @@ class ProcessorUse:
 
 
 def processor_temperature(root: Path = ROOT) -> float | None:
-    """The hottest sensor of the processors, in °C."""
+    """Return the hottest sensor of the processors, in °C."""
     chips = root.glob("sys/class/hwmon/hwmon*")
     found = [
         sensor
@@ -55,10 +58,10 @@ def processor_temperature(root: Path = ROOT) -> float | None:
 
 
 def gpu_figures(place: str | None, root: Path = ROOT) -> tuple[float | None, float | None]:
-    """Use (0 to 1) and temperature (°C) of the GPU at this `place` on the bus.
+    """Return use (0 to 1) and temperature (°C) of the GPU at this `place` on the bus.
 
-    Where that is not known: of the host's one GPU that the kernel has sensors of. With several of
-    them nothing is said, since their order is not that of llama.cpp's devices.
+    If `place` is unknown, the host's only GPU with sensors counts. With several GPUs nothing is
+    returned, since their order differs from llama.cpp's.
     """
     at = "sys/class/drm/card[0-9]/device" if place is None else f"sys/bus/pci/devices/{place}"
     cards = [
@@ -75,7 +78,7 @@ def gpu_figures(place: str | None, root: Path = ROOT) -> tuple[float | None, flo
 
 
 def _hottest(sensors: Iterable[Path]) -> float | None:
-    """Of those that say something sensible; they count in thousandths."""
+    """Return the highest plausible value; sensors count in thousandths of a degree."""
     texts = (_text(each).strip() for each in sensors)
     degrees = (int(text) / 1000 for text in texts if text.isdigit())
     return max((each for each in degrees if 0 < each < _HOTTEST), default=None)
@@ -86,7 +89,7 @@ def _type(zone: Path) -> str:
 
 
 def _text(path: Path) -> str:
-    """Sensors come and go, and some refuse to be read while they sleep."""
+    """Return a sensor's text; empty if it is gone, or refuses to be read while it sleeps."""
     try:
         return path.read_text(errors="replace")
     except OSError:

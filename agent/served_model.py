@@ -1,6 +1,6 @@
-"""The model that an engine process has loaded, as balancers see it: name, slots, issues.
+"""The model that an engine process has loaded, for balancers: name, slots, issues.
 
-An assignment says how it is served, and may change all of that but the model.
+An assignment says how it is served, and may change everything but the model.
 """
 
 import logging
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class AdapterUnusableError(StartupError):
-    """The file of the adapter `name` cannot be read, or is not for this model."""
+    """The file of the adapter `name` cannot be read, or does not fit this model."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"adapter `{name}`: {reason}")
@@ -38,7 +38,7 @@ class AdapterUnusableError(StartupError):
 
 
 class ServedModel:
-    """A loaded model, what prepares requests for it, and the prompts that are stored for it."""
+    """A loaded model, its preparer, and the store of its prompts."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class ServedModel:
         assignment: Assignment | None,
         adapters: Sequence[AdapterFile] = (),
     ) -> None:
-        """`adapters` are loaded. Reads files. Raises `StartupError`."""
+        """`adapters` are loaded already. Reads files. Raises `StartupError`."""
         self._settings = settings
         self._options = model.options or settings.load_options
         self._assignment = assignment
@@ -60,7 +60,7 @@ class ServedModel:
     def make_preparer(
         self, assignment: Assignment | None, adapters: Sequence[AdapterFile] = ()
     ) -> Preparer:
-        """What would prepare requests under `assignment`. Slow. Raises `StartupError`."""
+        """Return a preparer for requests under `assignment`. Slow. Raises `StartupError`."""
         try:
             preparer = Preparer(
                 self.model,
@@ -81,26 +81,26 @@ class ServedModel:
         return preparer
 
     def use(self, assignment: Assignment, preparer: Preparer) -> None:
-        """Serve `assignment` from now on, with what `make_preparer` made for it."""
+        """Serve `assignment` from now on, with the preparer that `make_preparer` made for it."""
         self._assignment = assignment
         self.preparer = preparer
 
     @property
     def origin(self) -> Origin | None:
-        """What distinguishes its cells from those of other models, where that is known."""
+        """The origin of its cells, which identifies them; `None` if unknown."""
         if self._identity is None:
             return None
         return origin_of(self._identity, self._options, self.model.arithmetic)
 
     @property
     def num_slots(self) -> int:
-        """How many slots are assigned; none for a model that only embeds."""
+        """The number of assigned slots; 0 for a model that only embeds."""
         assigned = self._assignment and self._assignment.slots
         return (assigned or self._settings.slots) if self._generates else 0
 
     @property
     def named_info(self) -> ModelInfo:
-        """The model, under the name that is assigned."""
+        """The model under its assigned name."""
         info = self.model.info
         return info if self._assignment is None else replace(info, name=self._assignment.name)
 
@@ -121,7 +121,7 @@ class ServedModel:
 
     @property
     def issues(self) -> tuple[Issue, ...]:
-        """What is wrong for as long as this is served."""
+        """The issues of the model as it is served now."""
         issue = self.preparer.template_issue
         if issue is None or not self._generates:
             return ()
@@ -150,7 +150,7 @@ class ServedModel:
 
 
 def _identity(settings: AgentSettings, model: LoadedModel) -> ModelIdentity | None:
-    """The identity of the model's files; `None` if they cannot be read any more.
+    """Return the identity of the model's files; `None` if they can no longer be read.
 
     Raises `StartupError` if prompts are to be stored for a model without an identity.
     """
@@ -163,12 +163,12 @@ def _identity(settings: AgentSettings, model: LoadedModel) -> ModelIdentity | No
             raise StartupError(
                 f"--cache-dir {settings.cache_dir} cannot be used: {error}"
             ) from error
-        logger.warning("answers cannot move to or from this agent: %s", error)
+        logger.warning("answers cannot be continued by or from other agents: %s", error)
         return None
 
 
 def model_files(path: Path) -> list[Path]:
-    """The files of the model at `path`, the first one first; llama.cpp has loaded them all."""
+    """Return all files of the model at `path`, the first file first."""
     try:
         parts = [path.with_name(name) for name in files_of(path.name)]
     except ValueError:
@@ -177,7 +177,7 @@ def model_files(path: Path) -> list[Path]:
 
 
 def adapters_with_digests(adapters: Iterable[AdapterFile]) -> tuple[AdapterFile, ...]:
-    """The adapters with the digests of their files, which it reads.
+    """Return the adapters with the digests of their files.
 
     Raises `AdapterUnusableError`.
     """
@@ -203,5 +203,5 @@ def _open_folder(settings: AgentSettings) -> CacheFolder | None:
 
 def _template(settings: AgentSettings, assignment: Assignment | None) -> TemplateSource | None:
     if assignment is not None and assignment.chat_template is not None:
-        return TemplateSource(assignment.chat_template, "the chat template that is wished for")
+        return TemplateSource(assignment.chat_template, "the assigned chat template")
     return given_template(settings.chat_template) if settings.chat_template else None

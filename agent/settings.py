@@ -28,7 +28,10 @@ _LABEL = re.compile(r"[\w./-]{1,63}=[\w./-]{0,63}", re.ASCII)
 
 
 def _url(*schemes: str, example: str, hint: str = "") -> Callable[[str], str]:
-    """Checks for a URL of these schemes, like `example`; `hint` is where credentials belong."""
+    """Return a check for a URL of these schemes, like `example`.
+
+    `hint` says where credentials belong.
+    """
 
     def check(url: str) -> str:
         problem = f"must be a {example}"
@@ -61,11 +64,11 @@ def _distinct(urls: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _file(text: object) -> object:
-    """A model's file; where a source is given, the error says where sources go."""
+    """Check that the value is a file; for an address, the error says where addresses belong."""
     if isinstance(text, str) and "://" in text:
         raise ValueError(
-            "must be a GGUF file on this host (to have an address fetched, start the agent without "
-            "--model and run `arriero models add ADDRESS`)"
+            "must be a GGUF file on this host (to serve a model from an address, start the agent "
+            "without --model and run `arriero models add ADDRESS`)"
         )
     return text
 
@@ -100,7 +103,7 @@ def _adapter(text: str) -> str:
 
 
 def adapter_file(text: str) -> AdapterFile:
-    """What NAME=FILE[:SCALE] says. Raises `ValueError`."""
+    """Parse NAME=FILE[:SCALE]. Raises `ValueError`."""
     name, _, rest = text.partition("=")
     path, _, scale = rest.rpartition(":")
     if not path or not _SCALE.fullmatch(scale):
@@ -126,7 +129,7 @@ BalancerUrl = Annotated[str, AfterValidator(_websocket_url)]
 
 
 class AgentSettings(LoadOptions, DaemonSettings):
-    """An agent's settings, those of its engine among them. Times in seconds."""
+    """An agent's settings, including those of its engine. Times in seconds."""
 
     program: ClassVar[str] = "agent"
     secrets: ClassVar[tuple[str, ...]] = ("ARRIERO_AGENT_KEY",)
@@ -139,37 +142,39 @@ class AgentSettings(LoadOptions, DaemonSettings):
         tuple[BalancerUrl, ...], Field(min_length=1), AfterValidator(_distinct), Shown("URL")
     ] = Field(
         default=("ws://127.0.0.1:8060",),
-        description="management address of a balancer to dial, and where a name has several "
-        "addresses, of one at each; in the environment, several are separated by commas",
+        description="management address of a balancer; if its name has several addresses, each is "
+        "dialled; in the environment, separate several by commas",
     )
     tls_ca: Annotated[Path | None, Shown("FILE", "the system's")] = Field(
         default=None,
-        description="certificates that sign the balancer's, in PEM form, for wss:// balancers",
+        description="certificates of the authority that signed the balancer's certificate, in PEM "
+        "form, for wss:// balancers",
     )
     tls_cert: Annotated[Path | None, Shown("FILE")] = Field(
         default=None,
-        description="certificate to show to balancers that ask for one (--agent-ca of the "
-        "balancer), in PEM form",
+        description="certificate to show to balancers that ask for one (their --agent-ca), in PEM "
+        "form",
     )
     tls_key: Annotated[Path | None, Shown("FILE")] = Field(
         default=None, description="private key of the certificate, in PEM form and not encrypted"
     )
     key_file: Annotated[Path | None, Shown("FILE", "ARRIERO_AGENT_KEY")] = Field(
         default=None,
-        description="a file with the access key (of the role agent) to show to balancers; it is "
-        "read for each dial. Without it, the key itself may stand in the variable "
-        "ARRIERO_AGENT_KEY",
+        description="file with the access key (of the role agent) to show to balancers; it is "
+        "read for each dial. Without the file, the variable ARRIERO_AGENT_KEY may "
+        "contain the key itself",
     )
     peer_addr: Annotated[ListenAddress | None, Shown("HOST:PORT", "none")] = Field(
         default=None,
-        description="where other agents fetch computed prefixes of prompts from this one, and by "
-        "which address they dial it; it fetches theirs, too. Over TLS where --tls-cert is given, "
-        "which has to name this address; other agents check it with their --tls-ca",
+        description="address at which other agents fetch computed prefixes from this one; it "
+        "fetches theirs, too. With --tls-cert the connections use TLS: the "
+        "certificate must name this address, and other agents check it with their "
+        "--tls-ca",
     )
     insecure: bool = Field(
         default=False,
-        description="listen at --peer-addr where other hosts reach it, also without TLS: for "
-        "networks where something else protects it",
+        description="allow a --peer-addr that other hosts reach, also without TLS; use it only if "
+        "something else protects the network",
     )
     name: Annotated[str, Field(min_length=1, max_length=200), Shown("TEXT", "host name")] = Field(
         default_factory=socket.gethostname, description="name of this agent, shown to people"
@@ -181,7 +186,7 @@ class AgentSettings(LoadOptions, DaemonSettings):
         Shown("KEY=VALUE"),
     ] = Field(
         default=(),
-        description="a fact by which the fleet's desired state chooses agents, such as gpu=yes; "
+        description="a label by which the fleet's desired state chooses agents, such as gpu=yes; "
         "repeatable, in the environment separated by commas",
     )
     model: Annotated[Path | None, BeforeValidator(_file), Shown("FILE")] = Field(
@@ -190,26 +195,26 @@ class AgentSettings(LoadOptions, DaemonSettings):
     )
     upstream: Annotated[Annotated[str, AfterValidator(_http_url)] | None, Shown("URL")] = Field(
         default=None,
-        description="OpenAI-compatible server to forward to, in place of an engine of its own: "
-        "vLLM, llama-server, Ollama, a cloud",
+        description="OpenAI-compatible server to forward to, instead of running an engine: vLLM, "
+        "llama-server, Ollama, a cloud",
     )
     upstream_key_file: Annotated[Path | None, Shown("FILE")] = Field(
         default=None,
-        description="a file with the key to show to the upstream server; it is read again while "
-        "the agent runs",
+        description="file with the key for the upstream server; it is read again while the agent "
+        "runs",
     )
     upstream_model: Annotated[
         Annotated[str, Field(min_length=1, max_length=MAX_MODEL_NAME)] | None, Shown("NAME")
     ] = Field(
         default=None,
-        description="model of the upstream server to serve; needed where it has several",
+        description="model of the upstream server to serve; required if it has several",
     )
     upstream_name: Annotated[
         Annotated[str, Field(min_length=1, max_length=MAX_MODEL_NAME)] | None,
         Shown("NAME", "the server's own; of a path, its last part"),
     ] = Field(
         default=None,
-        description="what clients call the upstream server's model",
+        description="name of the upstream server's model for clients",
     )
     adapter: Annotated[
         tuple[Annotated[str, AfterValidator(_adapter)], ...],
@@ -218,14 +223,14 @@ class AgentSettings(LoadOptions, DaemonSettings):
         Shown("NAME=FILE[:SCALE]"),
     ] = Field(
         default=(),
-        description="an adapter (LoRA, GGUF) to serve beside the model, which clients then ask for "
-        "as MODEL:NAME; repeatable, in the environment separated by commas",
+        description="an adapter (LoRA, GGUF) to serve with the model; clients ask for it as "
+        "MODEL:NAME; repeatable, in the environment separated by commas",
     )
     chat_template: Annotated[
         Annotated[str, Field(min_length=1)] | None, Shown("FILE|JINJA", "the model's own")
     ] = Field(
         default=None,
-        description="chat template to use in place of the model's: a file, or the text itself",
+        description="chat template to use instead of the model's: a file, or the text itself",
     )
     chat_family: Annotated[str, AfterValidator(_known_family), Shown("FAMILY")] = Field(
         default="auto",
@@ -234,45 +239,46 @@ class AgentSettings(LoadOptions, DaemonSettings):
     )
     step_timeout: Annotated[Duration, Field(gt=0), Shown("DURATION")] = Field(
         default=300.0,
-        description="how long a step of the engine may take: then the engine process is ended and "
-        "starts again, since a GPU or its driver hangs; after a tenth of it the agent takes "
-        "nothing new and says so (issue engine_stalled). Steps take about two seconds at most, "
-        "but a picture that is read as a whole takes as long as it takes; loading does not count",
+        description="maximum time of an engine step; after it the engine process is restarted, "
+        "since a GPU or its driver hangs. After a tenth of it the agent accepts "
+        "nothing new and reports the issue engine_stalled. Steps usually take at most "
+        "two seconds, but a picture that is computed as a whole takes longer; loading "
+        "does not count",
     )
     grammar_timeout: Annotated[Duration, Field(gt=0, le=60), Shown("DURATION")] = Field(
         default=2.0,
-        description="how long the constraint of a request (a JSON Schema, a grammar, a regular "
-        "expression, forced calls) may compute while it is compiled, in a process of its own; "
-        "beyond that the request is refused (invalid_request)",
+        description="maximum CPU time to compile the constraint of a request (a JSON Schema, a "
+        "grammar, a regular expression, forced calls), in a separate process; beyond "
+        "it the request is refused (invalid_request)",
     )
     cache_dir: Annotated[Path | None, Shown("DIR")] = Field(
         default=None,
-        description="folder for prefixes of prompts and answers, which later requests go on from "
-        "when memory has them no more or the agent has started again, and for prompts that "
-        "requests save (`cache_key`); agents may share it",
+        description="folder for prefixes of prompts and answers, which later requests continue "
+        "from after memory has evicted them or the agent has restarted, and for "
+        "prompts that requests save (`cache_key`); several agents may share it",
     )
     cache_limit: Annotated[Size, Field(gt=0), Shown("SIZE", "10GiB")] = Field(
         default=10 * 2**30, description="maximum size of all files in the cache folder"
     )
     cache_scope: Annotated[Literal["shared", "key"], Shown("shared|key")] = Field(
         default="shared",
-        description="who shares what was computed for a prompt, in memory and on disk: all "
-        "callers, or only those with the same key; callers without a key share among themselves",
+        description="who shares computed prefixes, in memory and on disk: all callers, or only "
+        "callers with the same key; callers without a key share with each other",
     )
     models_dir: Annotated[Path, Shown("DIR", "~/.cache/arriero/models")] = Field(
         default_factory=_models_dir,
-        description="folder for model files that are downloaded; agents of a host may share it",
+        description="folder for downloaded model files; agents of a host may share it",
     )
     models_limit: Annotated[Annotated[Size, Field(gt=0)] | None, Shown("SIZE", "none")] = Field(
         default=None,
-        description="maximum size of all files in the models folder; those that no agent of the "
-        "host uses are evicted for others, the least recently used first; without it nothing is "
-        "evicted",
+        description="maximum size of all files in the models folder; the least recently used "
+        "files that no agent of the host uses are evicted for new ones; without a "
+        "limit nothing is evicted",
     )
     models_max: Annotated[int, Shown("N"), Field(ge=1, le=64)] = Field(
         default=4,
-        description="most models that are served at once, as far as memory holds them; with "
-        "--model or --upstream it is that one",
+        description="maximum models served at once, as far as memory holds them; with --model or "
+        "--upstream there is one",
     )
 
     @model_validator(mode="after")
@@ -282,7 +288,7 @@ class AgentSettings(LoadOptions, DaemonSettings):
             raise ValueError(f"--tls-{missing}: is missing; --tls-cert and --tls-key go together")
         plain = [url for url in self.balancer if url.startswith("ws:")]
         if plain and (self.tls_ca or self.tls_cert):
-            raise ValueError(f"--balancer: must be wss:// where TLS is set up, not {plain[0]}")
+            raise ValueError(f"--balancer: must be wss:// if TLS is set up, not {plain[0]}")
         return self
 
     @model_validator(mode="after")
@@ -293,11 +299,9 @@ class AgentSettings(LoadOptions, DaemonSettings):
                     flag = "--" + name.replace("_", "-")
                     raise ValueError(f"{flag}: needs --upstream, which says where the server is")
         elif self.model is not None:
-            raise ValueError("--model: cannot be used with --upstream, whose server has the model")
+            raise ValueError("--model: cannot be used with --upstream: the server has the model")
         elif self.deterministic:
-            raise ValueError(
-                "--deterministic: cannot be used with --upstream, whose server computes"
-            )
+            raise ValueError("--deterministic: cannot be used with --upstream: the server computes")
         return self
 
     @model_validator(mode="after")
@@ -314,26 +318,26 @@ class AgentSettings(LoadOptions, DaemonSettings):
         if not (address.is_loopback or self.tls_cert or self.insecure):
             raise ValueError(
                 f"--peer-addr: other hosts reach {address}, and prompts can be read on the way; "
-                "give a certificate (--tls-cert, --tls-key), or --insecure where something else "
+                "give a certificate (--tls-cert, --tls-key), or --insecure if something else "
                 "protects it"
             )
         return self
 
     @property
     def is_pinned(self) -> bool:
-        """Whether it serves a model of its own, whatever balancers assign."""
+        """Return whether the agent serves a model of its own, whatever balancers assign."""
         return self.model is not None or self.upstream is not None
 
     @property
     def load_options(self) -> LoadOptions:
-        """What its engine is loaded with."""
+        """The options with which the engine is loaded."""
         return LoadOptions.model_validate(
             {name: getattr(self, name) for name in LoadOptions.model_fields}
         )
 
     @property
     def tls(self) -> ClientFiles:
-        """What it trusts and shows when it dials."""
+        """The files for TLS: trusted authorities, and the certificate to show."""
         if self.tls_cert is None or self.tls_key is None:
             return ClientFiles(self.tls_ca)
         return ClientFiles(self.tls_ca, KeyPair(self.tls_cert, self.tls_key))

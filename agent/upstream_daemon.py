@@ -1,6 +1,6 @@
-"""The wiring of an agent that forwards to another server, in place of an engine process's.
+"""The wiring of an agent that forwards to another server instead of running an engine.
 
-The supervisor keeps it running as it keeps an engine. It imports nothing of llama.cpp.
+The supervisor starts and restarts it like an engine process. It imports nothing of llama.cpp.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from .upstream.watch import Watch
 
 
 async def main(settings: AgentSettings, shutdown: Shutdown, channel: SupervisorChannel) -> None:
-    """Forward until `shutdown` is requested. Raises `StartupError` where it cannot go on."""
+    """Forward until `shutdown` is requested. Raises `StartupError` if it cannot continue."""
     if settings.upstream is None:
         raise ValueError("there is nothing to forward to")
     address = ApiAddress.of(settings.upstream)
@@ -50,7 +50,7 @@ async def _drain(forwarder: "_Forwarder", shutdown: Shutdown) -> None:
 
 
 class _Forwarder:
-    """`group` has the tasks of requests and queries."""
+    """Forwards to one server. Requests and queries run as tasks of `group`."""
 
     def __init__(
         self,
@@ -100,14 +100,14 @@ class _Forwarder:
             stopping.cancel()
 
     async def _begin(self) -> Dial:
-        """Check the server, say what it has, and wait for the order to dial."""
+        """Check the server, report its model, and wait for the order to dial."""
         await self._watch.check()
         known = self._watch.known
         self._channel.report(Loaded(model=None if known is None else known.info))
         return await self._channel.dials.get()
 
     def drain(self) -> None:
-        """Take nothing new, finish what runs, and let `run` return."""
+        """Accept nothing new, finish running requests, and let `run` return."""
         self._is_stopping.set()
         self._links.drain()
 
@@ -135,7 +135,7 @@ class _Forwarder:
                     assert_never(order)
 
     def _status(self) -> Status:
-        """Makes as many slots as balancers hear of: none while the server is not there."""
+        """Return the status for balancers; set the slots to 0 while the server is down."""
         known, links = self._watch.known, self._links
         can_generate = known is not None and "generate" in known.info.tasks
         is_there = self._watch.server is not None

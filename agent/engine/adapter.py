@@ -1,7 +1,7 @@
-"""Adapters (LoRA) as the engine knows them: by the digest of their file, applied with a scale.
+"""Adapters (LoRA) in the engine: identified by the digest of their file, applied with a scale.
 
-What `Prompt.adapter` holds is a key of all adapters that apply at once. It stands for what they
-compute: equal keys, equal cells.
+`Prompt.adapter` is a key of all adapters that apply at once. It represents what they compute: equal
+keys give equal cells.
 """
 
 from collections.abc import Iterable
@@ -12,14 +12,14 @@ from .model_error import ModelError
 
 @dataclass(frozen=True, slots=True, order=True)
 class AdapterUse:
-    """An adapter, and the factor of what it adds to the model."""
+    """An adapter, and the factor of its contribution to the model."""
 
     digest: str
     scale: float = 1.0
 
 
 class AdapterError(ModelError):
-    """The adapter of this `digest` cannot be loaded beside the model."""
+    """The adapter with this `digest` cannot be loaded with the model."""
 
     def __init__(self, message: str, digest: str) -> None:
         super().__init__(message)
@@ -27,9 +27,9 @@ class AdapterError(ModelError):
 
 
 def adapter_key(uses: Iterable[AdapterUse]) -> str | None:
-    """One key for all `uses`, in any order; `None` where nothing is added.
+    """Return one key for all `uses`, in any order; `None` if they have no effect.
 
-    Raises `ValueError` where an adapter is used twice.
+    Raises `ValueError` if an adapter is used twice.
     """
     effective = sorted(use for use in uses if use.scale)
     if len({use.digest for use in effective}) < len(effective):
@@ -38,7 +38,7 @@ def adapter_key(uses: Iterable[AdapterUse]) -> str | None:
 
 
 def adapter_uses(key: str | None) -> tuple[AdapterUse, ...]:
-    """What `adapter_key` made `key` of."""
+    """Return the uses from which `adapter_key` made `key`."""
     if key is None:
         return ()
     pairs = (part.rpartition("*") for part in key.split("+"))

@@ -1,4 +1,4 @@
-"""A draft model, as drafters see it.
+"""The port to a draft model, for drafters.
 
 It is a small model (`llama.draft_model`), or layers of the served one (`llama.mtp`).
 """
@@ -12,7 +12,7 @@ from .sequence import SequenceId
 
 @dataclass(frozen=True, slots=True)
 class DraftRun:
-    """`tokens` of a sequence follow its first `start`, which are all that `slot` holds.
+    """Compute `tokens` of a sequence after its first `start`, which are all that `slot` holds.
 
     With `guesses` the token after them is guessed.
     """
@@ -26,7 +26,7 @@ class DraftRun:
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """The likeliest next token, and how likely the draft model finds it, from 0 to 1."""
+    """The likeliest next token, and the draft model's probability for it, from 0 to 1."""
 
     token: int
     chance: float
@@ -37,7 +37,7 @@ class DraftFailedError(Exception):
 
 
 class DraftModel(Protocol):
-    """What guesses tokens, with the vocabulary of the served model and a KV cache of its own.
+    """Guesses tokens, with the vocabulary of the served model and a KV cache of its own.
 
     It holds the tokens of `num_slots` texts, in `num_cells` cells together, each text of at most
     `longest` tokens. Belongs to the engine's thread.
@@ -51,7 +51,7 @@ class DraftModel(Protocol):
 
     @property
     def batch_size(self) -> int:
-        """Most tokens of one call of `compute`."""
+        """Maximum tokens of one call of `compute`."""
 
     @property
     def longest(self) -> int: ...
@@ -60,7 +60,7 @@ class DraftModel(Protocol):
     def end_tokens(self) -> frozenset[int]: ...
 
     def compute(self, runs: Sequence[DraftRun]) -> list[Guess]:
-        """Guesses, in the order of the runs that ask for one. Raises `DraftFailedError`."""
+        """Return guesses, in the order of the runs that ask for one. Raises `DraftFailedError`."""
 
     def cut(self, slot: int, length: int) -> None:
-        """`slot` gives up its tokens but the first `length`."""
+        """Drop all tokens of `slot` except the first `length`."""

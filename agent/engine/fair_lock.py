@@ -1,11 +1,11 @@
-"""A lock that passes from one thread to the next in the order in which they asked for it.
+"""A lock that passes from one thread to the next in the order of their requests.
 
 Two contexts of llama.cpp on one machine would only slow each other down, and with an ordinary lock
-the thread that decodes would take it again before anyone else had woken up. With a turn to each
-chunk and each step, a running stream waits for one chunk at most.
+the thread that decodes would take it again before others wake up. With one turn per chunk and per
+step, a running stream waits for at most one chunk.
 
-It also guards the weights' lifetime: a thread that needs them but computes nothing, such as
-one that opens a context, shares them without a turn.
+It also guards the weights' lifetime: a thread that needs them but computes nothing, such as one
+that opens a context, shares them without a turn.
 """
 
 from collections import deque
@@ -19,7 +19,7 @@ from ...shared.errors import EngineFailed
 
 
 class FairLock:
-    """`with turns:` waits for one's turn and holds it; `EngineFailed` once there are no more.
+    """`with turns:` waits for a turn and holds it; raises `EngineFailed` after `close`.
 
     Not reentrant.
     """
@@ -34,7 +34,7 @@ class FairLock:
 
     @property
     def num_waiting(self) -> int:
-        """How many threads wait for their turn."""
+        """The number of threads that wait for their turn."""
         return len(self._waiting)
 
     def __enter__(self) -> Self:
@@ -46,7 +46,10 @@ class FairLock:
 
     @contextmanager
     def sharing(self) -> Iterator[None]:
-        """Keep the weights while inside, without a turn; `EngineFailed` once they are gone."""
+        """Keep the weights inside the block, without a turn.
+
+        Raises `EngineFailed` after `close`.
+        """
         with self._guard:
             if self._is_over:
                 raise EngineFailed("the engine has stopped")
@@ -59,7 +62,7 @@ class FairLock:
                 self._shared.notify_all()
 
     def close(self) -> None:
-        """Wait for the last turn and for the threads that share; nothing is granted after it."""
+        """Wait for the last turn and for the threads that share; grant nothing afterwards."""
         self._wait()
         with self._guard:
             self._is_over = True

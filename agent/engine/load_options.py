@@ -1,9 +1,9 @@
-"""The options that an engine is loaded with: declared once, read from the flag to llama.cpp.
+"""The options that an engine is loaded with: declared once, from the flag to llama.cpp.
 
-A field is the flag, with its bounds and its help. Beside it stands where it counts: which agents
-can go on with each other's answers (`fingerprint`), whose cells fit (`cache`), how much memory a
-model takes (`memory`), what a desired state may say (`desired`), and what an agent's view shows
-(`view`). Tests compare that with what these do.
+A field is the flag, with its bounds and its help. Its `Counts` say where else it matters: which
+agents can continue each other's answers (`fingerprint`), whose cells fit (`cache`), how much memory
+a model takes (`memory`), what a desired state may contain (`desired`), and what an agent's view
+shows (`view`). Tests compare these with the code.
 """
 
 import re
@@ -57,17 +57,17 @@ from ...shared.strict import FROZEN
 from ..cpu_cores import default_threads
 
 DRAFTED_BY_MODEL = 8
-"""`--speculate` with a draft model, where it is not said."""
+"""Default of `--speculate` with a draft model."""
 
 MAX_SERVERS = 16
-"""What llama.cpp has room for."""
+"""Maximum servers of llama.cpp."""
 
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?", re.ASCII)
 
 LayoutChoice = Literal["auto"] | KvLayout
 KernelChoice = Literal["auto"] | Kernels
 Counted = Literal[True] | str
-"""`True`, or why it does not count."""
+"""`True`, or the reason why the option does not count."""
 
 _FAST = "it decides how fast tokens come, and not which"
 _ROUNDED = "answers differ by rounding alone, as between any two processors"
@@ -80,9 +80,9 @@ _SAME_SIZE = "everything takes as much in either case"
 class Counts:
     """Where an option counts.
 
-    In the `fingerprint` and the `cache`'s identity it counts with its value, and nothing is left to
-    do (`LoadOptions.counted`). `memory`: `gguf.memory_estimate` reads it. `desired`: a desired
-    state may say it, under the same name. `view`: an agent's view shows it, under the same name.
+    In the `fingerprint` and in the `cache`'s identity it counts with its value automatically
+    (`LoadOptions.counted`). `memory`: `gguf.memory_estimate` reads it. `desired`: a desired state
+    may contain it, under the same name. `view`: an agent's view shows it, under the same name.
     """
 
     fingerprint: Counted
@@ -111,12 +111,12 @@ def _holds_a_slot(cells: AutoCells, info: ValidationInfo) -> AutoCells:
 
 
 def servers_of(text: str | None) -> tuple[str, ...]:
-    """The addresses in `HOST:PORT,HOST:PORT`. Raises `ValueError`."""
+    """Return the addresses in `HOST:PORT,HOST:PORT`. Raises `ValueError`."""
     servers = tuple(text.split(",")) if text is not None else ()
     for server in servers:
         host, _, port = server.rpartition(":")
         if not (_HOST.fullmatch(host) and port.isdecimal() and 0 < int(port) < 2**16):
-            raise ValueError("must be addresses HOST:PORT (IPv4) with commas between them")
+            raise ValueError("must be addresses HOST:PORT (IPv4), separated by commas")
     if len(set(servers)) < len(servers):
         raise ValueError("must name each server once")
     if len(servers) > MAX_SERVERS:
@@ -130,7 +130,7 @@ def _servers(text: str) -> str:
 
 
 class LoadOptions(BaseModel):
-    """The options of an engine. Times in seconds, sizes in tokens but for `host_cache` in bytes."""
+    """The options of an engine. Times are in seconds, sizes in tokens, `host_cache` in bytes."""
 
     model_config = FROZEN
 
@@ -143,8 +143,9 @@ class LoadOptions(BaseModel):
         Counts(fingerprint=True, cache="a state is of one sequence", memory=True),
     ] = Field(
         default="auto",
-        description="longest prompt and answer together in one slot, in tokens; auto is what the "
-        "model was trained for, as far as the KV cache holds it",
+        description="maximum length of prompt and answer together in one slot, in tokens; auto "
+        "uses the length that the model was trained for, as far as the KV cache holds "
+        "it",
     )
     kv_cells: Annotated[
         AutoCells,
@@ -153,18 +154,19 @@ class LoadOptions(BaseModel):
         Counts(fingerprint=_FAST, cache=_ALIKE, memory=True),
     ] = Field(
         default="auto",
-        description="KV cache in tokens, which all slots share; auto is slots times context size, "
-        "or what fits: without GPUs as many tokens as 32,768 or the slots' --fit-ctx, on GPUs "
-        "more where there is room",
+        description="size of the KV cache in tokens, shared by all slots; auto is slots times "
+        "context size, or what fits: 32,768 tokens or the slots' --fit-ctx without "
+        "GPUs, more on GPUs if there is room",
     )
     fit: Annotated[FitChoice, _OF_FIT] = Field(
         default="on",
-        description="choose what is not set so that the model fits into memory: layers on GPUs, "
-        "experts in host memory, the KV cache; off tries what is set, and --fit-ctx for each slot",
+        description="choose options that are not set so that the model fits into memory: layers "
+        "on GPUs, experts in host memory, the KV cache; off uses the options as set, "
+        "and --fit-ctx per slot",
     )
     fit_target: Annotated[FitTarget, Shown("SIZE", "1GiB"), _OF_FIT] = Field(
         default=2**30,
-        description="memory of each device, and of a host without GPUs, that --fit leaves free",
+        description="memory that --fit leaves free on each device, and on a host without GPUs",
     )
     fit_ctx: Annotated[
         ContextSize,
@@ -172,12 +174,12 @@ class LoadOptions(BaseModel):
         Counts(fingerprint="the context counts", cache=_ALIKE, memory="the context counts"),
     ] = Field(
         default=4096,
-        description="smallest KV cache that --fit may choose, in tokens, where the context is auto",
+        description="smallest KV cache that --fit may choose if the context is auto, in tokens",
     )
     fit_cache_type: Annotated[CacheType | None, Shown("TYPE", "none"), _OF_FIT] = Field(
         default=None,
         description="smaller type of the KV cache (--cache-type-k and -v), such as q8_0, that "
-        "--fit may choose before it makes the context shorter",
+        "--fit may choose before it shortens the context",
     )
     kv_layout: Annotated[
         LayoutChoice,
@@ -190,8 +192,8 @@ class LoadOptions(BaseModel):
         ),
     ] = Field(
         default="auto",
-        description="KV cache: streams are one of its own for each slot, unified is one for all; "
-        "auto takes the unified one",
+        description="layout of the KV cache: streams gives each slot a cache of its own, unified "
+        "shares one cache; auto uses unified",
     )
     swa_full: Annotated[
         SwaFull,
@@ -202,10 +204,11 @@ class LoadOptions(BaseModel):
         ),
     ] = Field(
         default="auto",
-        description="KV cache of layers with a sliding window: on has all cells, off those of the "
-        "slots' windows alone, which takes less memory, but each checkpoint (a prefix that others "
-        "can begin with) takes a copy of its window out of --host-cache; auto is off where windows "
-        "have 16 MiB or less, there is room for many, and half of the cells are saved",
+        description="KV cache of layers with a sliding window: on stores all cells; off stores "
+        "only the windows of the slots, which saves memory, but each checkpoint (a "
+        "prefix that other requests can begin with) copies its window into "
+        "--host-cache; auto is off if windows have at most 16 MiB, many fit, and at "
+        "least half of the cells are saved",
     )
     flash_attn: Annotated[
         FlashAttn,
@@ -216,23 +219,24 @@ class LoadOptions(BaseModel):
         ),
     ] = Field(
         default="auto",
-        description="flash attention: auto uses it where the devices can; off takes more memory, "
-        "and the values of the KV cache cannot be of a type in blocks (--cache-type-v)",
+        description="flash attention: auto uses it if the devices support it; off takes more "
+        "memory, and then --cache-type-v cannot be a quantised type",
     )
     cache_type_k: Annotated[
         CacheType, Shown("TYPE"), Counts(fingerprint=True, cache=True, memory=True)
     ] = Field(
         default="f16",
         description=f"type of the keys in the KV cache: {', '.join(get_args(CacheType))}; q8_0 "
-        "takes about half the memory of f16, q4_0 about a quarter, at some cost in quality; the "
-        "model's heads must be a multiple of 32 wide for all but f32, f16 and bf16",
+        "takes about half the memory of f16, q4_0 about a quarter, at some cost in "
+        "quality; types other than f32, f16 and bf16 need heads whose width is a "
+        "multiple of 32",
     )
     cache_type_v: Annotated[
         CacheTypeV, Shown("TYPE"), Counts(fingerprint=True, cache=True, memory=True)
     ] = Field(
         default="f16",
-        description="type of the values in the KV cache, as with --cache-type-k; all but f32, f16 "
-        "and bf16 need flash attention",
+        description="type of the values in the KV cache, as with --cache-type-k; types other than "
+        "f32, f16 and bf16 need flash attention",
     )
     host_cache: Annotated[
         HostCache,
@@ -241,7 +245,7 @@ class LoadOptions(BaseModel):
     ] = Field(
         default=2**30,
         description="host memory for prefixes and checkpoints that are evicted from the KV cache; "
-        "0 keeps none there",
+        "0 keeps none",
     )
     threads: Annotated[
         NumThreads,
@@ -256,8 +260,8 @@ class LoadOptions(BaseModel):
         ),
     ] = Field(
         default=0.5,
-        description="how long a step that computes prompts may make running streams wait; on CPUs "
-        "it may take 1.15 times as long, and a stream's pause is that and its own step",
+        description="maximum time that a step with prompts may delay running streams; on CPUs it "
+        "may take 1.15 times as long, and a stream's pause is that plus its own step",
     )
     threads_batch: Annotated[
         NumThreads | None,
@@ -265,8 +269,8 @@ class LoadOptions(BaseModel):
         Counts(fingerprint=_FAST, cache=_ALIKE, memory="what a thread has of its own is little"),
     ] = Field(
         default=None,
-        description="threads of steps with more than one token, which are those with a prompt or "
-        "with several streams",
+        description="threads of steps with more than one token: steps with a prompt or with "
+        "several streams",
     )
     batch_size: Annotated[
         BatchSize | None,
@@ -274,19 +278,19 @@ class LoadOptions(BaseModel):
         Counts(fingerprint=_FAST, cache=_ALIKE, memory="buffers are for what is computed at once"),
     ] = Field(
         default=None,
-        description="maximum tokens of a step; more than --ubatch-size are computed one part after "
-        "the other. --max-stall bounds steps, too",
+        description="maximum tokens of a step; tokens beyond --ubatch-size are computed in "
+        "several parts. --max-stall also limits steps",
     )
     ubatch_size: Annotated[UbatchSize, Counts(fingerprint=_ROUNDED, cache=_ALIKE, memory=True)] = (
         Field(
             default=512,
-            description="maximum tokens that are computed at once; more make prompts faster on "
-            "GPUs, and take more memory",
+            description="maximum tokens computed at once; raise it for faster prompts on GPUs, at "
+            "the cost of memory",
         )
     )
     device: Annotated[Devices | None, Shown("NAME,…", "all GPUs"), _PLACED] = Field(
         default=None,
-        description="devices to offload to, in this order, as `arriero doctor` names them (CUDA0, "
+        description="devices to offload to, in this order, named as in `arriero doctor` (CUDA0, "
         "Vulkan1, Metal); none offloads nothing",
     )
     rpc: Annotated[
@@ -301,14 +305,15 @@ class LoadOptions(BaseModel):
         ),
     ] = Field(
         default=None,
-        description="llama.cpp's RPC servers (rpc-server) whose devices are used as GPUs of this "
-        "host; they neither ask who connects nor encrypt: only on networks that you trust",
+        description="llama.cpp's RPC servers (rpc-server), whose devices are used like GPUs of "
+        "this host; they have no authentication and no encryption, so use them only "
+        "on networks that you trust",
     )
     gpu_layers: Annotated[GpuLayers, Shown("N|auto"), _PLACED] = Field(
         default="auto",
-        description="layers to offload to GPUs, if the build supports any; -1 offloads all, auto "
-        "as many as their free memory holds, after the experts of a mixture's first layers went "
-        "to host memory",
+        description="layers to offload to GPUs, if the build supports any; -1 offloads all; auto "
+        "offloads as many as fit into free memory, after moving the experts of the "
+        "first layers to host memory",
     )
     split_mode: Annotated[
         SplitMode,
@@ -317,8 +322,9 @@ class LoadOptions(BaseModel):
         ),
     ] = Field(
         default="layer",
-        description="how several GPUs share the model: none uses --main-gpu alone, layer gives "
-        "each of them layers and their KV cache, row gives each of them rows of every matrix",
+        description="how several GPUs share the model: none uses only --main-gpu, layer gives "
+        "each GPU whole layers with their KV cache, row gives each GPU rows of every "
+        "matrix",
     )
     tensor_split: Annotated[
         TensorSplit | None,
@@ -330,8 +336,8 @@ class LoadOptions(BaseModel):
         ),
     ] = Field(
         default=None,
-        description="shares of the GPUs in the model, relative to each other, in their order: "
-        "2,1 gives the first one two thirds",
+        description="shares of the model per GPU, relative to each other, in their order: 2,1 "
+        "gives the first GPU two thirds",
     )
     main_gpu: Annotated[
         MainGpu,
@@ -340,58 +346,59 @@ class LoadOptions(BaseModel):
         ),
     ] = Field(
         default=0,
-        description="number of the GPU, among those of --device, that holds the model with "
-        "--split-mode none, or intermediate results with row",
+        description="number of the GPU, among --device, that holds the model with --split-mode "
+        "none, or intermediate results with row",
     )
     n_cpu_moe: Annotated[NumCpuMoe, _PLACED] = Field(
         default=0,
-        description="layers, from the first on, whose experts stay in host memory: for mixtures of "
-        "experts that are larger than the GPU's memory",
+        description="number of first layers whose experts stay in host memory: for mixtures of "
+        "experts larger than the GPU's memory",
     )
     override_tensor: Annotated[
         OverrideTensor | None, Shown("PATTERN=DEVICE,…", "none"), _PLACED
     ] = Field(
         default=None,
-        description="where tensors go whose names match a regular expression, the first that does: "
-        "\\.ffn_.*_exps=CPU keeps all experts in host memory",
+        description="device for tensors whose names match a regular expression; the first match "
+        "counts: \\.ffn_.*_exps=CPU keeps all experts in host memory",
     )
     kv_offload: Annotated[bool, _PLACED] = Field(
         default=True,
-        description="KV cache of offloaded layers on their GPU; without it, in host memory, which "
-        "is slower and leaves room for more layers",
+        description="keep the KV cache of offloaded layers on their GPU; if false, it stays in "
+        "host memory, which is slower but leaves room for more layers",
     )
     op_offload: Annotated[
         bool,
         Counts(fingerprint=_ROUNDED, cache=_ALIKE, memory="what is copied for a moment is little"),
     ] = Field(
         default=True,
-        description="weights in host memory are copied to a GPU for steps with many tokens",
+        description="copy weights from host memory to a GPU for steps with many tokens",
     )
     load_mode: Annotated[LoadMode, Shown("MODE"), _FOR_SPEED] = Field(
         default="auto",
-        description="how weights come into host memory: auto maps the file unless a device cannot "
-        "use that, none reads it, mmap maps it, mlock reads and locks it, mmap+mlock maps and "
-        "locks it, dio reads past the system's cache of files",
+        description="how weights are loaded into host memory: auto maps the file unless a device "
+        "does not support that, none reads it, mmap maps it, mlock reads and locks "
+        "it, mmap+mlock maps and locks it, dio bypasses the system's file cache",
     )
     mlock: Annotated[Mlock, _FOR_SPEED] = Field(
         default=False,
-        description="lock weights into host memory, so that they are never swapped out; needs a "
+        description="lock weights in host memory, so that they are never swapped out; needs a "
         "sufficient limit (ulimit -l)",
     )
     numa: Annotated[Numa, _FOR_SPEED] = Field(
         default="none",
         description="threads on hosts with several memory nodes: distribute spreads them over all "
-        "nodes, isolate keeps them on the one that they start on, numactl takes numactl's map",
+        "nodes, isolate keeps them on the node where they start, numactl uses "
+        "numactl's map",
     )
     rope_scaling: Annotated[
         RopeScaling | None, Shown("none|linear|yarn", _MODELS_OWN), _OF_POSITIONS
     ] = Field(
         default=None,
-        description="how positions are scaled for contexts longer than the model was trained for",
+        description="how to scale positions for contexts longer than the model was trained for",
     )
     rope_scale: Annotated[RopeScale | None, Shown("N", _MODELS_OWN), _OF_POSITIONS] = Field(
         default=None,
-        description="how many times longer contexts may be than the model was trained for",
+        description="factor by which contexts may be longer than the model was trained for",
     )
     rope_freq_base: Annotated[RopeFreqBase | None, Shown("N", _MODELS_OWN), _OF_POSITIONS] = Field(
         default=None, description="base of the rotary embeddings' frequencies"
@@ -417,8 +424,8 @@ class LoadOptions(BaseModel):
         Counts(fingerprint=True, cache=True, memory="the file's own values are estimated with"),
     ] = Field(
         default=None,
-        description="metadata to use in place of the model file's, with a TYPE of int, float, bool "
-        "or str, such as qwen3moe.expert_used_count=int:4",
+        description="metadata that replaces the model file's, with a TYPE of int, float, bool or "
+        "str, such as qwen3moe.expert_used_count=int:4",
     )
     kernels: Annotated[
         KernelChoice,
@@ -431,9 +438,9 @@ class LoadOptions(BaseModel):
         ),
     ] = Field(
         default="auto",
-        description="matrix kernels on CPUs: all that llama.cpp has, or only the plain ones, which "
-        "are slower and sound in every build; auto takes all, unless they are for AMX and nothing "
-        "says that the build is sound there",
+        description="matrix kernels on CPUs: all that llama.cpp has, or only the plain ones, "
+        "which are slower but safe in every build; auto uses all, unless they use AMX "
+        "and the build is not known to be safe",
     )
     projector: Annotated[
         Path | None,
@@ -446,19 +453,20 @@ class LoadOptions(BaseModel):
         ),
     ] = Field(
         default=None,
-        description="GGUF file with the part of the model that reads pictures or hears sounds "
-        "(mmproj); without it messages may have text only",
+        description="GGUF file of the model's projector for pictures or sounds (mmproj); without "
+        "it messages may contain only text",
     )
     speculate: Annotated[
         DraftTokens,
         Counts(fingerprint=_FAST, cache="cells of drafts do not stay", memory=True),
     ] = Field(
         default=0,
-        description="maximum draft tokens per sequence and step (n-gram speculative decoding); "
-        "fewer are drafted where they do not pay, and answers stay the same; each takes memory for "
-        "two rows of logits per slot (4 bytes for each token of the vocabulary), and with "
-        "recurrent layers for a state per slot and checkpoint; 0 turns it off, "
-        f"but with --draft-model stands for {DRAFTED_BY_MODEL}",
+        description="maximum draft tokens per sequence and step (speculative decoding with "
+        "n-grams); fewer are drafted if drafting does not pay, and answers stay the "
+        "same; each takes memory for two rows of logits per slot (4 bytes per token "
+        "of the vocabulary), and for recurrent layers one state per slot and "
+        "checkpoint; 0 turns drafting off, or with --draft-model means "
+        f"{DRAFTED_BY_MODEL}",
     )
     draft_model: Annotated[
         Path | None,
@@ -466,8 +474,8 @@ class LoadOptions(BaseModel):
         Counts(fingerprint=_FAST, cache="it has a cache of its own", memory=True),
     ] = Field(
         default=None,
-        description="path of a small GGUF file with the vocabulary of the model, which drafts for "
-        "it where that pays, together with n-grams; answers stay the same",
+        description="path of a small GGUF file with the model's vocabulary, which drafts tokens "
+        "if that pays, together with n-grams; answers stay the same",
     )
     deterministic: Annotated[
         bool,
@@ -478,9 +486,9 @@ class LoadOptions(BaseModel):
         ),
     ] = Field(
         default=False,
-        description="the same request gets the same answer, bit for bit, whatever runs beside it, "
-        "also after it moved to another such agent; on CPUs, slower, and without drafts and "
-        "pictures",
+        description="give the same request the same answer, bit for bit, whatever else runs, also "
+        "after a move to another such agent; CPUs only, slower, and without drafts "
+        "and pictures",
     )
 
     @model_validator(mode="after")
@@ -493,39 +501,39 @@ class LoadOptions(BaseModel):
 
     @property
     def wants_gpus(self) -> bool:
-        """Whether it is not said that the CPU should compute alone."""
+        """Return whether GPUs may be used."""
         return self.gpu_layers != 0 and (self.device is None or bool(devices_of(self.device)))
 
     @property
     def slot_tokens(self) -> int:
-        """The ceiling of a slot: where nothing has chosen it yet, the smallest one."""
+        """The maximum length of a slot; while nothing has chosen it, the smallest one."""
         return self.fit_ctx if self.context_size == "auto" else self.context_size
 
     @property
     def num_cells(self) -> int:
-        """Cells of all slots together: where nothing has chosen them yet, all slots' ceilings."""
+        """The cells of all slots; while nothing has chosen them, all slots' maximum lengths."""
         return self.slots * self.slot_tokens if self.kv_cells == "auto" else self.kv_cells
 
     @property
     def max_draft(self) -> int:
-        """Most tokens that are drafted for a sequence in a step."""
+        """Maximum tokens drafted for a sequence in a step."""
         return self.speculate or (DRAFTED_BY_MODEL if self.draft_model else 0)
 
     @property
     def without_drafts(self) -> "LoadOptions":
-        """The same options for a model that cannot take back tokens."""
+        """The same options for a model whose sequences cannot drop tokens."""
         return self.model_copy(update={"speculate": 0, "draft_model": None})
 
     @property
     def step_tokens(self) -> int:
-        """Most tokens of a step."""
+        """Maximum tokens of a step."""
         return self.batch_size or self.ubatch_size
 
     @property
     def for_draft(self) -> "LoadOptions":
-        """The same options for a draft model: those that are about the served one's file go.
+        """The options for a draft model, without those about the served model's file.
 
-        Its cache is small, and of the usual type.
+        Its cache is small, and of the default type.
         """
         names = (
             *("cache_type_k", "cache_type_v"),
@@ -536,13 +544,13 @@ class LoadOptions(BaseModel):
 
     @property
     def view(self) -> EngineOptions:
-        """What an agent's view shows of them. A draft model's path is its host's own business."""
+        """The options that an agent's view shows. A draft model's path is not shown."""
         shown = {each.name: getattr(self, each.name) for each in fields(EngineOptions)}
         shown |= {"speculate": self.max_draft, "draft_model": None}
         return EngineOptions(**shown)
 
     def counted(self, place: Literal["fingerprint", "cache"]) -> tuple[str, ...]:
-        """The options that count there, with their values."""
+        """Return the options that count at `place`, with their values."""
         return tuple(
             f"{name}={getattr(self, name)}"
             for name, counts in where_options_count()
@@ -551,7 +559,7 @@ class LoadOptions(BaseModel):
 
 
 def where_options_count() -> Iterator[tuple[str, Counts]]:
-    """Each option's name, and where it counts."""
+    """Yield each option's name, and where it counts."""
     for name, field in LoadOptions.model_fields.items():
         counts = next((mark for mark in field.metadata if isinstance(mark, Counts)), None)
         if counts is None:

@@ -1,4 +1,4 @@
-"""What the rest of the agent knows of a model: its facts, its vocabulary, its chat template."""
+"""The description of a loaded model for the rest of the agent: facts, vocabulary, chat template."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,12 +20,12 @@ class FillIn:
 
 
 class Vocab(Protocol):
-    """Text to token ids and back. Safe from any thread, the worker's or another.
+    """Text to token ids and back. Thread-safe.
 
-    `size` counts token ids. `end_tokens` end a generation, and `suppressed_tokens` must never be
-    generated, as the model file says. `bos_text` and `eos_text` are what chat templates write for
-    them, empty where the model has none. `fill_in` is for models that learnt to fill in the middle.
-    `control_texts` are what `parse_special` makes control tokens of.
+    `size` is the number of token ids. `end_tokens` end a generation; `suppressed_tokens` must never
+    be generated, according to the model file. `bos_text` and `eos_text` are their texts in chat
+    templates, empty if the model has none. `fill_in` is set for models trained to fill in the
+    middle. `control_texts` are the texts that `parse_special` converts to control tokens.
     """
 
     @property
@@ -50,25 +50,25 @@ class Vocab(Protocol):
     def control_texts(self) -> tuple[str, ...]: ...
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> tuple[int, ...]:
-        """Token ids of `text`.
+        """Return the token ids of `text`.
 
-        `add_special` adds what the model expects around a prompt (BOS, EOS). With `parse_special`
-        the text of a control token becomes that token instead of plain text. Raises
+        `add_special` adds the tokens that the model expects around a prompt (BOS, EOS). With
+        `parse_special` the text of a control token becomes that token instead of plain text. Raises
         `InvalidRequest` if that would take too much stack or time, and `Withdrawn`.
         """
 
     def piece(self, token: int) -> bytes:
-        """The bytes that `token` stands for; control tokens stand for none."""
+        """Return the bytes of `token`; empty for control tokens."""
 
     def name(self, token: int) -> bytes:
-        """Like `piece`, but a control token gives the text that stands for it."""
+        """Return the bytes of `token`, or the text of a control token."""
 
 
 @dataclass(frozen=True, slots=True)
 class GrammarTokens:
-    """The bytes of each token as llguidance takes them, and the tokens that end an answer.
+    """The bytes of each token in llguidance's form, and the tokens that end an answer.
 
-    `tokenize` says the tokens of a text in the middle of an answer.
+    `tokenize` returns the tokens of a text in the middle of an answer.
     """
 
     pieces: Sequence[bytes]
@@ -78,20 +78,17 @@ class GrammarTokens:
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """`chat_template` is Jinja source as it stands in the model file; `None` when it has none.
+    """A loaded model. `chat_template` is its Jinja source in the model file, or `None`.
 
-    `tool_template` is the one for requests with tools, where it has one of its own for them.
-
-    `grammar_tokens` is the vocabulary for grammars; without it nothing is constrained.
-    `embedding` makes vectors with the same weights. `media` reads pictures, where there is a
-    projector for them. A draft model beside it has a KV cache of `num_draft_cells`. The state of a
-    token has `cell_bytes`, where prefixes can be handed out, and that of a checkpoint `state_bytes`
-    besides. `arithmetic` is the sign of how a
-    deterministic engine computes: those with the same one give the same answers. One that
-    `has_checkpoints` shares prefixes there alone: it wants to know where messages begin.
-    `options` are those that it is loaded with, where some were chosen; `fit` says that in words.
-    `held` are the bytes that it takes of each device, and of the host's memory, where that is
-    known, by name.
+    `tool_template` is a separate template for requests with tools, if any. `grammar_tokens` is the
+    vocabulary for grammars; without it nothing can be constrained. `embedding` makes embeddings
+    with the same weights. `media` reads media, if there is a projector. A draft model has a KV
+    cache of `num_draft_cells`. A token's state has `cell_bytes` if prefixes can be exported, and a
+    checkpoint `state_bytes` more. `arithmetic` identifies the arithmetic of a deterministic engine:
+    engines with equal values give equal answers. A model with `has_checkpoints` shares prefixes
+    only there, and needs to know where messages begin. `options` are the options it was loaded
+    with, if some were chosen; `fit` describes the choice. `held` are the bytes that it uses per
+    device and of the host, by name, if known.
     """
 
     info: ModelInfo

@@ -1,9 +1,9 @@
-"""Opens sequences on threads of its own, while the engine's thread decodes.
+"""Opens sequences on separate threads, while the engine's thread decodes.
 
-Setting up a sampler reads the whole prompt, and media are encoded, which on a CPU takes seconds: on
-a thread of their own, so that text does not wait for it, and at a lower priority, so that steps
-take hardly longer. Sequences of the class `batch` have a thread of their own, too: many come at
-once, and no other sequence waits for them. An error there ends that sequence only.
+Setting up a sampler reads the whole prompt. Encoding media takes seconds on a CPU, so it has a
+separate thread: text does not wait for it, and its lower priority hardly slows steps. Sequences of
+the class `batch` have a thread of their own, too: many arrive at once, and no other sequence waits
+for them. An error ends only its sequence.
 """
 
 import logging
@@ -22,23 +22,22 @@ from .step_loop import Disk, Inbox, Interruption, Opened, close
 logger = logging.getLogger(__name__)
 
 NUM_THREADS = 2
-"""One long set-up must not hold up all the others; more would take the engine's cores."""
+"""Several, so that one long set-up delays no others; more would take the engine's cores."""
 
 NICENESS = 5
-"""The priority of the thread that encodes: it gets a quarter of the cores of a busy engine."""
+"""The niceness of the encoding thread: it gets a quarter of the cores of a busy engine."""
 
 
 class Opener:
-    """Puts what it has opened into `inbox`; all but the class `batch` may stop a step.
+    """Puts opened sequences into `inbox`; those not of the class `batch` may stop a step.
 
-    Its methods may be called on any thread. A sequence is handed over at most once, and not after
-    it was withdrawn.
+    Thread-safe. A sequence is passed on at most once, and not after it was withdrawn.
     """
 
     def __init__(self, engine: Engine, inbox: Inbox, interruption: Interruption) -> None:
         self.engine = engine
         self.disk: Disk | None = None
-        """Where a prompt's beginning may be."""
+        """The disk tier, which may have a prefix of a prompt."""
         self._inbox = inbox
         self._interruption = interruption
         self._threads = ThreadPoolExecutor(NUM_THREADS, thread_name_prefix="open")
@@ -49,14 +48,14 @@ class Opener:
         self._is_closed = False
 
     def add(self, sequence: NewSequence) -> None:
-        """Open `sequence` and hand it over."""
+        """Open `sequence` and pass it on."""
         with self._lock:
             if not self._is_closed:
                 self._is_finishing[sequence.id] = False
                 self._threads_for(sequence).submit(self._open, sequence)
 
     def finish(self, sequence_id: SequenceId) -> bool:
-        """Whether it is still being opened; then it is handed over as one that is finishing."""
+        """Return whether it is still being opened; then it is passed on as finishing."""
         with self._lock:
             if sequence_id not in self._is_finishing:
                 return False
@@ -64,12 +63,12 @@ class Opener:
             return True
 
     def withdraw(self, sequence_id: SequenceId) -> bool:
-        """Whether it was still being opened; then it is never handed over."""
+        """Return whether it was still being opened; then it is never passed on."""
         with self._lock:
             return self._is_finishing.pop(sequence_id, None) is not None
 
     def close(self) -> None:
-        """Open nothing any more; blocks until the threads are done with the engine."""
+        """Open nothing more; block until the threads no longer use the engine."""
         with self._lock:
             self._is_closed = True
             self._is_finishing.clear()
@@ -97,7 +96,7 @@ class Opener:
         close(self.engine, sequence.id)
 
     def _looked_up(self, sequence: NewSequence) -> NewSequence:
-        """With what is on disk of its prompt."""
+        """Return `sequence` with the prefix of its prompt on disk."""
         if self.disk is None or sequence.shift is not None or sequence.prompt.has_media:
             return sequence
         try:
@@ -107,7 +106,7 @@ class Opener:
             return sequence
 
     def _error(self, sequence: NewSequence) -> RequestError | None:
-        """What went wrong when it was opened, if something did."""
+        """Open the sequence; return the error, if any."""
         try:
             self.engine.open(sequence)
         except RequestError as error:
@@ -121,6 +120,6 @@ class Opener:
 
 
 def yield_to_others() -> None:
-    """Lower the priority of this thread, and of those that it starts, from now on."""
+    """Lower the priority of this thread, and of threads that it starts."""
     if sys.platform == "linux":  # elsewhere it would be the whole process
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)

@@ -1,14 +1,14 @@
-"""A pace that tests give the engine from outside, so that they can act in the middle of an answer.
+"""A pace that tests set from outside, so that they can act in the middle of an answer.
 
-Two variables of the environment, which nothing but a test sets:
+Only tests set its two environment variables:
 
-- `ARRIERO_PACE_SOCKET`, the path of a Unix socket. A test listens there and says how many steps
-  may be computed: a number, or `free`, a line each. Each line is answered by one once it is obeyed.
-  The number counts steps that give some sequence a token; those of prefill alone are free
-  until it is used up, and at 0 nothing is computed. A second number, if there is one, is the most
-  steps a second. The engine waits for the first line before it begins. Where the other side goes,
-  the engine is free.
-- `ARRIERO_PACE_STEPS`, the most steps a second: a step takes at least as long as that makes it.
+- `ARRIERO_PACE_SOCKET` is the path of a Unix socket. A test listens there and sends how many steps
+  may be computed: a number, or `free`, one per line. Each line is answered by a line once it is
+  obeyed. The number counts steps that give some sequence a token; steps of prefill alone are free
+  until it is used up, and at 0 nothing is computed. An optional second number is the maximum of
+  steps per second. The engine waits for the first line before it begins. If the other side closes
+  the socket, the engine is free.
+- `ARRIERO_PACE_STEPS` is the maximum of steps per second: steps take at least that long.
 """
 
 import socket
@@ -25,7 +25,7 @@ FREE = b"free"
 
 @dataclass(frozen=True, slots=True)
 class Allow:
-    """Compute this many steps that give tokens; `None` lifts the bound.
+    """Allow this many steps that give tokens; `None` lifts the limit.
 
     A step takes at least `shortest` seconds. `obeyed` is called on the engine's thread between two
     steps.
@@ -37,10 +37,10 @@ class Allow:
 
 
 class Pace:
-    """How the step loop is slowed; by nothing where the environment has neither variable.
+    """Slows the step loop; does nothing if neither environment variable is set.
 
-    `allow` passes what is said on the socket to the engine's thread. Raises `OSError` where nothing
-    listens, and `ValueError` for what is no number.
+    `allow` passes orders from the socket to the engine's thread. Raises `OSError` if nothing
+    listens, and `ValueError` for an invalid number.
     """
 
     def __init__(self, environ: Mapping[str, str], allow: Callable[[Allow], None]) -> None:
@@ -52,7 +52,7 @@ class Pace:
 
     @property
     def is_held(self) -> bool:
-        """Whether nothing is to be computed."""
+        """Return whether nothing may be computed."""
         return self._num_left == 0
 
     def set(self, order: Allow) -> None:
@@ -62,12 +62,12 @@ class Pace:
         order.obeyed()
 
     def stepped(self) -> None:
-        """A step gave some sequence a token."""
+        """Count a step that gave some sequence a token."""
         if self._num_left:
             self._num_left -= 1
 
     def fill(self, elapsed: float) -> None:
-        """Let a step that took `elapsed` seconds take as long as it has to."""
+        """Extend a step that took `elapsed` seconds to its minimum duration."""
         if elapsed < self._shortest:
             time.sleep(self._shortest - elapsed)
 

@@ -1,22 +1,23 @@
-"""A prompt as the engine takes it, and a sequence's history: a prompt that grows.
+"""A prompt in the engine, and a sequence's history: a prompt that grows.
 
-Both are positions, one after the other. A position holds a token, or a part of media: an image is
-one span that covers as many positions as the model takes for it. An adapter (LoRA) changes what all
+Both are sequences of positions. A position holds a token, or a part of media: an image is one span
+that covers as many positions as the model takes for it. An adapter (LoRA) changes what all
 positions compute.
 
 Each position has a *cache key*. Sequences whose first n keys are equal have the same first n cells,
-so the cache, the prefix tree and stored prompts compare keys and need to know nothing else:
+so the cache, the prefix tree and stored prompts compare only keys:
+
 - the key of a token is its id;
 - the keys of media are negative, from the digest of the media and the place within them;
 - under an adapter, the adapter is a part of every key;
 - in a scope, so is the scope: callers of other scopes have no key in common.
 
-Text prompts cost nothing more than their tokens: their keys are the token ids. Adapters are set for
-a step (`scheduling.adapter_turns`).
+The keys of a plain text prompt are its token ids. Adapters are set for a step
+(`scheduling.adapter_turns`).
 
 Media are computed in parts like text, but a prefix that is shared or cached ends at the `border` of
-a span: cells of a picture may have places in two dimensions, and llama.cpp cannot cut between them.
-Where a model looks at a picture as a whole, each of its positions depends on all others, so one
+a span: cells of a picture may have positions in two dimensions, and llama.cpp cannot cut between
+them. If a model computes a picture as a whole, each of its positions depends on all others, so one
 step computes them.
 """
 
@@ -35,7 +36,7 @@ _MEDIA_BYTES = 16
 class Media:
     """Media with this `digest`. Raises `ValueError` unless it covers at least one position.
 
-    `is_whole`: its positions look at each other (non-causal attention), not only at those before.
+    `is_whole`: its positions attend to each other, not only to earlier ones.
     """
 
     digest: bytes
@@ -64,14 +65,14 @@ _Placed = tuple[int, Media]
 
 
 class Positions:
-    """What a prompt and a history have in common. `keys` are to be read only, one a position."""
+    """The common part of a prompt and a history. `keys` has one key per position; read only."""
 
     __slots__ = ("_media", "adapter", "keys", "scope")
 
     adapter: str | None
     """Identifies the adapters that apply: an `adapter.adapter_key`."""
     scope: str | None
-    """Who may share it; `None` stands for everybody who has none."""
+    """The scope that may share it; `None` is the scope of all callers without one."""
     keys: Sequence[int]
     _media: Sequence[_Placed]
 
@@ -88,14 +89,14 @@ class Positions:
 
     @property
     def has_media(self) -> bool:
-        """Whether some of the positions are not tokens."""
+        """Return whether some of the positions are not tokens."""
         return bool(self._media)
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """Tokens and media, in order. No two spans of tokens follow each other, and none is empty.
+        """Tokens and media, in order; spans of tokens are never adjacent, and none is empty.
 
-        The engine's edge computes them one by one.
+        The engine computes them one by one.
         """
         spans: list[Span] = []
         start = 0
@@ -107,20 +108,20 @@ class Positions:
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """All token ids, in order, without media: what penalties, echo and drafts look at."""
+        """All token ids in order, without media, for penalties, echo and drafts."""
         if not self._media:
             return self._ids(0, None)
         return tuple(id for span in self.spans if isinstance(span, tuple) for id in span)
 
     def token_ids(self, start: int, stop: int) -> tuple[int, ...]:
-        """The tokens from position `start` to before `stop`. Raises `ValueError` if not all are."""
+        """Return the tokens in [`start`, `stop`). Raises `ValueError` if some are not tokens."""
         media = self._media
         if media and any(at < stop and start < at + one.num_positions for at, one in media):
             raise ValueError(f"positions {start} to {stop} are not all tokens")
         return self._ids(start, stop)
 
     def span_left(self, start: int) -> int:
-        """How many positions from `start` on are of the same span: what one run can compute."""
+        """Return how many positions from `start` on are in one span: one run computes them."""
         for place, media in self._media:
             if start < place:
                 return place - start
@@ -129,14 +130,14 @@ class Positions:
         return len(self.keys) - start
 
     def media_part(self, start: int, count: int) -> MediaPart | None:
-        """The positions from `start` on, where they are media; `count` is within the span."""
+        """Return the media at `start`, if any; the `count` positions must be within the span."""
         for place, media in self._media:
             if place <= start < place + media.num_positions:
                 return MediaPart(media, start - place, count)
         return None
 
     def whole_left(self, start: int) -> int:
-        """How many positions from `start` on have to be computed at once; 0 if not even two."""
+        """Return how many positions from `start` on must be computed at once; 0 if not even two."""
         part = self.media_part(start, 1) if self._media else None
         return self.span_left(start) if part is not None and part.media.is_whole else 0
 
@@ -146,7 +147,7 @@ class Positions:
         return tuple(one for _, one in self._media)
 
     def part(self, start: int, stop: int) -> "Prompt":
-        """The positions from `start` to before `stop`. Raises `ValueError` if that cuts media."""
+        """Return the positions in [`start`, `stop`). Raises `ValueError` if that cuts media."""
         media = [*_between(self._media, start, stop)]
         moved = [(place - start, one) for place, one in media]
         return _prompt(tuple(self.keys[start:stop]), moved, self)
@@ -158,7 +159,7 @@ class Positions:
 
 
 class Prompt(Positions):
-    """A value: prompts with the same cache keys are equal. Spans of tokens, or of media."""
+    """An immutable prompt of token or media spans; prompts with the same cache keys are equal."""
 
     __slots__ = ()
 
@@ -185,14 +186,17 @@ class Prompt(Positions):
         return hash(self.keys)
 
     def without(self, start: int, count: int) -> "Prompt":
-        """All but `count` positions from `start` on. Raises `ValueError` if that cuts media."""
+        """Return a copy without `count` positions from `start` on.
+
+        Raises `ValueError` if that cuts media.
+        """
         before, after = self.part(0, start), self.part(start + count, len(self))
         moved = [(start + place, one) for place, one in after._media]
         return _prompt(before.keys + after.keys, [*before._media, *moved], self)
 
 
 class History(Positions):
-    """What a sequence consists of: `prompt`, and what was generated since.
+    """The content of a sequence: `prompt`, and the tokens generated since.
 
     `keys` stays the same list while it changes, so the cache can look at it later.
     """
@@ -208,15 +212,15 @@ class History(Positions):
         self._salt = _salt(prompt.adapter, prompt.scope)
 
     def append(self, token: int) -> None:
-        """`token` was generated."""
+        """Append a generated `token`."""
         self.keys.append(self._salt | token)
 
     def extend(self, tokens: Iterable[int]) -> None:
-        """`tokens` were generated."""
+        """Append generated `tokens`."""
         self.keys.extend(tokens if not self._salt else (self._salt | token for token in tokens))
 
     def discard(self, start: int, count: int) -> None:
-        """Remove `count` positions from `start` on. Raises `ValueError` where that cuts media."""
+        """Remove `count` positions from `start` on. Raises `ValueError` if that cuts media."""
         end = start + count
         before = [*_between(self._media, 0, start)]
         after = [*_between(self._media, end, len(self))]
@@ -231,7 +235,7 @@ def _prompt(keys: tuple[int, ...], media: Sequence[_Placed], like: Positions) ->
 
 
 def _between(media: Iterable[_Placed], start: int, stop: int) -> Iterator[_Placed]:
-    """Those of `media` that lie from `start` to before `stop`."""
+    """Yield the `media` in [`start`, `stop`)."""
     for place, one in media:
         end = place + one.num_positions
         if place < start < end or place < stop < end:
@@ -241,9 +245,9 @@ def _between(media: Iterable[_Placed], start: int, stop: int) -> Iterator[_Place
 
 
 def border(keys: Sequence[int], length: int) -> int:
-    """The most positions, `length` at most, with which `keys` can be cut: not within media.
+    """Return the longest length, at most `length`, at which `keys` can be cut: not within media.
 
-    The keys of media are negative, and each is one less than that before it.
+    The keys of media are negative, and each is one less than the key before it.
     """
     while 0 < length < len(keys) and keys[length - 1] < 0 and keys[length] == keys[length - 1] - 1:
         length -= 1
@@ -251,7 +255,7 @@ def border(keys: Sequence[int], length: int) -> int:
 
 
 def _salt(adapter: str | None, scope: str | None) -> int:
-    """What an adapter and a scope add to the keys, above the bits of token ids."""
+    """Return the bits that an adapter and a scope add to the keys, above the bits of token ids."""
     if adapter is None and scope is None:
         return 0
     person = b"" if scope is None else blake2b(scope.encode(), digest_size=_SCOPE_BYTES).digest()

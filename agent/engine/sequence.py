@@ -1,7 +1,7 @@
-"""A sequence: one prompt and the tokens that follow it, as the engine sees them.
+"""A sequence in the engine: one prompt and the tokens that follow it.
 
-Text, APIs and balancers are unknown here: a sequence goes in as a `Prompt` and comes out as token
-ids, step by step, with exactly one `SequenceEnd`.
+The engine does not know text, APIs or balancers: a sequence goes in as a `Prompt` and comes out as
+token ids, step by step, with exactly one `SequenceEnd`.
 """
 
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from .sampling.sampling import Sampling
 
 @dataclass(frozen=True, slots=True)
 class ContextShift:
-    """At the context ceiling, the `num_discarded` tokens after the first `num_kept` are removed."""
+    """At the maximum length, remove the `num_discarded` tokens after the first `num_kept`."""
 
     num_kept: int
     num_discarded: int
@@ -28,23 +28,23 @@ class ContextShift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewSequence:
-    """What the engine is asked to run.
+    """A sequence that the engine is asked to run.
 
-    `prompt` has at least one position and, with `max_tokens` or without, never more than the
-    slot's context ceiling less one, unless there is a `shift`. `max_tokens` of `None` goes on to
-    the ceiling, or with a `shift` until an end token. `prefill_only` computes the prompt and ends
-    with `stop`. What a `stored` prompt and this one have in common is not computed again; with
-    `save_as` a successful end carries the computed state; not available with a `shift`. With
-    `scores_prompt` the prompt's tokens get log-probabilities like the answer's, so all of them are
-    computed; not available with a `shift` either.
+    `prompt` has at least one position and, unless there is a `shift`, fewer positions than the
+    slot's maximum length. `max_tokens` of `None` continues to the maximum length, or with a `shift`
+    until an end token. `prefill_only` computes the prompt and ends with `stop`. The common prefix
+    with a `stored` prompt is not computed again. With `save_as` a successful end contains the
+    computed state; not available with a `shift`. With `scores_prompt` the prompt's tokens get
+    log-probabilities like the answer's, so all of them are computed; not available with a `shift`
+    either.
 
-    `said` was generated before, by another engine: the sequence goes on after it, as one does that
-    was preempted. The next tokens are those of `forced`, whatever is likely: only their
+    `said` was generated before, by another engine: the sequence continues after it, like one that
+    was preempted. The next tokens are those of `forced`, whatever the logits: only their
     log-probabilities are needed.
 
-    `marks` are positions of the prompt, which grow, and the names that balancers have for what is
-    before them. At `borders`, which grow too, messages of the prompt begin. What is `on_disk` of
-    the prompt is read where the cache has less of it.
+    `marks` has increasing positions of the prompt, with the keys that balancers have for the
+    prefixes before them. Messages of the prompt begin at the increasing positions `borders`. The
+    prefix `on_disk` is read if the cache has less of it.
     """
 
     id: SequenceId
@@ -69,9 +69,9 @@ class NewSequence:
 class SequenceStats:
     """Counts, and times in seconds by the scheduler's clock (`None`: there was no such step).
 
-    `prefill_tokens` of the prompt, and of what was said before, were computed in steps of prefill
-    alone, in `prefill_seconds`; where streams generated besides, it is not known what took
-    how long. `completion_tokens` were generated here.
+    `prefill_tokens` of the prompt, and of `said`, were computed in steps of prefill alone, in
+    `prefill_seconds`; mixed steps do not show how long each part took. `completion_tokens` were
+    generated here.
     """
 
     prompt_tokens: int
@@ -84,9 +84,10 @@ class SequenceStats:
 
 @dataclass(frozen=True, slots=True)
 class SequenceEnd:
-    """Why a sequence ended: `stop` (end-of-generation token, or only prefill), `length`, an error.
+    """The end of a sequence: `stop`, `length`, or an error.
 
-    `saved` is what it asked to keep with `save_as`.
+    `stop` means an end-of-generation token, or that only the prompt was to be computed. `saved` is
+    the state requested with `save_as`.
     """
 
     reason: Literal["stop", "length"] | RequestError
@@ -96,15 +97,16 @@ class SequenceEnd:
 
 @dataclass(frozen=True, slots=True)
 class SequenceOutput:
-    """What one sequence gained in one step: `tokens` (no end-of-generation token), `end`, or both.
+    """The output of one sequence in one step: `tokens`, `end`, or both.
 
-    With drafts a step may give several tokens. A `length` end comes with the last one, `stop` with
-    those that the step gave before it, errors alone. `stats` are those so far, for an answer
-    that ends before the sequence does; an `end` has its own. `notices` are for the client, before
-    anything else of this output. `log_probs` are of the tokens, one each, where they are asked for;
-    of the token that ended the answer, too. `prompt_log_probs` are of the prompt's next tokens,
-    from its second one on, and all of them come before the first of the answer's or with it.
-    Without a gain, `num_read` says how many tokens of the sequence are computed so far.
+    `tokens` has no end-of-generation token. With drafts a step may give several tokens. A `length`
+    end comes with the last token, `stop` with the tokens that the step gave before it, errors
+    alone. `stats` are the counts so far, for an answer that ends before the sequence does; an `end`
+    has its own. `notices` are for the client, before anything else of this output. `log_probs` has
+    one entry per token, if requested, also for the token that ended the answer. `prompt_log_probs`
+    belong to the prompt's next tokens, from its second one on; all of them come before or with the
+    answer's first token. If there is no other output, `num_read` is the number of tokens computed
+    so far.
     """
 
     id: SequenceId

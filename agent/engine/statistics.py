@@ -1,6 +1,6 @@
-"""What the engine did, counted by the scheduler's clock.
+"""Counts of the engine's work, by the scheduler's clock.
 
-llama.cpp's own counters count every step of more than one token as prefill, so they are no use.
+llama.cpp's own counters count every step of more than one token as prefill, so they are not used.
 """
 
 from bisect import bisect_left
@@ -10,12 +10,12 @@ from ...shared.inference import rate_of
 from ...shared.reports.statistics import Cells, Histogram, Statistics
 
 STALL_BOUNDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Upper bounds of the stalls' histogram, in seconds; one more bucket holds what is longer."""
+"""Upper bounds of the stalls' histogram, in seconds; one more bucket has longer stalls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """What left the cache: the prefixes with these `keys`, or `everything`, as far as is known."""
+    """Prefixes that left the cache: those with these `keys`, or `everything`, as far as known."""
 
     keys: tuple[int, ...] = ()
     everything: bool = False
@@ -28,14 +28,14 @@ NOTHING_DONE = Statistics(
     num_commands=0,
     stalls=Histogram(bounds=STALL_BOUNDS, counts=(0,) * (len(STALL_BOUNDS) + 1)),
 )
-"""The statistics of an engine that did nothing yet."""
+"""The statistics of an engine that has done nothing yet."""
 
 
 def with_rates(done: Statistics, sequence_seconds: float) -> Statistics:
-    """`done` with its rates; a rate is `None` where there was no such step.
+    """Return `done` with its rates; a rate is `None` if there was no such step.
 
-    `sequence_seconds` adds up, over the time with anything to do, the sequences that ran. Tokens a
-    second are given out by the wall clock, idle times left out.
+    `sequence_seconds` is the integral of running sequences over the busy time. Tokens per second
+    are output tokens by wall-clock time, without idle times.
     """
     return replace(
         done,
@@ -47,7 +47,7 @@ def with_rates(done: Statistics, sequence_seconds: float) -> Statistics:
 
 
 class Tally:
-    """Counts as things happen; `summary` makes `Statistics` of it.
+    """Counts events; `summary` makes `Statistics` of the counts.
 
     Steps that generate are decode steps, steps of prompts alone are prefill. Pauses of running
     sequences that were caused by others are stalls: time between two tokens beyond the sequence's
@@ -72,12 +72,12 @@ class Tally:
         self._stall_seconds = 0.0
 
     def passed(self, seconds: float, num_running: int) -> None:
-        """A step took `seconds`, counted from the end of the last one."""
+        """Count a step of `seconds`, from the end of the previous one."""
         self.now += seconds
         self._sequence_seconds += seconds * num_running
 
     def computed(self, *, num_generating: int, num_prompt_tokens: int, seconds: float) -> None:
-        """A step of so many tokens worked."""
+        """Count the tokens of a successful step."""
         self._computed_tokens += num_prompt_tokens
         if num_generating:
             self._decode_tokens += num_generating
@@ -87,11 +87,11 @@ class Tally:
             self._prefill_seconds += seconds
 
     def gave(self, num_tokens: int) -> None:
-        """Count tokens that were given out."""
+        """Count output tokens."""
         self._completion_tokens += num_tokens
 
     def drafted(self, num_drafted: int, num_accepted: int) -> None:
-        """Count tokens that were drafted for a step, and those of them that were given out."""
+        """Count the tokens drafted for a step, and those of them that were accepted."""
         self._drafted_tokens += num_drafted
         self._accepted_tokens += num_accepted
         self._decode_tokens += num_accepted
@@ -101,16 +101,16 @@ class Tally:
         self._cached_tokens += num_tokens
 
     def preempted(self) -> None:
-        """A sequence gave up its cells."""
+        """Count a sequence that gave up its cells."""
         self._num_preemptions += 1
 
     def stalled(self, seconds: float) -> None:
-        """A running sequence waited for others."""
+        """Count a running sequence's wait for others."""
         self._stalls[bisect_left(STALL_BOUNDS, seconds)] += 1
         self._stall_seconds += seconds
 
     def summary(self, *, num_running: int, num_waiting: int, cells: Cells) -> Statistics:
-        """All counts so far, and how things stand."""
+        """Return all counts so far, and the current state."""
         done = Statistics(
             num_running=num_running,
             num_waiting=num_waiting,

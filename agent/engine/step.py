@@ -1,8 +1,8 @@
 """One step of the engine: what is computed together, and its possible outcomes.
 
-Cells belong to holders: a slot, or (from the number of slots on) a cached prefix. In the unified
+Cells belong to holders: a slot, or (above the number of slots) a cached prefix. In the unified
 layout all holders have cells of one cache, and may share them; in the layout `streams` each has a
-stream of its own. Host memory has blocks, each under a number of its own.
+stream of its own. Host memory has blocks, each with a number.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from .sequence import SequenceId
 
 @dataclass(frozen=True, slots=True)
 class Clear:
-    """`holder` gives up its cells from position `start` on."""
+    """Free the cells of `holder` from position `start` on."""
 
     holder: int
     start: int = 0
@@ -24,11 +24,11 @@ class Clear:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """The first `length` cells of `source` become those of `holder` too, which has none.
+    """Give the first `length` cells of `source` also to `holder`, which has none.
 
-    `is_rolled_back`: `source` gave up its last cells since it was computed last. A copy that
-    `is_bare` leaves out the state of layers that cannot be cut: it follows, after further cells
-    (`RestoreState`). What cannot be shared is copied, which takes as long as `count` cells.
+    `is_rolled_back`: `source` has dropped its last cells since it was last computed. A copy that
+    `is_bare` leaves out the state that cannot be cut: it follows, after further cells
+    (`RestoreState`). State that cannot be shared is copied, which takes as long as `count` cells.
     """
 
     source: int
@@ -41,9 +41,9 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """`holder` gets `stream`, with all cells that `source` has in it; without one, it is empty.
+    """Assign `stream` to `holder`, with the cells that `source` has in it, or empty.
 
-    Only in the layout `streams`. The holder that had `stream` before has none now.
+    Only in the layout `streams`. The previous holder of `stream` has none now.
     """
 
     holder: int
@@ -53,7 +53,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """`slot` gives up `count` cells from position `start` on, and those after them move up."""
+    """Remove `count` cells of `slot` from position `start` on, and move later cells up."""
 
     slot: int
     start: int
@@ -62,9 +62,9 @@ class Discard:
 
 @dataclass(frozen=True, slots=True)
 class Offload:
-    """`count` cells of `holder` from `start` on are copied to host memory as `block`; they stay.
+    """Copy `count` cells of `holder` from `start` on to host memory as `block`; the cells stay.
 
-    If the model has a state that cannot be cut, `block` has nothing of it.
+    If the model has a state that cannot be cut, `block` does not contain it.
     """
 
     holder: int
@@ -75,9 +75,9 @@ class Offload:
 
 @dataclass(frozen=True, slots=True)
 class OffloadState:
-    """The state that cannot be cut is copied to host memory as `block`.
+    """Copy the state that cannot be cut to host memory as `block`.
 
-    `holder` stands at `length` and stays. It takes as long as `count` cells.
+    `holder` is at `length` and stays. The copy takes as long as `count` cells.
     """
 
     holder: int
@@ -88,7 +88,7 @@ class OffloadState:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """`block` is copied to `holder`: `count` cells after the `start` that it has."""
+    """Copy `block` to `holder`: `count` cells after its first `start`."""
 
     holder: int
     start: int
@@ -98,7 +98,7 @@ class Restore:
 
 @dataclass(frozen=True, slots=True)
 class RestoreState:
-    """`holder`, which has `length` cells, gets the state `block`: it stands there now."""
+    """Give `holder`, which has `length` cells, the state `block`."""
 
     holder: int
     length: int
@@ -108,7 +108,7 @@ class RestoreState:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """`state` is in host memory as `block`, as it was stored. No cell moves."""
+    """Put `state`, from storage, into host memory as `block`. No cell moves."""
 
     block: int
     state: State
@@ -116,9 +116,9 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class ReadOut:
-    """`block`, which is in host memory, is handed out. No cell moves.
+    """Export `block`, which is in host memory. No cell moves.
 
-    With a `count` that is a part of it: so many cells after its first `start`.
+    With a `count` only a part is exported: `count` cells after its first `start`.
     """
 
     block: int
@@ -128,7 +128,7 @@ class ReadOut:
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """`blocks` are not needed in host memory any more."""
+    """Free `blocks` in host memory."""
 
     blocks: tuple[int, ...]
 
@@ -148,19 +148,18 @@ Edit = (
 )
 
 Move = Offload | OffloadState | Restore | RestoreState
-"""Edits that copy what cells contain, which takes time for each cell."""
+"""Edits that copy cells' contents, which takes time for each cell."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Consecutive positions of one sequence: `tokens[0]` lies at position `start` of its slot.
+    """Consecutive positions of one sequence: `tokens[0]` is at position `start` of its slot.
 
-    A part of `media` is a run of its own, without tokens; nothing is sampled after it.
-
-    `samples` asks for the logits of the last one, from which the sequence's next token is chosen.
-    The last `num_drafted` tokens are a guess of what will be chosen, and the logits before each
-    are asked for too. `scored` are tokens of the prompt: each follows a token of the run, the first
-    one `tokens[first_scored]`, whose logits say how likely it was.
+    A part of `media` is a run of its own, without tokens; nothing is sampled after it. `samples`
+    requests the logits of the last position, from which the sequence's next token is chosen. The
+    last `num_drafted` tokens are drafted, and the logits before each are requested too. `scored`
+    are tokens of the prompt: each follows a token of the run, the first one `tokens[first_scored]`,
+    whose logits give its log-probability.
     """
 
     id: SequenceId
@@ -175,23 +174,23 @@ class Run:
 
     @property
     def num_positions(self) -> int:
-        """How many it computes."""
+        """The number of positions that it computes."""
         return len(self.tokens) if self.media is None else self.media.count
 
     @property
     def draft(self) -> tuple[int, ...]:
-        """The tokens that are a guess."""
+        """The drafted tokens."""
         return self.tokens[len(self.tokens) - self.num_drafted :]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """First `edits`, in their order; then `runs` are decoded as one batch.
+    """A step: carry out `edits` in order, then decode `runs` as one batch.
 
-    Generating sequences come before prompts, and each of
-    the two in the order of their places in the cache. `num_generating`, `num_prompt_tokens` and
-    `num_drafted` say what the batch is made of; they add up to its size. A step without runs is
-    only its edits. All is computed under the same `adapter` (`Prompt.adapter`).
+    Generating sequences come before prompts, and both are in the order of their places in the
+    cache. `num_generating`, `num_prompt_tokens` and `num_drafted` add up to the size of the batch.
+    A step without runs has only edits. Everything is computed under the same `adapter`
+    (`Prompt.adapter`).
     """
 
     edits: tuple[Edit, ...]
@@ -203,23 +202,23 @@ class Step:
 
     @property
     def size(self) -> int:
-        """Tokens of the batch."""
+        """The tokens of the batch."""
         return self.num_generating + self.num_prompt_tokens + self.num_drafted
 
     @property
     def is_whole(self) -> bool:
-        """Whether it reads a picture that is looked at as a whole."""
+        """Return whether the step reads a picture that is computed as a whole."""
         media = self.runs[0].media if self.runs else None
         return media is not None and media.media.is_whole
 
     @property
     def num_moved(self) -> int:
-        """Cells whose contents the edits copy."""
+        """The number of cells whose contents the edits copy."""
         return sum(edit.count for edit in self.edits if isinstance(edit, Move | Copy))
 
     @property
     def depth(self) -> int:
-        """The position at which the longest part of a prompt begins; 0 where there is none."""
+        """The position at which the longest part of a prompt begins; 0 if there is none."""
         chunks = self.runs[self.num_generating :]
         return max(chunks, key=lambda run: run.num_positions).start if chunks else 0
 
@@ -232,13 +231,13 @@ Explained = Mapping[SequenceId, tuple[LogProbs, ...]]
 class Decoded:
     """The step was computed: one token for each run that samples, in the order of the runs.
 
-    Where that is what the run drafted, the token after it follows, and so on: at least one for each
-    run, and one more for each drafted token that is right. `log_probs` are of a sequence's tokens,
-    in their order, where they are asked for, and `prompt_log_probs` of what its run `scored`. For
-    `broken` sequences the choice failed: their runs have no tokens here.
+    If it equals the drafted token, the token after it follows, and so on: at least one token per
+    run, and one more for each drafted token that is right. `log_probs` has a sequence's tokens in
+    order, if requested, and `prompt_log_probs` the tokens that its run `scored`. For `broken`
+    sequences the choice failed: their runs have no tokens here.
 
-    `saved` are the states of the `ReadOut` edits, in their order, empty where one could not be
-    read. Copying what cells contain took `move_seconds`.
+    `saved` are the states of the `ReadOut` edits, in order, empty if one could not be read. Copying
+    cells' contents took `move_seconds`.
     """
 
     tokens: tuple[int, ...]
@@ -251,7 +250,7 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True)
 class NoRoom:
-    """The cells did not suffice; nothing was computed, the cache is as it was after the edits."""
+    """The cells did not suffice; nothing was computed, and the cache is as after the edits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,11 +269,11 @@ class Failed:
 class NotLoaded:
     """Nothing could be loaded or restored for `holders`; nothing was computed.
 
-    The cells of those holders, and of any that were to share them in this step, are invalid.
+    The cells of these holders, and of holders that were to share them in this step, are invalid.
     """
 
     holders: tuple[int, ...]
 
 
 Outcome = Decoded | NoRoom | Aborted | Failed | NotLoaded
-"""In every case the step's other edits were carried out."""
+"""The outcome of a step; all other edits were carried out in every case."""

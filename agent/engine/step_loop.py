@@ -1,7 +1,7 @@
-"""What the engine's thread does again and again: draft, plan, compute, account, and one call out.
+"""The loop of the engine's thread: draft, plan, compute, account, report.
 
-Commands come through one inbox, between steps. An idle engine sleeps on it. The scheduler makes all
-decisions.
+Commands arrive through one inbox, between steps. An idle engine waits on it. The scheduler makes
+all decisions.
 """
 
 import logging
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """`sequence` can run, or has to end with `error`; if `is_finishing`, with its next token."""
+    """`sequence` can run, or must end with `error`; if `is_finishing`, with its next token."""
 
     sequence: NewSequence
     error: RequestError | None
@@ -48,23 +48,23 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Stop a sequence; nothing more comes of it."""
+    """Stop a sequence; it has no further output."""
 
     id: SequenceId
 
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """A sequence that was expected will not come."""
+    """Do not expect this sequence any more."""
 
     id: SequenceId
 
 
 @dataclass(frozen=True, slots=True)
 class HandOut:
-    """Hand out the longest beginning of `prompt` that is in the cache, or `None`: to `reply`.
+    """Pass the longest cached prefix of `prompt`, or `None`, to `reply`.
 
-    That is called on the engine's thread, and must not block. See `Scheduler.export`.
+    `reply` is called on the engine's thread, and must not block. See `Scheduler.export`.
     """
 
     id: ExportId
@@ -76,13 +76,13 @@ class HandOut:
 
 @dataclass(frozen=True, slots=True)
 class TakeBack:
-    """What was to be handed out is not requested any more; its `reply` is not called."""
+    """Cancel an export; its `reply` is not called."""
 
     id: ExportId
 
 
 class Disk(Protocol):
-    """Where prefixes go that memory has no room for; see `prompt_store.disk_cache`."""
+    """The disk tier for prefixes; see `prompt_store.disk_cache`."""
 
     def find(self, prompt: Prompt) -> OnDisk | None: ...
     def read(self, wanted: ReadBlocks, reply: Callable[[StoredPrompt | None], None]) -> None: ...
@@ -91,14 +91,14 @@ class Disk(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UseDisk:
-    """From now on there is a disk."""
+    """Use a disk tier from now on."""
 
     disk: Disk
 
 
 @dataclass(frozen=True, slots=True)
 class UseThreads:
-    """Compute with so many threads from now on."""
+    """Compute with these threads from now on."""
 
     threads: int
     threads_batch: int
@@ -106,7 +106,7 @@ class UseThreads:
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """What was to be read from disk for a sequence."""
+    """The result of a read from disk for a sequence."""
 
     id: SequenceId
     prefix: StoredPrompt | None
@@ -133,14 +133,12 @@ Command = (
 
 
 class Inbox:
-    """The commands for the engine's thread. It has room for `most`.
+    """The commands for the engine's thread, with room for `most`.
 
-    A command about a sequence that is here is always taken, and each sequence makes a few of them
-    at most. The inbox is therefore bounded where nothing new comes while it has no room: what
-    accepts sequences asks for that first.
-
-    `on_room` is called where commands are taken, once the inbox is empty, if `has_room` was false
-    before. It must not block.
+    A command about a sequence that is here is always accepted, and each sequence makes only a few.
+    So the inbox is bounded if no new sequences are accepted while it has no room: callers check
+    that first. `on_room` is called where commands are taken, once the inbox is empty, if `has_room`
+    was false before. It must not block.
     """
 
     def __init__(self, most: int, on_room: Callable[[], None] = lambda: None) -> None:
@@ -153,18 +151,18 @@ class Inbox:
         return self._commands.qsize()
 
     def has_room(self) -> bool:
-        """Whether anything new should come. From any thread."""
+        """Return whether new sequences may be accepted. Thread-safe."""
         if len(self) < self._most:
             return True
         self._has_refused = True
         return len(self) < self._most  # the thread that empties it may not have seen that in time
 
     def put(self, command: Command) -> None:
-        """From any thread; never blocks."""
+        """Add a command. Thread-safe; never blocks."""
         self._commands.put(command)
 
     def get(self, timeout: float | None = None) -> Command:
-        """The next command; blocks until there is one. Raises `queue.Empty` after `timeout`."""
+        """Wait for the next command and return it. Raises `queue.Empty` after `timeout` seconds."""
         command = self._commands.get(timeout=timeout)
         if self._has_refused and not len(self):
             self._has_refused = False
@@ -176,7 +174,7 @@ class Interruption:
     """Stops a step that computes nothing urgent when something urgent arrives.
 
     The engine's thread says when a step may be stopped; any other thread requests it. A request
-    that comes between two steps counts for the next one, unless its reason was seen before that.
+    between two steps counts for the next one, unless its reason was seen before.
 
     `stop` is called with `True` only while a step runs that may be stopped, and with `False` when
     that is over. It must not block.
@@ -189,20 +187,20 @@ class Interruption:
         self._is_allowed = False
 
     def request(self) -> None:
-        """Something urgent has come. From any thread."""
+        """Report something urgent. Thread-safe."""
         with self._lock:
             self._is_requested = True
             if self._is_allowed:
                 self._stop(True)
 
     def seen(self) -> None:
-        """All that has come is about to be looked at: no step has to stop for it."""
+        """Note that everything that has arrived will be looked at: no step has to stop for it."""
         with self._lock:
             self._is_requested = False
 
     @contextmanager
     def allowed(self) -> Iterator[None]:
-        """The step inside may be stopped."""
+        """Allow that the step inside the block is stopped."""
         with self._lock:
             self._is_allowed = True
             if self._is_requested:
@@ -216,7 +214,7 @@ class Interruption:
 
 
 class StepLoop:
-    """The loop: whatever arrived, then a step, until it is to stop.
+    """The loop: take commands, then run a step, until `Stop`.
 
     `expected` are the sequences that are being prepared, and whether each is of the class `batch`.
     Another thread adds to them; each access is one operation.
@@ -256,7 +254,7 @@ class StepLoop:
         self._is_stopped = False
         self._num_begun = 0
         self.step: int | None = None
-        """The number of the step that is computed, if one is; any thread may ask."""
+        """The number of the step being computed, if any. Thread-safe."""
 
     def run(self) -> None:
         while True:
@@ -272,7 +270,7 @@ class StepLoop:
                 self.step = None
 
     def _take_commands(self) -> bool:
-        """Obey the commands that have come; whether there were any."""
+        """Obey the commands that have arrived; return whether there were any."""
         is_idle = self._scheduler.is_idle
         self._interruption.seen()
         if self._pace.is_held:
@@ -288,13 +286,13 @@ class StepLoop:
         return True
 
     def _wait_while_held(self) -> None:
-        """No other thread computes meanwhile, and the time counts for no step."""
+        """Wait for a command without letting other threads compute; the time counts for no step."""
         with self._lock:
             self._obey(self._inbox.get())
         self._last_end = None
 
     def _gather(self) -> None:
-        """Let those join the first step that arrived together with the first sequence."""
+        """Let sequences join the first step that arrived together with the first one."""
         until = self._clock() + self._gathering
         while self._waits_for_more() and (left := until - self._clock()) > 0:
             try:
@@ -303,7 +301,7 @@ class StepLoop:
                 return
 
     def _waits_for_more(self) -> bool:
-        """Whether a sequence is expected that others wait for: none wait for the class `batch`."""
+        """Return whether to wait for an expected sequence; nothing waits for the class `batch`."""
         if self._is_stopped:
             return False
         if self._scheduler.is_background:
@@ -399,11 +397,11 @@ class StepLoop:
         return self._scheduler.plan(self._drafting.propose(requests, prices))
 
     def _pause(self, started: float) -> float:
-        """How long the engine was idle although there was work, in seconds."""
+        """Return how many seconds the engine was idle although there was work."""
         return 0.0 if self._last_end is None else started - self._last_end
 
     def _with_ends(self, outputs: tuple[SequenceOutput, ...]) -> tuple[SequenceOutput, ...]:
-        """`outputs`; an end becomes an error where the sequence's tokens are no valid answer."""
+        """Return `outputs`; an end becomes an error if the tokens are no valid answer."""
         return tuple(
             one if one.end is None else replace(one, end=self._end(one.id, one.end))
             for one in outputs
@@ -428,11 +426,11 @@ def _report(outcome: Outcome) -> None:
         case Failed(reason):
             logger.error("a step failed and its sequences end: %s", reason)
         case NoRoom():
-            logger.warning("a step did not fit the KV cache; going on with a smaller one")
+            logger.warning("a step did not fit into the KV cache; a smaller one follows")
         case NotLoaded():
-            logger.warning("a stored prompt could not be loaded; computing it instead")
+            logger.warning("a stored prompt could not be loaded, so it is computed")
         case Aborted():
-            logger.debug("a step was stopped; computing it again")
+            logger.debug("a step was stopped, and is computed again")
         case _:
             assert_never(outcome)
 

@@ -1,6 +1,6 @@
-"""Whether somebody still waits for what a thread computes.
+"""Lets a computation stop once its result is no longer needed.
 
-A caller wraps a long computation in `while_wanted`, which is told how to find out. The computation
+A caller wraps a long computation in `while_wanted` with a function that tells. The computation
 calls `check_wanted` between its parts.
 """
 
@@ -12,12 +12,12 @@ _is_wanted: ContextVar[Callable[[], bool]] = ContextVar("is_wanted", default=lam
 
 
 class Withdrawn(Exception):
-    """No request waits for the result of a computation."""
+    """The result of a computation is no longer needed."""
 
 
 @contextmanager
 def while_wanted(is_wanted: Callable[[], bool]) -> Iterator[None]:
-    """Have `check_wanted` ask `is_wanted`, on this thread and within this block."""
+    """Make `check_wanted` call `is_wanted`, on this thread and within this block."""
     outer = _is_wanted.set(is_wanted)
     try:
         yield
@@ -26,6 +26,6 @@ def while_wanted(is_wanted: Callable[[], bool]) -> Iterator[None]:
 
 
 def check_wanted() -> None:
-    """Raises `Withdrawn` if nobody waits for what this thread computes."""
+    """Raise `Withdrawn` if the result of this thread's computation is no longer needed."""
     if not _is_wanted.get()():
         raise Withdrawn

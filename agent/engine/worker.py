@@ -1,6 +1,6 @@
-"""The engine's thread: it loads the model and runs the step loop; other threads command it here.
+"""The engine's thread: loads the model and runs the step loop; other threads send it commands.
 
-Commands go through one queue and are processed in the order they were given, between steps.
+Commands go through one queue and are processed in order, between steps.
 """
 
 import logging
@@ -53,29 +53,29 @@ logger = logging.getLogger(__name__)
 
 
 GATHERING = 0.01
-"""Seconds that an idle engine waits for sequences that are being prepared, once it has one: a step
-that prefills eight prompts takes less time than one and then seven."""
+"""Seconds that an idle engine waits for sequences being prepared, once it has one.
+
+A step that prefills eight prompts takes less time than one step and then another with seven.
+"""
 
 COMMANDS_PER_SLOT = 8
-"""Commands that may wait for a step to end before nothing new is accepted. A sequence makes four at
-most, so in a step of two seconds all slots may be taken anew, twice."""
+"""Commands per slot that may wait for a step before nothing new is accepted.
+
+A sequence makes at most four, so in a step of two seconds all slots may be taken twice.
+"""
 
 
 class Worker:
-    """Runs a model. What begins with `on_` is called on the worker's thread and must not block.
+    """Runs a model. Callbacks `on_…` are called on the worker's thread and must not block.
 
-    Where the engine can draft, `make_drafter` gets the most tokens of a sequence; a draft model
-    drafts, too.
+    If the engine can draft, `make_drafter` gets the maximum tokens of a sequence; a draft model is
+    used too. `on_step` gets the outputs of all sequences of a step. `on_crash` gets the error that
+    ended the steps for good: no output follows, and the owner of the sequences must end them.
+    `beside` is the memory that other engines of the host use; see `LoadEngine`. `on_change` says
+    that `has_room` or `draft_failure` may have changed.
 
-    `on_step` gets the outputs of a step's sequences, all at once. `on_crash` gets what ended the
-    steps for good: no output follows, and the owner of the sequences has to end them.
-
-    Other engines of the host have what is `beside` of its memory; see `LoadEngine`.
-
-    `on_change` says that `has_room` or `draft_failure` may have changed.
-
-    The model is there until `stop`, after a crash too: other threads use its vocabulary. Before
-    that they have to be done with it.
+    The model exists until `stop`, even after a crash: other threads use its vocabulary, and must
+    have ended that before.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Worker:
         self._make_drafter = make_drafter
         self._clock = clock
         self.lock = FairLock()
-        """Others that compute with the model's weights take turns with the steps."""
+        """Threads that compute with the model's weights take turns with the steps."""
         self._on_step = on_step
         self._on_crash = on_crash
         self._on_change = on_change
@@ -120,23 +120,23 @@ class Worker:
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     def start(self) -> LoadedModel:
-        """Load the model; blocks until it is there. Raises `ModelError`."""
+        """Load the model; block until it is loaded. Raises `ModelError`."""
         self._thread.start()
         return self._loaded.result()
 
     def expect(self, sequence_id: SequenceId, *, is_background: bool) -> None:
-        """This sequence is being prepared; `submit`, `drop` or `forget` follows.
+        """Announce a sequence that is being prepared; `submit`, `drop` or `forget` follows.
 
-        It `is_background` if its class is `batch`.
+        `is_background`: its class is `batch`.
         """
         self._expected[sequence_id] = is_background
 
     def forget(self, sequence_id: SequenceId) -> None:
-        """This sequence will not be submitted."""
+        """Note that this sequence will not be submitted."""
         self._inbox.put(Forget(sequence_id))
 
     def submit(self, sequence: NewSequence) -> None:
-        """Run `sequence`. After `start`, from any thread; never blocks."""
+        """Run `sequence`. Call it after `start`, on any thread; never blocks."""
         self._opening.add(sequence)
 
     def finish(self, sequence_id: SequenceId) -> None:
@@ -145,13 +145,13 @@ class Worker:
             self._inbox.put(Finish(sequence_id))
 
     def drop(self, sequence_id: SequenceId) -> None:
-        """Stop a sequence; its slot serves what is added afterwards. See `submit`."""
+        """Stop a sequence; its slot serves sequences added afterwards. See `submit`."""
         self.forget(sequence_id)
         if not self._opening.withdraw(sequence_id):
             self._inbox.put(Drop(sequence_id))
 
     def use_disk(self, disk: Disk) -> None:
-        """Prefixes go there, and come from there. After `start`, before the first sequence."""
+        """Use a disk tier for prefixes. Call it after `start`, before the first sequence."""
         self._opening.disk = disk
         self._inbox.put(UseDisk(disk))
 
@@ -163,12 +163,12 @@ class Worker:
         start: int = 0,
         can_wait: bool = False,
     ) -> Callable[[], None]:
-        """Read the longest beginning of `prompt` that is in the cache; `None` if there is none.
+        """Export the longest cached prefix of `prompt`, from position `start` on, to `reply`.
 
-        From position `start` on. What `can_wait` takes little of the time of those who stream.
-        `reply` is called on the engine's thread and must not block; never, where that has stopped.
-        Call what this returns to take it back: what was not read by then is not read. See `submit`.
-        There is none, either, while the worker has no room.
+        `reply` gets `None` if there is none, or if the worker has no room. An export that
+        `can_wait` takes little time from streams. `reply` is called on the engine's thread and must
+        not block; it is never called if that thread has stopped. Call the returned function to
+        cancel what was not read yet. See `submit`.
         """
         if not self.has_room():
             reply(None)
@@ -178,21 +178,21 @@ class Worker:
         return lambda: self._inbox.put(TakeBack(id))
 
     def stop(self) -> None:
-        """End the thread after the step it is in, and wait for that. Sequences are forgotten."""
+        """End the thread after its current step, and wait for that. Sequences are forgotten."""
         self._inbox.put(Stop())
         if self._thread.ident is not None:
             self._thread.join()
 
     def use_threads(self, threads: int, threads_batch: int) -> None:
-        """Compute with so many threads from the next step on; see `Engine`. From any thread."""
+        """Compute with these threads from the next step on; see `Engine`. Thread-safe."""
         self._inbox.put(UseThreads(threads, threads_batch))
 
     def use_adapters(self, files: Mapping[str, Path]) -> None:
-        """Have these adapters, by the digests of their files, and no others.
+        """Load these adapters, by the digests of their files, and unload all others.
 
-        Blocks; steps go on meanwhile. After `start`, from any thread, one at a time. Raises
-        `AdapterError` where one cannot be loaded (then those that were there still are), and
-        `EngineFailed` where the engine has stopped.
+        Blocks; steps continue meanwhile. Call it after `start`, on any thread, one at a time.
+        Raises `AdapterError` if one cannot be loaded (the previous ones then stay), and
+        `EngineFailed` if the engine has stopped.
         """
         engine = self._opening.engine
         for digest, path in files.items():
@@ -205,27 +205,30 @@ class Worker:
         engine.keep_adapters(self._adapters, self.lock)
 
     def statistics(self) -> Statistics:
-        """What the engine did, as of its last step. From any thread."""
+        """Return the engine's statistics as of its last step. Thread-safe."""
         return replace(self._statistics, num_commands=len(self._inbox))
 
     def has_room(self) -> bool:
-        """Whether a new sequence may be given: the commands that wait are bounded. Any thread."""
+        """Return whether a new sequence is accepted: waiting commands are bounded. Thread-safe."""
         return self._inbox.has_room()
 
     def draft_failure(self) -> str | None:
-        """Why there are no drafts any more, if the drafter failed. From any thread."""
+        """Return why drafting has ended, if the drafter failed. Thread-safe."""
         return self._draft_failure
 
     def current_step(self) -> int | None:
-        """The number of the step that is computed, if one is. From any thread."""
+        """Return the number of the step being computed, if any. Thread-safe."""
         return None if self._loop is None else self._loop.step
 
     def take_evicted(self, most: int) -> Gone:
-        """Up to `most` marked prefixes that left the cache, each once. From any one thread."""
+        """Return up to `most` marked prefixes that left the cache, each once.
+
+        Call it on one thread.
+        """
         return Gone() if self._scheduler is None else self._scheduler.take_evicted(most)
 
     def has_prefix(self, key: int) -> bool:
-        """Whether the cache has a prefix that is marked `key`. From any thread."""
+        """Return whether the cache has a prefix that is marked `key`. Thread-safe."""
         return self._scheduler is not None and self._scheduler.has_prefix(key)
 
     @property

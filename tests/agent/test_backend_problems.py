@@ -12,7 +12,7 @@ def test_a_gpu_without_a_backend() -> None:
     [problem] = problems(("NVIDIA",), ("cpu", "rpc"), {}, ())
     assert not problem.is_unusable
     assert problem.message == (
-        "this host has a GPU of NVIDIA, and llama.cpp was built without a backend for it; the CPU "
+        "this host has a GPU of NVIDIA, but llama.cpp was built without a backend for it; the CPU "
         "computes"
     )
     assert "-DGGML_CUDA=on" in problem.hint
@@ -24,7 +24,7 @@ def test_a_backend_that_does_not_load() -> None:
     reasons = {"cuda": "libcuda.so.1: cannot open shared object file"}
     [problem] = problems((), ("cpu", "cuda"), reasons, ())
     assert problem.is_unusable
-    assert "built for CUDA, and that does not load: libcuda.so.1" in problem.message
+    assert "built for CUDA, but that does not load: libcuda.so.1" in problem.message
     assert "--device none" in problem.hint
 
 

@@ -792,4 +792,4 @@ async def test_a_model_without_prefixes_is_served_all_the_same(
     async with agent.running():
         await (await balancer.peer()).start("r")
         await agent.worker.added.get()
-    assert "--peer-addr: prefixes of this model cannot be handed out" in caplog.text
+    assert "--peer-addr has no effect: prefixes of this model cannot be exported" in caplog.text

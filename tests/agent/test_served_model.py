@@ -51,7 +51,7 @@ def test_another_assignment_is_used_only_when_it_is_said() -> None:
 
 def test_a_wished_template_that_is_wrong_is_refused() -> None:
     served = ServedModel(settings(), byte_model(), ASSIGNMENT)
-    with pytest.raises(StartupError, match=r"the chat template that is wished for.*line 1"):
+    with pytest.raises(StartupError, match=r"the assigned chat template.*line 1"):
         served.make_preparer(replace(ASSIGNMENT, chat_template="{% if %}"))
 
 
@@ -98,7 +98,7 @@ def test_the_files_of_a_model(tmp_path: Path) -> None:
 
 def test_without_its_file_it_has_no_fingerprint(caplog: pytest.LogCaptureFixture) -> None:
     assert ServedModel(settings(), byte_model(), None).info.fingerprint is None
-    assert "cannot move to or from this agent" in caplog.text
+    assert "cannot be continued by or from other agents" in caplog.text
 
 
 def test_prompts_are_stored_where_there_is_a_folder_for_them(file: Path, tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""What steps cost, learnt from the steps that were run."""
+"""The cost of steps, learnt from the steps that were run."""

@@ -1,8 +1,8 @@
 """Non-negative least squares over a few features, fitted to noisy observations.
 
-value = the sum of prices times features, by errors relative to what was expected. No price is ever
-negative. The weight of what was observed decays with each further observation. Where observations
-do not tell features apart, penalties and ties decide.
+The value is the sum of prices times features; errors are relative to the expected value. No price
+is ever negative. The weight of an observation decays with each further one. If observations do not
+distinguish features, penalties and ties decide.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,14 +12,14 @@ from math import inf
 Matrix = list[list[float]]
 
 ROUNDING = 1e-14
-"""What is left of a coefficient, as a part of it, is rounding."""
+"""A remaining coefficient below this share of the original one is rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tie:
-    """The price of feature `second` is thought to be `ratio` times that of `first`.
+    """The price of feature `second` is assumed to be `ratio` times the price of `first`.
 
-    `weight` is against the observations: with 1 it counts half.
+    `weight` is relative to the observations: with 1 it counts half.
     """
 
     first: int
@@ -29,10 +29,10 @@ class Tie:
 
 
 class LeastSquares:
-    """One price for each of `penalties`. Learns from `observe`; before that every price is 0.
+    """One price for each of `penalties`, learnt with `observe`; before that every price is 0.
 
-    A penalty is against what the observations say of that feature: with 1 it counts half. `ties`
-    always hold, as far as the observations do not say otherwise.
+    A penalty is relative to the observations of its feature: with 1 it counts half. `ties` apply as
+    far as the observations do not contradict them.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class LeastSquares:
         self._prices: list[float] | None = [0.0] * size
 
     def observe(self, features: Sequence[float], value: float, *, usual: float) -> None:
-        """`features` cost `value`, where `usual`, which is positive, was to be expected."""
+        """Learn that `features` cost `value`; `usual`, a positive number, was expected."""
         relative = [feature / usual for feature in features]
         for i, row in enumerate(self._squares):
             self._sums[i] = self._sums[i] * self._forgetting + relative[i] * value / usual
@@ -61,17 +61,17 @@ class LeastSquares:
         self._prices = None
 
     def doubt(self, factor: float) -> None:
-        """Keep only a part of the weight of everything so far."""
+        """Keep only this share of the weight of everything so far."""
         self._squares = [[factor * each for each in row] for row in self._squares]
         self._sums = [factor * each for each in self._sums]
 
     def suppose(self, tie: Tie) -> None:
-        """Believe `tie` as one observation, which is forgotten like others. After `observe`."""
+        """Add `tie` as one observation, which decays like others. Call this after `observe`."""
         _add(self._squares, tie, [row[:] for row in self._squares])
         self._prices = None
 
     def bound_first(self, most: float) -> None:
-        """The price of the first feature is at most `most`."""
+        """Limit the price of the first feature to `most`."""
         if most != self._most:
             self._most = most
             self._prices = None
@@ -110,9 +110,9 @@ def _add(squares: Matrix, tie: Tie, observed: Matrix) -> None:
 
 
 def solve(matrix: Matrix, values: Sequence[float]) -> list[float]:
-    """Solves a positive semidefinite system of linear equations by Gaussian elimination.
+    """Solve a positive semidefinite system of linear equations by Gaussian elimination.
 
-    An unknown that depends on those before it, as far as can be told, is 0.
+    An unknown that depends on earlier ones, as far as can be told, is 0.
     """
     rows = [[*row, value] for row, value in zip(matrix, values, strict=True)]
     size = len(rows)
@@ -135,7 +135,7 @@ def solve(matrix: Matrix, values: Sequence[float]) -> list[float]:
 
 
 def _non_negative(squares: Matrix, sums: Sequence[float], features: Iterable[int]) -> list[float]:
-    """Drops the feature with the most negative price until none has one."""
+    """Return prices after dropping the feature with the most negative price until there is none."""
     active = [i for i in features if squares[i][i] > 0]
     prices = [0.0] * len(squares)
     while active:

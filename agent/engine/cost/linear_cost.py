@@ -1,32 +1,35 @@
 """A linear cost model, fitted to noisy observations; the latest count most.
 
-seconds = base + slope x count, by least squares on relative errors, neither part ever negative: a
-negative price would make a budget infinite. Where the counts seen are all alike, a choice is left:
-`lean` says which part of the price goes to the slope. All of it makes a line through zero, which
-never promises too much; less of it dares to find out. An observation's weight halves with every
+seconds = base + slope x count, by least squares on relative errors. Neither part is ever negative:
+a negative price would make a budget infinite. If all observed counts are alike, the data leave a
+choice: `lean` is the share of the price that goes to the slope. A `lean` of 1 makes a line through
+zero, which never promises too much; less of it explores. An observation's weight halves with every
 `log(2) / (1 - forgetting)` after it.
 
 A step that took much longer than predicted usually means that the machine was busy with something
 else: it counts as at most `MOST_SURPRISE` times the prediction. A second one in a row counts fully.
-A line that `doubts` is for steps that are much alike: there less is a surprise, and after a second
-one in a row, or after a step that took much less, what was learnt before counts little.
+A line that `doubts` is for steps that are much alike. There smaller deviations count as a surprise,
+and after a second one in a row, or after a step that took much less, earlier observations count
+little.
 """
 
 FORGETTING = 0.95
 MOST_SURPRISE = 2.0
 LEAST_SURPRISE, LITTLE_SURPRISE = 0.75, 1.3
-"""Below and above these parts of their prediction steps cast doubt on what was learnt before."""
+"""Steps outside these multiples of their prediction cast doubt on earlier observations."""
 
 DOUBT = 0.1
-"""The weight that is left to what was learnt before."""
+"""The weight that remains for earlier observations."""
 
 STIFFNESS = 0.02
-"""How much the counts have to vary, against their mean, before they outweigh `lean`. Without it
-noise alone would tilt the line when all counts are nearly the same."""
+"""The variation of counts, relative to their mean, that outweighs `lean`.
+
+Without it noise alone would tilt the line if all counts are nearly the same.
+"""
 
 
 class LinearCost:
-    """Learns from `observe`; before that every cost is 0."""
+    """A line learnt with `observe`; before that every cost is 0."""
 
     __slots__ = (
         *("_doubts", "_forgetting", "_lean", "_stiffness", "_was_surprised", "is_known"),
@@ -50,7 +53,7 @@ class LinearCost:
         self._sum_w = self._sum_x = self._sum_xx = self._sum_y = self._sum_xy = 0.0
 
     def observe(self, count: int, seconds: float) -> None:
-        """`count` took `seconds`."""
+        """Learn that `count` took `seconds`."""
         seconds = self._believed(count, seconds)
         self._weigh(self._forgetting)
         weight = 1 / (1 + count) ** 2
@@ -63,20 +66,20 @@ class LinearCost:
         self.is_known = True
 
     def predict(self, count: int) -> float:
-        """Seconds for `count`."""
+        """Return the expected seconds for `count`."""
         base, slope = self._fit()
         return base + slope * count
 
     def share(self, count: int) -> float:
-        """The part that one more has of the seconds for `count`."""
+        """Return the share of the seconds for `count` that one more takes."""
         seconds = self.predict(count)
         return self._fit()[1] / seconds if seconds else 0.0
 
     def most_within(self, seconds: float) -> float:
-        """The highest count that costs no more than `seconds`; infinite where all are free.
+        """Return the highest count that costs at most `seconds`; infinite if all are free.
 
-        It is at least half of what a line through zero says: a base that a few slow steps have made
-        out of nothing must not leave room for no count at all.
+        It is at least half of what a line through zero gives: a base that a few slow steps have
+        caused must not leave room for no count at all.
         """
         base, slope = self._fit()
         if not base and not slope:
@@ -92,7 +95,7 @@ class LinearCost:
         return self._sum_x / self._sum_w
 
     def _weigh(self, factor: float) -> None:
-        """Everything so far counts by `factor`."""
+        """Multiply the weight of everything so far by `factor`."""
         self._sum_w *= factor
         self._sum_x *= factor
         self._sum_xx *= factor
@@ -111,7 +114,7 @@ class LinearCost:
         return seconds if was_surprised else min(seconds, most)
 
     def _fit(self) -> tuple[float, float]:
-        """Base and slope."""
+        """Return base and slope."""
         if not self._sum_x:
             return 0.0, 0.0
         mean_x, mean_y = self._sum_x / self._sum_w, self._sum_y / self._sum_w

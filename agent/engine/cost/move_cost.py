@@ -1,63 +1,66 @@
-"""What copying states of cells costs, and how many cells may be copied before a step.
+"""The cost of copying states of cells, and the number of cells that may be copied before a step.
 
-Copying into memory for the first time takes ten times as long as copying into it again, so one
-cost says little about the other. While sequences stream, no more bytes are copied at once than take
+Copying into memory for the first time takes ten times as long as copying into it again, so one cost
+says little about the other. While sequences stream, only as many bytes are copied at once as take
 moments either way.
 
-States of recurrent, hybrid and sliding-window models can only be had whole. While sequences stream,
-one is copied where it surely takes no longer than a step may, by the slowest copies so far; where
-nothing is known, by the slowest that were measured: 146 ms for 64 MiB into new memory, and 6 into
-the same again.
+States of recurrent, hybrid and sliding-window models can only be copied as a whole. While sequences
+stream, a state is copied if it certainly takes no longer than a step may, by the slowest copies so
+far. Before any copy, the slowest measured copies count: 146 ms for 64 MiB into new memory, and 6 ms
+into the same memory again.
 """
 
 from .price import Price
 
 MOST_BYTES = 32 * 2**20
-"""Most bytes of states that are copied before a step beside streams."""
+"""Maximum bytes of states copied before a step while sequences stream."""
 
 FIRST_BYTES = 8 * 2**20
-"""Most bytes beside streams before anything is known."""
+"""Maximum bytes while sequences stream, before anything is known."""
 
 MOST_BYTES_ALONE = 32 * MOST_BYTES
-"""Most bytes of states that are copied before a step where no stream waits."""
+"""Maximum bytes of states copied before a step if no stream waits."""
 
 SLOWEST = 400 * 2**20
-"""Bytes a second of a copy into memory that was never touched, where that is slow."""
+"""Bytes per second of a slow copy into memory that was never touched."""
 
 LIKELY = 2**30
-"""Bytes a second of a copy of a stream, where nothing is known."""
+"""Assumed bytes per second of a copy of a stream, before anything is known."""
 
 LEAST_BYTES = 2**20
-"""A whole state with fewer counts as one of so many: what it takes hardly depends on its size."""
+"""Minimum bytes counted for a whole state: smaller ones hardly cost less."""
 
 CAUTION = 0.9
-"""How slowly it is believed that whole copies are faster than the slowest."""
+"""How slowly the belief grows that whole copies are faster than the slowest."""
 
 FORGIVING = 0.9999
-"""What is left of the slowest price after each step that copies nothing. A single copy that the
-system interrupted would else keep states from being copied for as long as anybody streams."""
+"""Factor on the slowest price after each step that copies nothing.
+
+Otherwise a single copy that the system interrupted would prevent copies of states while anybody
+streams.
+"""
 
 PART = 0.5
-"""The part of a step's time that copying may take: the rest is for prefill."""
+"""The share of a step's time that copying may take; the rest is for prefill."""
 
 _FORGETTING = 0.7
 
 
 class MoveCost:
-    """`cell_bytes` is the size of a cell's state; 0 where it costs nothing.
+    """The cost of copies. `cell_bytes` is the size of a cell's state; 0 if copying is free.
 
-    The state of any number of cells has `fixed_bytes` besides, where it can only be had whole.
+    A state that can only be copied as a whole has `fixed_bytes` more, whatever its number of cells.
     """
 
     def __init__(self, *, cell_bytes: int, fixed_bytes: int = 0) -> None:
         self._cell_bytes = cell_bytes
         self._fixed_bytes = fixed_bytes
         self._byte = Price(forgetting=_FORGETTING)
-        """Seconds a byte."""
+        """Seconds per byte."""
         self._slowest = 1 / SLOWEST
 
     def observe(self, num_cells: int, seconds: float) -> None:
-        """`num_cells` were copied in `seconds`."""
+        """Learn that `num_cells` were copied in `seconds`."""
         num_bytes = self._bytes(num_cells)
         self._byte.observe(seconds, num_bytes)
         if num_bytes:
@@ -65,15 +68,18 @@ class MoveCost:
             self._slowest = max(price, CAUTION * self._slowest + (1 - CAUTION) * price)
 
     def nothing_copied(self) -> None:
-        """A step is over that copied nothing."""
+        """Note that a step copied nothing."""
         self._slowest = min(self._slowest, max(FORGIVING * self._slowest, 1 / SLOWEST))
 
     def seconds(self, num_cells: int) -> float:
-        """What copying `num_cells` takes; 0 where nothing is known."""
+        """Return the expected seconds to copy `num_cells`; 0 if unknown."""
         return self._bytes(num_cells) * self._byte.value
 
     def within(self, seconds: float, *, is_alone: bool) -> float:
-        """How many cells may be copied in a step of `seconds`; `is_alone`: no stream waits."""
+        """Return how many cells may be copied in a step of `seconds`.
+
+        `is_alone`: no stream waits.
+        """
         if not self._cell_bytes:
             return float("inf")
         most = MOST_BYTES_ALONE if is_alone else MOST_BYTES if self._byte.is_known else FIRST_BYTES
@@ -82,14 +88,14 @@ class MoveCost:
         return min(fitting, PART * seconds / price) if price else fitting
 
     def fits_whole(self, num_cells: int, seconds: float) -> bool:
-        """Whether a state that cannot be cut is surely copied in `seconds`."""
+        """Return whether a state that cannot be cut is certainly copied in `seconds`."""
         return max(self._bytes(num_cells), LEAST_BYTES) * self._slowest <= seconds
 
     def most_whole(self, seconds: float, *, is_sure: bool) -> float:
-        """How many cells' states, which cannot be cut, are likely to be copied in `seconds`.
+        """Return how many cells' states that cannot be cut are likely copied in `seconds`.
 
-        That is between caches that are in use already: only what is parked takes new memory, and
-        then it has to be `is_sure`.
+        This is for copies between caches in use: only offloaded states take new memory, and then
+        the result must be certain (`is_sure`).
         """
         if not self._cell_bytes:
             return float("inf")

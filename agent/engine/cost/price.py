@@ -1,10 +1,10 @@
-"""A learnt price, such as the seconds of a byte or the share of right guesses."""
+"""A learnt price, such as seconds per byte or the share of right guesses."""
 
 
 class Price:
-    """The ratio of two sums that decay: amounts to counts.
+    """The ratio of two decaying sums: amounts to counts.
 
-    Each observation multiplies both sums by `forgetting` first. The price begins as `assumed`,
+    Each observation first multiplies both sums by `forgetting`. The price begins as `assumed`,
     which counts as much as `weight` observed units. Without a weight nothing is known at first.
     """
 
@@ -16,15 +16,15 @@ class Price:
 
     @property
     def is_known(self) -> bool:
-        """Whether anything was observed or assumed."""
+        """Return whether anything was observed or assumed."""
         return self._count > 0
 
     @property
     def value(self) -> float:
-        """The amount of one unit; 0 if nothing is known."""
+        """The amount per unit; 0 if unknown."""
         return self._amount / self._count if self._count else 0.0
 
     def observe(self, amount: float, count: float = 1.0) -> None:
-        """`count` units took `amount`."""
+        """Learn that `count` units took `amount`."""
         self._amount = self._forgetting * self._amount + amount
         self._count = self._forgetting * self._count + count

@@ -1,13 +1,13 @@
 """The cost of a step, learnt from the steps that were run.
 
-Generating has a line, by its tokens. Prefill has a cost of its own, by its tokens, in steps of its
-own or beyond what generating takes (`PrefillCost`).
+Generating has a line, by its tokens. Prefill has a cost of its own, by its tokens: in separate
+steps, or in addition to generating (`PrefillCost`).
 
-A drafted token costs what another generating sequence's would, or another prompt token. Beside a
-prompt it is computed for what the whole batch costs, so the price of drafts is that without.
+A drafted token costs as much as the token of another generating sequence, or a prompt token. With
+prompts in the batch it costs little, so the price of drafts is learnt from steps without prompts.
 
-A step under another adapter than the step before takes longer. What that change costs is learnt by
-itself, beyond what generating takes.
+A step under another adapter than the previous step takes longer. The cost of that change is learnt
+separately, in addition to generating.
 """
 
 from math import inf, sqrt
@@ -16,25 +16,31 @@ from .least_squares import LeastSquares, Tie
 from .linear_cost import LEAST_SURPRISE, LinearCost
 
 LEAN = 0.5
-"""The part of a step's price that a drafted token is thought to have for each in the step, as long
-as steps were all of one size. What it really is shows with the first drafts."""
+"""The assumed share of a step's price per token that a drafted token costs.
+
+It applies while all steps had one size; the first drafts show the real share.
+"""
 
 LEAST_OWN = 0.1
-"""The least that prompt tokens are taken to cost beside generating ones, as a part of their share
-by number. What generating is thought to take may come from a time when the machine was slower: then
-nothing would be left for prompts, and their next chunk had no bound."""
+"""The minimum cost of prompt tokens next to generating ones, relative to their share by number.
+
+The expected cost of generating may come from a time when the machine was slower: then nothing would
+be left for prompts, and their next chunk would be unbounded.
+"""
 
 MOST_CHANGE = 1.15
-"""How much longer than predicted a step takes if the machine has not become slower."""
+"""Maximum ratio of a step's time to its prediction if the machine has not become slower."""
 
 FORGETTING = 0.99
 STIFFNESS = 0.004
-"""What drafts cost is forgotten slowly, so that it is seldom tried again where they are too dear.
-What was seen soon outweighs `LEAN`, for there are many steps to be seen."""
+"""The cost of drafts is forgotten slowly, so that expensive drafts are seldom tried again.
+
+Observations soon outweigh `LEAN`, since many steps are observed.
+"""
 
 
 class StepCost:
-    """Prices in seconds. Unknown ones are 0."""
+    """Learnt prices in seconds. Unknown prices are 0."""
 
     def __init__(self, *, most_mixed: int = 0, can_mix: bool = True) -> None:
         self._generating = LinearCost(doubts=True)
@@ -42,11 +48,11 @@ class StepCost:
         self._drafting = LinearCost(forgetting=FORGETTING, stiffness=STIFFNESS, lean=LEAN)
         self._changing = LinearCost(doubts=True)
         self.knows_unchanged = False
-        """Whether a step was seen that only generates, under the adapter of the step before."""
+        """True once a step was observed that only generates, under the previous step's adapter."""
 
     @property
     def knows_prefill(self) -> bool:
-        """Whether a step with prefill was seen."""
+        """Return whether a step with prefill was observed."""
         return self._prefill.is_known
 
     def observe(
@@ -76,7 +82,7 @@ class StepCost:
             self.knows_unchanged = self.knows_unchanged or not changes_adapter
 
     def _observe_change(self, num_tokens: int, seconds: float) -> None:
-        """A step that took much longer or less than predicted also tells of the machine."""
+        """Learn from a step with another adapter; a large surprise also tells about the machine."""
         generating = self.generate(num_tokens)
         ratio = seconds / (generating + self.change) if self._changing.is_known else 1.0
         if not LEAST_SURPRISE <= ratio <= MOST_CHANGE:
@@ -86,15 +92,15 @@ class StepCost:
 
     @property
     def change(self) -> float:
-        """Seconds that a change of the adapter adds to a step."""
+        """The seconds that a change of the adapter adds to a step."""
         return self._changing.predict(1) if self._changing.is_known else 0.0
 
     def _own(self, num_tokens: int, num_prompt_tokens: int, depth: int, seconds: float) -> float:
-        """The part of a step's `seconds` that its prompt tokens take.
+        """Return the part of a step's `seconds` that its prompt tokens take.
 
-        If the step was much slower or faster than predicted, so is the machine: then both parts
-        cost more or less. Otherwise what generating is thought to take would be out of date, since
-        no step that only generates may come for long, and prompts would have to make up for it.
+        If the step was much slower or faster than predicted, so is the machine: then both parts are
+        scaled. Otherwise the expected cost of generating would be out of date, since steps that
+        only generate may not come for long, and prompts would have to make up for it.
         """
         if not num_tokens:
             return seconds
@@ -108,24 +114,24 @@ class StepCost:
         return max(LEAST_OWN * seconds * share, seconds - generating)
 
     def generate(self, num_tokens: int) -> float:
-        """Seconds of a step of nothing but so many generating sequences, or drafted tokens."""
+        """Return the seconds of a step of only `num_tokens` generated or drafted tokens."""
         return self._generating.predict(num_tokens) if num_tokens else 0.0
 
     def prefill(self, num_tokens: int, depth: int) -> float:
-        """Seconds to compute so many prompt tokens from `depth` on, beside nothing else."""
+        """Return the seconds to compute `num_tokens` prompt tokens alone, from `depth` on."""
         return self._prefill.predict(num_tokens, depth)
 
     def draft_price(self, num_generating: int) -> float:
-        """What a drafted token adds to a step of so many generating sequences, as a part of it."""
+        """Return the share of a step of `num_generating` sequences that one drafted token adds."""
         return self._drafting.share(num_generating) if self._drafting.is_known else 1.0
 
     def prefill_within(
         self, seconds: float, num_requested: int, *, depth: int = 0, num_generating: int = 0
     ) -> float:
-        """How many of `num_requested` prompt tokens, from `depth` on, to prefill in `seconds`.
+        """Return how many of `num_requested` prompt tokens to prefill in `seconds`.
 
-        It may be a little more; infinite where nothing is known. Beside `num_generating` the
-        seconds are those beyond what generating takes.
+        They start at position `depth`. The result may be a little too large; it is infinite if
+        nothing is known. With `num_generating` the seconds are those in addition to generating.
         """
         return self._prefill.within(seconds, num_requested, depth, num_generating=num_generating)
 
@@ -135,26 +141,28 @@ class StepCost:
 _PREFILL_FORGETTING = 0.95
 
 MOST_SURPRISE = 1.15
-"""Above this part of its prediction, and below `LEAST_SURPRISE`, a step casts doubt on what was
-learnt before."""
+"""Above this multiple of its prediction a step casts doubt on earlier observations.
+
+So does a step below `LEAST_SURPRISE`.
+"""
 
 SLOW_PAST, FAST_PAST = 0.2, 0.5
-"""The weights that are left to what was learnt before, if it was learnt on a slower machine or a
-faster one."""
+"""The weights that remain for observations from a slower machine, and from a faster one."""
 
 MOST_GROWTH = 1.5
 
 _ATTENTION = 0.001
-"""What a pair is thought to cost at first, in prices of a token: at a depth of 1,000 attention
-takes as long as the rest. That is so of small models with fast kernels; others prefill a little
-less at first than they could."""
+"""The assumed price of a pair, in prices of a token.
+
+With it, attention takes as long as everything else at a depth of 1,000. That holds for small models
+with fast kernels; others prefill a little less at first than they could.
+"""
 
 _UNTILED = 1.5
-"""What pairs that are not in tiles are thought to cost more at first, in prices of those that
-are."""
+"""The assumed surcharge of untiled pairs, in prices of tiled ones."""
 
 OVERDRAFT = 1.25
-"""How much longer than it should a step may take that just fills a tile."""
+"""Maximum ratio of a step's time to its budget if the step just fills a tile."""
 
 _TILE = 64
 """Tokens that a step may prefill whatever was prefilled before."""
@@ -169,21 +177,21 @@ class PrefillCost:
     """The cost of prefill. Prices in seconds; steps of up to `most_mixed` tokens are not tiled.
 
     A step with prefill has a base (it reads the weights), a price for each token, and one for each
-    pair of a token and one before it that it attends to. So what a chunk costs deep in a long
-    prompt is known from chunks further ahead, before the first one is computed there. Beside
-    generating sequences there is no base: that is theirs.
+    pair of a token and an earlier token that it attends to. So the cost of a chunk deep in a long
+    prompt is known from earlier chunks, before the first one is computed there. Next to generating
+    sequences there is no base, since they pay it.
 
     From a certain number of tokens on attention is computed in tiles, which is cheaper (see
-    `scheduling.prefill`). So pairs have a surcharge in steps of fewer tokens, and all the rest is
-    learnt from both. Untiled attention is never taken for the cheaper one.
+    `scheduling.prefill`). So pairs have a surcharge in steps of fewer tokens; everything else is
+    learnt from both. Untiled attention never counts as the cheaper one.
 
-    Nothing is believed at once. A step that took much longer than predicted usually means that the
+    Beliefs change slowly. A step that took much longer than predicted usually means that the
     machine was busy with something else: it counts as `MOST_SURPRISE` times the prediction. If the
-    next one does too, the machine has become slower. One that took far less shows that it has
-    become faster. And beside streams no step prefills more than `MOST_GROWTH` times what one has
-    prefilled before.
+    next step does too, the machine has become slower. A step that took far less shows that it has
+    become faster. While sequences stream, a step prefills at most `MOST_GROWTH` times the largest
+    earlier prefill.
 
-    Unless a step `can_mix`, prompts are never prefilled beside generating sequences but in turns.
+    Unless a step `can_mix`, prompts and generating sequences take turns.
     """
 
     def __init__(self, *, most_mixed: int, can_mix: bool = True) -> None:
@@ -197,9 +205,9 @@ class PrefillCost:
     def observe(
         self, num_tokens: int, depth: int, seconds: float, *, num_generating: int = 0
     ) -> None:
-        """`num_tokens` of prompts, from position `depth` on, took `seconds`.
+        """Learn that `num_tokens` of prompts, from position `depth` on, took `seconds`.
 
-        Beside `num_generating` those are the seconds beyond what generating takes.
+        With `num_generating` these are the seconds in addition to generating.
         """
         self.is_known = True
         self._most_prefilled = max(self._most_prefilled, num_tokens)
@@ -214,19 +222,20 @@ class PrefillCost:
             self._fit.suppose(_FIRST_TIE)
 
     def bound_base(self, seconds: float) -> None:
-        """A step without prompts takes `seconds`. It reads the weights as well."""
+        """Limit the base to the `seconds` of a step without prompts: it reads the weights too."""
         self._fit.bound_first(seconds)
 
     def predict(self, num_tokens: int, depth: int, *, num_generating: int = 0) -> float:
-        """Seconds for `num_tokens` from position `depth` on, beyond what generating takes."""
+        """Return the seconds for `num_tokens` from position `depth` on, beyond generating."""
         return self._price(self._features(num_tokens, depth, num_generating))
 
     def within(
         self, seconds: float, num_requested: int, depth: int, *, num_generating: int = 0
     ) -> float:
-        """How many of `num_requested` tokens, from `depth` on, to prefill in about `seconds`.
+        """Return how many of `num_requested` tokens to prefill in about `seconds`.
 
-        It may be more than `num_requested`; infinite where nothing is known.
+        They start at position `depth`. The result may exceed `num_requested`; it is infinite if
+        nothing is known.
         """
         if not self.is_known:
             return inf
@@ -236,7 +245,7 @@ class PrefillCost:
         return min(fitting, max(MOST_GROWTH * self._most_prefilled, _TILE))
 
     def _believed(self, seconds: float, predicted: float) -> float:
-        """`seconds`, less where the machine was probably busy with something else."""
+        """Return `seconds`, or less if the machine was probably busy with something else."""
         was_surprised = self._was_surprised
         self._was_surprised = seconds > MOST_SURPRISE * predicted
         if seconds < LEAST_SURPRISE * predicted:
@@ -263,7 +272,7 @@ class PrefillCost:
         return min(little, self._most_mixed)
 
     def _most_within(self, seconds: float, depth: int, *, is_tiled: bool, is_alone: bool) -> float:
-        """The most tokens that take no longer: a quadratic equation."""
+        """Return the maximum tokens within `seconds`: a quadratic equation."""
         base, token, pair, surcharge = self._fit.prices
         seconds -= base if is_alone else 0.0
         if seconds <= 0:

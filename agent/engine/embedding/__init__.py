@@ -1,1 +1,1 @@
-"""Vectors from a second context over the same weights, in turns with the engine's steps."""
+"""Embeddings from a second context over the same weights, in turns with the engine's steps."""

@@ -1,16 +1,16 @@
 """Embeds and ranks with contexts of its own over the weights that generate.
 
-There are two at most: one embeds with any pooling, one ranks. Each is opened when it is first
-needed, as large as the longest input so far needs, and stays open. Opening takes no turn, so no
-stream waits for it.
+There are at most two contexts: one embeds with any pooling, one ranks. Each is opened on first use,
+as large as the longest input so far needs, and stays open. Opening takes no turn, so no stream
+waits for it.
 
-The embedder has a thread of its own, so it never holds up what is sent or prepared; the contexts
-share the machine's cores, though, so its chunks and the engine's steps take turns. A chunk is
-sized to take half of `max_stall`, by the cost of earlier chunks: a running stream never waits
-longer for it than for prompts. The exception is models that must see an input whole: those cannot
-generate anyway (or they rank).
+The embedder has a thread of its own, so it never delays sending or preparation. The contexts share
+the machine's cores, so its chunks and the engine's steps take turns. A chunk is sized to take half
+of `max_stall`, by the cost of earlier chunks: a running stream never waits longer for it than for
+prompts. The exception is models that must compute an input as a whole: they cannot generate anyway
+(or they rank).
 
-All of it is called on that one thread, except for the constructor and `num_cells`.
+All methods are called on that one thread, except for the constructor and `num_cells`.
 """
 
 import base64
@@ -47,20 +47,20 @@ from .pooling import Pool, Rows, normalized
 logger = logging.getLogger(__name__)
 
 LEAST_CHUNK = 16
-"""Tokens of the first chunk, and of any: a smaller one costs nearly as much."""
+"""Tokens of the first chunk, and minimum of any: a smaller one costs nearly as much."""
 
 _NEWEST = 0.3
-"""The weight of the newest chunk in what a token is taken to cost."""
+"""The weight of the newest chunk in the cost of a token."""
 
 LEAST_OPENED = 512
-"""Tokens: smaller contexts would not be cheaper, only opened again sooner."""
+"""Minimum tokens of a context: smaller contexts would not be cheaper, only opened again sooner."""
 
 Tokens = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Input:
-    """The tokens that are read of an input, and how many more it has."""
+    """The tokens that are read of an input, and the number of tokens cut off."""
 
     tokens: Tokens
     num_cut: int = 0
@@ -75,7 +75,7 @@ class _Opened:
 
 
 class Embedder:
-    """`max_stall` in seconds. `clock` measures how long chunks take.
+    """Answers embedding and ranking queries. `max_stall` in seconds; `clock` times chunks.
 
     `on_change` is called, on the embedder's thread, when `num_cells` has changed.
     """
@@ -100,11 +100,11 @@ class Embedder:
 
     @property
     def num_cells(self) -> int:
-        """Cells of the KV caches that are open. From any thread."""
+        """The number of cells in the open KV caches. Thread-safe."""
         return sum(each.context.num_cells for each in tuple(self._opened.values()))
 
     def answer(self, query: Embed | Rank) -> Embedded | Ranked | Declined:
-        """The answer. Raises `Withdrawn` as soon as nobody waits for it any more."""
+        """Return the answer. Raises `Withdrawn` as soon as it is no longer needed."""
         try:
             match query:
                 case Embed():
@@ -117,7 +117,7 @@ class Embedder:
             return Declined(error=to_wire(error))
 
     def free(self) -> None:
-        """Give the contexts back, if the engine has not taken the weights with it already."""
+        """Free the contexts, unless the engine has already freed the weights."""
         try:
             with self._lock.sharing():
                 for ranks in tuple(self._opened):
@@ -180,7 +180,7 @@ class Embedder:
         return _Input(truncated(tokens, around, most, truncation.keeps), len(tokens) - most)
 
     def _head(self, document: str, most: int | None) -> str:
-        """What the first tokens of `document` say, where it has more of them."""
+        """Return the text of the first `most` tokens of `document`."""
         if most is None:
             return document
         tokens = self._vocab.tokenize(document, add_special=False, parse_special=False)
@@ -197,7 +197,7 @@ class Embedder:
         return given
 
     def _context(self, longest: int, *, ranks: bool) -> EmbeddingContext:
-        """A context for inputs of `longest` tokens: the one that is open, or a larger one."""
+        """Return a context for inputs of `longest` tokens: the open one, or a larger one."""
         opened = self._opened.get(ranks)
         if opened is not None and opened.num_tokens >= longest:
             return opened.context
@@ -208,7 +208,7 @@ class Embedder:
             context = self._model.open(num_tokens, ranks=ranks)
         self._opened[ranks] = _Opened(num_tokens, context)
         logger.info(
-            "a context that %s inputs of up to %d tokens has %d cells (at most for %d tokens)",
+            "a context that %s inputs of up to %d tokens has %d cells (maximum: %d tokens)",
             "ranks" if ranks else "embeds",
             num_tokens,
             context.num_cells,
@@ -218,7 +218,7 @@ class Embedder:
         return context
 
     def _compute(self, pooling: Pooling, inputs: Sequence[_Input | RequestError]) -> Iterator[Rows]:
-        """The vectors of the inputs that are tokens, in their order."""
+        """Return the vectors of the inputs that are tokens, in order."""
         known = [each.tokens for each in inputs if not isinstance(each, RequestError)]
         if not known:
             return iter(())
@@ -265,9 +265,10 @@ def _shortened(vector: Rows, dimensions: int | None) -> Rows:
 
 
 def truncated(tokens: Tokens, around: Tokens, most: int, keeps: Literal["first", "last"]) -> Tokens:
-    """`most` of the `tokens` of a text, which are more.
+    """Return `most` of the `tokens` of a text, which has more.
 
-    `around` are those that the model puts around every text: they stay, as far as there is room.
+    `around` are the tokens that the model puts around every text: they are kept, as far as there is
+    room.
     """
     num_before = next(
         (place for place, token in enumerate(around) if tokens[place] != token), len(around)
@@ -298,7 +299,7 @@ def _score(vector: Rows) -> float:
 
 
 class ChunkSize:
-    """The size of the largest chunk that takes `seconds`, of `most` tokens at the most."""
+    """The size of the largest chunk that takes `seconds`, at most `most` tokens."""
 
     def __init__(self, seconds: float, most: int) -> None:
         self._seconds = seconds
@@ -307,14 +308,14 @@ class ChunkSize:
 
     @property
     def num_tokens(self) -> int:
-        """The size of the next chunk, by what chunks have cost so far."""
+        """The size of the next chunk, by the cost of earlier chunks."""
         if self._seconds_per_token is None:
             return min(LEAST_CHUNK, self._most)
         fitting = self._seconds / max(self._seconds_per_token, 1e-9)
         return min(self._most, max(LEAST_CHUNK, int(fitting)))
 
     def observe(self, num_tokens: int, seconds: float) -> None:
-        """A chunk of `num_tokens` took `seconds`."""
+        """Learn that a chunk of `num_tokens` took `seconds`."""
         cost = seconds / num_tokens
         known = self._seconds_per_token
         self._seconds_per_token = cost if known is None else known + _NEWEST * (cost - known)

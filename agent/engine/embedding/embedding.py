@@ -1,7 +1,7 @@
-"""What the embedder needs of whatever turns tokens into vectors; llama.cpp's is `llama.embedding`.
+"""The port to a model that makes embeddings; llama.cpp's is `llama.embedding`.
 
-All of it belongs to one thread. It computes while it holds the engine's turn; contexts are opened
-and freed without one.
+It belongs to one thread. It computes while it holds the engine's turn; contexts are opened and
+freed without one.
 """
 
 from collections.abc import Sequence
@@ -19,23 +19,23 @@ class EmbeddingContext(Protocol):
     def num_cells(self) -> int: ...
 
     def compute(self, slices: Sequence[Slice]) -> list[Rows]:
-        """A row for each token of each slice; of a ranking, one with the score.
+        """Return a row for each token of each slice; for a ranking, one row with the score.
 
         Raises `EngineFailed`; then start over with `clear`.
         """
 
     def clear(self) -> None:
-        """Forget what inputs that are not complete have left behind."""
+        """Forget the state of incomplete inputs."""
 
     def free(self) -> None:
-        """Give everything back; nothing may be called afterwards."""
+        """Free everything; nothing may be called afterwards."""
 
 
 class EmbeddingModel(Protocol):
     """The weights, as a source of contexts.
 
-    `max_tokens` is the longest input, `max_batch` the largest chunk, `max_sequences` the most
-    inputs in one. Not `splits`: an input has to be in one chunk, however long it is.
+    `max_tokens` is the longest input, `max_batch` the largest chunk, `max_sequences` the maximum
+    number of inputs in one. If `splits` is false, an input must be computed in one chunk.
     """
 
     @property
@@ -52,10 +52,10 @@ class EmbeddingModel(Protocol):
     def can_rank(self) -> bool: ...
 
     def open(self, num_tokens: int, *, ranks: bool) -> EmbeddingContext:
-        """A context for inputs of at most `num_tokens`, to embed them or to rank them.
+        """Return a context for inputs of at most `num_tokens`, to embed them or to rank them.
 
-        Raises `EngineFailed` when there is no memory for one.
+        Raises `EngineFailed` if there is no memory for one.
         """
 
     def pair(self, query: str, document: str) -> tuple[int, ...]:
-        """The tokens by which the model ranks `document`; from any thread."""
+        """Return the tokens by which the model ranks `document`. Thread-safe."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Tokens of the input with this number, from `start` on; `is_last`: up to its end."""
+    """Tokens of the input `number`, from `start` on; `is_last`: up to its end."""
 
     number: int
     start: int
@@ -19,7 +19,10 @@ class Slice:
 
 
 class EmbeddingPlan:
-    """`inputs` have at least one token each. Not `splits`: an input stays in one chunk."""
+    """The plan for `inputs`, which have at least one token each.
+
+    If `splits` is false, an input stays in one chunk.
+    """
 
     def __init__(
         self, inputs: Sequence[tuple[int, ...]], *, max_sequences: int, splits: bool
@@ -34,11 +37,11 @@ class EmbeddingPlan:
 
     @property
     def is_done(self) -> bool:
-        """Whether everything was given out."""
+        """Return whether all tokens were returned."""
         return self._number == len(self._inputs)
 
     def next(self, num_tokens: int) -> tuple[Slice, ...]:
-        """The next chunk, of `num_tokens` at most; an input that stays whole may be longer."""
+        """Return the next chunk of at most `num_tokens`; an unsplit input may be longer."""
         slices: list[Slice] = []
         room = num_tokens
         while not self.is_done and len(slices) < self._max_sequences:
@@ -50,7 +53,7 @@ class EmbeddingPlan:
         return tuple(slices)
 
     def _size(self, room: int, *, is_first: bool) -> int:
-        """How many tokens of the current input go into the chunk."""
+        """Return how many tokens of the current input go into the chunk."""
         rest = len(self._inputs[self._number]) - self._start
         if rest <= room:
             return rest

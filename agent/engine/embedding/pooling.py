@@ -1,6 +1,7 @@
 """Pooling and normalisation: from an input's token vectors to its one vector.
 
-RMS normalisation makes the mean of the components' squares 1, so their size is alike in all models.
+RMS normalisation makes the mean of the components' squares 1, so that components have the same size
+in all models.
 """
 
 from typing import assert_never
@@ -11,11 +12,11 @@ from numpy.typing import NDArray
 from ....shared.queries import Norm, Pooling
 
 Rows = NDArray[np.float32]
-"""One vector a row, in the order of the tokens."""
+"""One vector per row, in the order of the tokens."""
 
 
 class Pool:
-    """Takes an input's tokens in as many parts as they come in; at least one."""
+    """Pools an input's token vectors, added in any number of parts; at least one."""
 
     def __init__(self, pooling: Pooling) -> None:
         self._pooling = pooling
@@ -25,7 +26,7 @@ class Pool:
         self._num_rows = 0
 
     def add(self, rows: Rows) -> None:
-        """The next tokens' vectors."""
+        """Add the next tokens' vectors."""
         if self._first is None:
             self._first = rows[0].copy()
             self._sum = np.zeros(rows.shape[1], np.float64)
@@ -34,7 +35,7 @@ class Pool:
         self._sum += rows.sum(axis=0, dtype=np.float64)
 
     def vector(self) -> Rows:
-        """The pooled vector. Raises `ValueError` when nothing was added."""
+        """Return the pooled vector. Raises `ValueError` if nothing was added."""
         if self._first is None or self._last is None or self._sum is None:
             raise ValueError("there is nothing to pool")
         match self._pooling:
@@ -49,7 +50,7 @@ class Pool:
 
 
 def normalized(vector: Rows, norm: Norm) -> Rows:
-    """`vector` with the length that `norm` asks for; one without a length stays as it is."""
+    """Return `vector` with the length of `norm`; a zero vector stays unchanged."""
     if norm == "none":
         return vector
     length = float(np.linalg.norm(vector.astype(np.float64)))

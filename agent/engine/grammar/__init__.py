@@ -1,1 +1,1 @@
-"""Which tokens a constraint allows next: compiled grammars and their masks."""
+"""Compiled grammars, and the masks of the tokens that they allow next."""

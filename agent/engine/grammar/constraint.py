@@ -1,9 +1,9 @@
 """Constrained decoding: a compiled grammar, and one sequence's state in it.
 
-A worker (`grammar_process`) computes after each token the mask of those that may come next. That
-takes microseconds, in bad cases milliseconds, so a thread of its own waits for it between one
-choice and the next, while the batch is decoded. A state advances only with chosen tokens; tokens
-that are computed again after a preemption do not count again.
+After each token a worker (`grammar_process`) computes the mask of the tokens that may come next.
+That takes microseconds, in bad cases milliseconds, so a separate thread waits for it between two
+choices, while the batch is decoded. A state advances only with chosen tokens; tokens that are
+computed again after a preemption do not count again.
 """
 
 import weakref
@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from ..sampling.selection import Ids, Row
 
 NUM_AT_ONCE = 256
-"""Tokens that a grammar takes at once: other sequences under it wait as long for their masks."""
+"""Tokens that a grammar reads at once: other sequences under it wait for their masks meanwhile."""
 
 
 class ConstraintError(Exception):
-    """A grammar and a sequence's tokens no longer fit together, or take too long to compare."""
+    """A grammar and a sequence's tokens do not match, or take too long to compare."""
 
 
 class BrokenError(ConstraintError):
@@ -32,7 +32,7 @@ class BrokenError(ConstraintError):
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """Which tokens may come next: only `ids`, or with `is_exclusion` all but `ids`."""
+    """The tokens that may come next: only `ids`, or with `is_exclusion` all but `ids`."""
 
     ids: Ids
     is_exclusion: bool
@@ -56,22 +56,22 @@ class Mask:
 
 
 MAX_DIGITS = 32
-"""Tokens of digits that a number in JSON has in a row at most; some models never end one."""
+"""Maximum consecutive digit tokens of a number in JSON; some models never end one."""
 
 
 class Numbers:
-    """Ends the numbers of JSON, for one vocabulary of these `pieces`."""
+    """Ends the numbers of JSON, for a vocabulary with these `pieces`."""
 
     def __init__(self, pieces: Sequence[bytes]) -> None:
         self._is_digits = np.array([piece.isdigit() for piece in pieces])
         self._has_quote = np.array([piece.startswith(b'"') for piece in pieces])
 
     def in_a_row(self, token: int, num_digits: int) -> int:
-        """How many tokens of digits there are in a row after `token` follows `num_digits`."""
+        """Return the number of consecutive digit tokens once `token` follows `num_digits`."""
         return num_digits + 1 if self._is_digits[token] else 0
 
     def ended(self, mask: Mask) -> Mask:
-        """`mask` without digits, unless it is one of a string or nothing else may follow."""
+        """Return `mask` without digits, unless it is within a string or nothing else may follow."""
         if mask.is_exclusion or self._has_quote[mask.ids].any():
             return mask
         others = mask.ids[~self._is_digits[mask.ids]]
@@ -85,7 +85,7 @@ class Submit(Protocol):
 
 
 class Worker(Protocol):
-    """The interface of a grammar's worker, which knows sequences by their numbers.
+    """The interface of a grammar's worker, which identifies sequences by numbers.
 
     Once it `is_broken`, it cannot be used.
     """
@@ -94,20 +94,20 @@ class Worker(Protocol):
     def is_broken(self) -> bool: ...
 
     def begin(self) -> int:
-        """The number of a new sequence."""
+        """Return the number of a new sequence."""
 
     def follow(self, id: int, base: int, tokens: Sequence[int], num_before: int = 0) -> bytes:
-        """The bits of the tokens that may come after `tokens`. Raises `ConstraintError`.
+        """Return the bits of the tokens that may come after `tokens`. Raises `ConstraintError`.
 
-        A sequence that is not known yet begins where the sequence `base` is.
+        An unknown sequence begins where the sequence `base` is.
         """
 
     def end(self, id: int) -> None:
-        """Forget a sequence, later."""
+        """Forget a sequence, at some later time."""
 
 
 class _Sequence:
-    """A sequence of a worker, as long as somebody uses it."""
+    """A sequence of a worker, kept while this object exists."""
 
     def __init__(self, worker: Worker, base: "_Sequence | None" = None) -> None:
         self._worker = worker
@@ -116,7 +116,7 @@ class _Sequence:
         weakref.finalize(self, worker.end, self._id).atexit = False
 
     def follow(self, tokens: Sequence[int], num_before: int = 0) -> bytes:
-        """The bits of the tokens that may come after `tokens`. Raises `ConstraintError`."""
+        """Return the bits of the tokens that may come after `tokens`. Raises `ConstraintError`."""
         base = self._base._id if self._base else 0
         return self._worker.follow(self._id, base, tokens, num_before)
 
@@ -124,9 +124,9 @@ class _Sequence:
 class Constraint:
     """A compiled grammar; any number of sequences share it.
 
-    `first` are the bits of the tokens that may come first. `warnings` are the compiler's, of what
-    it did not make part of the grammar. With `numbers`, numbers of JSON come to an end;
-    `num_digits` are the tokens of digits that the answer ends with already.
+    `first` are the bits of the tokens that may come first. `warnings` are the compiler's, about
+    parts that it left out of the grammar. With `numbers`, numbers of JSON are limited in length;
+    `num_digits` is the number of digit tokens at the end of the answer so far.
     """
 
     def __init__(
@@ -152,13 +152,13 @@ class Constraint:
 
     @property
     def is_broken(self) -> bool:
-        """Whether it cannot be used any more."""
+        """Return whether the grammar can no longer be used."""
         return self._worker.is_broken
 
     def after(self, tokens: Sequence[int]) -> "Constraint":
-        """The rest of the grammar once `tokens` were said.
+        """Return the rest of the grammar after `tokens`.
 
-        Raises `ConstraintError` if they are no beginning of what it allows. Takes time with each.
+        Raises `ConstraintError` if the grammar does not allow them. Each token takes time.
         """
         if not tokens:
             return self
@@ -181,7 +181,7 @@ class Constraint:
         )
 
     def begin(self, submit: Submit) -> "GrammarState":
-        """The state of a new sequence, at the beginning."""
+        """Return the state of a new sequence, at the beginning."""
         end = Mask(np.array(self._end_tokens, np.intp), is_exclusion=False)
         sequence = _Sequence(self._worker, self._base)
         numbers, num_digits = self._numbers, self._num_digits
@@ -220,11 +220,11 @@ class GrammarState:
 
     @property
     def first(self) -> int:
-        """The lowest token that may come next; ask after `restrict`."""
+        """The lowest token that may come next; valid after `restrict`."""
         return self._mask.first
 
     def restrict(self, row: Row) -> None:
-        """Mask all tokens but those that may come next."""
+        """Rule out all tokens except those that may come next."""
         try:
             self._mask = self._next.result()
         except ConstraintError as error:
@@ -233,12 +233,12 @@ class GrammarState:
         self._mask.restrict(row)
 
     def accept(self, token: int) -> None:
-        """`token` was chosen; the next mask is computed in the background."""
+        """Record that `token` was chosen; the next mask is computed in the background."""
         self._next = self._submit(partial(self._follow, token))
 
 
 def mask_of(bits: bytes, vocab_size: int) -> Mask:
-    """The mask that `bits` say. Raises `ConstraintError` if they allow nothing."""
+    """Return the mask with these `bits`. Raises `ConstraintError` if they allow nothing."""
     is_allowed = _unpacked(bits, vocab_size)
     num_allowed = int(np.count_nonzero(is_allowed))
     if not num_allowed:

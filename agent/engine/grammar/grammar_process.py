@@ -1,19 +1,19 @@
-"""The process in which llguidance runs: what clients send may overflow its stack, or take for ever.
+"""The process that runs llguidance: clients' grammars may overflow its stack, or never end.
 
 The program takes a vocabulary and forks a *worker* for each grammar. A worker compiles one grammar
-and computes the masks of all sequences under it, within bounds of stack, memory and computing. A
-worker that goes beyond them ends, and nothing else does.
+and computes the masks of all sequences under it, within limits of stack, memory and CPU time. A
+worker that exceeds them ends, and nothing else does.
 
-Standard input is a socket. It brings the vocabulary, and then the socket of each worker that is to
-be forked. A worker ends when its socket is closed, even in the middle of a computation.
+Standard input is a socket. It brings the vocabulary, and then the socket of each worker to fork. A
+worker ends when its socket is closed, even in the middle of a computation.
 
-A message to a worker and its answer begin with a letter, which says what they are:
+A message to a worker and its answer begin with a letter, which is their type:
 
 | to a worker | answer |
 | --- | --- |
 | `COMPILE`, the grammar | `COMPILED`, a `Compiled`, and then `MASK` of the first token |
 | `VALIDATE`, the grammar | `COMPILED`, nothing |
-| `FOLLOW`, a `Course` | `MASK`, as `LLMatcher.compute_bitmask` has it |
+| `FOLLOW`, a `Course` | `MASK`, as returned by `LLMatcher.compute_bitmask` |
 
 Instead of an answer, `ERROR` says what is wrong, and `PANIC` that llguidance failed. Before an
 answer `TOKENIZE` asks for the tokens of a text, which the engine's tokeniser knows.
@@ -50,34 +50,34 @@ LIMITS = LLParserLimits(
     max_grammar_size=100_000,
     verbose_errors=False,
 )
-"""llguidance counts work in its own units: these are about 20 ms to compile, and 15 ms a token.
+"""Limits in llguidance's own units: about 20 ms to compile, and 15 ms per token.
 
-Hostile grammars take far longer within them, so a worker's computing is bounded besides.
+Hostile grammars take far longer within them, so a worker's CPU time is limited too.
 """
 
 MAX_STACK = 64 * 2**20
 """Bytes of a worker's stack: four times what the deepest constraint takes."""
 
 MAX_MEMORY = 2 * MAX_STACK + 192 * 2**20
-"""Bytes that a worker may reserve, two stacks included."""
+"""Maximum bytes that a worker may reserve, including two stacks."""
 
 TOKEN_SECONDS = 0.15
-"""Seconds of computing for one token's mask: running streams wait as long."""
+"""Maximum CPU seconds for one token's mask: running streams wait as long."""
 
 SECONDS_EACH = 0.015
-"""Seconds of computing for a token's mask on average, since running streams wait for each."""
+"""Maximum CPU seconds for a token's mask on average, since running streams wait for each."""
 
 MAX_DEBT = 0.5
-"""Seconds by which a sequence may be above the average."""
+"""Maximum seconds by which a sequence may exceed the average."""
 
 UNHURRIED = 0.05
-"""Seconds of compiling a grammar after which the engine's threads go first."""
+"""Seconds of compiling a grammar after which its thread's priority is lowered."""
 
 NICENESS = 5
 """The niceness of the compiler's thread from then on."""
 
 NUM_TRIED = 3
-"""Tokens that are tried before a grammar is taken."""
+"""Tokens that are tried before a grammar is accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Vocabulary:
     seconds: float
 
     def send(self, connection: Connection) -> None:
-        """Blocks until the program reads it."""
+        """Send the vocabulary; block until the program reads it."""
         lengths = array("I", map(len, self.tokens))
         connection.send_bytes(json.dumps([self.seconds, *self.ends]).encode())
         connection.send_bytes(lengths.tobytes())
@@ -97,7 +97,7 @@ class Vocabulary:
 
     @classmethod
     def receive(cls, connection: Connection) -> Self:
-        """Raises `EOFError` if the engine ends before."""
+        """Receive a vocabulary. Raises `EOFError` if the engine ends before."""
         seconds, *ends = json.loads(connection.recv_bytes())
         lengths = array("I", connection.recv_bytes())
         text, start, tokens = connection.recv_bytes(), 0, []
@@ -112,7 +112,7 @@ _NUMBER = array("Q").itemsize
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """Goes on with the sequence `id` by `tokens`. A new sequence begins where `base` is.
+    """Continues the sequence `id` by `tokens`. A new sequence begins where `base` is.
 
     `num_before` tokens of the answer came before. The sequences `dropped` have ended.
     """
@@ -124,41 +124,41 @@ class Course:
     dropped: Sequence[int] = ()
 
     def encode(self) -> bytes:
-        """The message."""
+        """Return the message."""
         numbers = (self.id, self.base, self.num_before, len(self.dropped))
         return FOLLOW + array("Q", (*numbers, *self.dropped, *self.tokens)).tobytes()
 
     @classmethod
     def decode(cls, message: bytes) -> Self:
-        """The object that `encode` made, without its letter."""
+        """Return the object that `encode` encoded, from the message without its letter."""
         id, base, num_before, num_dropped, *numbers = array("Q", message)
         return cls(id, base, numbers[num_dropped:], num_before, numbers[:num_dropped])
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """The parts of a grammar that the compiler left out, and the bytes that its worker takes."""
+    """The compiler's result: warnings about parts left out, and the bytes that the worker takes."""
 
     warnings: Sequence[str]
     num_bytes: int
 
     def encode(self) -> bytes:
-        """The message."""
+        """Return the message."""
         return COMPILED + json.dumps([self.num_bytes, *self.warnings]).encode()
 
     @classmethod
     def decode(cls, message: bytes) -> Self:
-        """What `encode` made, without its letter."""
+        """Return the object that `encode` encoded, from the message without its letter."""
         num_bytes, *warnings = json.loads(message)
         return cls(warnings, num_bytes)
 
 
 class _Refused(Exception):
-    """A grammar or a token is wrong; the message says how."""
+    """A grammar or a token is invalid; the message says why."""
 
 
 class _Tokens:
-    """The vocabulary as llguidance wants it. A worker asks the engine for the tokens of texts."""
+    """The vocabulary in llguidance's form. A worker asks the engine for the tokens of texts."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.tokens = list(vocabulary.tokens)
@@ -183,10 +183,10 @@ class _Worker:
         self._messages: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._matchers: dict[int, LLMatcher] = {}
         self._debts: dict[int, float] = {}
-        """Seconds by which each sequence is above the average, if it is."""
+        """Seconds by which each sequence exceeds the average, if it does."""
 
     def run(self) -> NoReturn:
-        """Works on threads of its own, so that the end of the socket is seen at once."""
+        """Work on separate threads, so that the end of the socket is noticed at once."""
         threading.stack_size(MAX_STACK)
         compiling = threading.Thread(target=self._compile, daemon=True)
         compiling.start()
@@ -199,12 +199,12 @@ class _Worker:
         os._exit(0)
 
     def tokenized(self, text: str) -> list[int]:
-        """The tokens of `text`."""
+        """Return the tokens of `text`."""
         self._connection.send_bytes(TOKENIZE + text.encode())
         return array("I", self._messages.get()).tolist()
 
     def _compile(self) -> None:
-        """All that is compiled shares one allowance of computing."""
+        """Compile within one allowance of CPU time for all messages."""
         signal.setitimer(signal.ITIMER_PROF, self._seconds)
         while not self._matchers:
             self._answer(self._messages.get())
@@ -247,7 +247,7 @@ class _Worker:
         return [compiled.encode(), MASK + mask]
 
     def _try(self, matcher: LLMatcher, mask: bytes) -> None:
-        """Some grammars compile and are too much work from the second token on."""
+        """Try some tokens: some grammars compile but are too much work from the second token on."""
         for _ in range(NUM_TRIED):
             matcher.consume_token(_first(mask))
             _check(matcher)
@@ -299,7 +299,7 @@ def _mask(matcher: LLMatcher) -> bytes:
 
 
 def _first(mask: bytes) -> int:
-    """The lowest token of `mask`."""
+    """Return the lowest token of `mask`."""
     rest = mask.lstrip(b"\0")
     if not rest:
         raise _Refused("no token is allowed next")
@@ -307,7 +307,7 @@ def _first(mask: bytes) -> int:
 
 
 def _check(matcher: LLMatcher) -> None:
-    """Raises `_Refused` if `matcher` cannot go on."""
+    """Raise `_Refused` if `matcher` cannot continue."""
     if not matcher.is_error():
         return
     reason = matcher.get_error().removesuffix("<non-verbose/>").strip()
@@ -351,7 +351,7 @@ def main() -> None:
 
 
 def _resident() -> int:
-    """The bytes of memory that this process takes."""
+    """Return the bytes of memory that this process uses."""
     if sys.platform != "linux":
         return 0
     _, resident, *_ = Path("/proc/self/statm").read_text().split()
@@ -359,9 +359,10 @@ def _resident() -> int:
 
 
 def _bound() -> None:
-    """Bound the memory of this process. If the host is out of memory, this process goes first.
+    """Limit the memory of this process, and make it the first to end if the host is out of memory.
 
-    What libraries print when they fail has clients' words in it, which are no lines of a log.
+    Standard error is discarded: libraries' messages contain clients' words, which do not belong
+    into a log.
     """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

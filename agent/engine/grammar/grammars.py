@@ -1,7 +1,8 @@
 """Compiles grammars for one vocabulary, and caches the last few: clients repeat themselves.
 
-llguidance runs in workers of a process of its own (`grammar_process`), so no grammar can end or
-stall the engine. What a grammar may cost is bounded there; its size, and how many are cached, here.
+llguidance runs in workers of a separate process (`grammar_process`), so no grammar can end or stall
+the engine. The cost of a grammar is limited there; its size, and the number of cached grammars,
+here.
 """
 
 import os
@@ -39,33 +40,36 @@ COMMAND = (sys.executable, "-P", "-m", "arriero.agent.engine.grammar.grammar_pro
 """`-P`: nothing is imported from the working directory."""
 
 MAX_CACHED = 32
-"""Compiled grammars that are cached, a worker for each; the least recently used is evicted."""
+"""Maximum cached grammars, with a worker each; the least recently used is evicted."""
 
 MAX_CACHED_BYTES = 256 * 2**20
-"""Bytes of memory of the workers that are cached."""
+"""Maximum bytes of memory of the cached workers."""
 
 MAX_TEXT = 512 * 1024
-"""Characters of a grammar, all its parts included."""
+"""Maximum characters of a grammar, including all its parts."""
 
 SECONDS = 2.0
-"""Seconds of computing for a grammar, if the agent's settings say nothing else."""
+"""Default CPU seconds for a grammar."""
 
 PATIENCE = 10.0
-"""Seconds to wait for a worker besides: others may have the cores. Then it counts as stuck."""
+"""Additional seconds to wait for a worker, since others may use the cores.
+
+After that the worker counts as stuck.
+"""
 
 MAX_ANSWER = 2**24
-"""Bytes of a worker's message."""
+"""Maximum bytes of a worker's message."""
 
 Ended = Future[None]
-"""Done once nobody waits for what is compiled."""
+"""Done once the result of a compilation is no longer needed."""
 
 
 class TooCostlyError(BrokenError):
-    """A worker went beyond its bounds."""
+    """A worker exceeded its limits."""
 
 
 class _Worker:
-    """A worker's socket. Any thread may use it, one after the other."""
+    """A worker's socket. Threads use it one at a time."""
 
     def __init__(
         self, mine: socket.socket, tokenize: Callable[[str], Sequence[int]], seconds: float
@@ -83,7 +87,7 @@ class _Worker:
 
     @property
     def is_broken(self) -> bool:
-        """See `Worker`. Between answers there is nothing to read but the end."""
+        """See `Worker`. Between answers the socket can only signal its end."""
         if self._lock.acquire(blocking=False):
             try:
                 self._is_broken |= self._connection.poll()
@@ -96,7 +100,7 @@ class _Worker:
         return next(self._ids)
 
     def end(self, id: int) -> None:
-        """See `Worker`. Finalizers call it, on any thread."""
+        """See `Worker`. Finalizers call this, on any thread."""
         self._dropped.append(id)
 
     def follow(self, id: int, base: int, tokens: Sequence[int], num_before: int = 0) -> bytes:
@@ -107,7 +111,10 @@ class _Worker:
             return self._ask(Course(id, base, tokens, num_before, dropped).encode(), MASK)
 
     def compile(self, grammar: str) -> tuple[Compiled, bytes]:
-        """The compiler's answer and the bits of the first token. Raises `ConstraintError`."""
+        """Return the compiler's result and the bits of the first token.
+
+        Raises `ConstraintError`.
+        """
         with self._lock:
             compiled = self._ask(COMPILE + grammar.encode(errors="replace"), COMPILED)
             first = self._received(MASK)
@@ -115,7 +122,7 @@ class _Worker:
             return Compiled.decode(compiled), first
 
     def complaint(self, grammar: str) -> str | None:
-        """The fault of `grammar` itself; `None` if it has none, or if it costs too much."""
+        """Return the fault of `grammar` itself; `None` if it has none, or if it costs too much."""
         try:
             with self._lock:
                 self._ask(VALIDATE + grammar.encode(errors="replace"), COMPILED)
@@ -133,7 +140,7 @@ class _Worker:
             same.shutdown(socket.SHUT_RDWR)
 
     def _ask(self, message: bytes, answer: bytes) -> bytes:
-        """Raises `ConstraintError`."""
+        """Send a message and return the answer. Raises `ConstraintError`."""
         try:
             self._connection.send_bytes(message)
         except OSError as error:
@@ -141,7 +148,7 @@ class _Worker:
         return self._received(answer)
 
     def _received(self, expected: bytes) -> bytes:
-        """The next answer. Raises `ConstraintError`."""
+        """Return the next answer. Raises `ConstraintError`."""
         message = b""
         try:
             while (message := self._connection.recv_bytes(MAX_ANSWER)).startswith(TOKENIZE):
@@ -183,7 +190,7 @@ class _Process:
         self._sending.start()
 
     def worker(self) -> socket.socket:
-        """The socket of a new worker. Raises `OSError` if the process is gone."""
+        """Return the socket of a new worker. Raises `OSError` if the process is gone."""
         self._sending.join()
         self._spares.append(self._forked())
         while len(self._spares) > 1:
@@ -206,7 +213,7 @@ class _Process:
 
 
 def _has_ended(worker: socket.socket) -> bool:
-    """Whether a worker that was told nothing yet is gone, perhaps for want of memory."""
+    """Return whether a worker without orders has ended, perhaps for lack of memory."""
     try:
         return not worker.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except BlockingIOError:
@@ -231,7 +238,7 @@ _SCHEMA = re.compile(r'"json_schema":\s*\{')
 
 
 class Grammars:
-    """Safe from any thread. `seconds`: most seconds of computing for one grammar."""
+    """Compiles grammars. Thread-safe. `seconds` is the maximum CPU time for one grammar."""
 
     def __init__(
         self,
@@ -255,9 +262,9 @@ class Grammars:
         return len(self._cached)
 
     def compile(self, grammar: str, ended: Ended | None = None) -> Constraint:
-        """`grammar` as llguidance takes it. Raises `ConstraintError` if it cannot be served.
+        """Compile `grammar`, in llguidance's form. Raises `ConstraintError` if it cannot be served.
 
-        Stops once the request has `ended`, whose constraint it is.
+        Stops once the request of the constraint has `ended`.
         """
         if len(grammar) > MAX_TEXT:
             raise ConstraintError(
@@ -292,7 +299,7 @@ class Grammars:
 
     @contextmanager
     def judging(self, ended: Ended | None = None) -> Iterator[Callable[[str], str | None]]:
-        """Says what is wrong with grammars themselves, all of them within the bounds of one."""
+        """Yield a function that returns a grammar's fault; all calls share one grammar's limits."""
         with self._working(ended) as worker:
             try:
                 yield worker.complaint
@@ -301,7 +308,7 @@ class Grammars:
 
     @contextmanager
     def _working(self, ended: Ended | None) -> Iterator[_Worker]:
-        """A worker, which is stopped if anything fails, or if the request ends meanwhile."""
+        """Yield a worker, which is stopped if anything fails, or if the request ends."""
         worker = _Worker(self._socket(), self._tokens.tokenize, self._vocabulary.seconds)
         compiling = [worker]
 
@@ -318,10 +325,10 @@ class Grammars:
             raise
         compiling.clear()
         if ended is not None and ended.done():
-            raise TooCostlyError("nobody waits for it any more")
+            raise TooCostlyError("its request has ended")
 
     def _socket(self) -> socket.socket:
-        """The socket of a new worker. Starts the process again if it is gone."""
+        """Return the socket of a new worker; start the process again if it is gone."""
         with self._lock:
             try:
                 return self._process.worker()

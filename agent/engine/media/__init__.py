@@ -1,1 +1,1 @@
-"""Media in prompts: what clients send is checked and decoded before a projector encodes it."""
+"""Media in prompts: checked and decoded before a projector encodes them."""

@@ -1,7 +1,7 @@
-"""How long an audio file is, at most, before it is decoded: WAV and MP3.
+"""The maximum duration of an audio file, before it is decoded: WAV and MP3.
 
 llama.cpp decodes, and reserves memory for what a file's header claims. So a header that claims more
-than there is, or a coding of which the size cannot be found out, is refused here.
+than the file contains, or an encoding of unknown size, is refused here.
 """
 
 import struct
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from .reader import UnreadableMediaError
 
 MOST_SECONDS = 600
-"""The most seconds of all audio of a request. Decoded, a second takes 64 kB."""
+"""Maximum seconds of all audio of a request. A decoded second takes 64 kB."""
 
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
 _RATES = range(4000, 192_001)
@@ -23,18 +23,18 @@ _BITS = (8, 16, 24, 32, 64)
 
 _MP3_RATES = np.array([44_100, 48_000, 32_000])
 _RATE_DIVISORS = np.array([4, 1, 2, 1])
-"""By the header's version bits: MPEG 2.5, reserved, 2, 1."""
+"""Indexed by the header's version bits: MPEG 2.5, reserved, 2, 1."""
 _SAMPLES_A_FRAME = np.array([0, 1152, 1152, 384])
-"""At most, by the header's layer bits: reserved, III, II, I."""
+"""Maximum samples, indexed by the header's layer bits: reserved, III, II, I."""
 
 
 def seconds_of(data: bytes) -> float:
-    """How long a file plays, or a little more. Raises `UnreadableMediaError`."""
+    """Return an upper estimate of a file's duration in seconds. Raises `UnreadableMediaError`."""
     if data[:4] == b"RIFF" and data[8:12] == b"WAVE":
         return _wav(data)
     if data[:3] == b"ID3" or (data[:1] == b"\xff" and data[1:2] >= b"\xe0"):
         return _mp3(np.frombuffer(data, np.uint8))
-    raise UnreadableMediaError("this is no WAV or MP3 file; send one of these")
+    raise UnreadableMediaError("this is not a WAV or MP3 file; send one of these formats")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class _Chunk:
     kind: bytes
     body: memoryview
     size: int
-    """What its header says."""
+    """The size in the header."""
 
 
 def _chunks(data: bytes) -> Iterator[_Chunk]:
@@ -68,7 +68,7 @@ def _wav(data: bytes) -> float:
 
 
 def _format(body: memoryview) -> tuple[int, int]:
-    """Bytes of a frame, and frames a second."""
+    """Return the bytes of a frame, and the frames per second."""
     if len(body) < 16:
         raise UnreadableMediaError("the WAV file has no valid format")
     tag, channels, rate, _, _, bits = struct.unpack_from("<HHIIHH", body)
@@ -85,7 +85,10 @@ def _format(body: memoryview) -> tuple[int, int]:
 
 
 def _mp3(data: NDArray[np.uint8]) -> float:
-    """All that looks like the header of a frame counts as one: no decoder finds more of them."""
+    """Return the duration, counting everything that looks like a frame's header.
+
+    No decoder finds more frames.
+    """
     if len(data) < 4:
         raise UnreadableMediaError("the MP3 file has no sound")
     first, second, third = data[:-2], data[1:-1], data[2:]

@@ -1,8 +1,8 @@
-"""Picture files to pixels, within bounds: PNG, JPEG, WebP, and the first frame of a GIF.
+"""Decodes picture files within limits: PNG, JPEG, WebP, and the first frame of a GIF.
 
-The header says how many pixels there are, so a small file that would become a huge picture is
-refused before it is decoded. Cameras store pictures as they lie on the sensor, and say beside them
-(EXIF) how they were held: pixels are turned the way viewers show them.
+The header gives the number of pixels, so a small file that would become a huge picture is refused
+before it is decoded. Cameras store pictures as the sensor sees them, together with the orientation
+(EXIF): pixels are turned the way viewers show them.
 """
 
 import io
@@ -19,7 +19,7 @@ from .reader import UnreadableMediaError
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
 
 MOST_PIXELS = 40_000_000
-"""A picture of a modern camera; decoded it takes three bytes for each pixel."""
+"""Maximum pixels: a picture of a modern camera; a decoded pixel takes three bytes."""
 
 MOST_SIDE = 16_384
 _BOUNDS = (
@@ -27,12 +27,14 @@ _BOUNDS = (
     "smaller one"
 )
 MOST_SCANS = 64
-"""Scans of a progressive JPEG, whose encoders write about 10. A scan may have 60 bytes of the file,
-and takes as long as any other."""
+"""Maximum scans of a progressive JPEG; encoders write about 10.
+
+A scan may have 60 bytes of the file, and takes as long as any other.
+"""
 MOST_SEGMENTS = 10_000
-"""Segments of a JPEG that say something about the picture; joining them takes quadratic time."""
+"""Maximum metadata segments of a JPEG; joining them takes quadratic time."""
 MOST_RATIO = 200
-"""The largest ratio of the sides: models that scale pictures refuse longer strips."""
+"""Maximum ratio of the sides: models that scale pictures refuse longer strips."""
 
 _TURNS: dict[object, Image.Transpose] = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -43,7 +45,7 @@ _TURNS: dict[object, Image.Transpose] = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-"""What makes a picture upright, by its orientation as EXIF counts them; 1 is upright."""
+"""The operation that makes a picture upright, by its EXIF orientation; 1 is upright."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class Picture:
 
 
 def decode(data: bytes) -> Picture:
-    """The picture in `data`. Raises `UnreadableMediaError`."""
+    """Decode the picture in `data`. Raises `UnreadableMediaError`."""
     _check_jpeg(data)
     try:
         with warnings.catch_warnings():
@@ -80,7 +82,7 @@ def decode(data: bytes) -> Picture:
         raise
     except UnidentifiedImageError as error:
         raise UnreadableMediaError(
-            "this is no PNG, JPEG, WebP or GIF file; send one of these"
+            "this is not a PNG, JPEG, WebP or GIF file; send one of these formats"
         ) from error
     except Image.DecompressionBombError as error:
         raise UnreadableMediaError(f"the picture has too many pixels; {_BOUNDS}") from error
@@ -89,7 +91,7 @@ def decode(data: bytes) -> Picture:
 
 
 def _check_jpeg(data: bytes) -> None:
-    """Refuse a JPEG that takes far longer to read than its size says; others pass."""
+    """Refuse a JPEG that takes far longer to read than its size suggests."""
     if not data.startswith(b"\xff\xd8"):
         return
     num_segments = sum(data.count(bytes((0xFF, kind))) for kind in range(0xE0, 0xF0))
@@ -101,7 +103,7 @@ def _check_jpeg(data: bytes) -> None:
 
 
 def _orientation(image: Image.Image) -> object:
-    """The orientation that EXIF gives; none where it cannot be read, as in viewers."""
+    """Return the EXIF orientation; `None` if it cannot be read, as in viewers."""
     try:
         return image.getexif().get(ExifTags.Base.Orientation)
     except (OSError, ValueError, SyntaxError, KeyError, TypeError, struct.error):

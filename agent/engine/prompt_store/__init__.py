@@ -1,1 +1,1 @@
-"""Prompts that were computed before, on disk by key; and what says that they fit a model."""
+"""Computed prompts on disk: stored by key, and the disk tier of the prefix cache."""

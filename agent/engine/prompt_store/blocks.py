@@ -1,13 +1,13 @@
-"""Blocks of prefixes, as the disk tier names and weighs them.
+"""Blocks of prefixes: their names on disk, and the cost of reading them.
 
-A prefix is on disk in blocks of `BLOCK` tokens. A block's name is a digest of all that its cells
-depend on: the model and the cache (`Origin`), the adapter, who may share it, and every token from
-the first one on. So prompts with a beginning in common have its blocks in common, and a further
-turn of a conversation writes what is new in it. A block is of use with all those before it only.
+A prefix is on disk in blocks of `BLOCK` tokens. A block's name is a digest of everything that its
+cells depend on: the model and the cache (`Origin`), the adapter, the scope, and every token from
+the first one on. So prompts with a common prefix share its blocks, and a further turn of a
+conversation writes only its new blocks. A block is useful only with all blocks before it.
 
-Where sequences can begin at checkpoints alone, blocks have the attention, which can be cut. A
-checkpoint is a file beside them, with what comes behind the last whole block before its end and
-the state there. Its name says after which block it comes, and how many tokens later it ends.
+If sequences can begin only at checkpoints, blocks have the attention, which can be cut. A
+checkpoint is another file: it has the tokens after the last whole block before its end, and the
+state there. Its name says which block it follows, and how many tokens later it ends.
 """
 
 import re
@@ -22,24 +22,25 @@ from ..prompt import Prompt
 from .stored_prompt import Origin
 
 BLOCK = 256
-"""Tokens: what is left over at the end of a prefix is computed again, in less than a second."""
+"""Tokens of a block; a shorter rest of a prefix is computed again in less than a second."""
 
 PART_BYTES = 256 * 2**20
-"""Bytes of a part of a prefix, which is read at once: host memory holds few of them."""
+"""Bytes of a prefix that are read at once, since host memory holds few of them."""
 
 WORTH = 2.0
-"""So many times as long as reading takes must computing take, before a block is written. A block
-that is there already is read as soon as that is faster."""
+"""Write a block only if computing it takes at least this many times as long as reading it.
+
+An existing block is read as soon as that is faster than computing it.
+"""
 
 LATENCY = 0.002
-"""Seconds that a file takes however small it is."""
+"""Seconds that any file takes, however small."""
 
 FIRST_RATE = 2**30
-"""Bytes a second that a disk is thought to give at first. Checksums take as long."""
+"""Bytes per second that a disk is assumed to read at first. Checksums take as long."""
 
 HOPE = 0.98
-"""What is left of the price each time that there is something to read: a disk that was slow once is
-tried again some time."""
+"""Factor on the price per read request: a disk that was slow once is tried again later."""
 
 _FORGETTING = 0.8
 _NAME_BYTES = 24
@@ -61,10 +62,10 @@ class CheckpointOnDisk:
 
 @dataclass(frozen=True, slots=True)
 class OnDisk:
-    """The blocks of a prompt's beginning that are on disk, of as many tokens each.
+    """The blocks on disk of a prompt's prefix, with `block` tokens each.
 
-    Reading one takes about `seconds`. Where a sequence can begin at a `checkpoint` alone, they are
-    the whole blocks before the last token of that.
+    Reading one takes about `seconds`. If sequences can begin only at a `checkpoint`, the blocks are
+    the whole ones before its last token.
     """
 
     names: tuple[str, ...]
@@ -74,23 +75,23 @@ class OnDisk:
 
     @property
     def num_tokens(self) -> int:
-        """How long that beginning is."""
+        """The length of the prefix in tokens."""
         if self.checkpoint is not None:
             return self.checkpoint.length
         return self.block * len(self.names)
 
     def whole(self, num_tokens: int) -> int:
-        """How many of the first `num_tokens` whole blocks hold."""
+        """Return how many of the first `num_tokens` tokens are in whole blocks."""
         return num_tokens // self.block * self.block
 
     def usable(self, num_tokens: int) -> int:
-        """With how many of its first `num_tokens` a sequence could begin."""
+        """Return with how many of its first `num_tokens` tokens a sequence could begin."""
         if self.checkpoint is not None:
             return self.checkpoint.length if self.checkpoint.length <= num_tokens else 0
         return self.whole(min(self.num_tokens, num_tokens))
 
     def reading(self, num_tokens: int) -> float:
-        """Seconds that `num_tokens` of it take; of a checkpoint everything is read."""
+        """Return the seconds to read `num_tokens` tokens; with a checkpoint everything is read."""
         if self.checkpoint is not None:
             return self.seconds * len(self.names) + self.checkpoint.seconds
         return self.seconds * num_tokens / self.block
@@ -98,10 +99,10 @@ class OnDisk:
 
 @dataclass(frozen=True, slots=True)
 class ReadBlocks:
-    """Read the blocks of `prompt`, all of which are whole, from position `start` on.
+    """Read the whole blocks of `prompt` from position `start` on.
 
-    What took longer than `patience` seconds is of no use: by then it would have been computed.
-    With the name of a `checkpoint`, at which `prompt` ends, all of it is read or nothing.
+    A read that takes longer than `patience` seconds is useless: computing would have been faster.
+    With the name of a `checkpoint`, at which `prompt` ends, everything is read or nothing.
     """
 
     prompt: Prompt
@@ -113,11 +114,11 @@ class ReadBlocks:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A prefix of whole blocks that is in the cache and that a sequence has left.
+    """A cached prefix of whole blocks that a sequence has left.
 
-    To compute it takes `seconds`, as far as that is known. Where sequences can begin at checkpoints
-    alone, it ends at one: these are the lengths of its last `checkpoints`, which grow. `marks` are
-    the keys that balancers have for its beginnings, and how long these are.
+    Computing it takes `seconds`, as far as known. If sequences can begin only at checkpoints, it
+    ends at one, and `checkpoints` has the increasing lengths of its last ones. `marks` has the keys
+    of balancers for its prefixes, with their lengths.
     """
 
     prompt: Prompt
@@ -127,21 +128,21 @@ class Left:
 
 
 def whole(num_tokens: int) -> int:
-    """How many of the first `num_tokens` whole blocks hold."""
+    """Return how many of the first `num_tokens` tokens are in whole blocks."""
     return num_tokens // BLOCK * BLOCK
 
 
 class BlockNames:
-    """Names for what `origin` computes. They begin with its `tag`."""
+    """Names for blocks and checkpoints computed by `origin`; they begin with its `tag`."""
 
     def __init__(self, origin: Origin) -> None:
         self._seed = blake2b(_origins.dump_json(origin), digest_size=_NAME_BYTES).digest()
         self.tag = self._seed[:_TAG_BYTES].hex()
         self.start = f"{self.tag}-{self._seed.hex()}"
-        """What checkpoints come after that end within the first block."""
+        """The name that precedes checkpoints which end within the first block."""
 
     def of(self, prompt: Prompt) -> Iterator[str]:
-        """The names of the whole blocks of `prompt`, up to its first picture. Lazy."""
+        """Yield the names of the whole blocks of `prompt`, up to its first picture."""
         digest = self._seed
         salt = repr((prompt.adapter, prompt.scope)).encode()
         for start in range(0, whole(len(prompt)), BLOCK):
@@ -154,7 +155,10 @@ class BlockNames:
             yield f"{self.tag}-{digest.hex()}"
 
     def checkpoint(self, after: str, prompt: Prompt, start: int, end: int) -> str:
-        """The name of that at the `end` of so many tokens, `after` the block up to `start`."""
+        """Return the name of the checkpoint at `end` tokens.
+
+        `after` names the block that ends at `start`.
+        """
         ids = prompt.token_ids(start, end)
         salt = repr((after, prompt.adapter, prompt.scope)).encode()
         data = salt + struct.pack(f"<{len(ids)}i", *ids)
@@ -162,14 +166,14 @@ class BlockNames:
 
 
 def is_checkpoint(name: str) -> bool:
-    """Whether a checkpoint has this name, and not a block."""
+    """Return whether this is the name of a checkpoint, not of a block."""
     return name.count("-") > 1
 
 
 def place_of(name: str) -> tuple[str, int] | None:
-    """After which block the checkpoint `name` comes, and how many tokens later it ends.
+    """Return the block before the checkpoint `name`, and how many tokens later it ends.
 
-    `None`: that is the name of no checkpoint.
+    Returns `None` if the name belongs to no checkpoint.
     """
     parts = name.split("-")
     if len(parts) != 4 or not _LENGTH.fullmatch(parts[2]):
@@ -178,22 +182,22 @@ def place_of(name: str) -> tuple[str, int] | None:
 
 
 class ReadingPrice:
-    """What reading costs, learnt from what was read."""
+    """The cost of reading, learnt from reads."""
 
     def __init__(self) -> None:
         self._num_bytes = 0.0
         self._seconds = 0.0
 
     def observe(self, num_bytes: int, seconds: float) -> None:
-        """A block of so many bytes was read and checked."""
+        """Learn from a block of `num_bytes` that was read and checked in `seconds`."""
         self._num_bytes = _FORGETTING * self._num_bytes + num_bytes
         self._seconds = _FORGETTING * self._seconds + max(0.0, seconds - LATENCY)
 
     def doubt(self) -> None:
-        """There is something to read: it may be cheaper than it was."""
+        """Reduce the price a little: reading may have become cheaper."""
         self._seconds *= HOPE
 
     def seconds(self, num_bytes: int) -> float:
-        """What a block of so many bytes takes."""
+        """Return the expected seconds to read a block of `num_bytes`."""
         price = self._seconds / self._num_bytes if self._num_bytes else 1 / FIRST_RATE
         return LATENCY + num_bytes * price

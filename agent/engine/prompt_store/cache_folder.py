@@ -1,14 +1,14 @@
-"""The folder of `--cache-dir`: files that appear whole or not at all, and a limit for all of them.
+"""The folder of `--cache-dir`: files that appear atomically, and a limit for all of them.
 
-Stored prompts (by key), and the disk tier's blocks and checkpoints lie side by side there. Several
-agents may share the folder, on one host or over a network. A file is written beside its place,
-synchronised and renamed. Whoever writes it holds a lock on it meanwhile, which the system drops
-with the process: what nobody holds is left over from a process that was killed, and goes.
+The folder has stored prompts (by key), and the disk tier's blocks and checkpoints. Several agents
+may share it, on one host or over a network. A file is written under a temporary name, synchronised
+and renamed. Its writer holds a lock on it meanwhile, which the system drops with the process: an
+unlocked temporary file is left over from a killed process, and is removed.
 
-Blocks go for prompts, which requests have asked for, and never prompts for blocks.
+Blocks are evicted for prompts, which requests have asked for, but never prompts for blocks.
 
-Invariant: after a save these files, unfinished ones included, take at most the limit. Agents that
-add blocks at the same time may exceed it a little, until the next look of one of them.
+Invariant: after a save these files, including unfinished ones, take at most the limit. Agents that
+add blocks at the same time may exceed it a little, until one of them scans the folder again.
 """
 
 import fcntl
@@ -27,14 +27,13 @@ CHECKPOINT_SUFFIX = ".checkpoint"
 UNFINISHED_SUFFIX = ".part"
 
 MAX_FILES = 2**17
-"""Files of the folder: the oldest ones go, however small they are."""
+"""Maximum files of the folder; the oldest ones are removed, however small they are."""
 
 SLACK = 1 / 32
-"""The part of the limit that is freed at once for blocks: a look at all files takes a while."""
+"""Share of the limit that is freed at once for blocks, since a scan of all files takes a while."""
 
 SURE = 1 / 4
-"""The part of the room that was free at the last look that may be used without another look, since
-other agents use it, too."""
+"""Share of the free room that is used before the next scan: other agents use the room too."""
 
 _SUFFIXES = (PROMPT_SUFFIX, BLOCK_SUFFIX, CHECKPOINT_SUFFIX, UNFINISHED_SUFFIX)
 
@@ -48,7 +47,7 @@ Write = Callable[[Path, tuple[State, ...]], None]
 
 @dataclass(frozen=True, slots=True)
 class CacheFile:
-    """A file of the folder: when it was used, in nanoseconds, and how large it is."""
+    """A file of the folder: the time of its last use in nanoseconds, and its size in bytes."""
 
     used_at: int
     name: str
@@ -56,12 +55,12 @@ class CacheFile:
 
     @property
     def is_prompt(self) -> bool:
-        """Whether a request asked for it."""
+        """Return whether the file is a stored prompt, which a request asked for."""
         return self.name.endswith(PROMPT_SUFFIX)
 
 
 def write_whole(path: Path, parts: tuple[State, ...]) -> None:
-    """Write `path` beside its place and rename it there, once it is on disk. Raises `OSError`."""
+    """Write `path` under a temporary name, synchronise and rename it. Raises `OSError`."""
     with NamedTemporaryFile(
         dir=path.parent, prefix=path.stem, suffix=UNFINISHED_SUFFIX, delete=False
     ) as file:
@@ -89,10 +88,10 @@ def _sync(folder: Path) -> None:
 
 
 class CacheFolder:
-    """The files in the folder `path`, at most `limit_bytes` of them. Its methods block."""
+    """The files in the folder `path`, with at most `limit_bytes` in total. Its methods block."""
 
     def __init__(self, path: Path, *, limit_bytes: int, write: Write = write_whole) -> None:
-        """Make the folder where there is none. Raises `OSError`."""
+        """Make the folder if it is missing. Raises `OSError`."""
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.path = path
         self.limit_bytes = limit_bytes
@@ -100,7 +99,7 @@ class CacheFolder:
         self._surely_free = 0.0
 
     def files(self) -> Iterator[CacheFile]:
-        """All that count, in any order. Raises `OSError`."""
+        """Yield all files that count, in any order. Raises `OSError`."""
         with os.scandir(self.path) as entries:
             for entry in entries:
                 if not entry.name.endswith(_SUFFIXES):
@@ -112,7 +111,7 @@ class CacheFolder:
                 yield CacheFile(stat.st_mtime_ns, entry.name, stat.st_size)
 
     def names(self, suffix: str) -> list[str]:
-        """The names of all files that end with `suffix`, in any order. Raises `OSError`."""
+        """Return the names of all files that end with `suffix`, in any order. Raises `OSError`."""
         with os.scandir(self.path) as entries:
             return [entry.name for entry in entries if entry.name.endswith(suffix)]
 
@@ -124,7 +123,7 @@ class CacheFolder:
         self._make_room(size, but=path)  # another agent may have saved meanwhile
 
     def add(self, path: Path, parts: tuple[State, ...]) -> list[CacheFile] | None:
-        """Write the block `path`; the files that were there, if it looked.
+        """Write the block `path`; return the other files if the folder was scanned.
 
         Raises `OSError` and `FullError`.
         """
@@ -142,14 +141,14 @@ class CacheFolder:
         return files
 
     def collect_leftovers(self) -> int:
-        """Remove the files that a killed process left unfinished; how many. Raises `OSError`."""
+        """Remove unfinished files of killed processes; return their number. Raises `OSError`."""
         left = [file.name for file in self.files() if file.name.endswith(UNFINISHED_SUFFIX)]
         return sum(_removed(self.path / name) for name in left)
 
     def _make_room(
         self, size: float, *, but: Path, spares_prompts: bool = False
     ) -> list[CacheFile]:
-        """Remove files until the others than `but` leave room for `size`; those that stay."""
+        """Remove files other than `but` until `size` bytes fit; return the remaining files."""
         files = sorted(
             (file for file in self.files() if file.name != but.name),
             key=lambda file: (file.is_prompt, file.used_at, file.name),
@@ -167,7 +166,7 @@ class CacheFolder:
 
 
 def _removed(path: Path) -> bool:
-    """Whether nobody was writing it; then it is gone."""
+    """Remove a file unless a process is writing it; return whether it was removed."""
     try:
         with path.open("rb") as file:
             fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)

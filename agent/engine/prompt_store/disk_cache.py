@@ -1,17 +1,17 @@
-"""The disk tier of the prefix cache: what sequences leave goes to disk by itself, and comes back.
+"""The disk tier of the prefix cache: prefixes are written to disk and read back.
 
-It is written soon after a sequence has left it, block by block (`blocks`), where reading will take
-much less time than computing it took, and only what is not there yet. So what host memory evicts is
-on disk already, and a killed process loses little. Blocks are read for a sequence that begins with
-more than the cache has. Reading and writing have a thread each; the engine's thread only hands
-states over, and takes them.
+A prefix is written soon after a sequence has left it, block by block (`blocks`), if reading will
+take much less time than computing took; blocks on disk are not written again. So a prefix that host
+memory evicts is on disk already, and a killed process loses little. Blocks are read for a sequence
+whose prompt has a longer prefix on disk than in memory. Reading and writing have one thread each;
+the engine's thread only passes states over, and takes them.
 
-Where sequences can begin at checkpoints alone, the last few are written of what a sequence leaves,
-the shortest first, and only those that spare more computing than reading them takes. Blocks come
-before the checkpoint that they lead to, so a checkpoint that is on disk can be used. It is read as
-a whole, its state last.
+If sequences can begin only at checkpoints, the last few checkpoints of a left sequence are written,
+the shortest first, and only those that save more computing than reading them takes. A checkpoint's
+blocks are written before it, so a checkpoint on disk can be used. It is read as a whole, its state
+last.
 
-What is wrong with a file is counted and logged, and its block is computed: nobody else notices.
+A damaged file is counted and logged, and its block is computed; nothing else is affected.
 """
 
 import logging
@@ -52,22 +52,22 @@ from .stored_prompt import MAX_DESCRIPTION, Origin, Piece, StoredPrompt, Unusabl
 logger = logging.getLogger(__name__)
 
 MAX_WAITING = 64
-"""Prefixes that wait to be written. When more come, they are not written."""
+"""Maximum prefixes waiting to be written; further ones are not written."""
 
 LARGEST = 1 / 2
-"""The part of the limit that one prefix may take: its further blocks are not written."""
+"""Share of the limit that one prefix may take; its further blocks are not written."""
 
 PAUSE = 60.0
-"""Seconds without writes after one failed: the disk may be full, or the folder of prompts."""
+"""Seconds without writes after one failed: the disk or the folder may be full."""
 
 LOOK_AGAIN = 5.0
-"""Seconds until the folder is looked at again for checkpoints that other agents wrote."""
+"""Seconds until the folder is scanned again for checkpoints of other agents."""
 
 CLOSING = 5.0
 """Seconds to wait for a thread that reads or writes."""
 
 MAX_BAD = 2**12
-"""Names of damaged blocks that are remembered, until they are written again."""
+"""Maximum names of damaged blocks remembered, until they are written again."""
 
 _SUFFIXES = (BLOCK_SUFFIX, CHECKPOINT_SUFFIX)
 
@@ -99,7 +99,7 @@ class _Close:
 
 @dataclass(slots=True)
 class _Writing:
-    """`missing` are the numbers of the blocks that are still to be written, in their order."""
+    """A prefix being written; `missing` has the numbers of the blocks still to write, in order."""
 
     prompt: Prompt
     names: list[str]
@@ -108,7 +108,7 @@ class _Writing:
 
 @dataclass(slots=True)
 class _WritingCheckpoints:
-    """`lengths` are those of the checkpoints that are still to be written, which grow."""
+    """Checkpoints being written; `lengths` has the increasing lengths of those still to write."""
 
     prompt: Prompt
     names: list[str]
@@ -117,7 +117,7 @@ class _WritingCheckpoints:
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """A reading that is answered once, by whoever comes first."""
+    """A read that is answered once, by the first answer."""
 
     wanted: ReadBlocks
     reply: Reply
@@ -126,7 +126,7 @@ class _Job:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def answer(self, prefix: StoredPrompt | None) -> None:
-        """This is the answer, unless there was one."""
+        """Pass on the answer, unless there was one."""
         with self._lock:
             if self.is_over:
                 return
@@ -137,10 +137,10 @@ class _Job:
 
 
 class DiskCache:
-    """Blocks in `folder` that `origin` computed; a token's state has about `cell_bytes`.
+    """Blocks in `folder` computed by `origin`; a token's state has about `cell_bytes`.
 
-    Where sequences can begin at checkpoints alone, those have `state_bytes` each besides.
-    `hand_out` reads states from the engine. Opening it looks at the folder. Raises `OSError`.
+    If sequences can begin only at checkpoints, each has `state_bytes` more. `hand_out` exports
+    states from the engine. The constructor scans the folder. Raises `OSError`.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class DiskCache:
         self.known = KnownFiles()
         """The blocks and checkpoints of this model."""
         self._tails: dict[str, frozenset[int]] = {}
-        """How many tokens behind a block checkpoints end that are or were there."""
+        """Per block: the tokens after it at which known checkpoints end."""
         self._tails_lock = threading.Lock()
         self._looks_again_at = float("-inf")
         self._bad: dict[str, None] = {}
@@ -175,7 +175,7 @@ class DiskCache:
         self._news: SimpleQueue[Left | _HandedOut | _Finish | _Close] = SimpleQueue()
         self._waiting: deque[Left] = deque()
         self._left: Left | None = None
-        """What is being written, or was found not to be worth it."""
+        """The prefix being written, or found not to be worth it."""
         self._writing: _Writing | _WritingCheckpoints | None = None
         self._rests_until = float("-inf")
         self._finishing: list[threading.Event] = []
@@ -189,13 +189,13 @@ class DiskCache:
 
     @property
     def home(self) -> str:
-        """Equal for disk caches with the same contents: folder and origin are the same."""
+        """An identifier that is equal for disk caches with the same folder and origin."""
         data = f"{self._origin.digest} {self._folder.path}".encode("utf-8", "surrogateescape")
         return blake2b(data, digest_size=16).hexdigest()
 
     @property
     def use(self) -> DiskUse:
-        """What is on disk of this model, and what came of it since the engine started."""
+        """The usage of this model's disk cache, and counts since the engine started."""
         return DiskUse(
             blocks=self.known.num_blocks,
             bytes=self.known.num_bytes,
@@ -209,9 +209,9 @@ class DiskCache:
         )
 
     def find(self, prompt: Prompt, *, spares_last: bool = True) -> OnDisk | None:
-        """The longest beginning of `prompt` that is on disk, less its last token. Blocks.
+        """Return the longest prefix of `prompt` on disk, without its last token. Blocks.
 
-        With `spares_last` of false that may be the whole of it.
+        If `spares_last` is false, the prefix may be the whole prompt.
         """
         most = len(prompt) - spares_last
         there = tuple(takewhile(self._has, islice(self._names.of(prompt), most // BLOCK)))
@@ -223,10 +223,10 @@ class DiskCache:
         return OnDisk(there, self._price.seconds(self._block_bytes))
 
     def read_parts(self, prompt: Prompt, found: OnDisk, patience: float) -> StoredPrompt | None:
-        """What was `found` of `prompt`, or as much as could be read. Blocks.
+        """Return the `found` prefix of `prompt`, or as much as could be read. Blocks.
 
-        Other readings come between its parts of up to `PART_BYTES`. Of a checkpoint all is read at
-        once. Each part has `patience` seconds.
+        Other reads come between its parts of up to `PART_BYTES`. A checkpoint is read at once. Each
+        part has `patience` seconds.
         """
         length, prefix = found.num_tokens, None
         checkpoint = None if found.checkpoint is None else found.checkpoint.name
@@ -249,9 +249,9 @@ class DiskCache:
         return prefix
 
     def read(self, wanted: ReadBlocks, reply: Reply) -> None:
-        """Read what is `wanted`; never blocks.
+        """Read the `wanted` blocks without blocking.
 
-        `reply` gets as much of it as could be read, on another thread.
+        `reply` gets as many as could be read, on another thread.
         """
         job = _Job(wanted, reply)
         job.timer = threading.Timer(wanted.patience, self._late, (job,))
@@ -260,21 +260,18 @@ class DiskCache:
         self._jobs.put(job)
 
     def offer(self, left: Left) -> None:
-        """Write what pays of a prefix that is in the cache; never blocks."""
+        """Write the blocks of a cached prefix that are worth it, without blocking."""
         if self._news.qsize() + len(self._waiting) < MAX_WAITING:
             self._news.put(left)
 
     def finish(self, seconds: float) -> None:
-        """Block until all that was offered is written, at most so long."""
+        """Block until all offered prefixes are written, for at most `seconds`."""
         done = threading.Event()
         self._news.put(_Finish(done))
         done.wait(seconds)
 
     def close(self) -> None:
-        """Begin nothing any more. Blocks until the block that is being written is whole.
-
-        But not for ever: a disk may hang.
-        """
+        """Begin nothing more; block until the current block is written, or `CLOSING` has passed."""
         for queue in (self._jobs, self._news):
             queue.put(_Close())
         for thread in (self._reader, self._writer):
@@ -283,7 +280,7 @@ class DiskCache:
     # ---- checkpoints, from any thread
 
     def _find_checkpoint(self, prompt: Prompt, there: tuple[str, ...], most: int) -> OnDisk | None:
-        """The longest one of at most so many tokens, of those whose blocks are `there`."""
+        """Return the longest checkpoint of at most `most` tokens whose blocks are `there`."""
         found = self._deepest(prompt, there, most)
         num_blocks = 0 if found is None else whole(found.length - 1) // BLOCK
         if len(there) > num_blocks and self._looked_again():
@@ -295,7 +292,7 @@ class DiskCache:
         return OnDisk(names, self._price.seconds(self._block_bytes), checkpoint=found)
 
     def _deepest(self, prompt: Prompt, there: Sequence[str], most: int) -> CheckpointOnDisk | None:
-        """The longest checkpoint of at most `most` tokens, as far as its blocks are `there`."""
+        """Return the longest checkpoint of at most `most` tokens whose blocks are `there`."""
         for place in range(min(len(there), most // BLOCK), -1, -1):
             start = place * BLOCK
             after = there[place - 1] if place else self._names.start
@@ -308,11 +305,11 @@ class DiskCache:
         return None
 
     def _checkpoint_seconds(self, tail: int) -> float:
-        """What reading one takes that ends so many tokens behind its last whole block."""
+        """Return the seconds to read a checkpoint `tail` tokens after its last whole block."""
         return self._price.seconds(self._state_bytes + tail * self._block_bytes // BLOCK)
 
     def _looked_again(self) -> bool:
-        """Whether the folder was looked at for checkpoints of other agents. Not all the time."""
+        """Scan for other agents' checkpoints, unless just done; return whether it scanned."""
         now = self._clock()
         if now < self._looks_again_at:
             return False
@@ -323,7 +320,7 @@ class DiskCache:
         return True
 
     def _learn(self, name: str, tails: dict[str, frozenset[int]]) -> None:
-        """What `name` says of where a checkpoint ends, if that is one of this model."""
+        """Record where the checkpoint `name` ends, if it is one of this model."""
         place = place_of(name)
         if place is not None and name.startswith(f"{self._names.tag}-"):
             after, tail = place
@@ -333,13 +330,13 @@ class DiskCache:
     # ---- the folder
 
     def _look(self, folder: CacheFolder) -> None:
-        """See what is there, from names alone: what a file says is checked when it is read."""
+        """Scan the folder by names alone: the content of a file is checked when it is read."""
         num_left = folder.collect_leftovers()
         files = [file for file in folder.files() if file.name.endswith(_SUFFIXES)]
         self._saw(files)
         num_others = len(files) - len(self.known)
         logger.info(
-            "the disk cache has %d files of this model, and %d of others; %d unfinished ones "
+            "the disk cache has %d files of this model and %d of others; %d unfinished files "
             "were removed",
             *(len(self.known), num_others, num_left),
         )
@@ -362,7 +359,7 @@ class DiskCache:
         return self._folder.path / _file(name)
 
     def _has(self, name: str) -> bool:
-        """Another agent may have written it since the last look."""
+        """Return whether the file exists; another agent may have written it since the last scan."""
         if name in self.known:
             return True
         if name in self._bad:
@@ -374,14 +371,14 @@ class DiskCache:
         return True
 
     def _touch(self, names: Iterable[str]) -> None:
-        """They were used. Later blocks, without which the others are of use, go first."""
+        """Mark files as used, later blocks as older: earlier blocks are useful without them."""
         now = time.time_ns()
         for place, name in enumerate(names):
             with suppress(OSError):  # it has gone, or is another user's
                 os.utime(self._path(name), ns=(now, now - 1000 * place))
 
     def _warn(self, name: str, reason: str) -> None:
-        """Once at length: where a disk goes bad, thousands may follow."""
+        """Log a problem, at warning level only once: if a disk fails, thousands may follow."""
         level = logging.INFO if self._has_warned else logging.WARNING
         self._has_warned = True
         logger.log(level, "disk cache file %s %s", _file(name), reason)
@@ -391,7 +388,7 @@ class DiskCache:
     def _late(self, job: _Job) -> None:
         if not job.is_over:
             self._num_failed_reads += 1
-            logger.warning("the disk cache is slow: a prefix is computed instead")
+            logger.warning("the disk cache is slow, so a prefix is computed instead")
             job.answer(None)
 
     def _read_all(self) -> None:
@@ -431,7 +428,7 @@ class DiskCache:
     def _prefix_to(
         self, wanted: ReadBlocks, checkpoint: str, pieces: list[Piece], end: int
     ) -> StoredPrompt | None:
-        """All up to the `checkpoint`, if there are `pieces` of all its blocks, to their `end`."""
+        """Return everything up to `checkpoint`, if `pieces` cover all its blocks up to `end`."""
         length = len(wanted.prompt)
         if end < whole(length - 1):
             return None
@@ -443,14 +440,17 @@ class DiskCache:
         return StoredPrompt(wanted.prompt, (*pieces, *last.pieces), checkpoints=states)
 
     def _block(self, name: str, tokens: tuple[int, ...]) -> StoredPrompt | None:
-        """The file of a block, or of a checkpoint, with its `tokens`."""
+        """Read the file of a block, or of a checkpoint, with these `tokens`.
+
+        Returns `None` if the file is unusable.
+        """
         most = 2 * (self._block_bytes + self._state_bytes) + MAX_DESCRIPTION
         began = self._clock()
         try:
             with self._path(name).open("rb") as file:
                 size = os.fstat(file.fileno()).st_size
                 if size > most:
-                    raise UnusableFile(f"takes {size} bytes, which no block does")
+                    raise UnusableFile(f"has {size} bytes, more than any block")
                 block = unpack(file, size, key=name, origin=self._origin)
         except FileNotFoundError:
             self.known.drop(name)
@@ -462,11 +462,11 @@ class DiskCache:
             self._is_bad(name, f"cannot be read: {error.strerror}")
             return None
         if block.prompt.tokens != tokens:
-            self._is_bad(name, "holds another prompt; it is ignored")
+            self._is_bad(name, "contains another prompt; it is ignored")
             return None
         ends = (len(tokens),) if is_checkpoint(name) else ()
         if tuple(one.length for one in block.checkpoints) != ends:
-            self._is_bad(name, "holds other checkpoints; it is ignored")
+            self._is_bad(name, "contains other checkpoints; it is ignored")
             return None
         self._price.observe(size, self._clock() - began)
         return block
@@ -503,7 +503,7 @@ class DiskCache:
                 assert_never(news)
 
     def _go_on(self) -> None:
-        """Begin with the next prefix that is worth it, where none is being written."""
+        """Begin to write the next prefix that is worth it, if none is being written."""
         while self._writing is None:
             if self._left is not None:
                 self._note_keys(self._left)
@@ -534,7 +534,7 @@ class DiskCache:
         self._ask(self._writing)
 
     def _begin_checkpoints(self, left: Left) -> None:
-        """Those that pay: each against the one before it that is on disk, or will be."""
+        """Begin to write the checkpoints worth it, each compared with the one before it on disk."""
         prompt, names = left.prompt, [*self._names.of(left.prompt)]
         there = [*takewhile(self._has, names)]
         most = LARGEST * self._folder.limit_bytes - self._state_bytes
@@ -552,16 +552,16 @@ class DiskCache:
             self._ask_checkpoint(self._writing)
 
     def _pays(self, left: Left, before: int, length: int) -> bool:
-        """Whether the checkpoint at `length` spares much to who has the one `before` it."""
+        """Return whether the checkpoint at `length` saves enough over the one at `before`."""
         computing = left.seconds * (length - before) / len(left.prompt)
         num_blocks = (length - 1) // BLOCK - max(0, before - 1) // BLOCK
         reading = num_blocks * self._price.seconds(self._block_bytes)
         return computing >= WORTH * (reading + self._checkpoint_seconds(1 + (length - 1) % BLOCK))
 
     def _note_keys(self, left: Left) -> None:
-        """What balancers call the beginnings of `left` that are on disk, but for less than a block.
+        """Record balancers' keys for prefixes of `left` that are on disk, up to less than a block.
 
-        So much is computed in any case.
+        The remaining tokens are computed in any case.
         """
         there = tuple(takewhile(self.known.__contains__, self._names.of(left.prompt)))
         for length, key in left.marks:
@@ -624,7 +624,7 @@ class DiskCache:
             self._writing = None
 
     def _save_checkpoint(self, writing: _WritingCheckpoints, prefix: StoredPrompt) -> bool:
-        """Whether it is on disk now, after the blocks that it needs."""
+        """Write a checkpoint after the blocks that it needs; return whether it is on disk now."""
         prompt, (state,) = prefix.prompt, prefix.checkpoints
         end = whole(state.length - 1)
         names = writing.names[: end // BLOCK]
@@ -650,7 +650,7 @@ class DiskCache:
         self._writing = None
 
     def _save(self, name: str, block: StoredPrompt) -> bool:
-        """Whether it is on disk now."""
+        """Write a block; return whether it is on disk now."""
         parts = pack(name, self._origin, block)
         try:
             files = self._folder.add(self._path(name), parts)
@@ -675,7 +675,7 @@ def _file(name: str) -> str:
 
 
 def _in_blocks(pieces: Iterable[Piece]) -> list[tuple[Piece, ...]]:
-    """`pieces` block by block; the last one may be a part of a block. Raises `ValueError`."""
+    """Group `pieces` by block; the last group may be a part of a block. Raises `ValueError`."""
     blocks, end = list[tuple[Piece, ...]](), 0
     for piece in pieces:
         if not end % BLOCK:

@@ -1,11 +1,11 @@
-"""What is known of the files on disk: their sizes, and the prefixes that they are good for.
+"""The known files on disk: their sizes, and the keys of the prefixes that need them.
 
-Balancers know a prefix by a key of its text, the disk by its files. A key belongs to the file that
-its prefix needs last. While that is there, the prefix is not gone, even where no memory has it.
-When the file goes, the key is gone. Threads that read, write and look things up share this.
+Balancers identify a prefix by a key of its text, the disk by its files. A key belongs to the last
+file that its prefix needs. While that file exists, the prefix is available, even if no memory has
+it. When the file is removed, so is the key. Threads that read, write and look up share this object.
 
-Invariants: a key belongs to one file that is there; files and bytes are counted. Keys are
-bounded: those that were noted first are forgotten, which costs a balancer a wrong guess.
+Invariants: a key belongs to one existing file; files and bytes are counted. Keys are bounded: the
+oldest ones are forgotten, which costs a balancer a wrong guess.
 """
 
 import threading
@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Mapping
 from .blocks import is_checkpoint
 
 MAX_KEYS = 2**16
-"""Keys that are remembered, and those of them that are gone and not yet taken: some 10 MB each."""
+"""Maximum keys remembered, and removed keys not yet taken: about 10 MB each."""
 
 
 class KnownFiles:
-    """Files by name."""
+    """Files by name. Thread-safe."""
 
     def __init__(self, *, max_keys: int = MAX_KEYS) -> None:
         self._max_keys = max_keys
@@ -39,35 +39,35 @@ class KnownFiles:
 
     @property
     def num_bytes(self) -> int:
-        """What all of them take."""
+        """The bytes of all files."""
         return self._num_bytes
 
     @property
     def num_blocks(self) -> int:
-        """How many of them are no checkpoints."""
+        """The number of files that are not checkpoints."""
         return self._num_blocks
 
     @property
     def num_keys(self) -> int:
-        """Keys that are remembered."""
+        """The number of keys remembered."""
         return len(self._files_of)
 
     # ---- files
 
     def add(self, name: str, size: int) -> None:
-        """A file is there, and has so many bytes."""
+        """Add a file of `size` bytes."""
         with self._lock:
             self._num_bytes += size - self._sizes.get(name, 0)
             self._num_blocks += name not in self._sizes and not is_checkpoint(name)
             self._sizes[name] = size
 
     def drop(self, name: str) -> None:
-        """A file is gone, if it was there."""
+        """Remove a file, if it is known."""
         with self._lock:
             self._drop(name)
 
     def replace(self, sizes: Mapping[str, int]) -> None:
-        """These are all that there are."""
+        """Replace all known files by these."""
         with self._lock:
             for name in self._sizes.keys() - sizes.keys():
                 self._drop(name)
@@ -89,7 +89,7 @@ class KnownFiles:
     # ---- keys
 
     def note(self, key: int, name: str) -> None:
-        """The prefix `key` needs the file `name` last; nothing changes where that is not there."""
+        """Record that the prefix `key` needs the file `name` last, if that file is known."""
         with self._lock:
             if name not in self._sizes:
                 return
@@ -101,11 +101,14 @@ class KnownFiles:
                 self._forget(next(iter(self._files_of)))
 
     def without(self, keys: Iterable[int]) -> tuple[int, ...]:
-        """Those of `keys` that belong to no file."""
+        """Return the `keys` that belong to no file."""
         return tuple(key for key in keys if key not in self._files_of)
 
     def take_gone(self, is_elsewhere: Callable[[int], bool]) -> tuple[int, ...]:
-        """Keys whose files went since the last call, unless the prefix `is_elsewhere`."""
+        """Return keys whose files were removed since the last call.
+
+        Keys whose prefix `is_elsewhere` are left out.
+        """
         with self._lock:
             gone, self._gone = self._gone, OrderedDict()
         return tuple(key for key in gone if not is_elsewhere(key))
@@ -120,12 +123,12 @@ class KnownFiles:
             del self._keys_of[name]
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         pairs = {(key, name) for name, keys in self._keys_of.items() for key in keys}
         if pairs != set(self._files_of.items()):
             raise RuntimeError("keys and files disagree")
         if not self._keys_of.keys() <= self._sizes.keys():
-            raise RuntimeError("a key belongs to a file that is not there")
+            raise RuntimeError("a key belongs to an unknown file")
         if self._num_bytes != sum(self._sizes.values()):
             raise RuntimeError("bytes are miscounted")
         if self._num_blocks != sum(not is_checkpoint(name) for name in self._sizes):

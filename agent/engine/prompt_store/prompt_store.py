@@ -1,7 +1,7 @@
 """Stored prompts by key: one file each, in the folder of `--cache-dir`.
 
-A file that vanishes during a look-up counts as absent, and what is wrong with one is returned and
-logged, never raised. Loading and saving block: they belong on a preparation thread.
+A file that vanishes during a look-up counts as absent. Problems with a file are returned and
+logged, never raised. Loading and saving block, so they run on other threads than the engine's.
 """
 
 import logging
@@ -22,25 +22,25 @@ _NAME_BYTES = 24
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """Nothing was loaded, or nothing saved, and why; for the client."""
+    """Nothing was loaded or saved; `reason` says why, for the client."""
 
     reason: str
 
     @property
     def notice(self) -> Notice:
-        """What is reported to the client."""
+        """The notice for the client."""
         return Notice("prompt_cache", self.reason)
 
 
 class PromptStore:
-    """Prompts that `origin` computed, in `folder`."""
+    """Prompts computed by `origin`, in `folder`."""
 
     def __init__(self, folder: CacheFolder, *, origin: Origin) -> None:
         self._folder = folder
         self._origin = origin
 
     def load(self, key: str, scope: str | None = None) -> StoredPrompt | Ignored | None:
-        """What is stored under `key` of those of `scope`; `None` where nothing is."""
+        """Return the prompt stored under `key` in `scope`; `None` if there is none."""
         full_key = _full_key(key, scope)
         path = self._path(full_key)
         try:
@@ -53,16 +53,16 @@ class PromptStore:
             return ignored(f"prompt cache file {path.name} cannot be read: {error.strerror}")
 
     def save(self, key: str, prompt: StoredPrompt) -> Ignored | None:
-        """Store `prompt` under `key`, in place of what was there; `None` when it is done.
+        """Store `prompt` under `key`, replacing an earlier one; return `None` if that worked.
 
-        Only those of its scope find it.
+        Only requests of its scope find it.
         """
         full_key = _full_key(key, prompt.prompt.scope)
         parts = pack(full_key, self._origin, prompt)
         size = sum(map(len, parts))
         if size > self._folder.limit_bytes:
             return ignored(
-                f"the prompt takes {size} bytes and is not saved: the whole cache may take "
+                f"the prompt takes {size} bytes and is not saved: the limit of the whole cache is "
                 f"{self._folder.limit_bytes} (--cache-limit)"
             )
         path = self._path(full_key)
@@ -80,7 +80,7 @@ class PromptStore:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size > self._folder.limit_bytes:
-                raise UnusableFile(f"takes {size} bytes, more than the whole cache may")
+                raise UnusableFile(f"has {size} bytes, more than the limit of the whole cache")
             prompt = unpack(file, size, key=key, origin=self._origin, scope=scope)
             with suppress(OSError):  # it is another user's: it merely looks unused
                 os.utime(file.fileno())
@@ -92,6 +92,6 @@ def _full_key(key: str, scope: str | None) -> str:
 
 
 def ignored(reason: str) -> Ignored:
-    """Say so in the log, too."""
+    """Log `reason` and return it for the client."""
     logger.warning("%s", reason)
     return Ignored(reason)

@@ -1,10 +1,10 @@
-"""A prompt that was computed before, as a file: the tokens, their KV cache states, checksums.
+"""The file format of a stored prompt: tokens, KV cache states, and a checksum.
 
 Layout, integers little-endian: magic, version (u16), length of the description (u32), description
 (JSON: key, origin, counts, adapter if any), tokens (i32 each), the pieces' sizes (tokens u32, bytes
 u64), those of checkpoints (tokens u32, bytes of tail and state u64 each), the pieces' states, tails
-and states of checkpoints, and a BLAKE2b digest of all that precedes. Only `Readable.read` touches
-the outside. Nothing is allocated that the file's size cannot hold.
+and states of checkpoints, and a BLAKE2b digest of everything before it. Only `Readable.read` does
+input. No more memory is allocated than the file's size justifies.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ MAGIC = b"ARRIEROP"
 VERSION = 3
 DIGEST_BYTES = 32
 MAX_DESCRIPTION = 64 * 1024
-"""Bytes; a key of 256 characters and an origin take a few hundred."""
+"""Maximum bytes of a description; a key of 256 characters and an origin take a few hundred."""
 
 _HEAD = struct.Struct("<8sHI")
 _PIECE = struct.Struct("<IQ")
@@ -31,7 +31,7 @@ _CHECKPOINT = struct.Struct("<IQQ")
 _TOKEN_BYTES = 4
 
 State = bytes | memoryview
-"""What cells of the KV cache contain, in the engine's own format."""
+"""The content of KV cache cells, in the engine's own format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,11 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
-    """What a model has that shares prefixes at checkpoints alone, where the first `length` end.
+    """The state at a checkpoint, for models that share prefixes only there.
 
-    The pieces have the attention of whole blocks; `tail` has that of the positions after the last
-    block that ends before `length`. `state` is all else: windows, recurrent states.
+    It belongs to the end of the first `length` tokens. The pieces have the attention of whole
+    blocks; `tail` has the attention of the positions after the last block that ends before
+    `length`. `state` is everything else: windows, recurrent states.
     """
 
     length: int
@@ -57,11 +58,11 @@ class StoredState:
 
 @dataclass(frozen=True, slots=True)
 class StoredPrompt:
-    """What the KV cache held of `prompt`, in pieces that are copied one by one.
+    """The KV cache states of `prompt`, in pieces that are copied one by one.
 
-    The pieces cover all its positions from `start` on, or there are none: then the state could not
-    be saved. Whoever has only the rest of a prompt needs what is before `start` from elsewhere.
-    Where a sequence can begin at `checkpoints` alone, the shortest first, pieces are whole blocks.
+    The pieces cover all positions from `start` on; without pieces the state could not be saved.
+    States before `start` must come from elsewhere. If a sequence can begin only at `checkpoints`
+    (the shortest first), pieces are whole blocks.
     """
 
     prompt: Prompt
@@ -71,17 +72,20 @@ class StoredPrompt:
 
     @property
     def is_usable(self) -> bool:
-        """Whether a sequence can begin with it."""
+        """Return whether a sequence can begin with it."""
         return bool(self.pieces or self.checkpoints)
 
     def num_common(self, keys: Sequence[int], most: int) -> int:
-        """How many cache keys it and `keys` begin with alike, at most `most`; not within media."""
+        """Return the length of the common prefix with `keys`, at most `most`.
+
+        It never ends within media.
+        """
         stored = self.prompt.keys
         most = min(len(stored), most)
         return border(keys, next((i for i in range(most) if stored[i] != keys[i]), most))
 
     def first(self, num_tokens: int) -> "StoredPrompt":
-        """The whole pieces that hold the first `num_tokens`, or the checkpoints up to there."""
+        """Return the pieces that cover the first `num_tokens`, or the checkpoints up to there."""
         if self.checkpoints:
             fitting = tuple(one for one in self.checkpoints if one.length <= num_tokens)
             return replace(self, prompt=self.prompt.part(0, num_tokens), checkpoints=fitting)
@@ -94,7 +98,7 @@ class StoredPrompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelIdentity:
-    """`digest` is one of the weights' file, so that two models of one shape differ."""
+    """The identity of a model. `digest` is the digest of its weights' file."""
 
     __pydantic_config__ = STRICT
 
@@ -106,7 +110,7 @@ class ModelIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """What computed a state: only the same model with the same cache layout can continue from it.
+    """The model and engine that computed a state: only the same ones can continue from it.
 
     `engine` names llama.cpp's version, `cache` the types of its keys and values.
     """
@@ -119,19 +123,19 @@ class Origin:
 
     @property
     def digest(self) -> str:
-        """Equal where states can be exchanged, as far as is known."""
+        """A digest that is equal if states can be exchanged, as far as known."""
         return hashlib.blake2b(repr(self).encode(), digest_size=16).hexdigest()
 
 
 class UnusableFile(Exception):
-    """The file cannot be used; the message says why, after the words "prompt cache file X"."""
+    """The file cannot be used; the message continues the words "prompt cache file X"."""
 
 
 class Readable(Protocol):
-    """Where a file's bytes come from, in order."""
+    """The source of a file's bytes, in order."""
 
     def read(self, size: int, /) -> State:
-        """At most `size` bytes; fewer only at the end."""
+        """Return `size` bytes; fewer only at the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,10 +154,10 @@ _description: TypeAdapter[_Description] = TypeAdapter(_Description)
 
 
 def pack(key: str, origin: Origin, prompt: StoredPrompt) -> tuple[State, ...]:
-    """The parts of the file, to be written one after the other.
+    """Return the parts of the file, to be written in order.
 
-    This version of the format holds tokens only: prompts with media raise `ValueError`, as do those
-    of which the beginning is not here.
+    The format stores tokens only. Raises `ValueError` for prompts with media and for prompts that
+    lack their beginning.
     """
     if prompt.prompt.has_media or prompt.start:
         raise ValueError("prompts with media, and parts of prompts, cannot be stored")
@@ -190,9 +194,10 @@ def pack(key: str, origin: Origin, prompt: StoredPrompt) -> tuple[State, ...]:
 def unpack(
     file: Readable, size: int, *, key: str, origin: Origin, scope: str | None = None
 ) -> StoredPrompt:
-    """What `pack` made of a prompt under `key`, of `size` bytes in all. Raises `UnusableFile`.
+    """Read the file that `pack` made of a prompt under `key`, of `size` bytes.
 
-    The prompt is one of `scope`, of which the file does not tell: that is for the key to do.
+    The result gets `scope`, which the file does not contain: the key must ensure it. Raises
+    `UnusableFile`.
     """
     source = _Source(file, size)
     magic, version, length = _HEAD.unpack(source.take(_HEAD.size))
@@ -226,7 +231,7 @@ def unpack(
 
 
 class _Source:
-    """The file, read piece by piece and hashed on the way."""
+    """The file, read in pieces and hashed on the way."""
 
     def __init__(self, file: Readable, size: int) -> None:
         self._file = file
@@ -243,7 +248,7 @@ class _Source:
 
     def check_end(self) -> None:
         if self._num_left:
-            raise UnusableFile(f"is damaged: {self._num_left} bytes are left over")
+            raise UnusableFile(f"is damaged: it has {self._num_left} extra bytes")
         if self._file.read(DIGEST_BYTES) != self._digest.digest():
             raise UnusableFile("is damaged: its checksum is wrong")
 
@@ -256,7 +261,7 @@ def _described(data: bytes) -> _Description:
 
 
 def _check_lengths(num_tokens: int, pieces: list[int], checkpoints: list[int]) -> None:
-    """Pieces cover all tokens; where there are checkpoints, no more than these."""
+    """Raise `UnusableFile` unless pieces cover all tokens, or with checkpoints no more."""
     num_stored = sum(pieces)
     has_all = num_stored <= num_tokens if checkpoints else num_stored == num_tokens
     if 0 in pieces or not has_all:

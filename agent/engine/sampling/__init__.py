@@ -1,1 +1,1 @@
-"""From a row of logits to a token: filters, penalties, mirostat, log-probabilities."""
+"""Chooses a token from a row of logits: filters, penalties, mirostat, log-probabilities."""

@@ -1,8 +1,8 @@
 """llama.cpp's `adaptive_p`: draws tokens whose probability is near a target.
 
 The other samplers come first. Each remaining token is weighed by the distance of its probability
-from the target. If the tokens so far were likelier than the request's target, the target falls, and
-it rises if they were less likely: so their mean comes near the request's target.
+from the target. If the tokens so far were likelier than the request's target, the target falls; if
+they were less likely, it rises. So their mean comes near the request's target.
 """
 
 import numpy as np
@@ -23,13 +23,13 @@ class AdaptiveProbability:
         self._sum = self._target * self._weight
 
     def weighed(self, probabilities: Row) -> Row:
-        """The logits to draw by, of tokens with these probabilities."""
+        """Return the logits to draw by, for tokens with these probabilities."""
         target = np.float32(2) * self._target - self._sum / self._weight
         distances = np.abs(probabilities - min(max(target, np.float32(0)), np.float32(1))) / _WIDTH
         logits: Row = _PEAK - _SHARPNESS * distances * distances / (np.float32(1) + distances)
         return logits
 
     def accept(self, probability: np.float32) -> None:
-        """A token with this probability was chosen."""
+        """Update the target: a token with this probability was chosen."""
         self._sum = probability + self._decay * self._sum
         self._weight = np.float32(1) + self._decay * self._weight

@@ -1,4 +1,4 @@
-"""vLLM's `bad_words`: runs of tokens that an answer must not have."""
+"""vLLM's `bad_words`: sequences of tokens that an answer must not contain."""
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
@@ -9,21 +9,21 @@ from .selection import Row
 
 
 class BadWords:
-    """The last tokens of one answer; what would complete one of `words` is ruled out."""
+    """The last tokens of one answer; tokens that would complete one of `words` are ruled out."""
 
     def __init__(self, words: Sequence[Sequence[int]], said: Sequence[int]) -> None:
-        """Words have one token at least. `said` are the answer's tokens so far."""
+        """Words have at least one token. `said` are the answer's tokens so far."""
         size = max((len(word) for word in words), default=1) - 1
         self._last = deque(said[max(len(said) - size, 0) :], maxlen=size)
         self._alone = np.array([word[0] for word in words if len(word) == 1], np.intp)
         self._longer: defaultdict[int, list[tuple[tuple[int, ...], int]]] = defaultdict(list)
-        """By the token before the last: all tokens but the last, and that one."""
+        """Maps the second last token to all tokens before the last, and the last one."""
         for *head, end in words:
             if head:
                 self._longer[head[-1]].append((tuple(head), end))
 
     def apply(self, row: Row) -> None:
-        """Rule out what would complete a word."""
+        """Rule out tokens that would complete a word."""
         row[self._alone] = -np.inf
         if not self._last:
             return
@@ -33,5 +33,5 @@ class BadWords:
                 row[end] = -np.inf
 
     def accept(self, token: int) -> None:
-        """`token` was chosen."""
+        """Record that `token` was chosen."""
         self._last.append(token)

@@ -1,8 +1,9 @@
 """llama.cpp's `dry`: a penalty for tokens that would continue a repetition.
 
-`lengths[i]` is how many of the last tokens also stand up to position i of the window. With each
-token all of them either grow by one or fall to nothing, so a token costs one pass over the window.
-Setting up takes time in proportion to the window, too, but in Python: not on the decode thread.
+`lengths[i]` is the number of the last tokens that also occur up to position i of the window. With
+each token every length either grows by one or becomes 0, so a token costs one pass over the window.
+Setting up also takes time in proportion to the window, but in Python, so it is not done on the
+decode thread.
 """
 
 import math
@@ -19,11 +20,11 @@ from ..loaded_model import Vocab
 from .sampling import Breakers, Dry
 
 _LOG_OF_MOST = 88.7228391
-"""The logarithm of the largest single precision number, beyond which no penalty may grow."""
+"""The logarithm of the largest single precision number, which limits penalties."""
 
 
 class DryPenalty:
-    """The last tokens of one sequence, and what would repeat them."""
+    """The last tokens of one sequence, and the tokens that would repeat them."""
 
     def __init__(self, dry: Dry, prompt: Sequence[int]) -> None:
         self._allowed = dry.allowed_length
@@ -40,7 +41,7 @@ class DryPenalty:
         self._lengths = np.array(repeats(window), np.int32)
 
     def accept(self, token: int) -> None:
-        """`token` was said."""
+        """Record that `token` was generated."""
         if not self._size:
             return
         tokens = self._tokens
@@ -52,7 +53,7 @@ class DryPenalty:
             self._lengths = lengths[lengths.size + 1 - self._tokens.size :]
 
     def apply(self, row: NDArray[np.float32]) -> None:
-        """Take the penalties off the logits of `row`."""
+        """Subtract the penalties from the logits of `row`."""
         tokens, lengths = self._longest()
         if not tokens.size:
             return
@@ -62,7 +63,7 @@ class DryPenalty:
         row[tokens] -= (self._multiplier * self._base**exponents).astype(np.float32)
 
     def _longest(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """The tokens that would go on repeating enough tokens, and how many at most."""
+        """Return tokens that would continue a long enough repetition, with its maximum length."""
         size = self._tokens.size
         limit = self._breaks.num_after(size)
         if size <= self._allowed or limit < self._allowed:
@@ -81,10 +82,10 @@ class DryPenalty:
 
 
 class LastBreak:
-    """Where the last breaker of a window ends, as tokens are added to the window's end.
+    """The end of the last breaker in a window, while tokens are added to the window's end.
 
-    The last place that begins a whole breaker decides, and the longest one that begins there. A
-    place is decided once so many tokens follow it as the longest breaker has.
+    The last position that begins a whole breaker counts, with the longest breaker there. A position
+    is decided once as many tokens follow it as the longest breaker has.
     """
 
     def __init__(self, breakers: Breakers, window: Sequence[int]) -> None:
@@ -96,7 +97,7 @@ class LastBreak:
         self._decided = self._find(window, 0, len(window) - len(self._recent))
 
     def accept(self, token: int) -> None:
-        """`token` was added."""
+        """Add `token`."""
         if not self._tails:
             self._count += 1
             return
@@ -108,7 +109,10 @@ class LastBreak:
         self._count += 1
 
     def num_after(self, size: int) -> int:
-        """How many of the last `size` tokens follow the last breaker among them; all, if none."""
+        """Return the number of tokens after the last breaker among the last `size`.
+
+        Without a breaker, return `size`.
+        """
         if not self._tails:
             return size
         first = self._count - len(self._recent)
@@ -118,7 +122,7 @@ class LastBreak:
         return self._count - found[1]
 
     def _find(self, tokens: Sequence[int], first: int, most: int) -> tuple[int, int] | None:
-        """The last breaker that begins among the first `most` of `tokens`.
+        """Return the last breaker that begins among the first `most` of `tokens`.
 
         The number of `tokens[0]` is `first`.
         """
@@ -130,15 +134,15 @@ class LastBreak:
 
 
 def _by_length(tails: Sequence[tuple[int, ...]]) -> list[tuple[int, frozenset[tuple[int, ...]]]]:
-    """The longest first, so that many tails take no longer than one of each length."""
+    """Group tails by length, the longest first: many tails cost as much as one per length."""
     lengths = sorted({len(tail) for tail in tails}, reverse=True)
     return [(each, frozenset(tail for tail in tails if len(tail) == each)) for each in lengths]
 
 
 def repeats(tokens: Sequence[int]) -> list[int]:
-    """For each token but the last, how many of the last tokens also stand up to it.
+    """Return, for each token but the last, how many of the last tokens also occur up to it.
 
-    It takes one pass from the end (Z-algorithm): a comparison counts for later places, too.
+    It takes one pass from the end (Z-algorithm): a comparison also counts for later positions.
     """
     said = tokens[::-1]
     size = len(said)
@@ -157,20 +161,20 @@ def repeats(tokens: Sequence[int]) -> list[int]:
 # ---- sequence breakers
 
 MAX_CACHED = 64
-"""Texts that are remembered."""
+"""Maximum texts remembered."""
 MAX_TAIL = 20
-"""Tokens after the first that are looked at; as in llama.cpp."""
+"""Maximum tokens after the first that are compared, as in llama.cpp."""
 
 _GAP = "\u0100"
-"""Stands between tokens; their bytes are characters below it."""
+"""Separates tokens, whose bytes are characters below it."""
 
 
 class BreakerFinder:
     """Finds sequence breakers in `vocab`: the tokens that a breaker's text can consist of.
 
-    A text may lie within one token, or begin in one and go on in the next. Looking through a large
-    vocabulary takes a moment, so what was found is cached, and nothing is done before the first
-    time. Thread-safe: at worst two threads look for the same.
+    A text may be within one token, or begin in one and continue in the next. Searching a large
+    vocabulary takes a moment, so results are cached, and nothing is done before the first search.
+    Thread-safe: at worst two threads search for the same text.
     """
 
     def __init__(self, vocab: Vocab) -> None:
@@ -178,7 +182,7 @@ class BreakerFinder:
         self._find_one = lru_cache(MAX_CACHED)(self._look_up)
 
     def find(self, texts: Sequence[str]) -> Breakers:
-        """By first token, all that may follow it to make one of `texts` whole."""
+        """Return, per first token, all continuations that complete one of `texts`."""
         tails: defaultdict[int, dict[tuple[int, ...], None]] = defaultdict(dict)
         for text in texts:
             for token, tail in self._find_one(text):
@@ -213,7 +217,7 @@ class BreakerFinder:
 
     @cached_property
     def _spellings(self) -> tuple[str, list[int]]:
-        """All tokens' bytes as one text, and where each begins."""
+        """The bytes of all tokens as one text, and the position where each begins."""
         spelled = [
             self._vocab.name(token).decode("latin-1") + _GAP for token in range(self._vocab.size)
         ]

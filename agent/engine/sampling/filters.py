@@ -1,19 +1,20 @@
-"""What may be drawn of one row: top-n-sigma, top-k, typical, top-p, min-p and XTC, and the draw.
+"""The filters of one row, and the draw: top-n-sigma, top-k, typical, top-p, min-p and XTC.
 
-llama.cpp copies every logit into an entry of twelve bytes and orders the entries, which for a large
-vocabulary costs more than all the rest of a step's bookkeeping. Here the row is read where it lies.
-Nearly always filters leave few tokens, and which they are is proven by a bound, without an order.
-Those are copied, put in order, and drawn from as llama.cpp does: the same seed, the same token.
+llama.cpp copies every logit into an entry of twelve bytes and orders the entries. For a large
+vocabulary that costs more than all other bookkeeping of a step. Here the row is read in place.
+Nearly always filters keep few tokens, and a bound proves which, without sorting. These are copied,
+sorted, and drawn from as in llama.cpp: the same seed gives the same token.
 
-Where many are left (a flat row, or no filter at all), nothing is put in order: they are drawn in
-the order of their ids. What the last filter leaves of them is not even looked for. A token is drawn
-from all, and stands if it passes; otherwise another one is drawn from those before it, with a
-number that follows from the first. Each token's probability is the same. So are those by weights at
-another temperature than the filters' (`Weights.draw_raised`), which are not computed of all.
+If many tokens remain (a flat row, or no filter at all), nothing is sorted: tokens are drawn in the
+order of their ids. The result of the last filter is then not even computed. A token is drawn from
+all, and accepted if it passes; otherwise another one is drawn from those before it, with a number
+that follows from the first. Each token's probability is the same. The same holds for weights at
+another temperature than the filters' (`Weights.draw_raised`), which are not computed for all
+tokens.
 
-Where the next filter has to know what the last one left, that is looked for, but for a nucleus of
-what is left of a flat row (`NucleusWithin`). If it is an eighth of the row or less, a sample says
-where, sums prove it, and all that follows is done with a short row.
+If the next filter needs the result of the last one, that is computed, except for a nucleus of a
+flat row (`NucleusWithin`). If the result is an eighth of the row or less, a sample locates it, sums
+prove it, and all that follows works on a short row.
 """
 
 import math
@@ -42,19 +43,19 @@ from .weights import (
 )
 
 _SHORT = 8
-"""One of so many tokens at most is copied, to go on with a shorter row."""
+"""If at most one of this many tokens remains, they are copied to a shorter row."""
 
 _NUM_TOPS = 1024
-"""How many columns say at least where a nucleus ends."""
+"""Minimum columns used to locate the end of a nucleus."""
 
 _ROUNDED_UP = 1.00001
-"""Of a sum in single precision, which looks for a bound."""
+"""Margin for sums in single precision that are used as bounds."""
 
 _HOT = 2
-"""From here on what is drawn of all tokens is rarely one that a filter leaves few of."""
+"""Temperature from which on a token drawn from all rarely passes a strict filter."""
 
 _SLIGHT = 0.01
-"""Of the whole: a nucleus nearly always has tokens that weigh less."""
+"""Share of the total: a nucleus nearly always has tokens that weigh less."""
 
 _LARGEST = np.finfo(np.float32).max
 _LEAST_DRAW = 5e-324
@@ -64,9 +65,9 @@ _LEAST_WEIGHT = np.float32(np.finfo(np.float32).smallest_subnormal)
 class Pool:
     """The tokens of `row` that may still be drawn; filters are applied in llama.cpp's order.
 
-    `tops` are those of `row` (`selection`); the highest is finite, and no logit NaN. `likely` are
-    the weights of `row` at a temperature of 1, and `ranked` its highest in order, where they are
-    known. What XTC leaves out may be ruled out in `row`.
+    `tops` are the tops of `row` (`selection`); the highest is finite, and no logit is NaN. `likely`
+    are the weights of `row` at a temperature of 1, and `ranked` its highest tokens in order, if
+    known. Tokens that XTC drops may be ruled out in `row`.
     """
 
     def __init__(
@@ -79,43 +80,43 @@ class Pool:
     ) -> None:
         self._row = row
         self._names: Ids | None = None
-        """The tokens whose logits `_row` has, where it is only a part of the whole row."""
+        """The tokens of `_row`, if it is only a part of the whole row."""
         self._tops = tops
         self._top = tops.max()
         self._shift = shift_of(self._top)
         self._scratch = scratch
         self._ranked = ranked
         self._ids: Ids | None = None
-        """Few that are left, in the order of the draw; `None`: many."""
+        """The remaining tokens in the order of the draw, if few; `None` if many."""
         self._is_sorted = False
-        """Whether the highest of `_ids` come first."""
+        """True if the highest of `_ids` come first."""
         self._passing: Mask | None = None
-        """Which of many are left; `None`: all."""
+        """Which of many tokens remain; `None`: all."""
         self._likely = likely
-        """The weights of many, at a temperature of 1."""
+        """The weights of many tokens, at a temperature of 1."""
         self._prefix: Prefix | None = None
-        """Of many, those that pass the last filter, if they are not looked for yet."""
+        """The result of the last filter on many tokens, if it is not computed yet."""
         self._leaders: Leaders | None = None
-        """Of many, those that come first in the order of the draw, except so many of them."""
+        """The first of many tokens in draw order; `_num_dropped` of them are excluded."""
         self._num_dropped = 0
 
     @property
     def has_choice(self) -> bool:
-        """Whether two tokens or more are left."""
+        """Return whether two tokens or more remain."""
         return self._ids is None or self._ids.size > 1
 
     # ---- filters
 
     def keep_within_deviations(self, num_deviations: float) -> None:
-        """Those that are no further below the highest than so many standard deviations.
+        """Keep logits at most `num_deviations` standard deviations below the highest.
 
-        The deviation is that of the finite logits. https://arxiv.org/abs/2411.07641
+        The deviation is taken over the finite logits. https://arxiv.org/abs/2411.07641
         """
         deviation = _deviation(self._row, self._scratch.row("drawn", self._row.size))
         self._keep_from(self._top - np.float32(num_deviations) * deviation)
 
     def keep_highest(self, count: int) -> None:
-        """So many of the highest."""
+        """Keep the `count` highest tokens."""
         row = self._row
         if self._ids is not None:
             self._keep_sorted(self._ids[highest(row[self._ids], min(count, self._ids.size))])
@@ -128,7 +129,7 @@ class Pool:
             self._prefix = Highest(row, count)
 
     def keep_typical(self, mass: float) -> None:
-        """Those whose surprise is nearest to the expected one, up to `mass` in all.
+        """Keep tokens whose surprise is nearest to the expected one, up to `mass` in total.
 
         https://arxiv.org/abs/2202.00666
         """
@@ -141,9 +142,9 @@ class Pool:
         self._prefix = Heaviest(self._nearness(likely), likely, mass * likely.total)
 
     def keep_nucleus(self, mass: float, min_p: float = 0.0) -> None:
-        """The fewest of the highest that have `mass` together, and of these those above `min_p`.
+        """Keep the fewest highest tokens with `mass` together, and of these the ones above `min_p`.
 
-        Both leave the highest, so the filter that leaves fewer decides.
+        Both filters keep the highest tokens, so the stricter one decides.
         """
         heaviest = float(self._weight(self._top))
         outer = self._prefix
@@ -173,12 +174,12 @@ class Pool:
         self._keep_from(floor)
 
     def keep_likely(self, min_p: float) -> None:
-        """Those that have `min_p` of the likeliest one's probability."""
+        """Keep tokens with at least `min_p` of the likeliest token's probability."""
         self._settle()
         self._keep_from(self._floor(min_p))
 
     def drop_top_choices(self, threshold: float) -> None:
-        """Of those that have a probability of `threshold` or more, all but the least likely one.
+        """Drop all tokens with a probability of at least `threshold`, except the least likely one.
 
         https://github.com/oobabooga/text-generation-webui/pull/6335
         """
@@ -202,12 +203,12 @@ class Pool:
     # ---- choices
 
     def best(self) -> int:
-        """The highest."""
+        """Return the highest token."""
         self._settle()
         return self._token(self._best_place())
 
     def draw(self, temperature: np.float32, number: float) -> int:
-        """One by its probability; `number` is an even draw between 0 and 1."""
+        """Draw a token by probability; `number` is a uniform draw in [0, 1)."""
         return self._token(self._draw_place(temperature, number))
 
     def _token(self, place: int) -> int:
@@ -250,7 +251,7 @@ class Pool:
     # ---- few
 
     def _few_ids(self) -> Ids | None:
-        """The tokens that are left, if they are few."""
+        """Return the remaining tokens, if few."""
         if self._ids is None and self._row.size <= FEW:
             return np.arange(self._row.size)
         return self._ids
@@ -268,9 +269,9 @@ class Pool:
     def _cut(
         self, ids: Ids, mass: float, values: Row | None = None, whole: float | None = None
     ) -> None:
-        """The highest of `ids` with `mass` of `whole`, by the weights `values`.
+        """Keep the highest of `ids` with `mass` of `whole`, by the weights `values`.
 
-        Without these `ids` are the whole.
+        Without `values` and `whole`, `ids` are the whole.
         """
         if ids is not self._ids or not self._is_sorted:
             ids = ids[np.argsort(-self._row[ids])]
@@ -294,7 +295,7 @@ class Pool:
             self._keep_ids(ids)
 
     def _few_from(self, floor: np.float32) -> Ids | None:
-        """The tokens whose logits reach `floor`, in the order of ids, if they are few."""
+        """Return the tokens whose logits reach `floor`, in the order of ids, if few."""
         if self._passing is not None or int(np.count_nonzero(self._tops >= floor)) > FEW:
             return None
         ids = reaching(self._row, self._tops, floor)
@@ -306,7 +307,7 @@ class Pool:
     # ---- many
 
     def _keep(self, passing: Mask) -> None:
-        """What passes, of many."""
+        """Keep the tokens in `passing`, of many."""
         if self._passing is not None:
             passing = passing & self._passing
         count = int(np.count_nonzero(passing))
@@ -317,11 +318,11 @@ class Pool:
             self._likely = None if self._likely is None else self._likely.only(passing)
 
     def _left(self, ids: Ids | None) -> Ids | None:
-        """Those of `ids` that are left of many."""
+        """Return the tokens of `ids` that remain, of many."""
         return ids if ids is None or self._passing is None else ids[self._passing[ids]]
 
     def _settle(self) -> None:
-        """Find what passes a filter that was put off."""
+        """Compute the result of a filter that was postponed."""
         if self._prefix is None:
             return
         ids = self._left(self._prefix.few())
@@ -337,7 +338,7 @@ class Pool:
             self._top = self._row[int(self._weights().values.argmax())]
 
     def _shorten(self) -> None:
-        """Go on with a part of the row, where all that may pass the last filter is one."""
+        """Continue with a part of the row, if only a small part may pass the last filter."""
         if self._prefix is None:
             return
         ids = self._left(self._prefix.some(self._row.size // _SHORT))
@@ -354,7 +355,7 @@ class Pool:
             self._likely = Weights(self._likely.values[ids])
 
     def _weights(self, temperature: np.float32 = ONE) -> Weights:
-        """Those of all that are left."""
+        """Return the weights of all remaining tokens."""
         if temperature == 1 and self._likely is not None:
             return self._likely
         out = self._scratch.row("likely" if temperature == 1 else "drawn", self._row.size)
@@ -372,7 +373,7 @@ class Pool:
         return int(ids[self._row[ids].argmax()])
 
     def _nearness(self, likely: Weights) -> Nearness:
-        """How near each token's surprise is to the expected one."""
+        """Return the distance of each token's surprise from the expected one, as keys."""
         row, out = self._row, self._scratch.row("nearness", self._row.size)
         expected = sum_of(likely.values, row) / likely.total
         if not math.isfinite(expected):  # what is ruled out has no weight, but infinitely often
@@ -380,16 +381,16 @@ class Pool:
         return Nearness(row, np.float32(expected), out)
 
     def _few_around(self, nucleus: Heaviest) -> Ids | None:
-        """A few tokens that hold the whole nucleus, or `None` if there may be many."""
+        """Return a few tokens that include the whole nucleus, or `None` if there may be many."""
         if FEW * self._weight(self._top) < nucleus.mass:
             return None
         ids = self._contenders(nucleus.mass)
         return self._left(nucleus.some(FEW)) if ids is None else ids
 
     def _contenders(self, target: float) -> Ids | None:
-        """A few tokens that hold the whole nucleus, or `None` if there may be many.
+        """Return a few tokens that include the whole nucleus, or `None` if there may be many.
 
-        The highest of each column together weigh no more than as many of the highest ones, so where
+        The highest of each column together weigh no more than as many of the highest tokens. So if
         they have the mass, nothing below the lowest of them belongs to the nucleus.
         """
         if self._passing is not None:
@@ -404,19 +405,19 @@ class Pool:
         return ids if ids.size <= FEW else None
 
     def _weight(self, logit: np.float32) -> np.float32:
-        """The weight at a temperature of 1."""
+        """Return the weight at a temperature of 1."""
         return np.float32(np.exp(logit - self._shift))
 
     def _weigh_some(self, logits: Row) -> Row:
-        """The weights of some logits at a temperature of 1, nearly as exact as those of the row."""
+        """Return the weights of some logits at a temperature of 1, nearly as exact as the row's."""
         weights: Row = np.exp(logits - self._shift)
         return weights
 
     def _drop_of_nucleus(self, nucleus: Heaviest, threshold: float) -> bool:
-        """Drop those of a nucleus that is not looked for; `False` if it has to be, to do that.
+        """Drop the top choices of a postponed nucleus; return `False` if it must be computed first.
 
-        It weighs as much as it has to, and less than one of its tokens more. So which tokens are
-        above the threshold is mostly certain, and what is left is a nucleus, of the others.
+        The nucleus weighs at least its mass, and less than one token more. So it is mostly certain
+        which tokens are above the threshold, and the rest is a nucleus of the others.
         """
         values, total = nucleus.weights.values, nucleus.least_total
         least = threshold * total
@@ -471,7 +472,7 @@ class Pool:
 
 
 def _deviation(row: Row, out: Row) -> np.float32:
-    """The standard deviation of the finite logits; `out` is overwritten."""
+    """Return the standard deviation of the finite logits; `out` is overwritten."""
     mean = block_sums(row).sum(dtype=np.float64) / row.size
     if not math.isfinite(mean):
         return _deviation_of_some(row, out)
@@ -480,7 +481,7 @@ def _deviation(row: Row, out: Row) -> np.float32:
 
 
 def _deviation_of_some(row: Row, out: Row) -> np.float32:
-    """Where logits are ruled out, or too large to be squared."""
+    """Return the deviation if some logits are ruled out, or too large to be squared."""
     is_finite = (row > -np.inf).astype(np.float32)
     np.maximum(row, -_LARGEST, out=out)  # times nothing, it is nothing
     count = float(np.count_nonzero(is_finite))
@@ -494,7 +495,7 @@ def _deviation_of_some(row: Row, out: Row) -> np.float32:
 
 
 def most_typical(logits: Row, mass: float) -> Ids:
-    """Places of the most typical of few logits, the nearest to the expected surprise first."""
+    """Return positions of the most typical of few logits, nearest to expected surprise first."""
     depths = logits.max() - logits
     weights = np.exp(-depths)
     whole = weights.sum()

@@ -1,4 +1,4 @@
-"""Log-probabilities of a token and of the likeliest, from the logits as the model gave them.
+"""Log-probabilities of a token and of the likeliest tokens, from the model's own logits.
 
 NaN counts as ruled out.
 """
@@ -16,7 +16,7 @@ LEAST = -9999.0
 
 @dataclass(frozen=True, slots=True)
 class LogProbs:
-    """Natural logarithms: of the `token` that followed, and of the `top` ones, best first."""
+    """Natural logarithms for the `token` that followed, and for the `top` ones, best first."""
 
     token: int
     log_prob: float
@@ -24,10 +24,10 @@ class LogProbs:
 
 
 class RawRow:
-    """A row of logits before anything is done to it, and `num_top` of the likeliest.
+    """A row of logits before any change, and its `num_top` likeliest tokens.
 
-    Where the row `will_change`, what it was is kept in `scratch`, until the next row. Filters that
-    begin with the `num_ranked` highest find them here.
+    If the row `will_change`, it is copied to `scratch`, valid until the next row. Filters that
+    begin with the `num_ranked` highest tokens find them here.
     """
 
     def __init__(
@@ -35,17 +35,17 @@ class RawRow:
     ) -> None:
         with np.errstate(all="ignore"):
             self.tops = tops_of(row)
-            """The highest of its columns, as it is now; see `selection`."""
+            """The highest logit of each column in the current row; see `selection`."""
             if np.isnan(top := self.tops.max()):
                 row = without_nan(row)
                 self.tops = tops_of(row)
                 top = self.tops.max()
             out = scratch.row("likely", row.size)
             self.likely = Weights(exponentials(row, top, ONE, out))
-            """The weights of the row as it is now."""
+            """The weights of the current row."""
             self._whole = float(shift_of(top)) + float(np.log(self.likely.total))
         self.ranked: Ids | None = None
-        """The `num_ranked` highest in order, if they are known."""
+        """The `num_ranked` highest tokens in order, if known."""
         if num_top:
             num_found = max(num_top, num_ranked)
             ids = highest(row, min(num_found, row.size), self.tops)
@@ -64,7 +64,7 @@ class RawRow:
         return tuple(zip(ids.tolist(), log_probs, strict=True))
 
     def of(self, token: int) -> LogProbs:
-        """The log-probabilities for `token`, if it is the one that follows."""
+        """Return the log-probabilities for `token`, if it is the one that follows."""
         return LogProbs(token, _finite(float(self._row[token]) - self._whole), self._top)
 
 

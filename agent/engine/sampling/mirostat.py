@@ -1,6 +1,6 @@
-"""llama.cpp's `mirostat` and `mirostat_v2`: a feedback loop that holds the tokens' surprise.
+"""llama.cpp's `mirostat` and `mirostat_v2`: a feedback loop that controls the tokens' surprise.
 
-What may be drawn is cut so that the surprise of the tokens, in bits, stays near `mirostat_tau`.
+The candidates are cut so that the surprise of the tokens, in bits, stays near `mirostat_tau`.
 https://arxiv.org/abs/2007.14966
 """
 
@@ -15,7 +15,7 @@ from .selection import FEW, Ids, Leaders, Row, highest, highest_mask, reaching
 from .weights import Scratch, Weights, exponentials, shift_of
 
 _NUM_RANKED = 100
-"""How many of the highest tell how steeply the probabilities fall; llama.cpp's choice."""
+"""Number of highest tokens that tell how steeply the probabilities fall; llama.cpp's choice."""
 
 
 class Mirostat:
@@ -29,7 +29,10 @@ class Mirostat:
         self._rng = rng
 
     def draw(self, row: Row, tops: Row, temperature: np.float32, scratch: Scratch) -> int:
-        """A token. `tops` are those of `row` (`selection`); the highest is finite, none is NaN."""
+        """Draw a token.
+
+        `tops` are the tops of `row` (`selection`); the highest is finite, none is NaN.
+        """
         top, out = tops.max(), scratch.row("drawn", row.size)
         ranking = Ranking(row, tops, shift_of(top, temperature), temperature)
         weights = Weights(exponentials(row, top, temperature, out))
@@ -44,7 +47,7 @@ class Mirostat:
         return int(ids[place])
 
     def _draw_of_many(self, weights: Weights, ranking: "Ranking") -> int:
-        """Likewise, with the highest first in the order."""
+        """Draw from many tokens, with the highest first in the order."""
         token = weights.draw_sorted(self._rng.draw(), Leaders(ranking.row, ranking.tops))
         self._learn(weights.values[token] / np.float32(weights.total))
         return token
@@ -55,7 +58,7 @@ class Mirostat:
             self._most_surprise = self._most_surprise - self._eta * (surprise - self._tau)
 
     def _steep(self, weights: Weights, ranking: "Ranking") -> Ids | Weights:
-        """The likeliest tokens that fit the surprise, if probabilities fall by a power law."""
+        """Return the likeliest tokens within the surprise, assuming a power law."""
         values = weights.values
         ids = ranking.highest(min(_NUM_RANKED, values.size))
         probabilities = values[ids] / np.float32(weights.total)
@@ -71,7 +74,7 @@ class Mirostat:
         return weights if count == values.size else weights.only(highest_mask(values, count))
 
     def _bounded(self, weights: Weights, ranking: "Ranking") -> Ids | Weights:
-        """Those that are no more surprising than allowed, the highest first; one at least."""
+        """Return the tokens within the allowed surprise, the highest first; at least one."""
         values, whole = weights.values, np.float32(weights.total)
         least = np.exp2(-self._most_surprise) * whole
         ids = ranking.few_from(least * np.float32(0.9999))
@@ -83,7 +86,7 @@ class Mirostat:
 
 
 def place_of(probabilities: NDArray[np.float32], rng: Mt19937) -> int:
-    """Draw like C++'s `std::discrete_distribution`: nothing where there is no choice."""
+    """Draw like C++'s `std::discrete_distribution`; a single candidate takes no draw."""
     if probabilities.size < 2:
         return 0
     shares = probabilities.astype(np.float64)
@@ -105,11 +108,11 @@ class Ranking:
     temperature: np.float32
 
     def highest(self, count: int) -> Ids:
-        """So many of the heaviest, in order."""
+        """Return the `count` heaviest tokens, in order."""
         return highest(self.row, min(count, self.row.size), self.tops)
 
     def few_from(self, least: np.float32) -> Ids | None:
-        """The tokens that weigh `least` or more, in the order of ids; `None` if they are many."""
+        """Return the tokens that weigh at least `least`, in the order of ids; `None` if many."""
         floor = self.shift + self.temperature * np.log(least)
         if int(np.count_nonzero(self.tops >= floor)) > FEW:
             return None
@@ -118,7 +121,7 @@ class Ranking:
 
 
 def _num_within(power: float, surprise: float, size: int) -> int:
-    """How many ranks of a power law keep the surprise; at least one, at most `size`."""
+    """Return the number of ranks of a power law within the surprise: from 1 to `size`."""
     try:
         excess = power - 1
         share = excess * 2**surprise / (1 - size**-excess)

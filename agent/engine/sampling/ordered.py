@@ -1,7 +1,7 @@
-"""Samplers in an order of the request's own, one after another, as llama.cpp's chain applies them.
+"""Samplers in the request's own order, applied one after another like llama.cpp's chain.
 
-llama.cpp's own order is what `filters` is made for, and nearly all requests have that. Any other
-order is said plainly here, and so is a temperature that follows the row (`dynatemp_range`).
+`filters` is made for llama.cpp's own order, which nearly all requests have. Any other order is
+implemented plainly here, and so is a dynamic temperature (`dynatemp_range`).
 """
 
 import math
@@ -17,7 +17,7 @@ from .selection import FEW, Ids, Row, highest
 
 
 class Changes(Protocol):
-    """Changes the logits of what was said before."""
+    """Changes logits depending on earlier tokens."""
 
     def apply(self, row: Row) -> None:
         """Change `row`, which has a logit for each token."""
@@ -29,9 +29,9 @@ def left_in_order(
     histories: Mapping[str, Changes],
     draw_for_xtc: Callable[[], float],
 ) -> tuple[Ids, Row]:
-    """The tokens that `sampling.order` leaves, and their logits; temperature has been applied.
+    """Return the tokens that `sampling.order` keeps, and their logits after temperature.
 
-    No logit may be NaN, and the highest is finite. `row` is overwritten.
+    No logit may be NaN, and the highest must be finite. `row` is overwritten.
     """
     ids = np.flatnonzero(row > -np.inf)
     logits = row[ids]
@@ -51,7 +51,7 @@ def left_in_order(
 
 
 def _heated(ids: Ids, logits: Row, sampling: Sampling) -> tuple[Ids, Row]:
-    """The highest first, at a temperature that their entropy gives, as a part of the highest one.
+    """Sort the tokens and apply a dynamic temperature, which depends on their entropy.
 
     https://arxiv.org/abs/2309.02772
     """
@@ -69,7 +69,7 @@ def _heated(ids: Ids, logits: Row, sampling: Sampling) -> tuple[Ids, Row]:
 
 
 def softmax(logits: Row) -> Row:
-    """The probabilities of tokens with these logits."""
+    """Return the probabilities of tokens with these logits."""
     weights: Row = np.exp(logits - logits.max())
     weights /= weights.sum()
     return weights
@@ -78,7 +78,7 @@ def softmax(logits: Row) -> Row:
 def _kept(
     name: str, logits: Row, sampling: Sampling, draw_for_xtc: Callable[[], float]
 ) -> Ids | NDArray[np.bool_]:
-    """Which of `logits` a sampler keeps; the highest come first, unless it keeps their order."""
+    """Return which of `logits` a sampler keeps, in order or the highest first."""
     top = logits.max()
     match name:
         case "temperature":  # of 0, which keeps the highest alone

@@ -10,9 +10,9 @@ from .selection import Row
 
 
 class Penalties:
-    """The last tokens of one sequence, the prompt's included.
+    """The last tokens of one sequence, including the prompt's.
 
-    What is counted lies in arrays, so that a step costs a few passes over them.
+    Counts are in arrays, so that a step costs a few passes over them.
     """
 
     def __init__(self, sampling: Sampling, prompt: Sequence[int]) -> None:
@@ -27,7 +27,7 @@ class Penalties:
         self._counts = np.array([*counted.values(), 0], np.float32)
 
     def accept(self, token: int) -> None:
-        """`token` was chosen."""
+        """Record that `token` was chosen."""
         if len(self._last) == self._size:
             self._forget(self._last.popleft())
         self._last.append(token)
@@ -39,7 +39,7 @@ class Penalties:
         self._counts[place] += 1
 
     def apply(self, row: Row) -> None:
-        """Change the logits of what was said."""
+        """Change the logits of earlier tokens."""
         size = len(self._places)
         tokens, counts = self._tokens[:size], self._counts[:size]
         logits = row[tokens]
@@ -47,7 +47,7 @@ class Penalties:
         row[tokens] = logits - (counts * self._frequency + self._presence)
 
     def _forget(self, token: int) -> None:
-        """Count `token` once less. The last entry moves to a place that becomes free."""
+        """Decrement the count of `token`. The last entry moves to a freed position."""
         place = self._places[token]
         self._counts[place] -= 1
         if self._counts[place]:

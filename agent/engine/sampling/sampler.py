@@ -1,10 +1,11 @@
-"""Choosing a sequence's next token from its row of logits.
+"""Chooses a sequence's next token from its row of logits.
 
-What llama.cpp's own chain does, in the order of its `common_sampler`: biases, penalties, DRY,
-top-n-sigma, top-k, typical, top-p, min-p, XTC, temperature, `adaptive_p`, and the draw by seed; or
-these in an order that the request gives (`ordered`); or biases, temperature and mirostat. The draws
-are llama.cpp's too, so the same seed gives the same tokens there. As in llama-server the penalties'
-history begins with the prompt, so a token that the prompt repeats is penalised in the answer.
+It does what llama.cpp's own chain does, in the order of its `common_sampler`: biases, penalties,
+DRY, top-n-sigma, top-k, typical, top-p, min-p, XTC, temperature, `adaptive_p`, and the draw by
+seed. A request can give another order (`ordered`), or mirostat: then biases, temperature and
+mirostat apply. The draws are llama.cpp's too, so the same seed gives the same tokens. As in
+llama-server the penalties' history begins with the prompt, so a token that occurs in the prompt is
+penalised in the answer.
 """
 
 from collections import deque
@@ -31,18 +32,17 @@ from .weights import Scratch, wide_sums
 
 _LEAST_DRAW = 5e-324
 _LEAST_TEMPERATURE = np.finfo(np.float32).tiny
-"""What logits can be divided by; from far above it on only the best is ever drawn."""
+"""The smallest divisor of logits; far above it the best token is always drawn."""
 
 
 class Sampler:
-    """Chooses the tokens of one sequence, and remembers them where filters or penalties need that.
+    """Chooses the tokens of one sequence, and remembers them if filters or penalties need them.
 
-    Where tokens may be given up again (a draft is checked), rows come one by one, up to the first
-    token that differs: what was chosen counts as said.
+    When a draft is checked, rows come one by one, up to the first token that differs: every chosen
+    token counts as generated.
 
-    A broken row, or a tiny temperature, gives a token like any other. Numpy would warn of it: that
-    is for the caller to silence, once for all that it chooses (`np.errstate`). Samplers of one
-    thread share a `scratch`.
+    A broken row, or a tiny temperature, gives a token too. NumPy would warn about it: the caller
+    silences that, once for all rows (`np.errstate`). Samplers of one thread share a `scratch`.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Sampler:
         in_order = sequence.sampling.samplers
         self._histories = tuple(histories.values())
         self._before = tuple(each for name, each in histories.items() if name not in in_order)
-        """The histories that change a row first; the others are in an order of their own."""
+        """The histories that change a row first; the others follow the request's order."""
         self._in_order = {name: each for name, each in histories.items() if name in in_order}
         self._temperature = max(np.float32(sequence.sampling.temperature), _LEAST_TEMPERATURE)
         self._rng = Mt19937(sequence.sampling.seed)
@@ -79,16 +79,16 @@ class Sampler:
         self._mirostat = Mirostat(sequence.sampling, self._rng) if has_mirostat else None
         self._adaptive = _adaptive(sequence.sampling)
         self._drawn: tuple[int, np.float32] | None = None
-        """What `_adaptive` has to learn if this token is chosen: the probability that it had."""
+        """The token drawn last with its probability, which `_adaptive` learns if it is chosen."""
         self._log_probs: list[LogProbs] = []
 
     @property
     def failure(self) -> str | None:
-        """Why the sequence's constraint can no longer be obeyed, where that is so."""
+        """The reason why the sequence's constraint can no longer be satisfied, if so."""
         return self._grammar.failure if self._grammar else None
 
     def choose(self, row: Row) -> int:
-        """The next token. `row`, the logits of the one before, is overwritten."""
+        """Choose the next token. `row`, the logits for it, is overwritten."""
         if self._sampling.top_log_probs is None:
             return self._choose(row, None)
         will_change = self._will_change
@@ -105,12 +105,12 @@ class Sampler:
         return token
 
     def score(self, row: Row, token: int) -> LogProbs:
-        """The log-probabilities of a token of the prompt; `row`, the logits before it, stays."""
+        """Return the log-probabilities of a prompt's token; `row`, its logits, is kept."""
         num_top = self._sampling.top_log_probs or 0
         return RawRow(row, num_top, self._scratch, will_change=False).of(token)
 
     def take_log_probs(self) -> tuple[LogProbs, ...]:
-        """Those of the tokens that were chosen since the last call, where they are requested."""
+        """Return the log-probabilities of tokens chosen since the last call, if requested."""
         if not self._log_probs:
             return ()
         log_probs = tuple(self._log_probs)
@@ -119,7 +119,7 @@ class Sampler:
 
     @property
     def _will_change(self) -> bool:
-        """Whether `_change` has something to do, or a token is forced whatever filters do."""
+        """Return whether `_change` will change the row, or a token is forced."""
         is_early = self._num_chosen < self._sampling.min_tokens
         has_mask = self._allowed is not None or self._grammar is not None
         is_ordered = bool(self._order)
@@ -128,7 +128,7 @@ class Sampler:
 
     @property
     def _num_ranked(self) -> int:
-        """How many of the highest the filters begin with; 0 if with all."""
+        """The number of highest tokens that the filters begin with; 0 if they begin with all."""
         sampling = self._sampling
         begins = sampling.mirostat == 0 and sampling.top_n_sigma <= 0
         return sampling.top_k if begins and sampling.top_k <= FEW else 0
@@ -226,7 +226,7 @@ class Sampler:
             pool.drop_top_choices(sampling.xtc_threshold)
 
     def _any_token(self, size: int) -> int:
-        """The first token that is not ruled out, where the model rules out all that is left."""
+        """Return the first token that is not ruled out, if the model rules out all others."""
         if self._grammar is not None:
             return self._grammar.first
         if self._allowed is not None:
@@ -244,17 +244,17 @@ def _adaptive(sampling: Sampling) -> AdaptiveProbability | None:
 
 
 class _History(Protocol):
-    """What looks at the tokens so far: those that were chosen, and those of the prompt before."""
+    """Depends on the tokens so far: the prompt's and the chosen ones."""
 
     def apply(self, row: Row) -> None:
-        """Change the logits of what was said."""
+        """Change the logits of earlier tokens."""
 
     def accept(self, token: int) -> None:
-        """`token` was chosen."""
+        """Record that `token` was chosen."""
 
 
 def _histories(sequence: NewSequence) -> dict[str, _History]:
-    """By the names that their samplers have."""
+    """Return the sequence's histories by the names of their samplers."""
     sampling = sequence.sampling
     histories: dict[str, _History] = {}
     tokens = sequence.prompt.tokens + sequence.said
@@ -268,7 +268,7 @@ def _histories(sequence: NewSequence) -> dict[str, _History]:
 
 
 def _biases(sampling: Sampling, vocab: Vocab) -> dict[int, float]:
-    """Biases by token; ids outside the vocabulary have nothing to act on."""
+    """Return biases by token; ids outside the vocabulary are ignored."""
     biases = {token: bias for token, bias in sampling.logit_bias if 0 <= token < vocab.size}
     never = vocab.suppressed_tokens
     if sampling.ignore_eos:
@@ -277,7 +277,10 @@ def _biases(sampling: Sampling, vocab: Vocab) -> dict[int, float]:
 
 
 def _allowed(sampling: Sampling, vocab: Vocab) -> Mask | None:
-    """What the answer may be made of, where that is limited; ids outside are none of it."""
+    """Return the mask of allowed tokens, if they are limited.
+
+    Ids outside the vocabulary are ignored.
+    """
     if sampling.allowed_tokens is None:
         return None
     known = {token for token in sampling.allowed_tokens if 0 <= token < vocab.size}
@@ -285,6 +288,6 @@ def _allowed(sampling: Sampling, vocab: Vocab) -> Mask | None:
 
 
 def _ends(sampling: Sampling, vocab: Vocab) -> Ids:
-    """The tokens that an answer of fewer than `min_tokens` tokens must not end with."""
+    """Return the tokens that must not end an answer of fewer than `min_tokens` tokens."""
     stops = {token for token in sampling.stop_tokens if 0 <= token < vocab.size}
     return np.array(sorted(stops | vocab.end_tokens), np.intp)

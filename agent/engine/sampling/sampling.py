@@ -1,4 +1,4 @@
-"""How the next token of one sequence is chosen from the model's logits."""
+"""The sampling options of one sequence."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,15 +6,19 @@ from dataclasses import dataclass, field
 from ....shared.sampling import DEFAULT_TEMPERATURE, DEFAULT_TOP_P, SAMPLER_ORDER
 
 Breakers = Mapping[int, tuple[tuple[int, ...], ...]]
-"""Where a repetition may not reach beyond: by first token, what may follow it to complete one."""
+"""Sequence breakers, beyond which a repetition may not reach.
+
+They map the first token to the continuations that complete a breaker.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dry:
-    """A penalty on tokens that would go on repeating a run of the last `penalty_last_n`.
+    """A penalty on tokens that would continue a repetition of the last `penalty_last_n` tokens.
 
-    It begins with runs of `allowed_length` tokens, at `multiplier` logits, and grows by `base` with
-    each further token. https://github.com/oobabooga/text-generation-webui/pull/5677
+    It begins with repetitions of `allowed_length` tokens, at `multiplier` logits, and grows by the
+    factor `base` with each further token.
+    https://github.com/oobabooga/text-generation-webui/pull/5677
     """
 
     multiplier: float
@@ -26,24 +30,24 @@ class Dry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """Choices of one request; the defaults are llama.cpp's.
+    """The sampling options of one request; the defaults are llama.cpp's.
 
-    `seed` is below 2**32. `logit_bias` holds (token id, bias in logits) pairs. `ignore_eos` keeps
-    end-of-generation tokens from ever being chosen. The first `min_tokens` tokens are none of them
-    and none of `stop_tokens`, unless a grammar leaves no other. A `top_k` of 0, `top_p` of 1,
-    `min_p` of 0, `typical_p` of 1, `top_n_sigma` of 0 and `xtc_probability` of 0 leave that filter
-    out. So do a `dynatemp_range` of 0 and an `adaptive_target` below 0.
-    Penalties look at the last `repeat_last_n` tokens, the prompt's included, as llama-server's
-    do. A `mirostat` of 1 or 2 takes the place of all filters and penalties.
+    `seed` is below 2**32. `logit_bias` has (token id, bias in logits) pairs. `ignore_eos` prevents
+    end-of-generation tokens. The first `min_tokens` tokens are neither end-of-generation tokens nor
+    `stop_tokens`, unless a grammar allows no other. A `top_k` of 0, `top_p` of 1, `min_p` of 0,
+    `typical_p` of 1, `top_n_sigma` of 0, `xtc_probability` of 0, `dynatemp_range` of 0 and an
+    `adaptive_target` below 0 turn that sampler off. Penalties look at the last `repeat_last_n`
+    tokens, including the prompt's, as in llama-server. A `mirostat` of 1 or 2 replaces all filters
+    and penalties.
 
-    `samplers` are those that are on, in the order in which they apply, if that is another than
-    llama.cpp's and may change the result.
+    `samplers` are the active samplers in their order, if that differs from llama.cpp's and may
+    change the result.
 
-    Only `allowed_tokens` are ever chosen, where they are given, and none that would complete one of
-    the `bad_words` in the answer, each of which is a run of tokens.
+    If `allowed_tokens` are given, only they are chosen. A token that would complete one of the
+    `bad_words` in the answer, each a sequence of tokens, is never chosen.
 
-    `top_log_probs` of the likeliest tokens are reported with each token, and the token's own
-    log-probability; `None` reports nothing.
+    With each token, its log-probability and those of the `top_log_probs` likeliest tokens are
+    reported; `None` reports nothing.
     """
 
     seed: int
@@ -78,7 +82,7 @@ class Sampling:
 
     @property
     def has_penalties(self) -> bool:
-        """Whether earlier tokens change the logits."""
+        """Return whether earlier tokens change the logits."""
         return self.repeat_last_n > 0 and (
             self.repeat_penalty != 1.0
             or self.presence_penalty != 0.0
@@ -87,24 +91,24 @@ class Sampling:
 
     @property
     def has_xtc(self) -> bool:
-        """Whether the likeliest tokens may be left out, where others are likely, too."""
+        """Return whether XTC may drop the likeliest tokens."""
         return self.xtc_probability > 0 and self.xtc_threshold <= 0.5
 
     @property
     def has_dynamic_temperature(self) -> bool:
-        """Whether the temperature follows the model's uncertainty."""
+        """Return whether the temperature depends on the model's uncertainty."""
         return self.dynatemp_range > 0 and self.temperature > 0 and self.mirostat == 0
 
     @property
     def has_adaptive(self) -> bool:
-        """Whether tokens near a target probability are chosen."""
+        """Return whether tokens near a target probability are preferred."""
         return self.adaptive_target >= 0 and self.temperature > 0 and self.mirostat == 0
 
     @property
     def order(self) -> tuple[str, ...]:
-        """The samplers that apply one after another; empty if `filters` has them all.
+        """The samplers that apply one after another; empty if `filters` handles them all.
 
-        In llama.cpp's own order the histories come first, and are none of these.
+        In llama.cpp's own order the histories come first, and are not listed here.
         """
         if self.samplers or not (self.has_dynamic_temperature or self.has_adaptive):
             return self.samplers
@@ -121,18 +125,17 @@ class Sampling:
 
     @property
     def may_pass_over_the_best(self) -> bool:
-        """Whether a filter may leave out the highest logit."""
+        """Return whether a filter may drop the highest logit."""
         return self.mirostat == 0 and (self.typical_p < 1 or self.has_xtc)
 
     @property
     def can_resume(self) -> bool:
-        """Whether a sampler chooses as another would have that chose the tokens before.
+        """Return whether a sampler can continue exactly after tokens that another one chose.
 
-        Three choices depend on rows of logits, which are not there any more, and start anew:
-        mirostat draws only where there is a choice, and its `mu` follows the tokens' surprise; so
-        do `adaptive_p` and its mean of probabilities; XTC draws, from a generator of its own, only
-        where at least two candidates are left. Rarely, so does a row of which nothing finite was
-        left: it took no draw.
+        Three samplers depend on earlier rows of logits, which are no longer there, and start again:
+        mirostat draws only if there is a choice, and its `mu` follows the tokens' surprise;
+        `adaptive_p` follows a mean of probabilities; XTC draws, from a generator of its own, only
+        if at least two candidates remain. A rare row without finite logits also takes no draw.
         """
         if self.has_adaptive:
             return False
@@ -140,16 +143,16 @@ class Sampling:
         return not has_mirostat and not (self.mirostat == 0 and self.has_xtc)
 
     def num_draws(self, num_tokens: int) -> int:
-        """Draws from the random source that `num_tokens` took; with mirostat, at most.
+        """Return the random draws that `num_tokens` took; with mirostat, the maximum.
 
-        One token takes one draw in double precision, whatever the filters leave of the row; none
-        where the highest logit is taken.
+        One token takes one draw in double precision, whatever the filters keep; a greedy choice
+        takes none.
         """
         return num_tokens if self.temperature > 0 else 0
 
     @property
     def is_greedy(self) -> bool:
-        """Whether the answer is the highest logit, after biases: no chance and no history in it."""
+        """Return whether the answer is always the highest logit after biases."""
         return (
             self.temperature <= 0
             and not self.has_penalties

@@ -1,4 +1,4 @@
-"""Finding the highest logits of a row without putting the row in order."""
+"""Finds the highest logits of a row without sorting the row."""
 
 import math
 
@@ -10,32 +10,32 @@ Ids = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
 WIDTH = 4096
-"""Columns at least of the table that a row is laid out as; a shorter row is one line."""
+"""Minimum columns of the table that a row is laid out as; a shorter row is one line."""
 
 FEW = 2048
-"""So many tokens are put in order, and not more."""
+"""Maximum number of tokens that are sorted."""
 
 _SHARE = 10
-"""Of so many columns one is looked through; where more have to be, the whole row takes less."""
+"""If more than one of this many columns must be searched, searching the whole row is faster."""
 
 _SPARSE = 4
-"""In so many columns for each of the highest, few of them hide another."""
+"""Columns per highest token, so that few of these tokens share a column."""
 
 _LEAST_FOLDED = 128
 
 _SAMPLE = 1024
 
 CAUTION = 3
-"""By so many standard deviations a sample may be wrong."""
+"""Standard deviations by which a sample may be wrong."""
 
 
 def without_nan(row: Row) -> Row:
-    """`row` with the tokens ruled out whose logits are no numbers."""
+    """Return `row` with NaN logits ruled out."""
     return np.where(np.isnan(row), np.float32(-np.inf), row)
 
 
 def highest(row: Row, count: int, tops: Row | None = None) -> Ids:
-    """Ids of the `count` highest logits in descending order; `tops` are the row's, if known."""
+    """Return the ids of the `count` highest logits, descending; `tops` are the row's, if known."""
     ids = _contenders(row, count, tops)
     if ids.size > 2 * count + FEW:  # many are equal
         bound = np.partition(row[ids], -count)[-count]
@@ -45,7 +45,7 @@ def highest(row: Row, count: int, tops: Row | None = None) -> Ids:
 
 
 class Leaders:
-    """The highest of `row` in order, as many as are asked for; `tops` are the row's."""
+    """The highest tokens of `row` in order, as many as requested; `tops` are the row's."""
 
     def __init__(self, row: Row, tops: Row) -> None:
         self.row = row
@@ -53,9 +53,9 @@ class Leaders:
         self._found: Ids = np.empty(0, np.intp)
 
     def of(self, count: int) -> Ids:
-        """Ids of `count` or some more in descending order; all others are lower than the last.
+        """Return ids of at least `count` tokens, descending; all others are lower than the last.
 
-        They are fewer where many are equal.
+        There are fewer if many are equal.
         """
         if self._found.size < count:
             ids = _contenders(self.row, min(count, self.row.size), self._tops)
@@ -67,7 +67,7 @@ class Leaders:
 
 
 def highest_mask(row: Row, count: int) -> Mask:
-    """Which logits are the `count` highest: for more than can be put in order."""
+    """Return a mask of the `count` highest logits, for more tokens than can be sorted."""
     bound = _bound_of(row, count)
     passing: Mask = row >= bound
     num_surplus = int(np.count_nonzero(passing)) - count
@@ -77,10 +77,10 @@ def highest_mask(row: Row, count: int) -> Mask:
 
 
 def _bound_of(row: Row, count: int) -> np.float32:
-    """The lowest of the `count` highest logits.
+    """Return the lowest of the `count` highest logits.
 
-    A sample says between which two it nearly always is. Only the logits between are partitioned,
-    which takes a millisecond for a long row.
+    A sample gives two logits that nearly always enclose it. Only the logits between them are
+    partitioned, which takes a millisecond for a long row.
     """
     some = np.sort(sample_of(row))
     expected = count * some.size / row.size
@@ -97,12 +97,12 @@ def _bound_of(row: Row, count: int) -> np.float32:
 
 
 def sample_of(row: Row) -> Row:
-    """About a thousand logits, evenly from the whole row."""
+    """Return about a thousand logits, evenly spaced over the whole row."""
     return row[:: max(1, row.size // _SAMPLE)]
 
 
 def tops_of(row: Row) -> Row:
-    """The highest logit of each column, where `row` is laid out as a table; NaN if it has one.
+    """Return the highest logit of each column of `row` as a table; NaN if the column has one.
 
     The last few logits, which do not fill a line, are columns of their own.
     """
@@ -115,7 +115,7 @@ def tops_of(row: Row) -> Row:
 
 
 def reaching(row: Row, tops: Row, bound: np.float32) -> Ids:
-    """Ids of the logits that are not below `bound`; only columns whose tops are not have any."""
+    """Return the ids of the logits that reach `bound`; columns with lower tops are skipped."""
     height, width = _shape(row.size)
     columns = (tops[:width] >= bound).nonzero()[0]
     if _SHARE * columns.size > width:
@@ -129,7 +129,7 @@ def reaching(row: Row, tops: Row, bound: np.float32) -> Ids:
 
 
 def folded(tops: Row, count: int) -> Row:
-    """The highest of each of so many columns or some more: tops of a table with fewer columns."""
+    """Return tops for a table with at least `count` columns, fewer than `tops` has."""
     height = tops.size // count
     if height < 2:
         return tops
@@ -139,15 +139,15 @@ def folded(tops: Row, count: int) -> Row:
 
 
 def _shape(size: int) -> tuple[int, int]:
-    """Lines and columns of the table."""
+    """Return lines and columns of the table."""
     height = max(1, size // WIDTH)
     return height, size // height
 
 
 def _contenders(row: Row, count: int, tops: Row | None) -> Ids:
-    """Ids of all logits that reach a bound which `count` or more of them reach, and not many more.
+    """Return the ids of all logits that reach a bound; at least `count` do, and not many more.
 
-    The highest of each of so many columns is one of `count` logits that reach the lowest of these.
+    The highest of each of `count` columns gives `count` logits that reach the lowest of these.
     """
     tops = tops_of(row) if tops is None else tops
     if count > tops.size:
@@ -159,9 +159,9 @@ def _contenders(row: Row, count: int, tops: Row | None) -> Ids:
 
 
 def _allowed(row: Row, count: int) -> Ids:
-    """Ids that are not ruled out, or `count` where they are fewer.
+    """Return the ids that are not ruled out, filled up to `count` ids.
 
-    A constraint can rule out nearly the whole vocabulary, and the bound then keeps nothing away.
+    A constraint can rule out nearly the whole vocabulary, and then the bound excludes nothing.
     """
     allowed = np.flatnonzero(row > -np.inf)
     missing = count - allowed.size

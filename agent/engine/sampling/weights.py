@@ -1,9 +1,9 @@
-"""A row of logits as weights: their exponentials, and draws by them without putting them in order.
+"""A row of logits as weights, their exponentials, and draws from them without sorting.
 
-Weights are summed in blocks: a draw looks for its block first, and for its token in there. What is
-as long as the row goes only through NumPy's loops that are vectorised, without a branch for each
-token: choosing by a mask (`row[mask]`, `numpy.where`) takes ten times as long as multiplying by it.
-Arrays of a row's size are used again (`Scratch`), since the memory of fresh ones is paged in anew.
+Weights are summed in blocks: a draw finds its block first, and then its token in the block. Arrays
+as long as the row go only through NumPy's vectorised loops, without a branch per token: choosing by
+a mask (`row[mask]`, `numpy.where`) takes ten times as long as multiplying by it. Arrays of a row's
+size are reused (`Scratch`), since the memory of new ones must be paged in.
 """
 
 import math
@@ -21,34 +21,34 @@ BLOCK = 512
 """Weights that are summed together."""
 
 _PART = 16 * BLOCK
-"""So much of a row is looked at first where a part of it may be enough."""
+"""Part of a row that is searched first if a part may suffice."""
 
 _GLANCE = 1024
-"""How many are put in order to see whether these are all."""
+"""Number of tokens sorted to see whether they are all that is needed."""
 
 _BRACKET = 40
-"""So many tokens of a sample lie around an edge when all tokens there are looked at."""
+"""Tokens of a sample around an edge, within which all tokens are examined."""
 
 LEADERS = (64, 256)
-"""So many are put in order to be drawn first of many, the more only where they are wanted."""
+"""Numbers of tokens sorted to be drawn first of many; the second if the first is too small."""
 
 _FLAT = 0.1
-"""Leaders with less of the whole are hardly ever drawn, so few of them are put in order."""
+"""Share of the total below which leaders are rarely drawn, so few of them are sorted."""
 
 NO_FLOOR = np.float32(-np.inf)
 
 _UNSHIFTED = (-20, 40)
-"""Outside of these the highest exponent is made 0, lest sums of squares leave the range."""
+"""Outside this range the highest exponent is shifted to 0, to keep sums of squares finite."""
 
 _MOST_TRIES = 16
-"""So many draws may not count before something is done that they will."""
+"""Rejected draws after which the weights are reduced, so that draws are accepted."""
 
 _ROUNDED_UP = 1.0001
-"""Sums in single precision are less exact than that."""
+"""Margin for sums in single precision."""
 
 
 def _is_exp2_fast() -> bool:
-    """Whether NumPy has a vectorised loop for it: with AVX-512, where `exp` takes twice as long."""
+    """Return whether NumPy's `exp2` is vectorised: with AVX-512, where `exp` is slower."""
     loops = np.lib.introspect.opt_func_info(func_name="^exp2$", signature="float32")
     chosen = str(loops.get("exp2", {}).get("ff", {}).get("current", ""))
     return chosen.startswith(("X86_V4", "AVX512"))
@@ -56,9 +56,9 @@ def _is_exp2_fast() -> bool:
 
 _IS_EXP2_FAST = _is_exp2_fast()
 _LEAST_EXPONENT = np.float32(-85)
-"""Below e to the power of it numbers are not normal, and `exp2` takes many times as long.
+"""Exponents below this give denormal numbers, with which `exp2` is many times slower.
 
-Few such numbers do no harm, so a sample is looked at.
+A few do no harm, so only a sample is checked.
 """
 _LOG2_E = np.float32(np.log2(np.e))
 
@@ -69,17 +69,17 @@ _ONES = np.ones(BLOCK, np.float32)
 _LEAST = 5e-324
 
 _SIGN = np.uint32(2**31)
-"""The bit of a float that makes it negative."""
+"""The sign bit of a float."""
 
 
 class Scratch:
-    """Arrays of the size of a row, by what they are for. They belong to one thread."""
+    """Arrays of the size of a row, by purpose. They belong to one thread."""
 
     def __init__(self) -> None:
         self._arrays: dict[str, Row] = {}
 
     def row(self, purpose: str, size: int) -> Row:
-        """An array with anything in it, until `purpose` is asked for again."""
+        """Return an array with arbitrary content, valid until `purpose` is requested again."""
         array = self._arrays.get(purpose)
         if array is None or array.size < size:
             array = self._arrays[purpose] = np.empty(size, np.float32)
@@ -87,15 +87,18 @@ class Scratch:
 
 
 def shift_of(top: np.float32, temperature: np.float32 = ONE) -> np.float32:
-    """What is taken off each logit before its exponential, where `top` is the highest."""
+    """Return the number subtracted from each logit before its exponential.
+
+    `top` is the highest logit.
+    """
     low, high = _UNSHIFTED
     return np.float32(0) if low <= top / temperature <= high else top
 
 
 def exponentials(row: Row, top: np.float32, temperature: np.float32, out: Row) -> Row:
-    """`out`, with the weight of each logit of `row`, of which `top` is the highest.
+    """Write the weight of each logit of `row` to `out` and return it; `top` is the highest logit.
 
-    Only their ratios mean something.
+    Only the ratios of weights have a meaning.
     """
     if shift := shift_of(top, temperature):
         # The difference first: with a tiny temperature the quotients would all be infinite.
@@ -113,7 +116,7 @@ def exponentials(row: Row, top: np.float32, temperature: np.float32, out: Row) -
 
 
 def block_sums(values: Row, factors: Row | None = None) -> Row:
-    """The sums of `values`, each times its factor, by blocks."""
+    """Return the sums of `values`, each times its factor, by block."""
     end = values.size - values.size % BLOCK
     sums = np.empty(end // BLOCK + 1, np.float32)
     table = values[:end].reshape(-1, BLOCK)
@@ -127,67 +130,70 @@ def block_sums(values: Row, factors: Row | None = None) -> Row:
 
 
 def wide_sums(values: Row) -> NDArray[np.float64]:
-    """The sums of the `values` up to each, in double precision."""
+    """Return the cumulative sums of `values`, in double precision."""
     return values.astype(np.float64).cumsum()  # in half the time of `cumsum` by a `dtype`
 
 
 def sum_of(values: Row, factors: Row) -> float:
-    """The sum of `values`, each times its factor."""
+    """Return the sum of `values`, each times its factor."""
     return float(block_sums(values, factors).astype(np.float64).sum())
 
 
 def leave_out(values: Row, chosen: Mask) -> None:
-    """Make all `values` nothing but those that are `chosen`."""
+    """Set all `values` to 0 that are not `chosen`."""
     # By floats, NumPy multiplies in half the time that it takes by truth values.
     np.multiply(values, chosen.astype(np.float32), out=values)
 
 
 class Part(Protocol):
-    """The first tokens in some order. Whether one is among them is cheaper to say than which are.
+    """The first tokens in some order; testing one token is cheaper than listing all.
 
     Of equals those with the lower ids come first.
     """
 
     def includes(self, token: int) -> bool:
-        """Whether `token` is among them."""
+        """Return whether `token` is among them."""
 
     def before(self, token: int) -> Mask:
-        """Which come before `token`."""
+        """Return a mask of the tokens before `token`."""
 
 
 class Prefix(Part, Protocol):
-    """Likewise, of which more is known."""
+    """A `Part` that can also be listed."""
 
     def mask(self) -> Mask:
-        """Which they are."""
+        """Return a mask of the tokens."""
 
     def few(self) -> Ids | None:
-        """They in their order, if they are few; `None` also where that is dear to find out."""
+        """Return the tokens in order if they are few.
+
+        Returns `None` if they are many, or if that is expensive to tell.
+        """
 
     def some(self, most: int) -> Ids | None:
-        """Tokens that all of them are among, about `most` at most; `None` if they may be more."""
+        """Return about `most` tokens that include all of them; `None` if they may be more."""
 
     def among(self, ids: Ids) -> "Prefix":
-        """They, by their places in `ids`, which all of them are among."""
+        """Return the same tokens, by their positions in `ids`, which include all of them."""
 
 
 class Weights:
-    """`values`, none of them negative, and their sums."""
+    """Non-negative `values`, and their sums."""
 
     def __init__(self, values: Row) -> None:
         self.values = values
         self._of_blocks = block_sums(values)
         self._sums = wide_sums(self._of_blocks)
-        """Those of all blocks up to each."""
+        """The cumulative sums of the blocks."""
         self.total = float(self._sums[-1])
 
     def only(self, chosen: Mask) -> "Weights":
-        """The weights of those alone; `values` are overwritten."""
+        """Return the weights of only the `chosen` tokens; `values` are overwritten."""
         leave_out(self.values, chosen)
         return Weights(self.values)
 
     def find(self, mass: float) -> int:
-        """The token with which the weights, added one by one, reach `mass`."""
+        """Return the token at which the cumulative weights reach `mass`."""
         mass = max(mass, _LEAST)  # a mass of exactly 0 is the first one's that has a weight at all
         block = min(int(self._sums.searchsorted(mass)), self._sums.size - 1)
         rest = mass - (float(self._sums[block - 1]) if block else 0.0)
@@ -198,10 +204,9 @@ class Weights:
         return BLOCK * block + place
 
     def draw(self, number: float, prefix: Part | None = None) -> int:
-        """A token by its weight; `number` is an even draw between 0 and 1.
+        """Draw a token by its weight; `number` is a uniform draw in [0, 1).
 
-        Of a `prefix` only, if there is one: what is drawn beyond it does not count. `values` are
-        overwritten then.
+        With a `prefix`, draws beyond it are rejected and repeated; `values` are overwritten then.
         """
         weights = self
         for count, each in enumerate(evens(number), start=1):
@@ -213,11 +218,11 @@ class Weights:
         return token
 
     def draw_raised(self, power: float, numbers: Iterator[float], prefix: Prefix) -> int | None:
-        """A token of `prefix` by its weight to the `power`, which is 2 at most, or `None`.
+        """Draw a token of `prefix` by its weight to the `power`, at most 2, or return `None`.
 
-        Only weights of some blocks are raised. A block is drawn by a bound on what its raised ones
-        sum up to; a draw that lies beyond what they do does not count, as one beyond the prefix
-        does not. After some draws that do not count it is `None`, which says nothing.
+        Only weights of some blocks are raised. A block is drawn by an upper bound on the sum of its
+        raised weights; draws beyond the real sum, or beyond the prefix, are rejected. `None` after
+        several rejected draws has no meaning for the result.
         """
         scale = float(self._of_blocks.max())
         bounds = self._most_raised(power, scale).cumsum()
@@ -233,9 +238,10 @@ class Weights:
         return None
 
     def _most_raised(self, power: float, scale: float) -> NDArray[np.float64]:
-        """What the weights of each block, as multiples of `scale`, sum up to at most when raised.
+        """Return upper bounds on the raised sums of each block, in multiples of `scale`.
 
-        By Hölder's inequality, from how many they are, their sum, and the sum of their squares.
+        They follow from Hölder's inequality, the number of weights, their sum, and the sum of their
+        squares.
         """
         sums = self._of_blocks / np.float64(scale)
         if power <= 1:
@@ -246,9 +252,9 @@ class Weights:
         return np.asarray(bounds * _ROUNDED_UP)
 
     def draw_sorted(self, number: float, leaders: Leaders, num_dropped: int = 0) -> int:
-        """A token by its weight: with the `leaders` first in the order, then any others.
+        """Draw a token by its weight, with the `leaders` first in the order, then any others.
 
-        The first `num_dropped` of these are left out. `values` are overwritten.
+        The first `num_dropped` leaders are excluded. `values` are overwritten.
         """
         for count in LEADERS:
             first = leaders.of(max(count, num_dropped + 1))
@@ -269,9 +275,10 @@ class Weights:
     def draw_raised_sorted(
         self, power: float, number: float, leaders: Leaders, num_dropped: int = 0
     ) -> int | None:
-        """Likewise by the weights to the `power`, which is 1 at least, if it is a leader for sure.
+        """Draw as `draw_sorted` does by weights to the `power`, at least 1.
 
-        No other weighs more than the last leader, which says how much they sum up to at most.
+        Returns `None` if no leader is certain. No other token weighs more than the last leader,
+        which bounds the sum of the others.
         """
         first = leaders.of(max(LEADERS[0], num_dropped + 1))
         if not first.size:
@@ -306,16 +313,16 @@ class _Below:
 
 
 def evens(number: float) -> Iterator[float]:
-    """Even draws that follow from one, and it as the first."""
+    """Yield uniform draws that follow from `number`, beginning with it."""
     while True:
         yield number
         number = further(number)
 
 
 def further(number: float) -> float:
-    """Another even draw, which follows from one (SplitMix64).
+    """Return another uniform draw that follows from `number` (SplitMix64).
 
-    So a token takes one draw of a generator, however often it has to be drawn.
+    So a token takes one draw of a generator, however often the draw is repeated.
     """
     bits = (int(number * 2**64) + 0x9E3779B97F4A7C15) % 2**64
     bits = (bits ^ bits >> 30) * 0xBF58476D1CE4E5B9 % 2**64
@@ -324,13 +331,13 @@ def further(number: float) -> float:
 
 
 class Highest:
-    """The `count` highest `keys`."""
+    """The tokens with the `count` highest `keys`."""
 
     def __init__(self, keys: Row, count: int) -> None:
         self._keys = keys
         self._count = count
         self._floor = NO_FLOOR
-        """None has a key below it."""
+        """A lower bound of all their keys."""
 
     def includes(self, token: int) -> bool:
         """See `Prefix`."""
@@ -370,7 +377,7 @@ class Highest:
 
 
 class Nearness:
-    """How near each logit of `row` is to `middle`, as keys: the nearest are the highest."""
+    """The nearness of each logit of `row` to `middle`, as keys: the nearest are the highest."""
 
     def __init__(self, row: Row, middle: np.float32, out: Row) -> None:
         self._row = row
@@ -378,7 +385,7 @@ class Nearness:
         self._out = out
 
     def __getitem__(self, part: slice) -> Row:
-        """The keys of a part of the row."""
+        """Return the keys of a part of the row."""
         return self._keys(self._row[part])
 
     @cached_property
@@ -394,9 +401,9 @@ class Nearness:
 
 
 class Heaviest:
-    """The fewest tokens with the highest `keys` whose `weights` reach `mass` together.
+    """The fewest tokens with the highest `keys` whose `weights` together reach `mass`.
 
-    Those whose keys are below `floor` are left out of these.
+    Tokens whose keys are below `floor` are excluded.
     """
 
     def __init__(
@@ -404,14 +411,14 @@ class Heaviest:
     ) -> None:
         self._any_keys = keys
         self.weights = weights
-        """Of all tokens, by which they are counted."""
+        """The weights of all tokens."""
         self._weights = weights.values
         self._total = weights.total
         self.mass = mass
-        """What they reach together."""
+        """The mass that the tokens together reach."""
         self._floor = floor
         self._border: np.float32 | None = None
-        """A key that a sample found: most likely all have higher ones."""
+        """A key that a sample found: most likely all tokens have higher ones."""
 
     @cached_property
     def _keys(self) -> Row:
@@ -420,12 +427,12 @@ class Heaviest:
 
     @property
     def is_nucleus(self) -> bool:
-        """Whether the heaviest tokens are those with the highest weights."""
+        """Return whether the keys are the weights themselves."""
         return self._any_keys is self._weights
 
     @property
     def least_total(self) -> float:
-        """What they weigh together at least."""
+        """A lower bound of the tokens' total weight."""
         return self.mass if self._floor == NO_FLOOR else 0.0
 
     def includes(self, token: int) -> bool:
@@ -448,13 +455,13 @@ class Heaviest:
         return False
 
     def goes_below(self, key: np.float32) -> bool:
-        """Whether some of them have a key below that, but for the floor."""
+        """Return whether some of the tokens, without the floor, have keys below `key`."""
         return self._is_short(self._total, key)
 
     def _is_short(self, weight: float, key: np.float32) -> bool:
-        """Whether `weight`, without that of what is behind `key`, is less than the mass.
+        """Return whether `weight` minus the weight below `key` is less than the mass.
 
-        Mostly a part of the row says so.
+        Mostly a part of the row suffices.
         """
         share = max(self._total - self.mass, 0.0) / self._total
         size = max(_PART, int(2 * share * self._weights.size))
@@ -503,7 +510,7 @@ class Heaviest:
 
     @cached_property
     def _guess(self) -> tuple[np.float32, int]:
-        """A key that most likely all have, or higher ones, and about how many have such keys."""
+        """A key that most likely all tokens reach, and about how many tokens reach it."""
         # What is left out is many and light, so a sample tells its weight better than the others'.
         keys, weights = self._sample()
         ratio = self._keys.size / keys.size
@@ -514,7 +521,7 @@ class Heaviest:
         return keys[place], int((keys.size - place) * ratio)
 
     def _sample(self) -> tuple[Row, Row]:
-        """Keys of some tokens, and their weights; the lowest come first."""
+        """Return keys of some tokens and their weights, the lowest first."""
         keys = sample_of(self._keys)
         if self.is_nucleus:
             keys = np.sort(keys)
@@ -529,7 +536,7 @@ class Heaviest:
         return Heaviest(keys, weights, self.mass, self._floor)
 
     def _mask_by_bracket(self) -> Mask:
-        """Which they are, but for the floor: the last one lies where few tokens are looked at."""
+        """Return the mask without the floor, after examining the few tokens around the edge."""
         low, high, before = self._bracket()
         passing: Mask = self._keys > high
         near = ((self._keys > low) & ~passing).nonzero()[0]
@@ -539,7 +546,7 @@ class Heaviest:
         return passing
 
     def _mask_in_order(self) -> Mask:
-        """Likewise, with all keys put in order."""
+        """Return the mask without the floor, after sorting all keys."""
         order = np.argsort(-self._keys)
         sums = wide_sums(self._weights[order])
         edge = self._keys[order[min(int(sums.searchsorted(self.mass)), order.size - 1)]]
@@ -551,10 +558,10 @@ class Heaviest:
         return passing
 
     def _bracket(self) -> tuple[np.float32, np.float32, float]:
-        """A key that is below the last one's, one that is not, and the mass above that.
+        """Return a key below the last token's, one that is not, and the mass above the second.
 
-        Few tokens lie between them. A sample says where to look, and what is above a key there is
-        summed.
+        Few tokens are between them. A sample says where to search, and the weights above a key
+        there are summed.
         """
         keys, weights = self._sample()
         sums = weights.cumsum()
@@ -579,10 +586,10 @@ class Heaviest:
 
 
 class NucleusWithin:
-    """The fewest heaviest of the `outer` tokens that have a `share` of what these weigh.
+    """The fewest heaviest of the `outer` tokens with a `share` of the outer tokens' weight.
 
-    These weigh as much as they have to, and less than the heaviest token more, so for most tokens
-    the sums over all tokens say it. For others both are looked for.
+    The outer tokens weigh at least their mass, and less than the heaviest token more. So for most
+    tokens the sums over all tokens decide. For others both sets are computed.
     """
 
     def __init__(self, outer: Heaviest, share: float, heaviest: float) -> None:

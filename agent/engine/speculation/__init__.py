@@ -1,1 +1,1 @@
-"""Speculative decoding: what proposes drafts, and which of them pay."""
+"""Speculative decoding: drafters that propose tokens, and the choice of drafts that pay."""

@@ -1,8 +1,8 @@
-"""What a draft model's cache holds: which sequence each slot follows, and how far.
+"""The draft model's cache: which sequence each slot follows, and how far.
 
-A slot's tokens are those that were computed in it: the first of its sequence, and then what was
-drafted. Where the sequence went on otherwise, the rest is cut off. A slot that follows no sequence
-keeps its tokens for the next sequence that begins alike.
+A slot's tokens are those that were computed in it: the first tokens of its sequence, and then
+drafted ones. If the sequence continues differently, the rest is cut off. A slot that follows no
+sequence keeps its tokens for the next sequence with the same beginning.
 
 Invariant: all slots together hold at most `num_cells` tokens.
 """
@@ -17,12 +17,12 @@ from ..sequence import SequenceId
 
 @dataclass(slots=True, eq=False)
 class DraftText:
-    """What `slot` holds, and what is known of the sequence `id` that it follows.
+    """The tokens in `slot`, and the state of the sequence `id` that it follows.
 
-    The sequence had `length` tokens when it was reconciled last, and gained `num_new` since.
-    `draft` is what was guessed and has not shown yet: for each token its place in the draft, from
-    0, the token, and how likely the model found it. Catching up with the sequence took `debt`
-    seconds that it has not brought back yet; the sequence that takes its text takes that over.
+    The sequence had `length` tokens when it was last reconciled, and gained `num_new` since.
+    `draft` has the guesses not yet verified: for each its place in the draft, from 0, the token,
+    and the model's probability. `debt` is the seconds spent on catching up with the sequence that
+    drafts have not saved yet. A sequence that takes over the slot takes over the debt.
     """
 
     slot: int
@@ -36,7 +36,7 @@ class DraftText:
     debt: float = 0.0
 
     def reconcile(self, history: History) -> int:
-        """Note how long the sequence is now; how many of the tokens held are its first ones.
+        """Note the sequence's length; return how many of the slot's tokens are its first ones.
 
         The sequence's last token is never among them, because its logits are needed.
         """
@@ -47,17 +47,17 @@ class DraftText:
         return known + num_alike(self.tokens[known:end], history.token_ids(known, end))
 
     def compute(self, start: int, tokens: Sequence[int]) -> None:
-        """`tokens` were computed from `start` on."""
+        """Record that `tokens` were computed from `start` on."""
         self.tokens[start:] = tokens
 
     def gain(self, num_tokens: int) -> None:
-        """Its sequence has so many more."""
+        """Record that the sequence gained `num_tokens`."""
         self.num_new += num_tokens
         self.num_gained += num_tokens
 
 
 class DraftCache:
-    """Slots for `num_slots` texts."""
+    """A cache with `num_slots` slots."""
 
     def __init__(self, num_slots: int, num_cells: int) -> None:
         self.num_cells = num_cells
@@ -67,19 +67,19 @@ class DraftCache:
 
     @property
     def num_used(self) -> int:
-        """Cells that hold something."""
+        """The number of cells in use."""
         return sum(len(text.tokens) for text in self.texts)
 
     def find(self, id: SequenceId) -> DraftText | None:
-        """The text of a sequence that is followed."""
+        """Return the text of a sequence that is followed."""
         return self._by_id.get(id)
 
     def follow(
         self, id: SequenceId, history: History, present: Collection[SequenceId]
     ) -> DraftText | None:
-        """The text of a sequence, its own or one that is free now; `None` where none is.
+        """Return the sequence's text, its own or a free one; `None` if there is none.
 
-        None is taken from those that are `present`. It is then to be reconciled.
+        Sequences that are `present` keep theirs. The caller then reconciles the text.
         """
         self._now += 1
         text = self._by_id.get(id) or self._take(id, history, present)
@@ -88,16 +88,16 @@ class DraftCache:
         return text
 
     def detach(self, id: SequenceId) -> DraftText | None:
-        """A sequence is not followed any more; the text it had."""
+        """Stop following a sequence; return its text."""
         text = self._by_id.pop(id, None)
         if text is not None:
             text.id = None
         return text
 
     def evict(self, count: int, present: Collection[SequenceId]) -> list[DraftText] | None:
-        """The texts to empty so that `count` cells are free; `None` if that cannot be.
+        """Return the texts to empty so that `count` cells are free; `None` if that is impossible.
 
-        Of those that are not `present` the one that was used last goes last.
+        Texts of sequences that are `present` stay; of the others the least recently used go first.
         """
         others = [text for text in self.texts if text.tokens and text.id not in present]
         others.sort(key=lambda text: text.last_used)
@@ -109,7 +109,7 @@ class DraftCache:
         return evicted if missing <= 0 else None
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` where an invariant is broken."""
+        """Raise `RuntimeError` if an invariant is broken."""
         if self.num_used > self.num_cells:
             raise RuntimeError(f"{self.num_used} of {self.num_cells} draft cells are used")
         owned = {text.id: text for text in self.texts if text.id is not None}
@@ -119,7 +119,7 @@ class DraftCache:
     def _take(
         self, id: SequenceId, history: History, present: Collection[SequenceId]
     ) -> DraftText | None:
-        """A free text that begins like `history`, or else the one that was used longest ago."""
+        """Take the free text with the longest common prefix, or the least recently used text."""
         free = [text for text in self.texts if text.id is None]
         if free:
             tokens = history.token_ids(0, max(len(text.tokens) for text in free))
@@ -137,7 +137,7 @@ class DraftCache:
 
 
 def num_alike(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many of the first tokens of both are the same."""
+    """Return the length of the common prefix."""
     length = min(len(one), len(other))
     one, other = list(one[:length]), list(other[:length])
     if one == other:

@@ -1,12 +1,12 @@
-"""What drafts are worth: which of them pay, and how much a drafter may lose.
+"""The worth of drafts: which of them pay, and how much a drafter may lose.
 
 A draft is computed in the same batch as the token before it. As far as it is right, a step gives
-several tokens; what is wrong was computed in vain, and is given up. The text is the same.
+several tokens; wrong tokens were computed in vain, and are dropped. The text is the same.
 
-Drafting pays where it gains more tokens a second, of all sequences together. What a drafted token
-gains is its chance to be right; what it costs is learnt from the steps that were run, and from the
-batches of a draft model. Chances fall along a draft, so each draft is as long as pays at the
-moment, which can be not at all.
+Drafting pays if all sequences together gain more tokens per second. A drafted token gains its
+chance to be right; its cost is learnt from the steps that were run, and from the batches of a draft
+model. Chances fall along a draft, so each draft is as long as pays at the moment, which may be 0
+tokens.
 """
 
 from bisect import bisect_right
@@ -19,12 +19,14 @@ from ..cost.step_cost import StepCost
 from .drafter import Proposal, StepPrices
 
 MARGIN = 1.1
-"""A draft must gain this many times what it costs. Both are estimates, and the best-looking
-ones are often overestimated."""
+"""A draft must gain this many times its cost.
+
+Both are estimates, and the best-looking drafts are often overestimated.
+"""
 
 
 class Round:
-    """What a step with drafts brings, and takes, with what it took to make the drafts."""
+    """The tokens and seconds of a step with drafts, including the time to make the drafts."""
 
     def __init__(self, prices: StepPrices) -> None:
         self._price = prices.token
@@ -32,12 +34,15 @@ class Round:
         self.tokens = float(prices.num_generating)
 
     def pays(self, gain: float, num_checked: int, drafting: float) -> bool:
-        """Whether `gain` more tokens are worth `drafting` seconds and checking `num_checked`."""
+        """Return whether `gain` more tokens are worth the cost.
+
+        The cost is `drafting` seconds, and checking `num_checked` tokens.
+        """
         cost = drafting + num_checked * self._price
         return gain * self.seconds > MARGIN * self.tokens * cost
 
     def add(self, gain: float, num_checked: int, drafting: float) -> None:
-        """Count these in: they were drafted, or will be."""
+        """Add tokens that were drafted, or will be."""
         self.tokens += gain
         self.seconds += drafting + num_checked * self._price
 
@@ -46,7 +51,10 @@ class Round:
 
 
 class Speculation:
-    """Drafts at most `most` tokens for a sequence and step; 0: never. Never an end token."""
+    """Chooses drafts of at most `most` tokens per sequence and step; 0 means never.
+
+    Drafts contain no end token.
+    """
 
     def __init__(self, *, most: int, cost: StepCost, end_tokens: frozenset[int]) -> None:
         self.most = most
@@ -54,13 +62,13 @@ class Speculation:
         self._end_tokens = end_tokens
 
     def may_pay(self, num_generating: int) -> bool:
-        """Whether a draft that is surely right would pay; if not, no drafter needs to be asked."""
+        """Return whether a draft that is certainly right would pay; if not, no drafter is asked."""
         return self.most > 0 and self._num_worth((1.0,), num_generating) > 0
 
     def choose(
         self, proposals: Mapping[int, Proposal], num_generating: int, num_spare: int
     ) -> dict[int, tuple[int, ...]]:
-        """What to compute in slots beside their last tokens: at most `num_spare` tokens in all.
+        """Return the drafts to compute, by slot, with at most `num_spare` tokens in total.
 
         `proposals` are by slot, for some of `num_generating` sequences.
         """
@@ -78,7 +86,7 @@ class Speculation:
         return {slot: allowed[slot].tokens[:length] for slot, length in lengths.items()}
 
     def _num_worth(self, chances: Sequence[float], num_generating: int) -> int:
-        """How many of `chances`, which descend, pay. The step without drafts takes 1."""
+        """Return how many of `chances`, which descend, pay. The step without drafts takes 1."""
         price = self._cost.draft_price(num_generating)
         round = Round(StepPrices(step=1.0, token=price, num_generating=num_generating))
         for index, chance in enumerate(chances):
@@ -91,33 +99,33 @@ class Speculation:
 # ---- how often drafts are right
 
 FORGETTING = 0.98
-"""What an observation still counts when the next one of its kind comes."""
+"""The weight of an observation after the next one of its kind."""
 
 
 def learnt_rate(assumed: float, *, weight: float) -> Price:
-    """How often something is so, from 0 to 1: observe 1 if it was, and 0 if not."""
+    """Return a learnt rate from 0 to 1: observe 1 for a success, and 0 for a failure."""
     return Price(forgetting=FORGETTING, assumed=assumed, weight=weight)
 
 
 EDGES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
-"""Guesses between two of these probabilities are of one kind."""
+"""Limits between kinds of guesses, by the model's probability."""
 
 PRIOR = 0.7
-"""The part of guesses that is taken to be right before anything is known."""
+"""The share of guesses assumed right before anything is known."""
 
 PROVEN = 16
-"""After so many observations it is known whether a draft model is good for anything."""
+"""Observations after which the quality of a draft model counts as known."""
 
 _WEIGHT = 2.0
 
 
 class Confidence:
-    """How often a draft model is right, by how likely it finds its guess; learnt from every draft.
+    """Learns how often a draft model's guesses are right, by the model's probability.
 
-    What a model takes for likely says little by itself: it may be overconfident, the sequence may
-    be drawn at a high temperature, or the model may know nothing of the text. How often guesses of
-    that kind were what the sequence went on with is seen whether they were computed as drafts or
-    not. Until something was observed, guesses are right as often as the model believes.
+    The model's probability alone says little: it may be overconfident, the sequence may be drawn at
+    a high temperature, or the model may not know the text. Whether the sequence continued with a
+    guess is observed even if the guess was not computed in a step. Before any observation, guesses
+    are as right as the model believes.
     """
 
     def __init__(self) -> None:
@@ -128,25 +136,25 @@ class Confidence:
 
     @property
     def is_proven(self) -> bool:
-        """Whether enough was seen to rely on it."""
+        """Return whether enough was observed to rely on it."""
         return self._num_seen >= PROVEN
 
     def observe(self, place: int, believed: float, *, is_right: bool) -> None:
-        """The guess in this `place` of a draft, from 0, was right or not; all before it were."""
+        """Learn whether the guess at `place` of a draft, from 0, was right; all before it were."""
         self._num_seen += 1
         self._kinds[_kind(believed)].observe(is_right)
         (self._later if place else self._first).observe(is_right)
 
     def chance(self, believed: float) -> float:
-        """That a guess is right which the model finds so likely, from 0 to 1."""
+        """Return the chance that a guess with the model's probability `believed` is right."""
         return self._kinds[_kind(believed)].value
 
     def expected(self, place: int) -> float:
-        """That the guess in this `place` of a draft will be right if all before it are."""
+        """Return the chance that the guess at `place` is right if all before it are."""
         return (self._later if place else self._first).value
 
     def expected_gain(self, most: int) -> float:
-        """How many guesses of a draft of `most` tokens are likely to be right."""
+        """Return the expected number of right guesses in a draft of `most` tokens."""
         chance, total = self.expected(0), 0.0
         for _ in range(most):
             total += chance
@@ -161,19 +169,19 @@ def _kind(believed: float) -> int:
 # ---- what a draft model's drafts are worth
 
 FIRST_CHUNK = 64
-"""Tokens to catch up with at once before it is known what they cost."""
+"""Tokens to catch up with at once while their cost is unknown."""
 
 LEAST_AHEAD = 32
-"""A sequence is thought to go on for as many tokens as it has, and for so many at least."""
+"""A sequence is expected to gain as many tokens as it has gained, but at least this many."""
 
 
 class DraftWorth:
-    """Whether a draft model is worth its time: for another token of each draft, and catching up.
+    """Decides whether a draft model is worth its time: another draft token, or catching up.
 
-    Another token of each draft adds what the draft model takes to compute it and what the step
-    takes to check it, and to the tokens the chance that it is right. It is worth that as long as
-    there are more tokens a second with it than without. The first token that is not worth it ends
-    the draft. What the draft model's batches cost is learnt; unknown costs are 0.
+    Another token of each draft costs the draft model's computation and the check in the step, and
+    gains the chance that it is right. It is worth that if there are more tokens per second with it
+    than without. The first token that is not worth it ends the draft. The cost of the draft model's
+    batches is learnt; unknown costs are 0.
     """
 
     def __init__(self, confidence: Confidence) -> None:
@@ -182,26 +190,27 @@ class DraftWorth:
         self._chunks = LinearCost()
 
     def computed(self, num_tokens: int, seconds: float, *, is_chunk: bool) -> None:
-        """A batch took `seconds`: a token or two of each draft, or a chunk to catch up with."""
+        """Learn from a batch that took `seconds`: tokens of drafts, or a chunk to catch up with."""
         (self._chunks if is_chunk else self._steps).observe(num_tokens, seconds)
 
     def step(self, num_tokens: int) -> float:
-        """What the next token of drafts takes, in seconds."""
+        """Return the seconds to draft the next token of each draft."""
         return self._steps.predict(num_tokens) if num_tokens else 0.0
 
     def chunk(self, num_tokens: int) -> float:
-        """What catching up with so many tokens takes, in seconds."""
+        """Return the seconds to catch up with `num_tokens`."""
         return self._chunks.predict(num_tokens)
 
     def chunk_within(self, seconds: float, most: int) -> int:
-        """How many tokens, of at most `most`, to catch up with in `seconds`; at least one."""
+        """Return how many of `most` tokens to catch up with in `seconds`; at least one."""
         if not self._chunks.is_known:
             return min(most, FIRST_CHUNK)
         return max(1, int(min(most, self._chunks.most_within(seconds))))
 
     def saving(self, num_drafted: int, most: int, prices: StepPrices) -> float:
-        """The seconds that drafts for so many sequences are thought to save on each of their
-        tokens, if they are as long as pays, and `most` at the most; 0 where none pay.
+        """Expected seconds saved per token when `num_drafted` sequences draft up to `most` tokens.
+
+        The drafts are as long as pays; the result is 0 if drafting does not pay.
         """
         round = Round(prices)
         chance = 1.0
@@ -215,30 +224,33 @@ class DraftWorth:
         return max(0.0, before - round.seconds / round.tokens)
 
     def is_worth_catching_up(self, num_late: int, num_gained: int, saving: float) -> bool:
-        """Whether a sequence that gained `num_gained` tokens so far is worth `num_late` tokens."""
+        """Return whether catching up with `num_late` tokens pays.
+
+        The sequence gained `num_gained` tokens so far.
+        """
         return self.chunk(num_late) <= saving * max(LEAST_AHEAD, num_gained)
 
 
 # ---- what a drafter may lose
 
 EARNED = 0.005
-"""The part of the time of steps that a drafter may lose."""
+"""The share of the steps' time that a drafter may lose."""
 
 FIRST_LOSS = 2.0
-"""Steps that may be lost before any was earned."""
+"""Steps that may be lost before any were earned."""
 
 MOST_LOSS = 10.0
-"""Most that may be lost at once, in steps: so much can be saved up."""
+"""Maximum allowance in steps: more cannot be saved up."""
 
 
 class DraftAllowance:
     """The time that a drafter may lose, in seconds, whatever was predicted.
 
-    What a drafter takes is paid from it: making proposals, and computing them with steps. Tokens
-    that were right bring time back, and a small part of the time that steps take is added. So a
-    drafter that is no good loses `FIRST_LOSS` steps at the beginning, and its part of the time
-    afterwards, which is spent on finding out whether it is good now. Nothing is earned from steps
-    of unknown length, and nothing is spent on them.
+    The drafter pays for making proposals, and for computing them with steps. Right tokens earn
+    time, and a small share of the steps' time is added. So a useless drafter loses `FIRST_LOSS`
+    steps at the beginning, and then only its share of the time, which is spent on finding out
+    whether it has become useful. Nothing is earned from steps of unknown length, and nothing is
+    spent on them.
     """
 
     def __init__(self) -> None:
@@ -248,20 +260,20 @@ class DraftAllowance:
 
     @property
     def is_spent(self) -> bool:
-        """Whether more was lost than there was."""
+        """Return whether more was lost than allowed."""
         return self.seconds < 0
 
     @property
     def may_try(self) -> bool:
-        """Whether there is enough for what it was to `save_for`."""
+        """Return whether the amount set by `save_for` is available."""
         return self.seconds >= min(self._goal, self._most)
 
     def save_for(self, seconds: float) -> None:
-        """The next try is to wait until there are so many, or as many as can be saved up."""
+        """Make the next try wait until `seconds` are available, or as many as can be saved up."""
         self._goal = seconds
 
     def renew(self, step: float) -> None:
-        """A step of `step` seconds, without drafts, comes next; 0: that is unknown."""
+        """Earn a share of the next step, of `step` seconds without drafts; 0 means unknown."""
         if not step:
             return
         if not self._most:
@@ -270,5 +282,5 @@ class DraftAllowance:
         self.add(EARNED * step)
 
     def add(self, seconds: float) -> None:
-        """Add what was saved, or lost if negative; no more is saved up than may be lost at once."""
+        """Add saved seconds, or negative ones that were lost, up to the maximum."""
         self.seconds = min(self.seconds + seconds, self._most)

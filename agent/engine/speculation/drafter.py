@@ -1,9 +1,9 @@
-"""The drafter port: what proposes tokens that sequences may go on with.
+"""The drafter port: proposes tokens with which sequences may continue.
 
 A drafter is asked before a step is planned, for all generating sequences in one call, so that a
-draft model can compute them as one batch. The planner takes of its proposals what fits and pays.
-A proposal may go unused; the next step's requests then ask for it again. Prompt lookup
-(`prompt_lookup`) and a draft model (`model_drafter`) draft, or both (`JointDrafter`).
+draft model can compute them as one batch. The planner takes the proposals that fit and pay. An
+unused proposal is requested again with the next step. Prompt lookup (`prompt_lookup`) and a draft
+model (`model_drafter`) make drafts, or both (`JointDrafter`).
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,9 +16,9 @@ from ..sequence import SequenceId
 
 @dataclass(frozen=True, slots=True)
 class DraftRequest:
-    """At most `most` tokens can follow `history`.
+    """A request for at most `most` tokens after `history`.
 
-    `history` grows with the sequence: a drafter that needs it after its answer copies it.
+    `history` grows with the sequence: a drafter that needs it later must copy it.
     """
 
     id: SequenceId
@@ -28,9 +28,9 @@ class DraftRequest:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """`tokens` that may follow; for each the chance, from 0 to 1, that it and all before are right.
+    """Proposed `tokens`, each with the chance, from 0 to 1, that it and all before it are right.
 
-    Raises `ValueError` where these are not equally many.
+    Raises `ValueError` if their numbers differ.
     """
 
     tokens: tuple[int, ...]
@@ -41,25 +41,25 @@ class Proposal:
             raise ValueError(f"{len(self.tokens)} tokens with {len(self.chances)} chances")
 
     def first(self, count: int) -> "Proposal":
-        """The first `count` tokens; none where that is negative."""
+        """Return the first `count` tokens; none if `count` is negative."""
         if count >= len(self.tokens):
             return self
         end = max(0, count)
         return Proposal(self.tokens[:end], self.chances[:end])
 
     def before(self, end_tokens: frozenset[int]) -> "Proposal":
-        """The tokens before the first of `end_tokens`."""
+        """Return the tokens before the first of `end_tokens`."""
         places = (place for place, token in enumerate(self.tokens) if token in end_tokens)
         return self.first(next(places, len(self.tokens)))
 
 
 @dataclass(frozen=True, slots=True)
 class StepPrices:
-    """What the next step is thought to take, so that drafters know what their proposals gain.
+    """The expected cost of the next step, so that drafters can judge their proposals.
 
-    `step` is the seconds without drafts, of `num_generating` sequences; 0: nothing is known.
-    Each drafted token adds `token` seconds to it. Making proposals may take `most` seconds: streams
-    wait for them, too.
+    `step` is its seconds without drafts, for `num_generating` sequences; 0 means unknown. Each
+    drafted token adds `token` seconds to it. Making proposals may take `most` seconds: streams wait
+    for them, too.
     """
 
     step: float = 0.0
@@ -72,45 +72,45 @@ UNKNOWN_PRICES = StepPrices()
 
 
 class Drafter(Protocol):
-    """Called on the engine's thread between steps, which wait for it.
+    """A drafter, called on the engine's thread between steps, which wait for it.
 
-    What a sequence gains comes with `observe`, in order. A sequence that was asked for is reported
-    until `forget`, whether it was preempted meanwhile or not.
+    `observe` reports in order what a sequence gains. A sequence that was requested is reported
+    until `forget`, even if it was preempted in between.
     """
 
     def propose(
         self, requests: Sequence[DraftRequest], prices: StepPrices
     ) -> Mapping[SequenceId, Proposal]:
-        """What may follow. Sequences without a good guess are left out."""
+        """Return proposals. Sequences without a good guess are left out."""
 
     def checked(self, id: SequenceId, cost: float, saved: float) -> None:
-        """Tokens of the last proposal for `id` were computed with the step, before `observe`.
+        """Note that tokens of the last proposal for `id` were computed; called before `observe`.
 
-        They added `cost` seconds to it; those that were right are worth `saved` seconds.
+        They added `cost` seconds to the step; the right ones are worth `saved` seconds.
         """
 
     def observe(self, id: SequenceId, tokens: Iterable[int]) -> None:
-        """A sequence gained `tokens`, drafted or not. Unknown ids are ignored."""
+        """Note that a sequence gained `tokens`, drafted or not. Unknown ids are ignored."""
 
     def forget(self, id: SequenceId) -> None:
-        """A sequence is over. Unknown ids are ignored."""
+        """Forget a sequence. Unknown ids are ignored."""
 
 
 # ---- two drafters
 
 
 class ForecastingDrafter(Drafter, Protocol):
-    """A drafter whose proposals cost time: it says beforehand what they are likely to gain."""
+    """A drafter whose proposals cost time; it predicts their gain."""
 
     def expected_gain(self, most: int) -> float:
-        """How many tokens of a draft of at most `most` are likely to be right."""
+        """Return the expected number of right tokens in a draft of at most `most`."""
 
 
 class JointDrafter:
-    """For each sequence the better proposal of prompt lookup and of a draft model.
+    """Proposes, per sequence, the better proposal of prompt lookup and of a draft model.
 
-    Lookup costs nothing, so it is asked first. The model is asked only for sequences where its
-    expected gain is larger than what was found. Both observe all that sequences gain.
+    Lookup costs nothing, so it is asked first. The model is asked only for sequences for which its
+    expected gain is larger. Both observe everything that sequences gain.
     """
 
     def __init__(self, lookup: Drafter, model: ForecastingDrafter) -> None:
@@ -121,7 +121,7 @@ class JointDrafter:
     def propose(
         self, requests: Sequence[DraftRequest], prices: StepPrices
     ) -> Mapping[SequenceId, Proposal]:
-        """For each sequence the proposal with the larger expected gain."""
+        """Return, for each sequence, the proposal with the larger expected gain."""
         found = self._lookup.propose(requests, prices)
         gains = {most: self._model.expected_gain(most) for most in {each.most for each in requests}}
         open = [each for each in requests if _gain_of(found, each.id) < gains[each.most]]
@@ -133,18 +133,18 @@ class JointDrafter:
         return {**found, **better}
 
     def checked(self, id: SequenceId, cost: float, saved: float) -> None:
-        """The drafter that made the proposal pays and earns for it."""
+        """Report the cost and the saving to the drafter that made the proposal."""
         drafter = self._model if id in self._by_model else self._lookup
         drafter.checked(id, cost, saved)
 
     def observe(self, id: SequenceId, tokens: Iterable[int]) -> None:
-        """A sequence gained `tokens`, drafted or not."""
+        """Note that a sequence gained `tokens`, drafted or not."""
         gained = tuple(tokens)
         self._lookup.observe(id, gained)
         self._model.observe(id, gained)
 
     def forget(self, id: SequenceId) -> None:
-        """A sequence is over."""
+        """Forget a sequence."""
         self._lookup.forget(id)
         self._model.forget(id)
 

@@ -1,7 +1,7 @@
-"""The engine's side of a drafter: asks it, reports what sequences gained, survives its failure.
+"""The engine's side of a drafter: asks it, reports sequences' gains, survives its failure.
 
-A drafter that fails costs no more than the drafts: the failure is logged with its traceback,
-operators see an issue, and steps go on without proposals until the model is loaded again.
+A drafter that fails costs only the drafts: the failure is logged with its traceback, operators see
+an issue, and steps continue without proposals until the model is loaded again.
 """
 
 import logging
@@ -15,10 +15,10 @@ from .drafter import UNKNOWN_PRICES, Drafter, DraftRequest, Proposal, StepPrices
 logger = logging.getLogger(__name__)
 
 MOST_SURPRISE = 2.0
-"""A step counts as at most so many times what it was thought to take: the machine was busy then."""
+"""Maximum counted duration of a step, in multiples of the expected one."""
 
 LEAST_SURPRISE = 0.75
-"""A step counts as at least so much of a step without drafts."""
+"""Minimum counted duration of a step, in multiples of a step without drafts."""
 
 
 class Drafting:
@@ -34,7 +34,7 @@ class Drafting:
     def propose(
         self, requests: Sequence[DraftRequest], prices: StepPrices = UNKNOWN_PRICES
     ) -> Mapping[SequenceId, Proposal]:
-        """Proposals for the next step, by sequence."""
+        """Return proposals for the next step, by sequence."""
         if self._drafter is None or not requests:
             return {}
         self._prices = prices
@@ -45,7 +45,7 @@ class Drafting:
     def observe(
         self, step: Step, outcome: Outcome, seconds: float, outputs: Sequence[SequenceOutput]
     ) -> None:
-        """`step` took `seconds` and gave `outputs`."""
+        """Report `step`, which took `seconds` and gave `outputs`."""
         if self._drafter is None:
             return
         with self._boundary():
@@ -58,7 +58,7 @@ class Drafting:
                     self._drafter.forget(output.id)
 
     def forget(self, id: SequenceId) -> None:
-        """A sequence is over, or was dropped."""
+        """Forget a sequence that ended or was dropped."""
         if self._drafter is None:
             return
         with self._boundary():
@@ -67,7 +67,7 @@ class Drafting:
     def _settle(
         self, drafter: Drafter, step: Step, seconds: float, outputs: Iterable[SequenceOutput]
     ) -> None:
-        """Report what drafts cost in `step`, and what they saved: a right token saves its part."""
+        """Report the cost of drafts in `step`, and the seconds that right tokens saved."""
         cost = checking_cost(self._prices, step, seconds) / step.num_drafted
         token = self._prices.step / max(1, self._prices.num_generating)
         gained = {output.id: len(output.tokens) for output in outputs}
@@ -78,25 +78,25 @@ class Drafting:
 
     @contextmanager
     def _boundary(self) -> Iterator[None]:
-        """What a drafter raises is logged, and ends the drafts alone."""
+        """Log an exception of the drafter, and turn drafts off."""
         try:
             yield
         except Exception as error:  # sequences go on without drafts
-            logger.exception("the drafter failed; generation goes on without drafts")
+            logger.exception("the drafter failed; generation continues without drafts")
             self._drafter = None
             self._on_failure(" ".join(f"{type(error).__name__}: {error}".split()))
 
 
 def checking_cost(prices: StepPrices, step: Step, seconds: float) -> float:
-    """The seconds that the drafts of `step`, which took `seconds`, added to it; 0 without drafts.
+    """Return the seconds that drafts added to `step`, which took `seconds`; 0 without drafts.
 
-    Prices are estimates, and relying on them alone may lose for long: two or three rows more may
-    fill another tile of a kernel, or make llama.cpp build its graph anew. So what the step took
-    counts, against what it was thought to take without drafts. Noise is to cancel out over many
-    steps, so a negative cost counts, too.
+    Prices are estimates, and relying on them alone may lose for long: two or three more rows may
+    fill another tile of a kernel, or make llama.cpp build its graph again. So the step's duration
+    counts, compared with the expected duration without drafts. Noise should cancel out over many
+    steps, so a negative cost counts too.
 
-    Where other sequences generate in the step than `prices` are for, or prompts are prefilled
-    besides, the cost is what the drafts were thought to take.
+    If the step has other generating sequences than `prices` are for, or prefills prompts too, the
+    cost is the expected one.
     """
     if not step.num_drafted:
         return 0.0

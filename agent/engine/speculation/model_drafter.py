@@ -1,12 +1,12 @@
 """The drafter with a model: guesses for all sequences in one batch, one token after the other.
 
-Each sequence has a text in the draft model's cache (`draft_cache`). A round catches up with the
-sequences that are far behind, a chunk at most, and drafts for the others, for as long as another
-token is worth it (`draft_worth`).
+Each sequence has a text in the draft model's cache (`draft_cache`). A round catches up with a
+sequence that is far behind, by at most a chunk, and drafts for the others while another token is
+worth it (`draft_worth`).
 
-A model that has not shown what it is good for, or does not pay, is only tried: it guesses what a
-sequence goes on with, that shows with the next steps, and the guesses are not computed with a step.
-What tries and drafts lose is bounded, whatever was predicted (`DraftAllowance`).
+A model whose quality is unknown, or that does not pay, is only tried: it guesses how a sequence
+continues, the next steps verify that, and the guesses are not computed with a step. The losses of
+tries and drafts are bounded, whatever was predicted (`DraftAllowance`).
 """
 
 import time
@@ -20,19 +20,18 @@ from .draft_worth import PROVEN, Confidence, DraftAllowance, DraftWorth, Round
 from .drafter import DraftRequest, Proposal, StepPrices
 
 LEVEL = 8
-"""A sequence that is so many tokens ahead of its text, or fewer, needs no catching up first."""
+"""Maximum tokens by which a sequence may be ahead of its text without catching up first."""
 
 NUM_TRIED = 2
 """Tokens that are guessed in a try."""
 
 RESERVE = 0.25
-"""Steps that are to be saved up for a try of what did not pay, or before another look at what
-catching up would take."""
+"""Steps to save up before a try of a model that does not pay, or the next check of catching up."""
 
 
 @dataclass(slots=True, eq=False)
 class _Draft:
-    """What is drafted for a sequence: `next` is to be computed, then the next token is guessed."""
+    """A sequence's draft: `next` is to be computed, then the next token is guessed."""
 
     id: SequenceId
     text: DraftText
@@ -44,7 +43,7 @@ class _Draft:
 
 
 class ModelDrafter:
-    """Drafts with `model`; `clock` measures what that takes, in seconds."""
+    """Drafts with `model`; `clock` measures the model's time, in seconds."""
 
     def __init__(
         self, model: DraftModel, *, clock: Callable[[], float] = time.perf_counter
@@ -56,18 +55,18 @@ class ModelDrafter:
         self._worth = DraftWorth(self._confidence)
         self._allowance = DraftAllowance()
         self._tries = DraftAllowance()
-        """What good drafts save is not added to this: it is not spent on tries."""
+        """The allowance for tries; savings of good drafts are not added to it."""
         self._owed = 0.0
-        """Seconds of this round that sequences owe, and do not count yet."""
+        """Seconds of this round that are counted as debts of sequences instead."""
 
     def expected_gain(self, most: int) -> float:
-        """How many tokens of a draft of at most `most` are likely to be right."""
+        """Return the expected number of right tokens in a draft of at most `most`."""
         return self._confidence.expected_gain(most)
 
     def propose(
         self, requests: Sequence[DraftRequest], prices: StepPrices
     ) -> Mapping[SequenceId, Proposal]:
-        """What the model thinks will follow, where that is worth its time."""
+        """Return the model's guesses, if they are worth its time."""
         self._allowance.renew(prices.step)
         self._tries.renew(prices.step)
         if self._allowance.is_spent or not prices.step or not prices.most:
@@ -83,7 +82,7 @@ class ModelDrafter:
         }
 
     def checked(self, id: SequenceId, cost: float, saved: float) -> None:
-        """See `Drafter`. What was saved first repays catching up with the sequence."""
+        """See `Drafter`. Savings first repay the sequence's catching up."""
         text = self._cache.find(id)
         repaid = min(saved, text.debt) if text is not None else 0.0
         if text is not None:
@@ -91,7 +90,7 @@ class ModelDrafter:
         self._allowance.add(saved - repaid - cost)
 
     def observe(self, id: SequenceId, tokens: Iterable[int]) -> None:
-        """A sequence gained `tokens`, drafted or not. Unknown ids are ignored."""
+        """Note that a sequence gained `tokens`, drafted or not. Unknown ids are ignored."""
         text = self._cache.find(id)
         if text is None:
             return
@@ -103,7 +102,7 @@ class ModelDrafter:
         text.gain(num_gained)
 
     def forget(self, id: SequenceId) -> None:
-        """A sequence is over. Unknown ids are ignored."""
+        """Forget a sequence. Unknown ids are ignored."""
         text = self._cache.detach(id)
         if text is not None:
             self._allowance.add(-text.debt)
@@ -116,7 +115,7 @@ class ModelDrafter:
     def _round(
         self, requests: Sequence[DraftRequest], prices: StepPrices, began: float
     ) -> list[_Draft]:
-        """Drafts, or a try, of which nothing comes but what is learnt."""
+        """Return drafts, or make a try, which only teaches the drafter."""
         if not requests:
             return []
         until = began + prices.most
@@ -136,10 +135,10 @@ class ModelDrafter:
     # ---- trying
 
     def _try(self, requests: Sequence[DraftRequest], prices: StepPrices, until: float) -> None:
-        """Guess how the sequences that are level go on, or else the one that is the least behind.
+        """Guess how up-to-date sequences continue, or catch up with the least late one.
 
-        Catching up waits until there is as much time as it is thought to take. Before the model has
-        shown what it is good for, others catch up as well where that leaves enough for showing it.
+        Catching up waits until there is as much time as it is expected to take. While the model is
+        unproven, other sequences catch up too if enough time remains to prove it.
         """
         level, late = self._found(requests)
         reserve, left = RESERVE * prices.step, self._tries.seconds
@@ -169,8 +168,10 @@ class ModelDrafter:
     def _follow(
         self, requests: Sequence[DraftRequest], saving: float, seconds: float
     ) -> list[_Draft]:
-        """The beginnings of drafts for those that are level, after a chunk of `seconds` for the
-        first of those that are not, if that is worth it: its drafts are to bring that back.
+        """Return empty drafts for up-to-date sequences, after catching up if that pays.
+
+        Catching up takes at most a chunk of `seconds` for one late sequence, whose drafts must save
+        it again.
         """
         level, late = self._found(requests)
         if late:
@@ -183,7 +184,7 @@ class ModelDrafter:
         return level
 
     def _found(self, requests: Sequence[DraftRequest]) -> tuple[list[_Draft], list[_Draft]]:
-        """Those that are level, and those that are not, the least behind first."""
+        """Return the up-to-date sequences and the late ones, the least late first."""
         present = {each.id for each in requests}
         found = [one for each in requests if (one := self._begin(each, present)) is not None]
         found.sort(key=lambda one: len(one.next))
@@ -201,7 +202,7 @@ class ModelDrafter:
         return _Draft(request.id, text, request.most, missing)
 
     def _catch_up(self, one: _Draft, seconds: float, requests: Sequence[DraftRequest]) -> float:
-        """Compute a chunk of what it is behind, as fits into `seconds`; how many it took."""
+        """Compute a chunk of the missing tokens within `seconds`; return the seconds it took."""
         most = min(len(one.next) - 1, self._model.batch_size)
         count = self._worth.chunk_within(seconds, most)
         if not self._make_room(count, {each.id for each in requests}):
@@ -228,7 +229,7 @@ class ModelDrafter:
     # ---- drafting
 
     def _draft(self, drafts: Sequence[_Draft], round: Round, until: float) -> None:
-        """Guess token after token, for as long as that is worth it."""
+        """Guess token after token while that is worth it."""
         present = {one.id for one in drafts}
         growing, place = list(drafts), 0
         while growing := [one for one in growing if self._may_grow(one, round)]:
@@ -244,7 +245,7 @@ class ModelDrafter:
             place += 1
 
     def _may_grow(self, one: _Draft, round: Round) -> bool:
-        """Whether it may have another token, and if it is right, checking it would pay."""
+        """Return whether another token is allowed and, if it is right, worth checking."""
         place = len(one.tokens)
         gain = one.chance * self._confidence.expected(place)
         return place < one.most and (not place or round.pays(gain, 1, 0.0))
@@ -262,7 +263,7 @@ class ModelDrafter:
         return took, guesses
 
     def _extend(self, growing: Sequence[_Draft], guesses: Sequence[Guess]) -> list[_Draft]:
-        """Take the guesses; the drafts that may go on. Nothing follows an end token."""
+        """Add the guesses; return the drafts that may continue. Nothing follows an end token."""
         going_on = []
         for one, guess in zip(growing, guesses, strict=True):
             if not one.tokens:
@@ -280,7 +281,10 @@ class ModelDrafter:
     # ---- learning
 
     def _learn(self, text: DraftText, token: int) -> None:
-        """Its sequence went on with `token`. What follows a wrong guess never shows."""
+        """Learn from `token`, with which the sequence continued.
+
+        Guesses after a wrong one cannot be verified.
+        """
         place, guess, chance = text.draft[0]
         is_right = token == guess
         self._confidence.observe(place, chance, is_right=is_right)

@@ -1,11 +1,11 @@
-"""Prompt lookup (n-gram) drafting: drafts what followed when the last tokens occurred before.
+"""Prompt lookup (n-gram) drafting: proposes the tokens that followed an earlier occurrence.
 
-It needs no model. A place in a sequence's own text is followed for as long as the text goes on
-there as it does here. When it does not, the last few tokens are looked up among all before them,
-and the latest place counts.
+It needs no model. A position in the sequence's own text is followed while the text continues as it
+did there. When it does not, the last few tokens are looked up among all earlier ones, and the
+latest position counts.
 
-A token costs the same however long the text is. Places are kept in a table of fixed size by hash:
-two n-grams that meet in it cost one of them its place, and tokens tell whether a place is right.
+A token costs the same however long the text is. Positions are in a hash table of fixed size: if two
+n-grams collide, one loses its position, and comparing tokens shows whether a position is right.
 """
 
 from array import array
@@ -16,23 +16,23 @@ from .draft_worth import DraftAllowance, learnt_rate
 from .drafter import DraftRequest, Proposal, StepPrices
 
 LENGTHS = (3, 2)
-"""How many of the last tokens are looked up: first the more telling ones."""
+"""Numbers of last tokens that are looked up: the more specific ones first."""
 
 LONGEST = 16
-"""Matches are measured no further."""
+"""Maximum length to which matches are measured."""
 
 PIECE = 1024
-"""Most tokens whose places are entered for one new token, so that long prompts stall no stream."""
+"""Maximum tokens entered into the table per new token, so that long prompts stall no stream."""
 
 _NOWHERE = 0  # no n-gram ends there
 _NUM_KEPT = 2  # of what may be running, in entries of the table a token
 
 
 class PromptLookup:
-    """A text of at most about `most` tokens; of a longer one the oldest are forgotten.
+    """A text of about `most` tokens at most; the oldest tokens of a longer one are forgotten.
 
-    `match_length` says how many of the last tokens stand before the draft too, up to `LONGEST`; 0:
-    there is no draft.
+    `match_length` is the number of last tokens that also precede the draft, up to `LONGEST`; 0
+    means that there is no draft.
     """
 
     __slots__ = ("_most", "_num_entered", "_place", "_table", "_tokens", "match_length")
@@ -44,7 +44,7 @@ class PromptLookup:
         self._begin(tokens)
 
     def push(self, token: int) -> bool:
-        """The text goes on with `token`. Whether a draft would have begun with it."""
+        """Append `token`; return whether a draft would have begun with it."""
         tokens = self._tokens
         is_expected = self._place != _NOWHERE and tokens[self._place] == token
         tokens.append(token)
@@ -59,9 +59,9 @@ class PromptLookup:
         return is_expected
 
     def draft(self, count: int) -> tuple[int, ...]:
-        """The next `count` tokens if it goes on as it did before; none where there is no match.
+        """Return the next `count` tokens if the text repeats itself; none without a match.
 
-        What reaches the end of the text goes on with the draft itself, as a repetition does.
+        At the end of the text the draft itself is repeated, as in a repetition.
         """
         if self._place == _NOWHERE:
             return ()
@@ -76,7 +76,7 @@ class PromptLookup:
         self._look_up()
 
     def _enter_places(self) -> None:
-        """Enter, for the tokens that are new in the table, the n-grams that end before them."""
+        """Enter the n-grams that end before tokens which are new in the table."""
         tokens, table = self._tokens, self._table
         mask = len(table) - 1
         start = self._num_entered
@@ -99,7 +99,7 @@ class PromptLookup:
         self._place, self.match_length = _NOWHERE, 0
 
     def _measure(self, place: int, length: int) -> int:
-        """How many tokens before `place` are the last ones, of which `length` are known to be."""
+        """Return how many tokens before `place` equal the last ones; `length` are known to."""
         tokens = self._tokens
         while length < min(place, LONGEST) and tokens[place - length - 1] == tokens[-length - 1]:
             length += 1
@@ -109,10 +109,10 @@ class PromptLookup:
 class Acceptance:
     """The acceptance rate of drafts by length of the match before them, learnt from every token.
 
-    Whether the token that followed before follows again can be seen without computing a draft. So
-    this costs nothing, and is known before the first draft is paid for: two tokens that match say
-    little, ten say nearly all, and how much that is depends on the model and on what it is asked
-    for. Until something was observed, a match of n tokens counts as right after n, wrong once.
+    Whether the predicted token follows can be seen without computing a draft. So learning costs
+    nothing, and happens before the first draft is paid for: two matching tokens say little, ten say
+    nearly all, and the exact rates depend on the model and its task. Before any observation, a
+    match of n tokens counts as right after n successes and one failure.
     """
 
     def __init__(self) -> None:
@@ -121,11 +121,11 @@ class Acceptance:
         ]
 
     def observe(self, match_length: int, *, is_right: bool) -> None:
-        """After a match of so many tokens, what had followed followed again, or did not."""
+        """Learn whether the predicted token followed a match of `match_length` tokens."""
         self._rates[match_length].observe(is_right)
 
     def chances(self, match_length: int, count: int) -> list[float]:
-        """For each of `count` drafted tokens, that it is right and all before it are."""
+        """Return, for each of `count` drafted tokens, the chance that all up to it are right."""
         chances = []
         chance = 1.0
         for length in range(match_length, match_length + count):
@@ -135,11 +135,11 @@ class Acceptance:
 
 
 class LookupDrafter:
-    """Follows sequences of at most about `longest` tokens; of longer ones it forgets the oldest.
+    """Follows sequences of about `longest` tokens at most; of longer ones it forgets the oldest.
 
-    It begins to follow a sequence when it is first asked for one, and learns from every token of
-    those it follows how often a match of a given length is right. What its proposals may lose is
-    bounded: until that is earned again it follows, and proposes nothing.
+    It follows a sequence from its first request on, and learns from every token how often a match
+    of a given length is right. The losses of its proposals are bounded: until they are earned again
+    it follows sequences, and proposes nothing.
     """
 
     def __init__(self, longest: int) -> None:
@@ -151,7 +151,7 @@ class LookupDrafter:
     def propose(
         self, requests: Sequence[DraftRequest], prices: StepPrices
     ) -> Mapping[SequenceId, Proposal]:
-        """What followed when the last tokens occurred before, where they did."""
+        """Return the tokens that followed an earlier occurrence of the last tokens."""
         self._allowance.renew(prices.step)
         found = [(request, self._lookup(request)) for request in requests]
         if self._allowance.is_spent:
@@ -167,7 +167,7 @@ class LookupDrafter:
         self._allowance.add(saved - cost)
 
     def observe(self, id: SequenceId, tokens: Iterable[int]) -> None:
-        """A sequence gained `tokens`, drafted or not. Unknown ids are ignored."""
+        """Note that a sequence gained `tokens`, drafted or not. Unknown ids are ignored."""
         lookup = self._lookups.get(id)
         if lookup is None:
             return
@@ -178,7 +178,7 @@ class LookupDrafter:
                 self._acceptance.observe(match_length, is_right=is_right)
 
     def forget(self, id: SequenceId) -> None:
-        """A sequence is over. Unknown ids are ignored."""
+        """Forget a sequence. Unknown ids are ignored."""
         self._lookups.pop(id, None)
 
     def _lookup(self, request: DraftRequest) -> PromptLookup:

@@ -171,7 +171,7 @@ def test_sounds_are_bounded_together_before_they_are_decoded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "word"), [("A" * 9, "not valid base64"), ("AAAA", "no WAV or MP3")], ids=str
+    ("part", "word"), [("A" * 9, "not valid base64"), ("AAAA", "not a WAV or MP3")], ids=str
 )
 def test_what_is_no_sound_is_refused_by_name(part: str, word: str) -> None:
     audio = AudioPart(type="input_audio", input_audio=InputAudio(data=part, format="wav"))

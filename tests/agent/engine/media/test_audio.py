@@ -43,8 +43,8 @@ def patched(place: int, form: str, value: int) -> bytes:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", "no WAV or MP3"),
-        (b"fLaC....", "no WAV or MP3"),
+        (b"", "not a WAV or MP3"),
+        (b"fLaC....", "not a WAV or MP3"),
         (b"\xff\xfb", "no sound"),
         (b"\xff\xfe" * 50, "no sound"),
         (wav(0.1)[:40], "no format or no sound"),
