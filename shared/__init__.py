@@ -1,4 +1,4 @@
-"""What both daemons share: messages, requests, events, errors, settings, logging, lifecycle."""
+"""Code that both daemons share: messages, requests, events, errors, settings, logging."""
 
 if __name__ != "arriero.shared":
     raise ImportError(f"import this package as arriero.shared, not as {__name__}")

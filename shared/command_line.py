@@ -11,7 +11,7 @@ from pathlib import Path
 from .nearest import meant
 
 GROUP = "arriero.commands"
-"""Entry points here are functions of an argument list that return an exit code."""
+"""Name of the entry point group. Each entry point is a function from arguments to an exit code."""
 
 _USAGE = """usage: arriero COMMAND [--FLAG VALUE ...]
 
@@ -21,7 +21,7 @@ Command = Callable[[Sequence[str]], int]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command that the first argument names; the rest is for that command."""
+    """Run the command that the first argument names, with the remaining arguments."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     commands = {entry.name: entry for entry in entry_points(group=GROUP)}
     if arguments and arguments[0] == "help":
@@ -53,7 +53,7 @@ def _help(commands: dict[str, EntryPoint]) -> str:
 
 
 def _described(entry: EntryPoint) -> str:
-    """The docstring of a command, read from its source: loading every command takes a second."""
+    """Return the docstring of a command from its source: importing all commands takes a second."""
     spec = find_spec(entry.module)
     source = Path(spec.origin) if spec and spec.origin else None
     if source is not None and source.suffix == ".py":

@@ -1,12 +1,12 @@
-"""What a client was given of an answer before its agent was lost: another agent goes on from there.
+"""The part of an answer that the client has when its agent is lost; another agent continues it.
 
-An agent that forwards to another server goes on by the answer's text, since servers take no token
-ids; so does an engine with an answer that did not come from engines like it alone. A continuation
-for them has the text in place of the ids.
+The next agent computes the prompt and these tokens, passes the tokens through the parser and the
+stop strings again, and sends only what follows. The counts say how much was delivered to the
+client: a text can be held back, and the items of a step can be cut between two frames.
 
-The next agent computes the prompt and these tokens, passes the tokens through everything that a
-new token passes through, and sends only what follows. The counts say how much of what the tokens
-gave was delivered: a text can be held back, and a step's items can be cut between two frames.
+An agent that forwards to another server continues the answer's text, since servers take no token
+ids. An engine does the same with an answer that another kind of engine or server began. A
+continuation for them has the text instead of the ids.
 """
 
 import sys
@@ -20,33 +20,33 @@ from pydantic import ConfigDict, Field
 from .strict import STRICT
 
 CONTINUATION_VERSION = 1
-"""Raised when an agent could not go on, with the same text, after what one of before had sent.
+"""Version of the meaning of a `Continuation`, apart from the protocol's.
 
-It is apart from the protocol's version, so that a field there parts no agents.
+Raise it if an agent cannot continue, with the same text, an answer that an older agent began.
 """
 
 MAX_BYTES = 4 * 2**22
-"""Most bytes of packed token ids, four each."""
+"""Maximum bytes of packed token ids; an id has four bytes."""
 
 MAX_TEXT = 2**22
-"""Characters of an answer's text; a longer one cannot move."""
+"""Maximum characters of an answer's text; a longer answer cannot move."""
 
 BY_TEXT = "text:"
-"""With this begin the fingerprints of agents that forward; alone: of answers of several agents."""
+"""Prefix of fingerprints of agents that forward. Alone, it marks answers of several agents."""
 
 Count = Annotated[int, Field(ge=0)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Continuation:
-    """Go on after `packed_tokens`: the answer's token ids as little-endian 32-bit numbers.
+    """The answer's tokens so far, and how much of them the client has.
 
-    Delivered were `num_characters` of text, reasoning and arguments together; of the echoed prompt
-    `num_prompt_characters`, with the log-probabilities of `num_prompt_log_probs` tokens; the
-    log-probabilities of `num_log_probs` of the answer's tokens; the beginning of
-    `num_calls_started` calls and the end of `num_calls`.
-
-    By text: go on after `text`, which were `num_tokens` tokens.
+    `packed_tokens` are the token ids as little-endian 32-bit numbers. The client has
+    `num_characters` of text, reasoning and arguments together; `num_prompt_characters` of the
+    echoed prompt, with the log-probabilities of `num_prompt_log_probs` tokens; the
+    log-probabilities of `num_log_probs` tokens of the answer; the beginning of `num_calls_started`
+    calls and the end of `num_calls`. To continue by text, `text` is the answer so far, which had
+    `num_tokens` tokens.
     """
 
     __pydantic_config__ = ConfigDict(**STRICT, ser_json_bytes="base64", val_json_bytes="base64")
@@ -65,18 +65,18 @@ class Continuation:
 
     @classmethod
     def after(cls, tokens: Iterable[int], **counts: int) -> Self:
-        """The continuation after `tokens`."""
+        """Return the continuation after `tokens`."""
         known: dict[str, Any] = {**counts, "packed_tokens": _packed(tokens)}
         return cls(**known)
 
     @property
     def is_by_text(self) -> bool:
-        """Whether an agent can go on that reads no token ids."""
+        """Whether an agent that reads no token ids can continue."""
         return not self.packed_tokens and len(self.text) == self.num_characters
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """The ids. Raises `ValueError` when the bytes are not whole numbers of 32 bits."""
+        """The token ids. Raises `ValueError` if the bytes are not a multiple of 32 bits."""
         ids = array("I")
         ids.frombytes(self.packed_tokens)
         return tuple(_little_endian(ids))

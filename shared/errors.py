@@ -1,4 +1,4 @@
-"""The errors of requests: one tree, each with a stable code.
+"""The errors of requests: one class tree, a stable code for each class.
 
 | code | status | source | a retry can help |
 | --- | --- | --- | --- |
@@ -31,8 +31,8 @@
 | `token_timeout` | 504 | agent | yes |
 | `request_timeout` | 504 | balancer | yes |
 
-The message says what is wrong and what would be right; it goes to the client as it stands, so it
-never carries a secret. Our own mistakes are ordinary exceptions and never cross a socket: the
+The message says what is wrong and what is valid. It goes to the client unchanged, so it never
+contains a secret. A fault in Arriero is an ordinary exception and never crosses a socket: the
 client gets `internal_error`, and the log gets the traceback.
 """
 
@@ -47,14 +47,14 @@ from .strict import STRICT
 
 MAX_CODE = 64
 MAX_MESSAGE = 8000
-"""Characters of a message; templates may raise errors with long ones."""
+"""Maximum characters of a message; chat templates can raise errors with long messages."""
 MAX_FIELD = 300
 MAX_RETRY_AFTER = 86_400.0
-"""Seconds."""
+"""Maximum seconds of `Retry-After`."""
 
 
 class Source(StrEnum):
-    """Who has to act for the error to go away."""
+    """The party that has to act before the request can succeed."""
 
     CLIENT = "client"
     BALANCER = "balancer"
@@ -62,9 +62,9 @@ class Source(StrEnum):
 
 
 class RequestError(Exception):
-    """Root of the tree. `field` names the field of the request that is wrong, if one is.
+    """Base class of all errors of requests. `field` is the wrong field of the request, if any.
 
-    `kind` says why somebody was refused at a door; it is counted, and never sent.
+    `kind` is the reason why a caller was refused access; it is counted and never sent.
     """
 
     code: ClassVar[str] = "internal_error"
@@ -98,7 +98,7 @@ class InternalError(RequestError):
 
 
 class ClientError(RequestError):
-    """The request cannot succeed as it is: a retry does not help."""
+    """The request cannot succeed unchanged: a retry does not help."""
 
     code = "invalid_request"
     status = 400
@@ -111,7 +111,7 @@ class InvalidRequest(ClientError):
 
 
 class PromptTooLong(ClientError):
-    """The prompt does not fit below the slot's context ceiling."""
+    """The prompt does not fit into the context of a slot."""
 
     code = "prompt_too_long"
 
@@ -119,10 +119,10 @@ class PromptTooLong(ClientError):
     def of(
         cls, num_tokens: int, most: int, *, is_at_least: bool = False, field: str | None = None
     ) -> "PromptTooLong":
-        """The error for `num_tokens` where `most` fit; of a lower bound, `is_at_least`.
+        """Return the error for a prompt of `num_tokens`, or of at least as many, where `most` fit.
 
-        Clients that shorten conversations look for these words: the counts for "prompt is too
-        long: 9 tokens > 8", others for "This model's maximum context length is".
+        Clients that shorten conversations search the message: some read the counts of "prompt is
+        too long: 9 tokens > 8", others look for "This model's maximum context length is".
         """
         name = f"`{field}`: " if field else ""
         count = f"at least {num_tokens}" if is_at_least else f"{num_tokens}"
@@ -155,14 +155,14 @@ class ForbiddenHost(ClientError):
 
 
 class Conflict(ClientError):
-    """What was to be changed has changed in the meantime: read it again first."""
+    """The resource has changed, or its state does not allow the change: read it again first."""
 
     code = "conflict"
     status = 409
 
 
 class NotFound(ClientError):
-    """No such path, agent or request."""
+    """The path, agent or request does not exist."""
 
     code = "not_found"
     status = 404
@@ -176,7 +176,7 @@ class ModelNotFound(ClientError):
 
 
 class ThreadNotFound(ClientError):
-    """No such thread of `/v1/messages` is stored: the whole conversation has to be sent."""
+    """The thread of `/v1/messages` is not stored: send the whole conversation."""
 
     code = "thread_not_found"
     status = 404
@@ -204,7 +204,7 @@ class UnsupportedEncoding(ClientError):
 
 
 class Cancelled(ClientError):
-    """Cancelled before it ran."""
+    """The request was cancelled before it ran."""
 
     code = "cancelled"
     status = 499
@@ -238,7 +238,7 @@ class QueueFull(RequestError):
         retry_after: float | None = None,
         position: int | None = None,
     ) -> None:
-        """`position`, from 1, is the place that the request would have had."""
+        """`position` is the place in the queue that the request would have had; the first is 1."""
         super().__init__(message, field=field, retry_after=retry_after)
         self.position = position
 
@@ -251,14 +251,14 @@ class Overloaded(RequestError):
 
 
 class StoreUnavailable(RequestError):
-    """What is kept (`--state`, `--files`) could not be saved or read; nothing has changed."""
+    """The store (`--state`, `--files`) could not be written or read; nothing has changed."""
 
     code = "store_unavailable"
     status = 503
 
 
 class ShuttingDown(RequestError):
-    """The daemon is draining."""
+    """The daemon drains before it stops."""
 
     code = "shutting_down"
     status = 503
@@ -272,7 +272,7 @@ class QueueTimeout(RequestError):
 
 
 class DeadlineExceeded(RequestError):
-    """The request's own deadline (`deadline_ms`) came before its end."""
+    """The request's `deadline_ms` passed before its answer ended."""
 
     code = "deadline_exceeded"
     status = 504
@@ -286,18 +286,18 @@ class RequestTimeout(RequestError):
 
 
 class AgentError(RequestError):
-    """Something went wrong on the agent."""
+    """The agent failed to answer the request."""
 
     code = "engine_failed"
     source = Source.AGENT
 
 
 class EngineFailed(AgentError):
-    """A step of the engine failed; the sequences that were in it are lost."""
+    """A step of the engine failed; the sequences of that step are lost."""
 
 
 class ModelFailed(AgentError):
-    """No agent can serve the model: it failed to load, or the server behind its agents is away."""
+    """No agent can serve the model: loading failed, or the upstream server is unreachable."""
 
     code = "model_failed"
     status = 503
@@ -311,14 +311,14 @@ class AgentLost(AgentError):
 
 
 class FirstTokenTimeout(AgentError):
-    """The request got a slot, but no token came in time, and no report that its prompt is read."""
+    """The request got a slot, but neither a token nor an end of its prompt came in time."""
 
     code = "first_token_timeout"
     status = 504
 
 
 class TokenTimeout(AgentError):
-    """A running stream got no further token in time."""
+    """The next token of a running answer did not come in time."""
 
     code = "token_timeout"
     status = 504
@@ -326,7 +326,7 @@ class TokenTimeout(AgentError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireError:
-    """An error as it crosses a socket: code, message, retryable and, where known, more."""
+    """An error as it crosses a socket."""
 
     __pydantic_config__ = STRICT
 
@@ -346,12 +346,12 @@ BY_CODE: dict[str, type[RequestError]] = {cls.code: cls for cls in _leaves(Reque
 
 
 def status_of(error: RequestError) -> int:
-    """The HTTP status of `error`. Only Anthropic's API uses another, for a 503."""
+    """Return the HTTP status of `error`. Anthropic's API alone replaces a 503."""
     return error.status
 
 
 def to_wire(error: RequestError) -> WireError:
-    """`error` as it crosses a socket."""
+    """Return `error` as it crosses a socket, with its texts and numbers within their bounds."""
     pause = error.retry_after
     return WireError(
         code=error.code,
@@ -363,12 +363,12 @@ def to_wire(error: RequestError) -> WireError:
 
 
 def shortened(text: str, most: int) -> str:
-    """`text` with at most so many characters."""
+    """Return `text` cut to `most` characters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def from_wire(wire: WireError) -> RequestError:
-    """The error that `wire` stands for; an unknown code is an `InternalError`."""
+    """Return the error with the code of `wire`; an unknown code gives an `InternalError`."""
     cls = BY_CODE.get(wire.code, InternalError)
     return cls(wire.message, field=wire.field, retry_after=wire.retry_after)
 
@@ -380,18 +380,18 @@ SAID_BY_AGENTS = frozenset(
         *(InternalError, EngineFailed, AgentLost, ShuttingDown),
     )
 )
-"""Codes that an agent may end a request with. It knows nothing of keys, limits or queues."""
+"""Error codes that an agent may send. An agent knows nothing of keys, limits or queues."""
 
 
 def from_agent(wire: WireError) -> RequestError:
-    """The error with which an agent ended a request; any but its own is a failure of its engine."""
+    """Return the error that an agent sent. A code that agents may not send gives `EngineFailed`."""
     if wire.code in SAID_BY_AGENTS:
         return from_wire(wire)
     return EngineFailed(wire.message, field=wire.field, retry_after=wire.retry_after)
 
 
 class FieldProblem(TypedDict):
-    """One thing that is wrong with a body, and where; `field` is null for the body as a whole."""
+    """One fault in a body; `field` is null if the fault concerns the whole body."""
 
     field: str | None
     message: str
@@ -400,8 +400,7 @@ class FieldProblem(TypedDict):
 class PublicError(TypedDict):
     """An error. `code` is stable, `message` is for people, `field` names the wrong field.
 
-    `retry_after` is in seconds. `problems` are all that is wrong, where a body is looked at as a
-    whole.
+    `retry_after` is in seconds. `problems` lists all faults of a body that is checked as a whole.
     """
 
     code: str
@@ -413,7 +412,7 @@ class PublicError(TypedDict):
 
 
 def public_body(error: RequestError) -> PublicError:
-    """What a client of the native API sees under `error`."""
+    """Return what a client of the native API gets under `error`."""
     body: PublicError = {
         "code": error.code,
         "message": error.message,

@@ -1,4 +1,4 @@
-"""Estimates the cost of parsing a JSON text before it is parsed.
+"""Estimates the cost of parsing a JSON text before the text is parsed.
 
 The time and memory of parsing depend on the number of values, not of bytes: a string of 16 MiB is
 one value and takes 10 ms; 16 MiB of `[],[],…` are 5 million values and block the process for
@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from .errors import InvalidRequest
 
 MAX_VALUES = 2**20 + 2**17
-"""Most values of a body: a prompt of the most token ids there may be, and as much again as any
-other body needs."""
+"""Maximum values of a body: the maximum token ids of a prompt, and 131,072 other values."""
 MAX_STRINGS = 2**18
-"""Most strings of a body, names of members included."""
+"""Maximum strings of a body, names of members included."""
 MAX_CONTAINERS = 2**17
-"""Most lists and objects of a body; they cost a hundred times what a number costs."""
+"""Maximum lists and objects of a body; one costs a hundred times as much as a number."""
 
 _PIECE = 2**16
 _BACKSLASH = b"\\"
@@ -24,7 +23,7 @@ _BACKSLASH = b"\\"
 
 @dataclass(frozen=True, slots=True)
 class JsonLimits:
-    """How many values, strings and containers a text may have."""
+    """Maximum values, strings and containers of a text."""
 
     values: int = MAX_VALUES
     strings: int = MAX_STRINGS
@@ -35,9 +34,9 @@ OF_BODIES = JsonLimits()
 
 
 class JsonCounter:
-    """Counts values, strings and containers of one text, which comes in pieces.
+    """Counts the values, strings and containers of one text, which comes in pieces.
 
-    The numbers mean nothing for a text that is no JSON, and it is still refused early.
+    The counts of a text that is not JSON mean nothing, but the text is still refused early.
     """
 
     def __init__(self, limits: JsonLimits = OF_BODIES) -> None:
@@ -50,17 +49,17 @@ class JsonCounter:
 
     @property
     def num_strings(self) -> int:
-        """How many there are so far."""
+        """The number of strings so far."""
         return self._num_quotes // 2
 
     def add(self, piece: bytes) -> None:
-        """Counts the next piece. Raises `InvalidRequest` once there is more than may be."""
+        """Count the next piece. Raises `InvalidRequest` if a limit is exceeded."""
         for start in range(0, len(piece), _PIECE):
             self._count(self._without_escapes(piece[start : start + _PIECE]))
             self._check()
 
     def _without_escapes(self, piece: bytes) -> bytes:
-        """The piece without escaped quotes; a backslash at its end waits for what it escapes."""
+        """Return the piece without escaped quotes; keep a last backslash for the next piece."""
         text = self._held_back + piece
         self._held_back = b""
         if _BACKSLASH not in text:
@@ -91,5 +90,5 @@ class JsonCounter:
 
 
 def check_size(text: bytes) -> None:
-    """Raises `InvalidRequest` where parsing `text` would cost more than it may."""
+    """Raise `InvalidRequest` if parsing `text` would exceed the default limits."""
     JsonCounter().add(text)

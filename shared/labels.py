@@ -1,4 +1,4 @@
-"""Labels of an agent: words by which models and keys choose agents."""
+"""Labels of an agent: key-value pairs by which models and access keys choose agents."""
 
 from typing import Annotated
 

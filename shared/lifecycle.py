@@ -1,13 +1,13 @@
 """A daemon's life: an event loop, an orderly stop on the first signal, and an exit code.
 
-SIGHUP ends nothing: the daemon reads its certificates and key files again, and opens its log again.
+SIGHUP does not stop the daemon: it reopens its log, and reads certificates and key files again.
 
 | exit code | when |
 | --- | --- |
 | 0 | it stopped because it was asked to |
 | 1 | it could not start; one line on stderr says why |
-| 70 | a mistake of ours; the log has the traceback |
-| 130, 143 | a second SIGINT or SIGTERM, at once |
+| 70 | a fault in Arriero; the log has the traceback |
+| 130, 143 | a second SIGINT or SIGTERM stopped it at once |
 """
 
 import asyncio
@@ -33,13 +33,13 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class StartupError(Exception):
-    """The daemon cannot start. The message is one line: what is wrong and what to do about it."""
+    """The daemon cannot start. The message is one line: the fault, and what to do about it."""
 
 
 class Shutdown:
-    """A request to stop the daemon. `requested` is set until the request is withdrawn.
+    """A request to stop the daemon; `requested` is set until the request is withdrawn.
 
-    A request to read its files again comes the same way: `refresh`.
+    `refresh` asks the daemon to read its files again.
     """
 
     def __init__(self) -> None:
@@ -47,34 +47,34 @@ class Shutdown:
         self._refreshes: list[Callable[[], None]] = []
 
     def on_refresh(self, read: Callable[[], None]) -> None:
-        """Have `read` called, on the event loop, by each `refresh`."""
+        """Call `read` on the event loop at each `refresh`."""
         self._refreshes.append(read)
 
     def refresh(self, reason: str) -> None:
-        """Open the log again, so that a file that was moved can go; then read all other files."""
+        """Reopen the log, so that a rotated file can be removed; then reread all other files."""
         log.reopen()
         logger.info("files are read again: %s", reason)
         for read in self._refreshes:
             read()
 
     def request(self, reason: str) -> None:
-        """Ask for an orderly stop; asking again changes nothing."""
+        """Request an orderly stop; later calls change nothing."""
         if not self.requested.is_set():
             logger.info("stopping: %s", reason)
             self.requested.set()
 
     def withdraw(self) -> None:
-        """Whoever asked for it wants the daemon to go on after all."""
-        logger.info("it goes on after all")
+        """Cancel the request to stop."""
+        logger.info("the stop is withdrawn; the daemon goes on")
         self.requested.clear()
 
 
 def run(program: str, main: Callable[[Shutdown], Awaitable[int | None]]) -> int:
-    """Run `main` until it returns. Returns the process's exit code: what `main` returned, or 0.
+    """Run `main` until it returns. Returns the exit code: the result of `main`, or 0.
 
     The first SIGTERM or SIGINT sets `shutdown.requested`: `main` should finish its work and return.
-    A second signal ends the process at once. What was logged is written before this returns.
-    SIGHUP calls `shutdown.refresh`, and nothing until there is an event loop.
+    A second signal ends the process at once. The log is flushed before this returns. SIGHUP calls
+    `shutdown.refresh`; before the event loop runs, it does nothing.
     """
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
@@ -89,16 +89,16 @@ def run(program: str, main: Callable[[Shutdown], Awaitable[int | None]]) -> int:
 
 
 def ready(program: str, **facts: object) -> None:
-    """Print the line on stdout that says the daemon is ready and where: `ready balancer a=b …`."""
+    """Print on stdout that the daemon is ready, and its addresses: `ready balancer a=b …`."""
     sys.stdout.write(printable(" ".join(["ready", program, *key_values(facts)])) + "\n")
     sys.stdout.flush()
 
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Import a daemon's modules inside. No cycles are looked for among what they make.
+    """Turn garbage collection off while a daemon imports its modules, and keep what they make.
 
-    It stays until the end, and looking at it again and again took a tenth of a start.
+    The modules' objects stay until the end. Scanning them repeatedly took a tenth of a start.
     """
     gc.disable()
     try:
@@ -109,7 +109,7 @@ def loading() -> Iterator[None]:
 
 
 def reasons(error: BaseException) -> list[str]:
-    """One line for each thing that went wrong, however they are grouped."""
+    """Return one line for each error, however the errors are grouped."""
     return list(dict.fromkeys(map(_line, _leaves(error))))
 
 

@@ -1,10 +1,10 @@
 """Writes lines on a thread of its own, so that logging never waits for a reader.
 
-A line that comes alone is written at once. Those that come within `GATHERING` seconds after it are
-written together: to wake the thread for each took a tenth of the time of a busy balancer.
+A single line is written at once. Lines that come within `GATHERING` seconds after it are written
+together: waking the thread for each line took a tenth of a busy balancer's time.
 
-What waits is bounded. Lines that do not fit are dropped and counted, and a line says how many as
-soon as there is room again.
+Waiting lines are bounded. Lines beyond the limit are dropped and counted, and a line reports the
+count as soon as there is room again.
 """
 
 import os
@@ -15,21 +15,22 @@ from collections.abc import Callable
 from typing import TextIO
 
 MAX_WAITING = 4 * 1024 * 1024
-"""Bytes of lines that may wait."""
+"""Maximum bytes of waiting lines."""
 
 GATHERING = 0.1
 
 MOST_AT_ONCE = 64 * 1024
-"""Bytes that are written in one piece, as many as a pipe takes; a line may have more."""
+"""Bytes that are written in one piece, as many as a pipe takes; a single line may have more."""
 
 FLUSH_TIMEOUT = 2.0
-"""Seconds without any progress after which `flush` gives up: nobody reads."""
+"""Seconds without progress after which `flush` gives up, because nobody reads."""
 
 
 class LineWriter:
-    """`write` takes the bytes of whole lines and may block. `notice` says how many were dropped.
+    """Writes lines on a thread. All methods may be called from any thread.
 
-    All methods may be called from any thread.
+    `write` takes the bytes of whole lines and may block. `notice` returns the text that reports
+    dropped lines.
     """
 
     def __init__(
@@ -45,12 +46,12 @@ class LineWriter:
         self._max_waiting = max_waiting
         lock = threading.RLock()
         self._has_lines = threading.Condition(lock)
-        """The thread waits for it."""
+        """Wakes the writing thread."""
         self._changed = threading.Condition(lock)
-        """Threads that flush wait for it."""
+        """Wakes threads that flush."""
         self._lines: deque[bytes] = deque()
         self._num_bytes = 0
-        """Bytes of the lines not yet written, including those that are being written."""
+        """Bytes of the lines not yet written, including the lines being written."""
         self._num_written = 0
         self._num_unreported = 0
         self._is_gathering = False
@@ -60,7 +61,7 @@ class LineWriter:
         self._thread.start()
 
     def put(self, line: str) -> None:
-        """Write `line`, or drop it where there is no room. Never blocks."""
+        """Queue `line`, or drop it if there is no room. Never blocks."""
         data = _encoded(line)
         with self._changed:
             if self._is_closed or self._num_bytes + len(data) > self._max_waiting:
@@ -71,7 +72,10 @@ class LineWriter:
             self._append(data)
 
     def flush(self, timeout: float = FLUSH_TIMEOUT) -> bool:
-        """Wait until everything is written. False: nothing was written for `timeout` seconds."""
+        """Wait until all lines are written.
+
+        Returns false after `timeout` seconds without progress.
+        """
         with self._changed:
             self._num_flushing += 1
             self._has_lines.notify()
@@ -84,14 +88,14 @@ class LineWriter:
         return True
 
     def close(self) -> None:
-        """Write what waits, then nothing any more."""
+        """Write the waiting lines; later lines are dropped."""
         self.flush()
         with self._changed:
             self._is_closed = True
             self._has_lines.notify()
 
     def _is_written_within(self, timeout: float) -> bool:
-        """Whether something more is written."""
+        """Whether something is written within `timeout` seconds."""
         seen = self._num_written
         return self._changed.wait_for(lambda: self._num_written != seen, timeout)
 
@@ -117,7 +121,7 @@ class LineWriter:
                 self._written(data, num_lost=0)
 
     def _next(self) -> list[bytes]:
-        """The lines to write together; none if this is closed."""
+        """Wait for lines and return those to write together; none if the writer is closed."""
         with self._has_lines:
             if not self._lines:
                 self._tell_of_dropped()
@@ -133,7 +137,7 @@ class LineWriter:
         return taken
 
     def _written(self, data: bytes, num_lost: int) -> None:
-        """Also gathers what comes next, unless somebody waits for it."""
+        """Note that `data` is written, then wait for more lines, unless a thread flushes."""
         with self._changed:
             self.num_dropped += num_lost
             self._num_bytes -= len(data)
@@ -148,10 +152,10 @@ class LineWriter:
 
 
 def writes_to(stream: TextIO) -> Callable[[bytes], None]:
-    """Writes to the file below `stream`, where it has one.
+    """Return a function that writes bytes to the file below `stream`, if it has one.
 
-    Never through the stream's own buffer: a thread that is stuck in it would hold its lock, for
-    which Python waits at exit.
+    It bypasses the stream's own buffer. A thread that is stuck in the buffer would hold its lock,
+    for which Python waits at exit.
     """
     try:
         number = stream.fileno()

@@ -1,12 +1,12 @@
 """Logging to stderr: text for people, JSON for machines.
 
-A message has a context, which both formats show as keys and values:
-`logger.info("agent connected", extra=context(agent=name, slots=4))`. Passwords in URLs are masked
-in whatever is logged; other secrets must not be logged at all.
+A message has a context, which both formats show as keys and values: `logger.info("agent connected",
+extra=context(agent=name, slots=4))`. Passwords in URLs are masked in all records; other secrets
+must not be logged at all.
 
 Errors quote what clients sent, so each part of a record is bounded: the middle of a long text is
-cut, and the line says how much. What would steer a terminal is escaped, and so is a line's end in a
-message: nobody can make up a record.
+cut, and the line says how many bytes are missing. Control characters for terminals are escaped, and
+so are line ends in a message, so that nobody can forge a record.
 
 A thread writes the lines: a reader that stops reading delays nobody (see `line_writer`).
 """
@@ -36,14 +36,14 @@ _PASSWORD = re.compile(r"(://[^\s/:@]*:)[^\s/@]+@")
 _ACCESS_KEY = re.compile(r"ark_[A-Za-z0-9_-]{43}", re.ASCII)
 MAX_MESSAGE_BYTES = 8 * 1024
 MAX_VALUE_BYTES = 2 * 1024
-"""Most bytes of each value in a context."""
+"""Maximum bytes of each value in a context."""
 MAX_TRACEBACK_BYTES = 32 * 1024
 
 _LINES = "\n\t"
-"""Controls that a traceback has."""
+"""Control characters that a traceback keeps."""
 
 _LONGEST_ESCAPE = 6
-"""Bytes of a character in UTF-8, or of the escape in its place."""
+"""Maximum bytes of a character in UTF-8, or of the escape in its place."""
 
 _NEEDS_QUOTES = re.compile(r'[\s="]|^$')
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str)
@@ -52,9 +52,9 @@ _JSON = json.JSONEncoder(ensure_ascii=False, default=str)
 def setup(
     format: LogFormat, level: LogLevel, stream: TextIO | None = None, *, keeps_lines: bool = True
 ) -> None:
-    """Log what our modules log from `level` on, and others' warnings, to `stream` (stderr).
+    """Log our own records from `level` up, and others' warnings, to `stream` (default: stderr).
 
-    `keeps_lines`: the last lines are kept for `recent`.
+    With `keeps_lines`, the last lines are kept for `recent`.
     """
     stream = stream or sys.stderr
     as_text = format == "text" or (format == "auto" and stream.isatty())
@@ -71,9 +71,9 @@ def setup(
 
 
 def reopen() -> None:
-    """Write to a new file where the log's was, if it is a file that was moved since `setup`.
+    """Reopen the log's path, if the log is a file that was moved since `setup`.
 
-    Programs that rotate logs move the file; what was written until now stays in it.
+    Programs that rotate logs move the file; earlier lines stay in the moved file.
     """
     handler = _line_handler()
     if handler is None or handler.file is None:
@@ -81,7 +81,7 @@ def reopen() -> None:
     try:
         opened = os.open(handler.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
     except OSError as error:
-        logger.error("the log cannot be opened again, and stays where it is: %s", error)
+        logger.error("the log cannot be reopened; the old file stays in use: %s", error)
         return
     try:
         handler.move_to(opened)
@@ -90,12 +90,12 @@ def reopen() -> None:
 
 
 def mark(**values: object) -> None:
-    """Show these with whatever is logged from now on: which of several processes this is."""
+    """Show these values in all later records, for example which of several processes logs."""
     _MARKS.update(values)
 
 
 def say(line: str) -> None:
-    """Write `line` to stderr without a time or level, after what was logged before it."""
+    """Write `line` to stderr after earlier records, without a time or level."""
     if handler := _line_handler():
         handler.writer.put(printable(line))
     else:
@@ -103,33 +103,36 @@ def say(line: str) -> None:
 
 
 def flush() -> None:
-    """Wait until what was logged is written, unless nobody reads it."""
+    """Wait until all records are written, or give up if nobody reads them."""
     if handler := _line_handler():
         handler.flush()
 
 
 def num_dropped() -> int:
-    """How many lines were dropped because nobody read them."""
+    """Return the number of lines that were dropped because nobody read them."""
     handler = _line_handler()
     return handler.writer.num_dropped if handler else 0
 
 
 _MARKS: dict[str, object] = {}
-"""Fields of every line of this process; `mark` sets them once, at its start."""
+"""Values in every line of this process; `mark` sets them once, at its start."""
 
 
 class LineHandler(logging.Handler):
-    """Formats where the record is logged, and has a thread write the line to `stream`."""
+    """Formats a record on the logging thread; another thread writes the line to `stream`."""
 
     def __init__(self, stream: TextIO, formatter: logging.Formatter) -> None:
         super().__init__()
         self.setFormatter(formatter)
         self.writer = LineWriter(writes_to(stream), self._notice)
         self.file, self._number = _file_below(stream)
-        """Where the log is, if that is a file."""
+        """The log's path, if the log is a file."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Never blocks, and never raises: what fails here must not end a request."""
+        """Format and queue the record.
+
+        Never blocks and never raises: an error must not end a request.
+        """
         try:
             line = self.format(record)
         except Exception:  # of the program's arguments or their `str`; it is logged in their place
@@ -138,16 +141,16 @@ class LineHandler(logging.Handler):
         self.writer.put(line)
 
     def flush(self) -> None:
-        """Wait until the lines are written; Python calls this at exit."""
+        """Wait until all lines are written; Python calls this at exit."""
         self.writer.flush()
 
     def close(self) -> None:
-        """Write what waits, then nothing any more."""
+        """Write the waiting lines; later lines are dropped."""
         self.writer.close()
         super().close()
 
     def move_to(self, opened: int) -> None:
-        """Write to this file from now on, and whatever else goes where the log has gone."""
+        """Redirect the log to this file, and stdout if it goes to the same file as the log."""
         old = os.fstat(self._number)
         for number in (1, self._number):
             with suppress(OSError):  # it is closed
@@ -165,7 +168,7 @@ class LineHandler(logging.Handler):
 
 
 def _file_below(stream: TextIO) -> tuple[Path | None, int]:
-    """The path of the file that `stream` writes to, if it is one with a path, and its number."""
+    """Return the path and number of the file that `stream` writes to; `None` and -1 if unknown."""
     try:
         number = stream.fileno()
         is_file = stat.S_ISREG(os.fstat(number).st_mode)
@@ -175,32 +178,34 @@ def _file_below(stream: TextIO) -> tuple[Path | None, int]:
 
 
 def recent(after: int = 0) -> tuple[LogLine, ...]:
-    """The last lines, of those with numbers above `after`; at level info and above, if that is
-    logged at all."""
+    """Return the last lines numbered above `after`.
+
+    They have at least level info, or the log's level if that is higher.
+    """
     tail = _tail()
     return tail.after(after) if tail else ()
 
 
 def restore(lines: Iterable[LogLine]) -> None:
-    """Keep the lines of another process with this one's."""
+    """Add the lines of another process, in the order of their numbers."""
     if tail := _tail():
         tail.restore(lines)
 
 
 def append(lines: Iterable[LogLine]) -> None:
-    """Keep what another process has logged since, after this one's."""
+    """Add new lines of another process after this one's."""
     if tail := _tail():
         tail.append(lines)
 
 
 def listen(on_line: Callable[[], None]) -> Callable[[], None]:
-    """Call `on_line` after each line that `recent` has; see `LogTail.listen`."""
+    """Call `on_line` after each line that `recent` returns; see `LogTail.listen`."""
     tail = _tail()
     return tail.listen(on_line) if tail else _nothing
 
 
 def _nothing() -> None:
-    """There is no reader to forget."""
+    """Do nothing: there is no listener to remove."""
 
 
 def _tail() -> LogTail | None:
@@ -214,24 +219,24 @@ def _line_handler() -> LineHandler | None:
 
 
 def context(**values: object) -> dict[str, Any]:
-    """The `extra` of a log call. A value of `None` is left out."""
+    """Return the `extra` argument of a log call. A value of `None` is left out."""
     return {"context": {key: value for key, value in values.items() if value is not None}}
 
 
 def key_values(values: Mapping[str, object]) -> list[str]:
-    """`values` as `key=value`, quoted as JSON strings where they would not be one word."""
+    """Format `values` as `key=value`, each quoted as a JSON string unless it is one word."""
     return [f"{key}={_quoted(value)}" for key, value in values.items()]
 
 
 def redact(text: str) -> str:
-    """`text` with access keys and the passwords of URLs masked."""
+    """Return `text` with access keys and passwords of URLs masked."""
     if "://" in text:
         text = _PASSWORD.sub(r"\1***@", text)
     return _ACCESS_KEY.sub("ark_***", text) if "ark_" in text else text
 
 
 def bounded(text: str, most: int) -> str:
-    """`text`, or its beginning and its end if its UTF-8 has more than `most` bytes."""
+    """Return `text`; cut its middle if its UTF-8 has more than `most` bytes."""
     if len(text) * _LONGEST_ESCAPE <= most:
         return text
     data = text.encode(errors="backslashreplace")
@@ -243,7 +248,7 @@ def bounded(text: str, most: int) -> str:
 
 
 class TextFormatter(logging.Formatter):
-    """Time, level, message, then the context as `key=value`; a traceback follows on its lines."""
+    """Formats time, level, message, and the context as `key=value`; a traceback follows."""
 
     def format(self, record: logging.LogRecord) -> str:
         time = _time_of(record).astimezone().strftime("%H:%M:%S.%f")[:-3]
@@ -259,7 +264,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One object a line: time, level, logger, message, the context's keys, and any traceback."""
+    """Formats one JSON object a line: time, level, logger, message, context and traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         entry: dict[str, object] = {
@@ -275,7 +280,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def _line_of(record: logging.LogRecord) -> str:
-    """The message and its context; of an exception its last line."""
+    """Return the message and its context, and the last line of an exception's traceback."""
     words = [_message_of(record), *key_values(_context_of(record))]
     if record.exc_info and record.exc_info[0] is not None:
         last = traceback.format_exception_only(*record.exc_info[:2])[-1]
@@ -288,7 +293,7 @@ def _time_of(record: logging.LogRecord) -> datetime:
 
 
 def _context_of(record: logging.LogRecord) -> Mapping[str, object]:
-    """Made once, for all who write the record."""
+    """Return the context; all handlers of a record share one result."""
     shown: Mapping[str, object] | None = getattr(record, "shown_context", None)
     if shown is None:
         found: dict[str, object] = _MARKS | getattr(record, "context", {})
@@ -302,14 +307,14 @@ def _message_of(record: logging.LogRecord) -> str:
 
 
 def _value(value: object) -> object:
-    """Numbers as they are, all else as text."""
+    """Return a number or boolean unchanged, any other value as text."""
     if value is None or isinstance(value, bool | int | float):
         return value
     return _shown(str(value), MAX_VALUE_BYTES)
 
 
 def _shown(text: str, most: int) -> str:
-    """Masked first: a URL that was cut may no longer look like one."""
+    """Mask, then cut: a URL that was cut may no longer look like one."""
     return bounded(redact(text), most)
 
 

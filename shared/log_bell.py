@@ -1,6 +1,6 @@
-"""Wakes an event loop when something was logged, on whichever thread that was.
+"""Wakes an event loop after a line was logged on any thread.
 
-Lines that come before it has woken up wake it once.
+Several lines before the wake-up cause one wake-up.
 """
 
 import asyncio
@@ -11,12 +11,12 @@ from . import log
 
 
 class LogBell:
-    """Calls `on_lines` on the loop's thread; nothing is called where `is_heard` says no."""
+    """Calls `on_lines` on the event loop's thread, unless `is_heard` returns false."""
 
     def __init__(
         self, on_lines: Callable[[], None], is_heard: Callable[[], bool] = lambda: True
     ) -> None:
-        """Needs the event loop. It rings until `close`."""
+        """Start to listen for lines until `close`. Needs the event loop."""
         self._loop = asyncio.get_running_loop()
         self._on_lines = on_lines
         self._is_heard = is_heard
@@ -24,7 +24,7 @@ class LogBell:
         self._forget = log.listen(self._ring)
 
     def close(self) -> None:
-        """Ring no more."""
+        """Stop calling `on_lines`."""
         self._forget()
         self._is_heard = lambda: False
 

@@ -1,8 +1,8 @@
-"""The agent socket, both directions: JSON messages, as frames that `framing` cuts.
+"""The messages of the agent socket, in both directions: JSON, sent in frames by `framing`.
 
-The agent dials, says `Hello`, and is answered `Welcome` or `Reject`. Afterwards each side sends a
-`Heartbeat` when it sent nothing else for `heartbeat_interval`. A peer that was silent for
-`heartbeat_timeout` is lost. Every message counts as a heartbeat.
+The agent connects and sends `Hello`; the balancer answers `Welcome` or `Reject`. Afterwards each
+side sends a `Heartbeat` if it sent nothing else for `heartbeat_interval`. A peer that was silent
+for `heartbeat_timeout` is lost. Every message counts as a heartbeat.
 
 A message is decoded and checked in about a microsecond, so tokens need no faster format.
 """
@@ -43,19 +43,23 @@ from .strict import LAZY, STRICT, ListOf
 from .tracing.trace_context import Traceparent
 
 PROTOCOL_VERSION = 1
-"""Raised with each field that comes after version 0.1.0, which is then marked with `Since`."""
+"""The protocol's version. Raise it with each field after version 0.1.0, marked with `Since`."""
 
 OLDEST_PROTOCOL = 1
-"""The balancer rejects older versions than this, and newer ones than its own.
+"""The balancer rejects versions older than this one, and versions newer than its own.
 
-A hello has only fields that this version knows, so that an older balancer can read it, and reject
-it in words; the agent then dials again with an older version. Both speak the version of the hello.
+A hello has only fields of this version, so that an older balancer can read it and say why it
+rejects it; the agent then connects again with an older version. Both sides speak the version of the
+hello.
 """
 
 BALANCER_HEADER = "Arriero-Balancer"
 WORKERS_HEADER = "Arriero-Workers"
-"""Headers of the answer to an agent's dial: the balancer's own name, drawn at its start, and how
-many workers it has and which of them live."""
+"""Headers of the answer to an agent's connection.
+
+They have the balancer's name, which is drawn at its start, and the number of its workers with the
+list of running ones.
+"""
 
 Slots = Annotated[int, Field(ge=0, le=4096)]
 Secret = Annotated[str, Field(min_length=1, max_length=128)]
@@ -64,12 +68,12 @@ MAX_ISSUES = 64
 
 MAX_CODE = 64
 MAX_WORDS = 2000
-"""Characters of an issue's or a notice's message, and of a hint."""
+"""Maximum characters of an issue's or a notice's message, and of a hint."""
 MAX_NAME = 1024
-"""Characters of a tool's name, or of a call's id, as a model or a server writes them."""
+"""Maximum characters of a tool's name, or of a call's id, as a model or server writes it."""
 MAX_PIECE_TEXT = 2**24
 MAX_PIECE_TOKENS = 2**18
-"""Most of one piece; much may have waited for a slow connection."""
+"""Maximum text and tokens of a piece; much can wait for a slow connection."""
 
 _Code = Annotated[str, Field(max_length=MAX_CODE)]
 _Words = Annotated[str, Field(max_length=MAX_WORDS)]
@@ -81,7 +85,7 @@ _Name = Annotated[str, Field(max_length=MAX_NAME)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """A sign of life."""
+    """A frame that only shows that the sender is alive."""
 
     __pydantic_config__ = STRICT
     type: Literal["heartbeat"] = "heartbeat"
@@ -92,10 +96,9 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Issue:
-    """Why the agent cannot do its work; `code` is stable, `message` for people.
+    """A fault that keeps the agent from its work; `code` is stable, `message` for people.
 
-    `hint` says what to do about it, where there is something to do. `adapter`: only this one of the
-    model's adapters is missing because of it.
+    `hint` says what to do about it. If `adapter` is set, only this adapter of the model is missing.
     """
 
     __pydantic_config__ = STRICT
@@ -109,20 +112,21 @@ class Issue:
 class Hello:
     """The agent's first frame. `agent_id` is drawn anew at each start of an agent.
 
-    A host that serves several models is an agent for each of them, and one more where there may be
-    room for another. These have the same `host`, and share the memory of `facts`. `num_places` is
-    how many they are, as far as this one knows.
+    A host that serves several models runs an agent for each model, and one more if there may be
+    room for another. These agents have the same `host`, and share the memory of `facts`.
+    `num_places` is their number, as far as this agent knows.
 
-    An agent without an engine process says in `loading` which model it will serve again: requests
-    for that model wait. It counts as long as the agent reports no `model`.
+    An agent whose engine process is not running says in `loading` which model it will serve again:
+    requests for that model wait. `loading` counts as long as the agent reports no `model`.
 
-    `takes_over`: a new engine process of an agent that is still connected. The link before it gets
-    no more work, finishes what it has, and leaves. `work` is how far its assignment is.
+    `takes_over`: the link belongs to a new engine process of an agent that is still connected. The
+    earlier link gets no more work, finishes its requests, and closes. `work` is the progress of the
+    assignment.
 
-    `secret` is that of the `Welcome` that this balancer answered an earlier link with: the agent is
-    the same process. Only said to the balancer that gave it.
+    `secret` is the secret of this balancer's earlier `Welcome`; it proves that the agent is the
+    same process. The agent sends it only to the balancer that gave it.
 
-    `peer` and `disk` are as in `Status`: the first request may be for what they tell of.
+    `peer` and `disk` are as in `Status`: the first request may be for prefixes that they offer.
     """
 
     __pydantic_config__ = STRICT
@@ -147,10 +151,10 @@ class Hello:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """The agent changed: sent on change, never on a timer. Not accepting means draining.
+    """The agent's state, sent on each change and never on a timer. `accepting` is false on drain.
 
-    One with a `peer` lends computed prefixes to other agents, and fetches theirs. One with a `disk`
-    caches prefixes there: when it comes back with the same `disk`, it still has them.
+    An agent with a `peer` lends cached prefixes to other agents, and fetches theirs. An agent with
+    a `disk` caches prefixes there: an agent that returns with the same `disk` still has them.
     """
 
     __pydantic_config__ = STRICT
@@ -166,7 +170,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """What one request gained in one step; see `inference.Token`."""
+    """The text and tokens that a request gained in one step; see `inference.Token`."""
 
     __pydantic_config__ = STRICT
     type: Literal["piece"] = "piece"
@@ -179,7 +183,10 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """A request ended well; nothing more comes for it. `stop_string` is the one that ended it."""
+    """A request ended without an error; no message about it follows.
+
+    `stop_string` is the stop string that ended it, if any.
+    """
 
     __pydantic_config__ = STRICT
     type: Literal["ended"] = "ended"
@@ -192,10 +199,10 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """A request ended with an error; nothing more comes for it.
+    """A request ended with an error; no message about it follows.
 
-    With the code `shutting_down` the agent gives the request back: like that of an agent that is
-    lost, it returns to the head of the queue, and another agent goes on where this one stopped.
+    With the code `shutting_down` the agent gives the request back. Like a request of a lost agent,
+    it returns to the head of the queue, and another agent continues the answer.
     """
 
     __pydantic_config__ = STRICT
@@ -215,7 +222,7 @@ class Busy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallStarted:
-    """The request's answer calls a tool; see `inference.ToolCallStarted`."""
+    """The answer begins to call a tool; see `inference.ToolCallStarted`."""
 
     __pydantic_config__ = STRICT
     type: Literal["call_started"] = "call_started"
@@ -238,7 +245,7 @@ class Called:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noticed:
-    """Something the request's client should know; see `inference.Notice`."""
+    """A warning to the request's client; see `inference.Notice`."""
 
     __pydantic_config__ = STRICT
     type: Literal["noticed"] = "noticed"
@@ -249,7 +256,7 @@ class Noticed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptRead:
-    """The request's answer begins; see `inference.Begun`."""
+    """The prompt is read and the answer begins; see `inference.Begun`."""
 
     __pydantic_config__ = STRICT
     type: Literal["prompt_read"] = "prompt_read"
@@ -260,7 +267,7 @@ class PromptRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptProgress:
-    """The request's prompt is being read; see `inference.Reading`. Sent once a second at most."""
+    """The agent reads the request's prompt; see `inference.Reading`. Sent at most once a second."""
 
     __pydantic_config__ = STRICT
     type: Literal["prompt_progress"] = "prompt_progress"
@@ -277,13 +284,16 @@ Item = Annotated[
 
 
 MAX_ITEMS = 1024
-"""Items in one message. One about several requests has at most 16 KiB, so some 300 of them; one
-about a single request has no more than 256 that waited, and those of a step."""
+"""Maximum items of a message.
+
+A message about several requests has at most 16 KiB, so some 300 items; a message about one request
+has at most 256 items that waited, and the items of a step.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """One frame a step: what happened to all of this balancer's requests."""
+    """The items that a step gave for this balancer's requests, in one frame."""
 
     __pydantic_config__ = STRICT
     type: Literal["output"] = "output"
@@ -292,7 +302,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What was asked under this id is answered; nothing more comes for it."""
+    """The answer to the query with this id; no message about it follows."""
 
     __pydantic_config__ = STRICT
     type: Literal["reply"] = "reply"
@@ -301,18 +311,18 @@ class Reply:
 
 
 MAX_EVICTED = 4096
-"""Keys in one message: some 80 kB."""
+"""Maximum keys of a message: some 80 kB."""
 
 PrefixKey = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evicted:
-    """Prefixes that this balancer's requests began with left the agent's cache.
+    """Prefixes of this balancer's requests that left the agent's cache.
 
-    `keys` are those of `shared/inference/prefix_chain.py`, of any balancer's requests. Where the
-    agent lost track of them, `everything` is gone. Sent with `Statistics`, so at most about once a
-    second.
+    `keys` are the keys of `shared/inference/prefix_chain.py`, of any balancer's requests.
+    `everything` is true if the agent no longer knows which prefixes left. Sent with `Statistics`,
+    so at most about once a second.
     """
 
     __pydantic_config__ = STRICT
@@ -323,7 +333,7 @@ class Evicted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRead:
-    """The lines that `ReadLog` asked for, oldest first; none where there are no newer ones."""
+    """The lines that `ReadLog` asked for, oldest first; empty if there are no newer lines."""
 
     __pydantic_config__ = STRICT
     type: Literal["log_read"] = "log_read"
@@ -333,7 +343,7 @@ class LogRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitRead:
-    """What `ReadFit` asked for, or why that cannot be said: `fit` or `issue`."""
+    """The fit that `ReadFit` asked for, or the `issue` that prevented it."""
 
     __pydantic_config__ = STRICT
     type: Literal["fit_read"] = "fit_read"
@@ -347,9 +357,10 @@ class FitRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Welcome:
-    """The agent is registered. Times in seconds. `protocol` is the hello's.
+    """The balancer registered the agent. Times in seconds. `protocol` is the hello's version.
 
-    With the `secret` the agent proves that it is the same one when it dials this balancer again.
+    The agent sends `secret` when it connects to this balancer again, to prove that it is the same
+    agent.
     """
 
     __pydantic_config__ = STRICT
@@ -363,9 +374,10 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reject:
-    """The agent is refused, and the socket closes. `retry` says whether dialling again can help.
+    """The balancer refuses the agent and closes the socket.
 
-    `identity_taken`: another agent has this `agent_id`.
+    `retry` says whether connecting again can help. `identity_taken`: another agent has this
+    `agent_id`.
     """
 
     __pydantic_config__ = STRICT
@@ -377,16 +389,15 @@ class Reject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Run this request; a slot was free by the balancer's count.
+    """Run this request; by the balancer's count the agent has a free slot.
 
-    With a `continuation` another agent had it before and gave a part of the answer: go on after
-    that. Only agents whose model has that agent's fingerprint get one.
-    `traceparent` is the span of the balancer that this is a part of, if it is traced.
-    `fetch`: to get a beginning of the prompt from there is thought cheaper than to compute it. An
-    agent computes what it cannot get. Only agents that reported a `peer` are sent this.
-    `scope` stands for the caller, where it has a key: equal for the same key at all balancers, and
-    nobody learns the key's name from it. Agents with `--cache-scope key` share what they computed
-    among requests of one scope only.
+    A request with a `continuation` ran on another agent, which answered a part: continue after that
+    part. Only agents whose model has the other agent's fingerprint get one. `traceparent` is the
+    balancer's span of the request, if it is traced. `fetch` names an agent that has a prefix of the
+    prompt, if fetching it seems cheaper than computing it. The agent computes the prefix if the
+    fetch fails. Only agents that reported a `peer` get a `fetch`. `scope` stands for the caller's
+    key: it is equal for the same key at all balancers, and does not reveal the key's name. Agents
+    with `--cache-scope key` share cached prefixes only among requests of one scope.
     """
 
     __pydantic_config__ = STRICT
@@ -401,9 +412,9 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lend:
-    """Hand one prefix to the agent that shows this `ticket` within `seconds`.
+    """Lend one prefix to the agent that shows this `ticket` within `seconds`.
 
-    Only agents that reported a `peer` are sent this.
+    Only agents that reported a `peer` get this message.
     """
 
     __pydantic_config__ = STRICT
@@ -416,7 +427,8 @@ class Lend:
 class Cancel:
     """Stop this request. The agent answers `Ended` (`cancelled`) unless it has ended already.
 
-    `is_unsent`: its `Start` was given up on the way; the agent answers `Refused` (`cancelled`).
+    `is_unsent`: the balancer gave up its `Start` before it was sent completely; the agent answers
+    `Refused` (`cancelled`).
     """
 
     __pydantic_config__ = STRICT
@@ -427,7 +439,7 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """Answer this query. It takes no slot; an agent that cannot take it declines."""
+    """Answer this query, which takes no slot. An agent that cannot answer it sends `Declined`."""
 
     __pydantic_config__ = STRICT
     type: Literal["ask"] = "ask"
@@ -437,7 +449,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Withdraw:
-    """The query, `ReadLog` or `ReadFit` is cancelled; an answer may still come."""
+    """Cancel the query, `ReadLog` or `ReadFit`; an answer may still come."""
 
     __pydantic_config__ = STRICT
     type: Literal["withdraw"] = "withdraw"
@@ -446,10 +458,10 @@ class Withdraw:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadLog:
-    """Send the latest lines of the log, of those with numbers above `after`.
+    """Send the last lines of the log that have numbers above `after`, from level info up.
 
-    Only asked while they are looked at. Level info and above. With `wait`, answer as soon as
-    there is one, unless a `Withdraw` comes first.
+    Balancers ask only while a user reads the log. With `wait`, the agent answers as soon as there
+    is a line, or at a `Withdraw`.
     """
 
     __pydantic_config__ = STRICT
@@ -461,11 +473,11 @@ class ReadLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadFit:
-    """Say what this host would choose for the model of `source`, without downloading it.
+    """Say how this host would load the model of `source`, without downloading the model.
 
-    With `slots` and `context_size` where they are given, and for the rest by the agent's own
-    settings. Only `http_hosts` may send it without TLS. Sent to agents whose facts say that they
-    answer it. It may take as long as servers take to send headers.
+    The agent uses `slots` and `context_size` if given, and its own settings otherwise. Only
+    `http_hosts` may send the model without TLS. Balancers ask agents whose facts have
+    `answers_fit`. The answer can take as long as servers take to send headers.
     """
 
     __pydantic_config__ = STRICT
@@ -479,7 +491,7 @@ class ReadFit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goodbye:
-    """The balancer is going down; running requests finish first. Reconnect after the close."""
+    """The balancer stops after its running requests. Connect again after the socket closes."""
 
     __pydantic_config__ = STRICT
     type: Literal["goodbye"] = "goodbye"
@@ -514,25 +526,28 @@ _Sent = TypeVar("_Sent")
 
 
 def for_version(message: _Sent, protocol: int) -> _Sent:
-    """`message` as a peer that speaks this version is sent it; the same object if it knows all."""
+    """Return `message` without fields that a peer of this version does not know.
+
+    If there are none, it is the same object.
+    """
     return message if protocol >= PROTOCOL_VERSION else without_newer(message, protocol)
 
 
 def encode_from_agent(message: FromAgent) -> bytes:
-    """`message` as one text frame's UTF-8 bytes."""
+    """Encode `message` as the UTF-8 text of a frame."""
     return _from_agent.dump_json(message, exclude_none=True)
 
 
 def encode_from_balancer(message: FromBalancer) -> bytes:
-    """`message` as one text frame's UTF-8 bytes."""
+    """Encode `message` as the UTF-8 text of a frame."""
     return _from_balancer.dump_json(message, exclude_none=True)
 
 
 def decode_from_agent(frame: str | bytes) -> FromAgent:
-    """The agent's message in `frame`. Raises `pydantic.ValidationError`."""
+    """Decode the agent's message in `frame`. Raises `pydantic.ValidationError`."""
     return _from_agent.validate_json(frame)
 
 
 def decode_from_balancer(frame: str | bytes) -> FromBalancer:
-    """The balancer's message in `frame`. Raises `pydantic.ValidationError`."""
+    """Decode the balancer's message in `frame`. Raises `pydantic.ValidationError`."""
     return _from_balancer.validate_json(frame)

@@ -1,13 +1,13 @@
-"""The known word that somebody probably meant by an unknown one."""
+"""Suggestions for unknown words."""
 
 import difflib
 from collections.abc import Iterable
 
 
 def meant(word: str, known: Iterable[str], otherwise: str = "see --help") -> str:
-    """`did you mean WORD?` for the known word that is nearest, or `otherwise`.
+    """Return `did you mean WORD?` with the most similar known word, or `otherwise`.
 
-    The dashes of flags do not count: all flags would look alike.
+    The dashes of flags do not count: otherwise all flags would look alike.
     """
     bare = {each.lstrip("-"): each for each in known}
     nearest = difflib.get_close_matches(word.lstrip("-"), bare, n=1)

@@ -1,26 +1,26 @@
-"""Priority classes: who gets a slot before whom. A number says its class by its sign."""
+"""Priority classes, which order the requests that wait. The sign of a number is its class."""
 
 from typing import Annotated, Literal, get_args
 
 from pydantic import BeforeValidator, Field
 
 PriorityClass = Literal["batch", "default", "interactive"]
-"""In rising order."""
+"""The classes in ascending order."""
 
 PRIORITY_CLASSES: tuple[PriorityClass, ...] = get_args(PriorityClass)
 PRIORITY_NUMBERS: dict[str, int] = {"batch": -1, "default": 0, "interactive": 1}
-"""The `priority` that each word stands for."""
+"""The `priority` of each class name."""
 
 
 def priority_class_of(priority: int | None) -> PriorityClass:
-    """Numbers above 0 are interactive, those below 0 batch. Without a number it is default."""
+    """Return the class: above 0 `interactive`, below 0 `batch`, 0 or no number `default`."""
     if priority is None or priority == 0:
         return "default"
     return "interactive" if priority > 0 else "batch"
 
 
 def is_background(priority: int | None) -> bool:
-    """Whether its class is `batch`, which is preempted for the others."""
+    """Whether the class is `batch`, which is preempted for the other classes."""
     return priority_class_of(priority) == "batch"
 
 
@@ -36,13 +36,13 @@ _Number = Annotated[int, Field(ge=-100, le=100)]
 Priority = Annotated[
     _Number, BeforeValidator(_number_of, json_schema_input_type=_Number | PriorityClass)
 ]
-"""A number, or the word of a class, which becomes one."""
+"""A number, or the name of a class, which becomes a number."""
 
 ServiceTier = Literal["auto", "default", "flex", "scale", "priority", "fast", "ultrafast"]
-"""OpenAI's words."""
+"""OpenAI's service tiers in requests."""
 
 UsedTier = Literal["default", "flex", "priority"]
-"""OpenAI's words for the class that a request had."""
+"""OpenAI's service tiers in answers, for the class that a request had."""
 
 _TIERS: dict[str, PriorityClass] = {
     "flex": "batch",
@@ -57,11 +57,11 @@ _USED: dict[PriorityClass, UsedTier] = {
 
 
 def priority_of_tier(tier: ServiceTier | None) -> int | None:
-    """The priority that a service tier asks for; with `auto` the caller's own counts."""
+    """Return the priority of a service tier; `None` for `auto`, which keeps the caller's."""
     kind = _TIERS.get(tier or "auto")
     return None if kind is None else PRIORITY_NUMBERS[kind]
 
 
 def tier_of(priority: int | None) -> UsedTier:
-    """The service tier that stands for the class of a priority."""
+    """Return the service tier for the class of a priority."""
     return _USED[priority_class_of(priority)]

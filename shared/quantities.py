@@ -1,4 +1,4 @@
-"""Values as people write them in settings: durations, sizes and addresses."""
+"""Durations, sizes and addresses as people write them in settings."""
 
 import math
 import re
@@ -19,17 +19,17 @@ _SIZE = re.compile(r"(\d{1,16}(?:\.\d{0,9})?)\s*([kmgt]i?b|)", re.ASCII)
 _ADDRESS = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*):(\d{1,5})", re.ASCII)
 
 MAX_DURATION = 365 * 24 * 3600.0
-"""Longest duration in seconds; timers take it without overflow."""
+"""Maximum duration in seconds; timers take it without overflow."""
 
 MAX_SIZE = 2**50
-"""Largest size in bytes; floats up to it are exact."""
+"""Maximum size in bytes; floats up to it are exact."""
 
 LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to listen. Port 0 takes any free one."""
+    """The address of a listening socket. Port 0 takes any free port."""
 
     host: str
     port: int
@@ -40,7 +40,7 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this host reaches what listens there."""
+        """Return whether only this host can connect to the address."""
         if self.host == "localhost":
             return True
         try:
@@ -50,7 +50,7 @@ class Address:
 
     @property
     def is_unspecified(self) -> bool:
-        """Whether it stands for all addresses of this host, so that no one can dial it."""
+        """Whether the address means all addresses of this host; nobody can connect to it."""
         try:
             return ip_address(self.host).is_unspecified
         except ValueError:
@@ -58,7 +58,7 @@ class Address:
 
 
 def parse_duration(value: object) -> float:
-    """Seconds of `10`, `1.5`, `500ms`, `2m`, `1h` or `90d`. Raises `ValueError` that says so."""
+    """Return the seconds of `10`, `1.5`, `500ms`, `2m`, `1h` or `90d`. Raises `ValueError`."""
     found = _DURATION.fullmatch(str(value).strip())
     seconds = float(found[1]) * _UNITS[found[2]] if found else _plain_seconds(value)
     if not 0 <= seconds <= MAX_DURATION:
@@ -67,12 +67,12 @@ def parse_duration(value: object) -> float:
 
 
 def _plain_seconds(value: object) -> float:
-    """A float's text may be in a notation that nobody writes by hand."""
+    """Return a float unchanged, else NaN; a float's text may have an exponent."""
     return value if isinstance(value, float) else math.nan
 
 
 def format_duration(seconds: float) -> str:
-    """`seconds` as people would write it: `500ms`, `1.5s`, `30s`, `2m`."""
+    """Format `seconds` as people write them: `500ms`, `1.5s`, `30s`, `2m`."""
     if 0 < seconds < 1:
         unit = "ms"
     else:
@@ -81,7 +81,7 @@ def format_duration(seconds: float) -> str:
 
 
 def parse_size(value: object) -> int:
-    """Bytes of `1000`, `500MB`, `1.5GiB`, whatever the case. Raises `ValueError` likewise."""
+    """Return the bytes of `1000`, `500MB` or `1.5GiB`, in any case. Raises `ValueError`."""
     found = _SIZE.fullmatch(str(value).strip().lower())
     size = round(float(found[1]) * _SIZES[found[2]]) if found else MAX_SIZE + 1
     if size > MAX_SIZE:
@@ -90,7 +90,7 @@ def parse_size(value: object) -> int:
 
 
 def parse_address(value: object) -> Address:
-    """The address in `host:port`; without a host, the loopback's. Raises `ValueError` likewise."""
+    """Parse `host:port`; an empty host is the loopback address. Raises `ValueError`."""
     found = _ADDRESS.fullmatch(str(value).strip())
     if not found or int(found[2]) > 65535:
         raise ValueError("must be HOST:PORT such as 127.0.0.1:8060 (port 0 takes any free one)")
@@ -98,7 +98,7 @@ def parse_address(value: object) -> Address:
 
 
 Duration = Annotated[float, BeforeValidator(parse_duration)]
-"""Seconds."""
+"""A duration in seconds."""
 
 Size = Annotated[int, BeforeValidator(parse_size)]
-"""Bytes."""
+"""A size in bytes."""

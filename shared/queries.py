@@ -1,7 +1,7 @@
 """Queries: embeddings, rankings, tokens. They take no slot and have one result.
 
-One call may go to several agents in parts. Each part is one `Query` and is answered by the `Result`
-of its kind, or by `Declined`.
+One call may go to several agents in parts. Each part is one `Query`; the answer is the `Result` of
+its kind, or `Declined`.
 """
 
 from dataclasses import dataclass
@@ -17,19 +17,19 @@ Pooling = Literal["mean", "cls", "last", "rank"]
 Norm = Literal["none", "l2", "rms"]
 
 MAX_INPUTS = 2048
-"""Most texts of one call to be embedded, and most documents of one to be ranked."""
+"""Maximum texts to embed in one call, and maximum documents to rank."""
 
 MAX_TEXT = 2**20
-"""Most characters of a text to be tokenised, so that its tokens fit into a frame."""
+"""Maximum characters of a text to tokenize, so that its tokens fit into a frame."""
 MAX_DETOKENIZED = 2**16
-"""Most tokens to be turned into text, likewise."""
+"""Maximum tokens to turn into text, so that the text fits into a frame."""
 
 MAX_TOKENIZED = 2**23
-"""Most tokens of a text: a character has four bytes at most, and a template may add some."""
+"""Maximum tokens of a text: a character has at most four bytes, and a template adds some."""
 MAX_TEXT_BACK = 2**24
-"""Most characters that tokens are turned into."""
+"""Maximum characters of the text of tokens."""
 MAX_VECTOR = 2**23
-"""Most characters of a vector: of `Dimensions`, in base64."""
+"""Maximum characters of a vector of `Dimensions` in base64."""
 _FLOATS = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 """Base64."""
 MOST_SCORE = 1e9
@@ -40,14 +40,14 @@ NonEmpty = Annotated[str, StringConstraints(min_length=1)]
 PlainText = Annotated[str, StringConstraints(max_length=MAX_TEXT)]
 Detokenizable = Annotated[ListOf[TokenId], Field(max_length=MAX_DETOKENIZED)]
 EmbedInput = NonEmpty | TokenIds
-"""One input, of which one vector is made: a text or token ids."""
+"""An input of an embedding: a text or token ids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncation:
-    """Inputs of more than `most` tokens, or than the model takes, are cut to as many.
+    """Cut inputs to `most` tokens, or to the model's limit.
 
-    The tokens that the model puts around every text count and stay.
+    The tokens that the model puts around every text count, and are never cut.
     """
 
     __pydantic_config__ = STRICT
@@ -57,10 +57,10 @@ class Truncation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embed:
-    """Turn each input into a vector. Without a `pooling` the model's own is used.
+    """Turn each input into a vector. Without `pooling` the model's default applies.
 
-    Without a `truncation` an input that is too long has no vector, but an error.
-    With `dimensions` only so many are kept, the first ones, before they are normalised.
+    Without `truncation`, an input that is too long gets an error instead of a vector. `dimensions`
+    keeps only the first dimensions, and cuts them before it normalises.
     """
 
     __pydantic_config__ = STRICT
@@ -76,7 +76,7 @@ class Embed:
 class Rank:
     """Score how well each document answers the query.
 
-    With `max_document_tokens` only so many of a document's first tokens are read.
+    `max_document_tokens` cuts each document to its first tokens.
     """
 
     __pydantic_config__ = STRICT
@@ -88,9 +88,9 @@ class Rank:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokenize:
-    """Turn a text into tokens. `add_special`: with what the model puts around every text.
+    """Turn a text into tokens. `add_special` adds the tokens that the model puts around a text.
 
-    `parse_special`: the text of a control token becomes that token.
+    `parse_special` turns the text of a control token into that token.
     """
 
     __pydantic_config__ = STRICT
@@ -111,7 +111,7 @@ class Detokenize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountTokens:
-    """Count the tokens of this request's prompt, even if it does not fit."""
+    """Count the tokens of this request's prompt, even if they exceed the context."""
 
     __pydantic_config__ = STRICT
     type: Literal["count_tokens"] = "count_tokens"
@@ -120,23 +120,23 @@ class CountTokens:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeTokenizer:
-    """Tell which texts begin and end this model's prompts, and its chat template."""
+    """Return the texts that begin and end this model's prompts, and its chat template."""
 
     __pydantic_config__ = STRICT
     type: Literal["describe_tokenizer"] = "describe_tokenizer"
 
 
 TextQuery = Tokenize | Detokenize | CountTokens | DescribeTokenizer
-"""Queries that need only vocabulary and template."""
+"""Queries that need only the vocabulary and the template."""
 
 Query = Annotated[Embed | Rank | TextQuery, Field(discriminator="type")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vector:
-    """One input's `num_tokens`, and its `vector` (32-bit floats, little-endian, in base64).
+    """The vector of one input: 32-bit floats, little-endian, in base64.
 
-    `num_cut` tokens of the input were cut off, and are not among `num_tokens`.
+    `num_tokens` is the input's length without the `num_cut` tokens that were cut off.
     """
 
     __pydantic_config__ = STRICT
@@ -148,7 +148,7 @@ class Vector:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embedded:
-    """A vector or an error for each input, in their order."""
+    """A vector or an error for each input, in the order of the inputs."""
 
     __pydantic_config__ = STRICT
     type: Literal["embedded"] = "embedded"
@@ -157,7 +157,7 @@ class Embedded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """One document's score and `num_tokens`, those of the query with it."""
+    """One document's score; `num_tokens` counts the document with the query."""
 
     __pydantic_config__ = STRICT
     score: Annotated[float, Field(ge=-MOST_SCORE, le=MOST_SCORE)] = 0.0
@@ -167,7 +167,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranked:
-    """A score or an error for each document, in their order."""
+    """A score or an error for each document, in the order of the documents."""
 
     __pydantic_config__ = STRICT
     type: Literal["ranked"] = "ranked"
@@ -185,7 +185,7 @@ class Tokenized:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detokenized:
-    """The text; where the tokens' bytes are no whole UTF-8, `bytes_base64` has them, too."""
+    """The text; `bytes_base64` has the tokens' bytes if they are not valid UTF-8."""
 
     __pydantic_config__ = STRICT
     type: Literal["detokenized"] = "detokenized"
@@ -195,7 +195,7 @@ class Detokenized:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """How many tokens the prompt would have."""
+    """The number of tokens of the prompt."""
 
     __pydantic_config__ = STRICT
     type: Literal["counted"] = "counted"
@@ -204,7 +204,10 @@ class Counted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenizerDescription:
-    """`None` for what the model does not have. A template longer than `MAX_TEXT` is not sent."""
+    """The tokenizer's texts; `None` if the model lacks one.
+
+    A template longer than `MAX_TEXT` is not sent.
+    """
 
     __pydantic_config__ = STRICT
     type: Literal["tokenizer_description"] = "tokenizer_description"

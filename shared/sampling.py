@@ -1,7 +1,8 @@
-"""Sampling parameters, shared by all APIs, and what there is to know of each.
+"""Sampling parameters, shared by all APIs, each with a description.
 
-A field's `Sampler` stands beside its type. From it follow what a request needs of an agent, the
-names that upstream servers get, the client library's types, the playground's form and the docs.
+A field's `Sampler` annotation describes it. The abilities that a request needs of an agent, the
+field names for upstream servers, the client library's types, the playground's form and the docs
+follow from it.
 """
 
 import json
@@ -25,7 +26,7 @@ MAX_BAD_WORDS = 256
 
 DEFAULT_TEMPERATURE = 0.8
 DEFAULT_TOP_P = 0.95
-"""llama.cpp's, which hold if neither the request nor the model's settings have a value."""
+"""llama.cpp's defaults, used if neither the request nor the model's settings have a value."""
 
 _TOKEN_ID = re.compile(r"\d{1,9}", re.ASCII)
 
@@ -37,13 +38,13 @@ def _token_id(key: str) -> str:
 
 
 def _without_empty(value: object) -> object:
-    """One text, or a list, as a list without empty texts, which end nothing."""
+    """Return one text or a list as a list without empty texts, which end nothing."""
     texts = [value] if isinstance(value, str) else value
     return tuple(each for each in texts if each != "") if isinstance(texts, list) else value
 
 
 def _read_list(value: object) -> object:
-    """A list that is written as JSON text, with or without its brackets."""
+    """Parse a list that is written as JSON text, with or without its brackets."""
     if not isinstance(value, str):
         return tuple(value) if isinstance(value, list) else value
     try:
@@ -56,7 +57,7 @@ def _read_list(value: object) -> object:
 StopString = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 StopStrings = Annotated[ListOf[StopString], Field(max_length=MAX_STOP_STRINGS)]
 AnyStopStrings = Annotated[StopStrings, BeforeValidator(_without_empty)]
-"""As programs of other APIs send them: one text alone, and empty texts, too."""
+"""Stop strings as clients of other APIs send them: a single text, and empty texts, too."""
 Temperature = Annotated[float, Field(ge=0, le=10)]
 TopP = Annotated[float, Field(ge=0, le=1)]
 TypicalP = Annotated[float, Field(gt=0, le=1)]
@@ -93,7 +94,7 @@ SamplerName = Literal[
     "temperature",
     "adaptive_p",
 ]
-"""Samplers by llama-server's names, in the order in which they apply."""
+"""The samplers by llama-server's names, in the default order."""
 
 SAMPLER_ORDER: tuple[SamplerName, ...] = get_args(SamplerName)
 
@@ -106,18 +107,18 @@ SamplerAbility = Literal[
     "stop_tokens",
     "ignore_eos",
 ]
-"""What an agent may lack of the samplers; each stands for some of the fields."""
+"""The sampling abilities that an agent may lack; each stands for some of the fields."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """What there is to know of a sampling field, beside its type.
+    """The description of a sampling field.
 
-    - `meaning`: what the docs say of it.
-    - `ability`: what an agent needs to serve it. Without one, every agent does.
-    - `off`: the value that turns it off.
-    - `step`: that of its input in the playground's form, where all fields of numbers stand.
-    - `is_standard`: OpenAI's API has it under the same name, so upstream servers do, too.
+    - `meaning`: its text in the docs.
+    - `ability`: the ability that an agent needs for it; `None` if every agent has it.
+    - `off`: the value that turns the sampler off.
+    - `step`: the step of its input in the playground's form, which has all numeric fields.
+    - `is_standard`: OpenAI's API, and so every upstream server, has it under the same name.
     """
 
     meaning: str
@@ -131,13 +132,13 @@ class Sampler:
 class SamplingChoices:
     """A request's sampling parameters, under llama-server's names.
 
-    `None` leaves a value to its default, which is llama.cpp's. `logit_bias` maps token ids (as
-    JSON keys, so strings of digits) to a bias in logits, -100 to 100. A `mirostat` of 1 or 2 takes
-    the place of all other filters and penalties.
+    `None` selects llama.cpp's default. `logit_bias` maps token ids (as JSON keys, so strings of
+    digits) to a bias in logits, -100 to 100. A `mirostat` of 1 or 2 replaces all other filters and
+    penalties.
 
     An answer ends before a `stop` string and before a token of `stop_token_ids`, or right after it
-    with `include_stop_str_in_output`. Before it has `min_tokens` tokens neither they nor the
-    model's end tokens end it; a finished grammar does, and so does `max_tokens`.
+    with `include_stop_str_in_output`. Before the answer has `min_tokens` tokens, neither these nor
+    the model's end tokens end it; a finished grammar and `max_tokens` do.
     """
 
     __pydantic_config__ = STRICT
@@ -148,12 +149,12 @@ class SamplingChoices:
     ] = None
     top_k: Annotated[
         TopK | None,
-        Sampler("only so many of the likeliest tokens", "top_k", off=0, step=1),
+        Sampler("only this many of the likeliest tokens", "top_k", off=0, step=1),
     ] = None
     top_p: Annotated[
         TopP | None,
         Sampler(
-            "only the likeliest tokens that have this probability together",
+            "only the likeliest tokens that together have this probability",
             off=1,
             step=0.01,
             is_standard=True,
@@ -171,8 +172,8 @@ class SamplingChoices:
     typical_p: Annotated[
         TypicalP | None,
         Sampler(
-            "locally typical sampling: only the tokens of the most expected surprise that have "
-            "this probability together",
+            "locally typical sampling: only the tokens of the most expected surprise that "
+            "together have this probability",
             "llama_samplers",
             off=1,
             step=0.01,
@@ -181,7 +182,7 @@ class SamplingChoices:
     top_n_sigma: Annotated[
         Annotated[float, Field(ge=-1, le=100)] | None,
         Sampler(
-            "only tokens within so many standard deviations of the likeliest logit",
+            "only tokens within this many standard deviations of the highest logit",
             "llama_samplers",
             off=0,
             step=0.1,
@@ -190,8 +191,8 @@ class SamplingChoices:
     xtc_probability: Annotated[
         Probability | None,
         Sampler(
-            "with this probability, all tokens above `xtc_threshold` but the least likely of them "
-            "are left out",
+            "the probability that XTC removes all tokens above `xtc_threshold` but the least "
+            "likely of them",
             "llama_samplers",
             off=0,
             step=0.01,
@@ -199,13 +200,13 @@ class SamplingChoices:
     ] = None
     xtc_threshold: Annotated[
         Probability | None,
-        Sampler("the probability that counts for `xtc_probability`", "llama_samplers", step=0.01),
+        Sampler("the threshold for `xtc_probability`", "llama_samplers", step=0.01),
     ] = None
     dynatemp_range: Annotated[
         Temperature | None,
         Sampler(
-            "the temperature is so much lower where the model is sure, and so much higher where it "
-            "is not; not at a temperature of 0",
+            "lowers the temperature by up to this much if the model is sure, and raises it if it "
+            "is not; without effect at a temperature of 0",
             "llama_samplers",
             off=0,
             step=0.1,
@@ -214,7 +215,7 @@ class SamplingChoices:
     dynatemp_exponent: Annotated[
         Annotated[float, Field(ge=0, le=100)] | None,
         Sampler(
-            "how the temperature follows the uncertainty for `dynatemp_range`: as this power of it",
+            "for `dynatemp_range`: the temperature follows this power of the uncertainty",
             "llama_samplers",
             step=0.1,
         ),
@@ -222,8 +223,9 @@ class SamplingChoices:
     adaptive_target: Annotated[
         Annotated[float, Field(ge=-1, le=1)] | None,
         Sampler(
-            "the probability near which tokens are chosen from what the filters leave, the mean of "
-            "the last tokens included; below 0 it is off",
+            "the target for the probability of chosen tokens: of the tokens that the filters "
+            "leave, those near it are preferred, so that the mean over the last tokens stays near "
+            "it; off below 0",
             "llama_samplers",
             off=-1,
             step=0.01,
@@ -232,19 +234,19 @@ class SamplingChoices:
     adaptive_decay: Annotated[
         Annotated[float, Field(ge=0, le=0.99)] | None,
         Sampler(
-            "how much of the mean for `adaptive_target` is left after a token",
+            "the weight that the mean for `adaptive_target` keeps after each token",
             "llama_samplers",
             step=0.01,
         ),
     ] = None
     repeat_penalty: Annotated[
         RepeatPenalty | None,
-        Sampler("penalty on tokens that were there, as a factor", "top_k", off=1, step=0.01),
+        Sampler("penalty on tokens that occurred, as a factor", "top_k", off=1, step=0.01),
     ] = None
     repeat_last_n: Annotated[
         NumTokens | None,
         Sampler(
-            "over how many of the last tokens, the prompt's included, the three penalties look",
+            "how many of the last tokens, the prompt's included, the three penalties cover",
             "llama_samplers",
             off=0,
             step=1,
@@ -253,7 +255,7 @@ class SamplingChoices:
     presence_penalty: Annotated[
         TokenPenalty | None,
         Sampler(
-            "penalty on tokens that were there, in logits",
+            "penalty on tokens that occurred, in logits",
             "penalties",
             off=0,
             step=0.1,
@@ -263,7 +265,7 @@ class SamplingChoices:
     frequency_penalty: Annotated[
         TokenPenalty | None,
         Sampler(
-            "penalty on tokens for each time that they were there, in logits",
+            "penalty on tokens for each time that they occurred, in logits",
             "penalties",
             off=0,
             step=0.1,
@@ -290,14 +292,12 @@ class SamplingChoices:
     ] = None
     dry_penalty_last_n: Annotated[
         NumTokens | None,
-        Sampler("over how many of the last tokens DRY looks", "llama_samplers", step=1),
+        Sampler("how many of the last tokens DRY covers", "llama_samplers", step=1),
     ] = None
     dry_sequence_breakers: Annotated[
         Annotated[ListOf[Breaker], Field(max_length=MAX_BREAKERS), BeforeValidator(_read_list)]
         | None,
-        Sampler(
-            'texts at which a run ends; without them newline, `:`, `"` and `*`', "llama_samplers"
-        ),
+        Sampler('texts that end a run; by default newline, `:`, `"` and `*`', "llama_samplers"),
     ] = None
     mirostat: Annotated[
         Annotated[int, Field(ge=0, le=2)] | None,
@@ -311,7 +311,7 @@ class SamplingChoices:
     ] = None
     mirostat_tau: Annotated[
         Annotated[float, Field(ge=0, le=100)] | None,
-        Sampler("the surprise that Mirostat aims at, in bits", "llama_samplers", step=0.1),
+        Sampler("Mirostat's target surprise, in bits", "llama_samplers", step=0.1),
     ] = None
     mirostat_eta: Annotated[
         Annotated[float, Field(ge=0, le=10)] | None,
@@ -320,15 +320,15 @@ class SamplingChoices:
     samplers: Annotated[
         Annotated[ListOf[SamplerName], Field(max_length=len(SAMPLER_ORDER))],
         Sampler(
-            "names of samplers: these apply, in this order, and no others; without it all of them "
-            "do, in llama.cpp's order: " + ", ".join(f"`{name}`" for name in SAMPLER_ORDER),
+            "names of samplers: only these apply, in this order; by default all "
+            "apply, in llama.cpp's order: " + ", ".join(f"`{name}`" for name in SAMPLER_ORDER),
             "llama_samplers",
         ),
     ] = ()
     logit_bias: Annotated[
         LogitBias | None,
         Sampler(
-            "token ids (as strings) and what is added to their logits",
+            "token ids (as strings) and the bias added to their logits",
             "logit_bias",
             is_standard=True,
         ),
@@ -336,14 +336,14 @@ class SamplingChoices:
     allowed_token_ids: Annotated[
         AllowedTokens | None,
         Sampler(
-            "token ids; the answer is made of these tokens alone, so one of them has to end it",
+            "token ids; the answer has only these tokens, so one of them has to end it",
             "token_limits",
         ),
     ] = None
     bad_words: Annotated[
         BadWords,
         Sampler(
-            "texts of which the tokens never stand together in the answer, at the beginning of a "
+            "texts whose token sequence never occurs in the answer, at the beginning of a "
             "word or within one",
             "token_limits",
         ),
@@ -385,7 +385,7 @@ def _samplers() -> Iterator[tuple[str, Sampler]]:
 
 
 SAMPLERS: Mapping[str, Sampler] = MappingProxyType(dict(_samplers()))
-"""The sampling fields by name, in their order."""
+"""The sampling fields by name, in field order."""
 
 _OPEN = SamplingChoices()
 
@@ -395,21 +395,21 @@ _values = attrgetter(*_NAMES)
 
 
 def sampling_fields(choices: SamplingChoices) -> dict[str, Any]:
-    """The values that `choices` sets, by name; other fields of it are left out."""
+    """Return the sampling fields of `choices` by name, without its other fields."""
     return dict(zip(_NAMES, _values(choices), strict=True))
 
 
 def chosen(choices: SamplingChoices) -> dict[str, Any]:
-    """The sampling fields of `choices` that say something: that have not the value left open."""
+    """Return the sampling fields of `choices` whose value differs from the default."""
     given = sampling_fields(choices)
     return {name: value for name, value in given.items() if value != getattr(_OPEN, name)}
 
 
 def asking(choices: SamplingChoices, ability: SamplerAbility) -> str | None:
-    """The first field by which `choices` asks for `ability`, if one does.
+    """Return the first field by which `choices` asks for `ability`, or `None`.
 
-    A server may have another default than `off`, so that is asked for as well; but for the fields
-    that are standard, of which `off` is the default everywhere. What is empty asks for nothing.
+    A server may have another default than `off`, so a field set to `off` asks for its ability, too.
+    Standard fields are off by default everywhere, so they do not. An empty value asks for nothing.
     """
     return next((name for name in _FIELDS[ability] if _is_asked(choices, name)), None)
 

@@ -1,7 +1,7 @@
-"""Fields that came after version 0.1.0, and how a message is sent to a peer that is older.
+"""Fields added after version 0.1.0, and messages for peers that do not know them.
 
-A field that comes later is declared `Annotated[T | None, Since(n)] = None` in its dataclass, where
-`n` is the version of the protocol that it came with.
+A later field is declared `Annotated[T | None, Since(n)] = None` in its dataclass, where `n` is the
+version of the protocol that added it.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """The first version of the protocol that knows the field."""
+    """The first version of the protocol that has the field."""
 
     version: int
 
@@ -28,9 +28,9 @@ class Since:
 
 
 def without_newer(value: T, version: int) -> T:
-    """`value` without fields, at any depth, that a peer of `version` does not know.
+    """Return `value` without fields, at any depth, that a peer of `version` does not know.
 
-    It is the same object where there are none.
+    If there are none, it is the same object.
     """
     if isinstance(value, tuple):
         parts = tuple(without_newer(each, version) for each in value)
@@ -50,7 +50,7 @@ def without_newer(value: T, version: int) -> T:
 
 @cache
 def _versions(kind: Any) -> Mapping[str, int]:
-    """The versions of the fields of `kind` that came later. Raises `TypeError` for a needed one."""
+    """Return the versions of the later fields of `kind`. Raises `TypeError` if one is required."""
     found = {}
     for name, hint in get_type_hints(kind, include_extras=True).items():
         for each in _marks(hint):

@@ -1,7 +1,7 @@
-"""Strict checks for bodies and messages, bounded in work.
+"""Strict validation of bodies and messages, bounded in work.
 
-A list of millions could have millions of findings. So the check of a list ends at its first wrong
-entry, and a map that is too long is refused before its entries are checked.
+A list of millions could have millions of faults. So the validation of a list ends at its first
+wrong entry, and a map that is too long is refused before its entries are validated.
 """
 
 import sys
@@ -13,10 +13,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandle
 from pydantic_core import CoreSchema, PydanticKnownError
 
 LAZY = ConfigDict(defer_build=True)
-"""The schema of a type is built when it is first used: at a start, all of them took a second."""
+"""Builds the schema of a type at its first use: building all at a start took a second."""
 
 STRICT = ConfigDict(**LAZY, extra="forbid", strict=True, allow_inf_nan=False)
-"""No field we do not know, no conversion between types, no NaN or infinity."""
+"""No unknown field, no conversion between types, no NaN or infinity."""
 
 FROZEN = ConfigDict(**LAZY, extra="forbid", frozen=True)
 """A model that is made of texts. No field we do not know; it never changes."""
@@ -42,9 +42,9 @@ def build_schemas() -> None:
 
 @dataclass(frozen=True)
 class _FirstFault:
-    """Ends the check of a list at its first wrong entry.
+    """Ends the validation of a list at its first wrong entry.
 
-    Does what `pydantic.FailFast` does, but is hashable, so unions can contain it.
+    It does the same as `pydantic.FailFast`, but is hashable, so unions can contain it.
     """
 
     def __get_pydantic_core_schema__(
@@ -58,11 +58,11 @@ class _FirstFault:
 
 
 ListOf = Annotated[tuple[T, ...], _FirstFault()]
-"""A list from outside. Give it a `max_length`."""
+"""A list in foreign input. Give it a `max_length`."""
 
 
 def at_most(max_length: int) -> BeforeValidator:
-    """Refuses a map with more than `max_length` entries before any of them is checked."""
+    """Return a validator that refuses maps of more than `max_length` entries before all checks."""
 
     def check(value: object) -> object:
         if isinstance(value, dict) and len(value) > max_length:

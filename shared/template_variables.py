@@ -16,7 +16,7 @@ RESERVED = frozenset(
         *("raise_exception", "strftime_now", "namespace", "range", "dict", "cycler", "joiner"),
     }
 )
-"""Names that templates define themselves, or that other fields of the request set."""
+"""Names that templates define, or that other fields of the request set."""
 
 _NAME = re.compile(r"[A-Za-z]\w{0,63}", re.ASCII)
 
@@ -34,4 +34,4 @@ TemplateVariables = Annotated[
     Field(max_length=MAX_VARIABLES),
     at_most(MAX_VARIABLES),
 ]
-"""Names to JSON values."""
+"""JSON values by variable name."""

@@ -1,4 +1,4 @@
-"""Validation errors as one sentence that names the field and says what would be right."""
+"""Validation errors as one sentence that names the field and says what is valid."""
 
 import json
 import re
@@ -17,21 +17,21 @@ T = TypeVar("T")
 Location = tuple[int | str, ...]
 
 MAX_ECHO = 60
-"""Longest part of a bad value that an error repeats, in characters."""
+"""Maximum characters of a bad value that an error repeats."""
 
 MAX_FINDINGS = 256
-"""Most findings that are looked at. Each takes memory and time, and a sentence names only one."""
+"""Maximum findings that are examined: each takes memory and time, and a message names only one."""
 
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str)
 _QUOTE = "'"
 _TAGS = ("union_tag_invalid", "union_tag_not_found")
-"""What is wrong with the member of an object that says which of several kinds it is."""
+"""Faults of the member of an object that says which of several kinds the object is."""
 _ABSENT = ("missing", "missing_argument", "union_tag_not_found")
 _UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
 _OF_THE_RIGHT_TYPE = frozenset(
     ("string_too_long", "string_too_short", "too_long", "too_short", "value_error")
 )
-"""Findings about values of which it is clear that they are of the type that was meant."""
+"""Faults of values that clearly have the intended type."""
 _PLAIN_KEY = re.compile(r"[A-Za-z_][\w-]{0,63}", re.ASCII)
 
 
@@ -79,7 +79,7 @@ _REQUIREMENTS: Mapping[str, str | Callable[[Mapping[str, Any]], str]] = {
 
 
 def parse_json(adapter: TypeAdapter[T], body: str | bytes) -> T:
-    """`body` as the adapter's type. Raises `InvalidRequest` that names the field."""
+    """Parse `body` as the adapter's type. Raises `InvalidRequest` that names the field."""
     try:
         return adapter.validate_json(body)
     except ValidationError as error:
@@ -88,14 +88,14 @@ def parse_json(adapter: TypeAdapter[T], body: str | bytes) -> T:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong: where, and a sentence that says what would be right."""
+    """One fault: its field, and a sentence that says what is valid."""
 
     field: str | None
     sentence: str
 
 
 def all_problems(error: ValidationError, body: str | bytes) -> tuple[Problem, ...]:
-    """All that `error` found wrong with the JSON `body`, one problem for each place."""
+    """Return all faults that `error` found in the JSON `body`, one problem for each place."""
     if error.error_count() > MAX_FINDINGS or error.errors()[0]["type"] == "json_invalid":
         whole = invalid(error, body)
         return (Problem(whole.field, whole.message),)
@@ -112,7 +112,7 @@ def all_problems(error: ValidationError, body: str | bytes) -> tuple[Problem, ..
 
 
 def invalid(error: ValidationError, body: str | bytes) -> InvalidRequest:
-    """What `error` found wrong with the JSON `body`, as an `InvalidRequest`."""
+    """Return the fault that `error` found in the JSON `body`, as an `InvalidRequest`."""
     if (num_findings := error.error_count()) > MAX_FINDINGS:
         # Only an object with as many members can do that: a list's check ends at its first fault.
         return InvalidRequest(f"{num_findings} fields of the body are unknown or wrong")
@@ -130,9 +130,9 @@ def invalid(error: ValidationError, body: str | bytes) -> InvalidRequest:
 
 
 MAX_DEPTH = 200
-"""Most levels of lists and objects that the parser reads."""
+"""Maximum levels of lists and objects that the parser reads."""
 MAX_DIGITS = 4300
-"""Most digits of a number that the parser reads."""
+"""Maximum digits of a number that the parser reads."""
 
 _LIMITS = {
     "recursion limit exceeded": f"more than {MAX_DEPTH} levels of lists and objects",
@@ -141,7 +141,7 @@ _LIMITS = {
 
 
 def not_json(what: str, reason: str) -> str:
-    """A sentence for the parser's `reason` why `what` is no JSON, or why it reads no further."""
+    """Return a sentence for the parser's `reason`: `what` is not JSON, or exceeds a limit."""
     reason = reason.removeprefix("Invalid JSON: ")
     for limit, words in _LIMITS.items():
         if reason.startswith(limit):
@@ -151,7 +151,7 @@ def not_json(what: str, reason: str) -> str:
 
 
 def requirement(finding: ErrorDetails) -> str:
-    """What a valid value would be: `must be at least 1`."""
+    """Return what a valid value is: `must be at least 1`."""
     known = _REQUIREMENTS.get(finding["type"])
     if known is None:
         return finding["msg"].removeprefix("Value error, ")
@@ -159,7 +159,7 @@ def requirement(finding: ErrorDetails) -> str:
 
 
 def echo(value: object) -> str:
-    """A bad value for an error message: JSON of at most `MAX_ECHO` characters."""
+    """Return a bad value for an error message: JSON of at most `MAX_ECHO` characters."""
     shown = value[:MAX_ECHO] if isinstance(value, str) else value
     # Encode in pieces of at least a character and stop early: the value may be huge.
     text = "".join(islice(_JSON.iterencode(shown), MAX_ECHO + 1))
@@ -167,7 +167,7 @@ def echo(value: object) -> str:
 
 
 def _path(finding: ErrorDetails, document: Any) -> Location:
-    """Where the finding is in the document: its location without the names of union branches."""
+    """Return the finding's place in the document: its location without the union branches."""
     path: list[int | str] = []
     *inner, last = (*finding["loc"], *_tag(finding)) or ("",)
     for part in inner:
@@ -179,14 +179,14 @@ def _path(finding: ErrorDetails, document: Any) -> Location:
 
 
 def _tag(finding: ErrorDetails) -> tuple[str, ...]:
-    """The name of the member that says of which kind an object is, where that is what is wrong."""
+    """Return the name of the member that says the object's kind, if that member is wrong."""
     if finding["type"] not in _TAGS:
         return ()
     return (finding["ctx"]["discriminator"].strip(_QUOTE),)
 
 
 def _value(finding: ErrorDetails) -> Any:
-    """What is wrong."""
+    """Return the wrong value."""
     value = finding["input"]
     for name in _tag(finding):
         value = value[name]
@@ -200,18 +200,18 @@ def _holds(document: Any, part: int | str) -> bool:
 
 
 def _deepest(paths: list[Location]) -> Location:
-    """The first finding's path, or the longest below it: that branch of a union was meant."""
+    """Return the first finding's path, or the longest path below it: the intended union branch."""
     first = paths[0]
     return max((path for path in paths if path[: len(first)] == first), key=len)
 
 
 def _is_above_another(path: Location, places: Iterable[Location]) -> bool:
-    """Whether a place below it is wrong, too: that branch of a union was meant."""
+    """Whether a place below `path` is wrong, too; it is in the intended branch of a union."""
     return any(len(other) > len(path) and other[: len(path)] == path for other in places)
 
 
 def _written(path: Location) -> str:
-    """A path as people write it: `messages[0].content`, `logit_bias["17"]`."""
+    """Return a path as people write it: `messages[0].content`, `logit_bias["17"]`."""
     return "".join(map(_step, path)).removeprefix(".")
 
 

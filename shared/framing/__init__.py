@@ -1,1 +1,1 @@
-"""The agent socket below its messages: frames cut, joined and interleaved, and heartbeats."""
+"""Framing of the agent socket: splits, joins and interleaves frames, and times heartbeats."""

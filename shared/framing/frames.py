@@ -1,13 +1,13 @@
-"""Messages as WebSocket frames: a large one goes in pieces, with others between them.
+"""Messages as WebSocket frames; a large message is sent in pieces, with others in between.
 
-A message of up to `PIECE_BYTES` is one text frame. A longer one is cut into binary frames: a
-header (the transfer's number, and whether the piece is the last one), then a part of the message's
-UTF-8 text. So a heartbeat, or another request's message, never waits for more than one piece.
+A message of up to `PIECE_BYTES` is one text frame. A longer one is cut into binary frames: a header
+(the transfer's number, and whether the piece is the last one), then a part of the message's UTF-8
+text. So a heartbeat, or another request's message, never waits for more than one piece.
 
-Order is kept within a request: a message waits for the large ones before it that are about the
-same request, and overtakes the others. A message about several requests (a step's output) is halved
-where it is too long, or where some of them have to wait: few frames, however many requests. What a
-receiver has to hold is bounded: `MAX_TRANSFERS` messages, each of `MAX_MESSAGE_BYTES` at most.
+Order is kept within a request: a message waits for earlier large messages about the same request,
+and overtakes the others. A message about several requests (a step's output) is halved if it is too
+long, or if some of the requests have to wait. This keeps the number of frames low, however many
+requests there are. A receiver holds at most `MAX_TRANSFERS` messages of `MAX_MESSAGE_BYTES` each.
 """
 
 import struct
@@ -18,17 +18,19 @@ from itertools import count
 from typing import Generic, Protocol, TypeVar
 
 PIECE_BYTES = 16 * 1024
-"""Longest message that goes whole, and the longest part of one in a piece. At 10 KB/s it takes
-less than two seconds, so heartbeats get through on slow lines."""
+"""Maximum bytes of a message that is sent whole, and of a piece of a larger one.
+
+At 10 KB/s a piece takes less than two seconds, so heartbeats get through on slow lines.
+"""
 
 MAX_MESSAGE_BYTES = 32 * 1024 * 1024
-"""Longest message either side accepts; a request's body is limited well below it."""
+"""Maximum bytes of a message; request bodies have a much lower limit."""
 
 MAX_FRAME_BYTES = 1024 * 1024
-"""Longest frame either side accepts, with room for peers that cut larger pieces."""
+"""Maximum bytes of a frame; peers may cut larger pieces than `PIECE_BYTES`."""
 
 MAX_TRANSFERS = 4
-"""Messages that may be on their way in pieces at once, in each direction of one socket."""
+"""Maximum messages that are sent in pieces at once, in each direction of a socket."""
 
 _HEADER = struct.Struct(">IB")
 _MORE, _LAST, _ABANDONED = range(3)
@@ -36,37 +38,37 @@ _NUMBERS = 2**32
 
 M = TypeVar("M")
 Topic = str
-"""The request that a message is about."""
+"""The id of the request that a message is about."""
 
 
 class Codec(Protocol[M]):
-    """How a queue treats the messages of one direction."""
+    """What a queue needs to know of the messages of one direction."""
 
     def encode(self, message: M, /) -> bytes:
-        """The message as UTF-8 text."""
+        """Return the message as UTF-8 text."""
 
     def topics(self, message: M, /) -> Sequence[Topic]:
-        """The requests that the message is about; none for the connection's own messages."""
+        """Return the requests that the message is about; none for messages about the connection."""
 
     def halves(self, message: M, /) -> tuple[M, M]:
-        """A message about several requests as two, each about half of them."""
+        """Split a message about several requests into two, each about half of the requests."""
 
     def merged(self, message: M, follower: M, /) -> M | None:
-        """Two messages about the same request in one, or `None`."""
+        """Merge two messages about the same request into one; `None` if they cannot be merged."""
 
     def cuts_short(self, message: M, /) -> bool:
-        """Whether the message makes an earlier large one about the same request unnecessary."""
+        """Whether the message makes an earlier large one about its request unnecessary."""
 
     def in_place_of(self, message: M, /) -> M | None:
-        """What is sent for both, once `message` has cut the large one short."""
+        """Return the message to send instead of both, once `message` cuts the large one short."""
 
     def unsendable(self, message: M, reason: str, /) -> M | None:
-        """Sent in place of a message that cannot be encoded or is too large."""
+        """Return what to send instead of a message that cannot be encoded or is too large."""
 
 
 @dataclass(slots=True, eq=False)
 class _Transfer(Generic[M]):
-    """A large message on its way; or waiting for its turn, which is when `text` is empty."""
+    """A large message that is being sent; `text` is empty until its turn comes."""
 
     message: M
     topic: Topic | None
@@ -80,8 +82,8 @@ class _Transfer(Generic[M]):
 class FrameQueue(Generic[M]):
     """The sender's side: messages in, frames out.
 
-    Small messages take turns with pieces: after a piece go all that were waiting by then. Large
-    ones take turns piece by piece.
+    Small messages and pieces alternate: after each piece the queue sends all messages that were
+    waiting by then. Large messages alternate piece by piece.
     """
 
     def __init__(self, codec: Codec[M]) -> None:
@@ -96,21 +98,21 @@ class FrameQueue(Generic[M]):
         self._num_followers = 0
 
     def __len__(self) -> int:
-        """How many messages have not left whole."""
+        """Return the number of messages that have not been sent completely."""
         num_large = len(self._open) + len(self._later)
         return len(self._messages) + num_large + self._num_followers
 
     @property
     def num_bytes(self) -> int:
-        """The bytes of large messages that are on their way and have not left."""
+        """Bytes of the large messages being sent that have not been sent yet."""
         return sum(len(transfer.text) - transfer.sent for transfer in self._open)
 
     def put(self, message: M) -> None:
-        """Send `message`, after those before it that are about the same request."""
+        """Send `message` after earlier messages about the same request."""
         self._messages.append(message)
 
     def clear(self) -> None:
-        """Forget what has not been sent."""
+        """Drop all messages that have not been sent."""
         self._messages.clear()
         self._open.clear()
         self._later.clear()
@@ -118,7 +120,7 @@ class FrameQueue(Generic[M]):
         self._num_followers = self._num_before_piece = 0
 
     def next(self) -> tuple[bytes, bool] | None:
-        """The next frame, and whether it is text; `None` when everything has left."""
+        """Return the next frame, and whether it is text; `None` if nothing is left to send."""
         while self._messages or self._open:
             if self._is_after_piece:
                 self._is_after_piece = False
@@ -137,9 +139,9 @@ class FrameQueue(Generic[M]):
     # ---- inside
 
     def _admit(self, message: M) -> tuple[bytes, bool] | None:
-        """The frame of a message, unless it has to wait or to go in pieces.
+        """Return the frame of a message, unless the message has to wait or to be cut into pieces.
 
-        As long as nothing large is on its way, a small message only has to be encoded.
+        While no large message is being sent, a small message only has to be encoded.
         """
         if self._by_topic:
             topics = self._codec.topics(message)
@@ -160,7 +162,10 @@ class FrameQueue(Generic[M]):
         return None
 
     def _hold(self, message: M, topics: Sequence[Topic]) -> tuple[bytes, bool] | None:
-        """A large message about one of `topics` is on its way: what is about that one waits."""
+        """Make a message wait for the large message about one of its `topics`.
+
+        A message about several requests is split first.
+        """
         if len(topics) == 1:
             return self._follow(self._by_topic[topics[0]], message)
         self._put_back(self._codec.halves(message))
@@ -173,7 +178,7 @@ class FrameQueue(Generic[M]):
         return text
 
     def _refuse(self, message: M, reason: str) -> None:
-        """A message that cannot be sent ends its own request and no other."""
+        """End the request of a message that cannot be sent; other requests are unaffected."""
         topics = self._codec.topics(message)
         if len(topics) > 1:
             self._put_back(self._codec.halves(message))
@@ -232,7 +237,7 @@ class FrameQueue(Generic[M]):
         return _HEADER.pack(transfer.number, _ABANDONED), False
 
     def _over(self, transfer: _Transfer[M]) -> None:
-        """No more of it is sent; the next large message may begin."""
+        """Stop sending the transfer; the next large message may begin."""
         self._num_followers -= len(transfer.followers)
         if transfer.topic is not None:
             del self._by_topic[transfer.topic]
@@ -241,7 +246,7 @@ class FrameQueue(Generic[M]):
 
 
 class BadPiece(ValueError):
-    """A binary frame that is no piece, or one piece too many."""
+    """A binary frame that is not a piece, or a piece beyond the limits."""
 
 
 class Assembler:
@@ -252,11 +257,11 @@ class Assembler:
 
     @property
     def num_bytes(self) -> int:
-        """What is held of messages whose last piece has not come."""
+        """Bytes held of messages whose last piece has not come."""
         return sum(map(len, self._texts.values()))
 
     def take(self, frame: bytes) -> bytes | None:
-        """The message that `frame` completes, if it does. Raises `BadPiece`."""
+        """Return the message that `frame` completes, or `None`. Raises `BadPiece`."""
         if len(frame) < _HEADER.size:
             raise BadPiece(f"a piece has a header of {_HEADER.size} bytes, this one {len(frame)}")
         number, kind = _HEADER.unpack_from(frame)

@@ -1,10 +1,10 @@
-"""A WebSocket of a server: whether a request asks for one, and what arrives on it."""
+"""The server's side of a WebSocket: detects handshakes and receives messages."""
 
 from aiohttp import ClientConnectionResetError, WSMessage, WSMsgType, web
 
 
 def is_handshake(socket: web.WebSocketResponse, request: web.Request) -> bool:
-    """Whether `socket` can be prepared for `request`, whatever bytes its headers have."""
+    """Whether `request` is a handshake that `socket` can answer, whatever its headers are."""
     try:
         return bool(socket.can_prepare(request))
     except ValueError:
@@ -12,9 +12,9 @@ def is_handshake(socket: web.WebSocketResponse, request: web.Request) -> bool:
 
 
 async def received(socket: web.WebSocketResponse) -> WSMessage:
-    """The next message. Where the peer is gone, that is `CLOSED` and no error.
+    """Return the next message; `CLOSED` if the peer is gone.
 
-    aiohttp answers pings in here, and raises if the one that sent them cannot be answered any more.
+    aiohttp answers pings while it receives, and raises an error if the peer of a ping is gone.
     """
     try:
         return await socket.receive()

@@ -1,10 +1,10 @@
 """One neutral request and one neutral stream of events, whatever API the client speaks.
 
-An API validates a body into a `GenerateRequest`; the fleet answers with events: any number of
-`Token`, `ToolCallStarted`, `ToolCall` and `Notice`, then exactly one `Done` or `Failed`. A `Begun`
-comes before the answer's first token, unless it fails before. `Waiting` comes for clients that
-asked for it, while the request has no agent, and `Reading` while its agent reads the prompt.
-Everybody imports these words from here.
+An API validates a body into a `GenerateRequest`. The fleet answers with events: any number of
+`Token`, `ToolCallStarted`, `ToolCall` and `Notice`, then exactly one `Done` or `Failed`. `Begun`
+comes before the answer's first token, unless the request fails before. Clients that asked for
+progress get `Waiting` while the request has no agent, and `Reading` while its agent reads the
+prompt. Other packages import these names from here.
 """
 
 from ..priority import (

@@ -1,7 +1,7 @@
-"""What a request needs of an agent, beyond plain text or messages in and text out.
+"""The abilities that a request needs of an agent, beyond plain text or messages in and text out.
 
-An engine of an agent's own can do all of it. An agent that forwards to another server says what
-that can do, so that each request goes to an agent that serves the whole of it.
+An agent with an engine of its own has all of them. An agent that forwards to another server reports
+what that server can do, so that each request goes to an agent that serves the whole request.
 """
 
 from collections.abc import Callable, Iterable
@@ -44,16 +44,16 @@ Ability = Literal[
 
 ABILITIES: frozenset[Ability] = frozenset(get_args(Ability))
 TOKENIZER: frozenset[Ability] = frozenset(("tokenize", "detokenize", "count_tokens"))
-"""What is asked of a tokenizer, without generating anything."""
+"""Abilities of the tokenizer queries, which generate nothing."""
 
 
 def _sets(*names: str) -> Callable[[GenerateRequest], str | None]:
-    """The first of these fields that a request sets, to something that is not empty or false."""
+    """Return a function that names the first of these fields with a true value."""
     return lambda request: next((name for name in names if getattr(request, name)), None)
 
 
 def _gives(*names: str) -> Callable[[GenerateRequest], str | None]:
-    """The first of these fields that a request gives a value, be it zero."""
+    """Return a function that names the first of these fields with a value, zero included."""
     return lambda request: next((n for n in names if getattr(request, n) is not None), None)
 
 
@@ -71,7 +71,7 @@ def _forced(request: GenerateRequest) -> str | None:
 
 
 def _first(kind: type) -> Callable[[GenerateRequest], str | None]:
-    """The field of its first part of this kind."""
+    """Return a function that names the field of the first media part of this kind."""
     return lambda request: next(
         (field for field, part in request.media if isinstance(part, kind)), None
     )
@@ -108,26 +108,26 @@ _NEEDS: dict[Ability, Callable[[GenerateRequest], str | None]] = {
     "prefill_only": _sets("prefill_only"),
     "prompt_store": _sets("save_cache", "cache_key"),
 }
-"""For each ability, the field by which a request asks for it, if it does."""
+"""For each ability, a function that returns the field by which a request asks for it."""
 
 
 def needs_of(request: GenerateRequest, among: frozenset[Ability] = ABILITIES) -> frozenset[Ability]:
-    """What an agent has to be able to, to serve the whole of `request`; of these alone."""
+    """Return the abilities of `among` that an agent needs to serve the whole of `request`."""
     asked = among & _NEEDS.keys()
     return frozenset(each for each in asked if _NEEDS[each](request) is not None)
 
 
 def field_of(request: GenerateRequest, ability: Ability) -> str:
-    """The field by which `request` asks for `ability`, which it needs."""
+    """Return the field by which `request` asks for `ability`, which it needs."""
     return _NEEDS[ability](request) or ability
 
 
 def lacking(
     request: GenerateRequest, abilities: Iterable[Ability], who: str
 ) -> NotSupported | None:
-    """The error where `request` needs more than `abilities`.
+    """Return an error if `request` needs more than `abilities`, else `None`.
 
-    `who` is the subject of the sentence and its verb, such as `this server cannot`.
+    `who` is the subject and the verb of the message, such as `this server cannot`.
     """
     missing = needs_of(request, ABILITIES.difference(abilities))
     if not missing:

@@ -15,15 +15,15 @@ Role = Literal["system", "developer", "user", "assistant", "tool"]
 
 MAX_MESSAGES = 4096
 MAX_PARTS = 4096
-"""Most parts of one message, and most calls."""
+"""Maximum parts of one message, and maximum calls."""
 MAX_TOOLS = 1024
 MAX_IMAGES = 64
-"""Most pictures and sounds of one request: each takes memory and time to decode."""
+"""Maximum pictures and sounds of a request: each takes memory and time to decode."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextPart:
-    """One part of a message's content."""
+    """A text among the parts of a message's content."""
 
     __pydantic_config__ = STRICT
 
@@ -62,7 +62,7 @@ class ImageUrl:
 
     @property
     def base64(self) -> str:
-        """What follows the head of the URI."""
+        """The picture's data in base64, without the head of the URI."""
         return self.url.partition(",")[2]
 
 
@@ -117,13 +117,13 @@ class ChatMessage:
 
     @property
     def text(self) -> str:
-        """The content as one string, without media; texts in a row are lines."""
+        """The content as one string without media; neighbouring texts are separate lines."""
         return self.text_with(lambda _: "")
 
     def text_with(self, shown: Callable[[MediaPart], str]) -> str:
-        """The content as one string, with `shown` in the place of media.
+        """Return the content as one string, with `shown(part)` in the place of each media part.
 
-        Texts in a row are joined by new lines, as in llama-server and vLLM.
+        Neighbouring texts are joined by new lines, as in llama-server and vLLM.
         """
         if self.content is None or isinstance(self.content, str):
             return self.content or ""
@@ -132,7 +132,7 @@ class ChatMessage:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The texts in the content, in order, for those who need not join them."""
+        """The texts of the content in order, not joined."""
         if self.content is None or isinstance(self.content, str):
             return (self.content or "",)
         return tuple(part.text for part in self.content if isinstance(part, TextPart))
@@ -149,12 +149,12 @@ class ChatMessage:
 
     @property
     def parts(self) -> tuple[TextPart | MediaPart, ...]:
-        """The parts of the content; a text alone has none."""
+        """The parts of the content; empty if the content is a string."""
         return self.content if isinstance(self.content, tuple) else ()
 
 
 def in_words(part: MediaPart) -> str:
-    """The text in place of a picture or sound, for a model that takes none."""
+    """Return the text that replaces a picture or sound for a model that takes none."""
     kind = "picture" if isinstance(part, ImagePart) else "sound"
     return f"[a {kind} that this model cannot take]"
 
@@ -167,7 +167,7 @@ def _row(parts: Sequence[TextPart | MediaPart], shown: Callable[[MediaPart], str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedTool:
-    """The tool that must be called."""
+    """A tool that the answer must call."""
 
     __pydantic_config__ = STRICT
 
@@ -180,9 +180,9 @@ ToolList = Annotated[ListOf[dict[str, Any]], Field(max_length=MAX_TOOLS)]
 
 
 def arguments_text(arguments: object) -> str:
-    """The arguments of a call as JSON text, as OpenAI's clients send them.
+    """Return the arguments of a call as JSON text, as OpenAI's clients send them.
 
-    A text stays as it is, even if it is no JSON: an answer may be cut within a call.
+    A string is returned unchanged, even if it is not JSON: an answer can be cut within a call.
     """
     if isinstance(arguments, str):
         return arguments
@@ -193,5 +193,5 @@ TO_GO_ON = "needs `messages` that end with an assistant's message that has conte
 
 
 def can_go_on(messages: Sequence[ChatMessage] | None) -> bool:
-    """Whether `continue_final_message` has something to continue."""
+    """Whether `messages` end with an answer that `continue_final_message` can continue."""
     return messages is not None and messages[-1].role == "assistant" and bool(messages[-1].text)

@@ -1,4 +1,4 @@
-"""The events of a request, and the figures in them."""
+"""The events of a request and their figures."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
@@ -13,12 +13,12 @@ FinishReason = Literal["stop", "length", "tool_calls", "cancelled"]
 TokenKind = Literal["content", "reasoning", "tool_call", "prompt"]
 
 MAX_TOKEN_BYTES = 2**16
-"""Most bytes of one token; the longest known has some hundreds."""
+"""Maximum bytes of one token; the longest known token has some hundreds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Token counts. `cached_tokens` of the prompt were not computed again."""
+    """Token counts. `cached_tokens` of the prompt were taken from the cache."""
 
     __pydantic_config__ = STRICT
 
@@ -30,7 +30,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """Speeds by the engine's own clock, in tokens a second; `None` where there was no such step."""
+    """Speeds by the engine's clock, in tokens a second; `None` if the engine ran no such step."""
 
     __pydantic_config__ = STRICT
 
@@ -40,9 +40,9 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
-    """Times in milliseconds since the request was accepted, `Rates`, and moves between agents.
+    """Times in milliseconds since the request was accepted, its speeds and number of moves.
 
-    After a move the rates are those of the last agent.
+    After a move to another agent, the speeds are the last agent's.
     """
 
     queue_ms: float
@@ -57,7 +57,7 @@ class Timings:
 class LogProb:
     """A token's natural log-probability, and its bytes, which may be a part of a character.
 
-    A prompt's first token has none: nothing comes before it.
+    The first token of a prompt has no log-probability, because nothing precedes it.
     """
 
     __pydantic_config__ = ConfigDict(**STRICT, ser_json_bytes="base64", val_json_bytes="base64")
@@ -69,7 +69,7 @@ class LogProb:
 
 @dataclass(frozen=True, slots=True)
 class TokenLogProbs:
-    """Log-probabilities of one token of answer or prompt, and of the most likely in its place."""
+    """The log-probabilities of one token and of the most likely tokens in its place."""
 
     __pydantic_config__ = STRICT
 
@@ -80,17 +80,17 @@ class TokenLogProbs:
 class Token(NamedTuple):
     """A piece of text, always whole characters, and the ids of new tokens.
 
-    `tokens` and `text` need not match: a character can span tokens, and text may be held back while
-    it could be the beginning of a stop string. Over a whole answer both are complete.
+    `tokens` and `text` need not match: a character can span several tokens, and text is held back
+    while it can be the beginning of a stop string. Over a whole answer both are complete.
 
-    `log_probs`, if requested, are those of the tokens whose text begins in `text`. A token without
+    `log_probs`, if requested, belong to the tokens whose text begins in `text`. A token without
     text comes with the text that follows.
 
-    A `kind` of `prompt` is a part of the prompt; it comes before the answer, without `tokens`. A
-    `kind` of `tool_call` is a part of the arguments, as JSON, of the call that started last.
+    The `kind` `prompt` is a part of the prompt, which comes before the answer, without `tokens`.
+    The `kind` `tool_call` is a part of the arguments, as JSON, of the call that started last.
 
-    A named tuple, since one is made for each token and stream: that takes a third of the time of a
-    frozen dataclass.
+    It is a named tuple because one is made for each token and stream: that takes a third of the
+    time of a frozen dataclass.
     """
 
     text: str
@@ -100,13 +100,13 @@ class Token(NamedTuple):
 
     @property
     def is_silent(self) -> bool:
-        """Whether it shows nothing: only a marker, or a part of a character."""
+        """Whether the token shows nothing: a control token, or a part of a character."""
         return not self.text and not self.log_probs
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCallStarted:
-    """The model calls the tool `name`; the arguments follow. `id` is the call's own."""
+    """The answer begins to call the tool `name`; the arguments follow. `id` is the call's id."""
 
     id: str
     name: str
@@ -114,7 +114,7 @@ class ToolCallStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call is complete. `arguments` is JSON as the model wrote it, not always valid."""
+    """A tool call is complete. `arguments` is the model's JSON text and may be invalid."""
 
     id: str
     name: str
@@ -134,10 +134,10 @@ WaitsFor = Literal["slot", "model"]
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The request waits at `position` (from 1), for a slot or for an agent that has its model.
+    """The request waits at `position` (from 1) for a slot, or for an agent with its model.
 
-    `seconds_left` is an estimate in whole seconds, where there is one. `reason` says why no agent
-    serves the model.
+    `seconds_left` is an estimate in whole seconds, if known. `reason` says why no agent serves the
+    model.
     """
 
     position: int
@@ -148,9 +148,10 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """An agent reads the prompt: `num_read` of `num_tokens` so far; both are 0 if not known.
+    """An agent reads the prompt: `num_read` of `num_tokens` so far; both are 0 if unknown.
 
-    `num_cached` of those read were not computed again. It reads since `seconds`.
+    `num_cached` of the read tokens were taken from the cache. `seconds` have passed since the
+    reading began.
     """
 
     num_read: int = 0
@@ -161,7 +162,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """The prompt is computed. `cached_tokens` of it were not computed again."""
+    """The prompt has been read. `cached_tokens` of it were taken from the cache."""
 
     prompt_tokens: int
     cached_tokens: int
@@ -169,7 +170,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The request ended well; a `stop_string` is the one that ended it."""
+    """The request ended without an error; `stop_string` is the stop string that ended it."""
 
     __pydantic_config__ = LAZY
 
@@ -182,7 +183,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The request ended with a typed error."""
+    """The request ended with an error."""
 
     error: RequestError
 

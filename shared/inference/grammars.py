@@ -1,4 +1,4 @@
-"""Grammars of a request: what its answer is constrained to."""
+"""The grammars to which a request constrains its answer."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -8,7 +8,7 @@ from pydantic import Field, StringConstraints
 from ..strict import STRICT
 
 MAX_GRAMMAR = 65_536
-"""Characters of a grammar or a regular expression."""
+"""Maximum characters of a grammar or a regular expression."""
 
 GrammarText = Annotated[str, StringConstraints(min_length=1, max_length=MAX_GRAMMAR)]
 
@@ -17,8 +17,8 @@ GrammarText = Annotated[str, StringConstraints(min_length=1, max_length=MAX_GRAM
 class JsonSchemaGrammar:
     """JSON that matches `schema`, with properties in the schema's order.
 
-    If it is not `strict`, keywords that cannot be enforced are not refused: the answer is checked
-    at its end, and a notice says what does not fit.
+    Without `strict`, keywords that cannot be enforced are accepted. The answer is then checked at
+    its end, and a notice says what does not match.
     """
 
     __pydantic_config__ = STRICT
@@ -40,7 +40,7 @@ class GbnfGrammar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegexGrammar:
-    """Text that `pattern` matches as a whole."""
+    """Text that `pattern` matches completely."""
 
     __pydantic_config__ = STRICT
 
@@ -59,7 +59,7 @@ class LarkGrammar:
 
 
 def text_grammar(grammar: str) -> "GbnfGrammar | LarkGrammar":
-    """A grammar whose notation is told by itself, as vLLM does: only GBNF has `::=`."""
+    """Return a grammar, with its notation detected as vLLM does: only GBNF has `::=`."""
     if "::=" in grammar and not grammar.lstrip().startswith("%llguidance"):
         return GbnfGrammar(type="gbnf", grammar=grammar)
     return LarkGrammar(type="lark", grammar=grammar)

@@ -1,14 +1,14 @@
-"""The keys of a prompt's beginnings: a running hash, cut every few bytes and at messages' ends.
+"""Keys of a prompt's prefixes: a running hash, taken every few bytes and at message ends.
 
-Two prompts that begin alike have the same keys up to about where they differ. So a key names a
-beginning, and who computed it once need not do so again. Cuts lie further apart the longer the
-prompt: the known part of a beginning is underestimated by an eighth at most, and 32 MiB have fewer
-than a thousand keys.
+Two prompts with a common prefix have the same keys up to about the place where they differ. So a
+key identifies a prefix, and an agent that has computed the prefix need not do so again. The
+distance between keys grows with the prompt: the length of a known prefix is underestimated by an
+eighth at most, and 32 MiB have fewer than a thousand keys.
 
-Keys are not salted: a collision costs its maker a worse choice of agent, and no text.
+Keys are not salted: a collision costs its maker a worse choice of agent, and reveals no text.
 
-Balancers and agents make the same keys of the same request: so an agent can report which beginnings
-left its cache without hearing of keys before. A change of them raises the protocol's version.
+Balancers and agents compute the same keys from the same request, so an agent can report which
+prefixes left its cache. A change of the keys raises the protocol's version.
 """
 
 import json
@@ -20,37 +20,38 @@ from .conversation import ChatMessage, ImagePart, MediaPart
 from .request import GenerateRequest
 
 STEP = 64
-"""Fewest bytes between two keys within a message."""
+"""Minimum bytes between two keys within a message."""
 
 STEP_AT_ENDS = 16
-"""Fewest bytes between a key and that of a message's end."""
+"""Minimum bytes between a key and the key at a message's end."""
 
 GROWTH = 8
-"""After so many steps, the next key comes after this part of what was before."""
+"""The distance between keys is at least this part (1/8) of the prompt up to there."""
 
 GROWTH_AT_ENDS = 64
-"""Messages end more often than that: their ends are keys where this part has passed."""
+"""The distance to a key at a message's end is at least this part (1/64) of the prompt."""
 
 MAX_BYTES = 2**22
-"""What comes behind so many bytes has no keys: hashing takes a millisecond up to there."""
+"""Bytes of a prompt that get keys; hashing them takes a millisecond."""
 
 _SAMPLE = 1024
-"""Characters from both ends of a picture: they weigh about as its tokens do."""
+"""Characters hashed from each end of a picture; they weigh about as much as its tokens."""
 
 _HASHED = 2**20
-"""Characters of a picture that are hashed whole, in a millisecond; of a longer one, its ends are.
+"""Maximum characters of a picture that are hashed completely, in a millisecond.
 
-Files of one length that differ only between those are taken for the same.
+Only both ends of a longer picture are hashed. Pictures of the same length that differ only in the
+middle count as equal.
 """
 
 TOKEN_BYTES = 4
-"""A token id counts as so many bytes."""
+"""Bytes that a token id counts for."""
 
 
 class PrefixChain(NamedTuple):
-    """Keys of ever longer beginnings, and where each ends, in bytes; `size` is the whole prompt.
+    """Keys of ever longer prefixes, and the byte at which each ends; `size` is the whole prompt.
 
-    Where the prompt `is_tokens`, each token has `TOKEN_BYTES`.
+    If `is_tokens`, the prompt is token ids of `TOKEN_BYTES` each.
     """
 
     keys: tuple[int, ...] = ()
@@ -59,9 +60,9 @@ class PrefixChain(NamedTuple):
     is_tokens: bool = False
 
     def positions(self, num_tokens: int) -> tuple[tuple[int, int], ...]:
-        """Where the keys end in a prompt of so many tokens, and the keys.
+        """Return the end of each prefix in tokens, for a prompt of `num_tokens`, and its key.
 
-        For text that is an estimate: all of it counts as equally dense.
+        For text this is an estimate: all of the text counts as equally dense.
         """
         return tuple(
             (max(end * num_tokens // self.size, 1), key)
@@ -73,7 +74,7 @@ NO_CHAIN = PrefixChain()
 
 
 def chain_of(request: GenerateRequest) -> PrefixChain:
-    """The chain of what the model will read first: tools, then messages; or the raw prompt."""
+    """Return the chain of the prompt in reading order: tools, messages; or the raw prompt."""
     if request.n_discard is not None or request.prompt_logprobs:
         return NO_CHAIN  # its prefix is not kept, or computed anew
     if request.truncate_prompt_tokens is not None:
@@ -88,10 +89,10 @@ def chain_of(request: GenerateRequest) -> PrefixChain:
 
 
 def _adapters(request: GenerateRequest) -> bytes:
-    """What is applied beside the model: nothing is shared with a prompt under something else.
+    """Return bytes that name the adapters: prompts with different adapters share nothing.
 
-    An adapter's name is what follows the last colon of `model`. That may as well be a part of the
-    model's own name; then requests that name it and those that leave it out share less.
+    An adapter's name is the part of `model` after the last colon. The colon can also be a part of
+    the model's own name; then requests with and without that part share less.
     """
     if request.adapters is not None:
         return _json([(each.name, each.scale) for each in request.adapters])
@@ -131,7 +132,7 @@ def _of_message(message: ChatMessage) -> bytes:
 
 
 def _of_media(part: MediaPart) -> str:
-    """What distinguishes one picture or sound: its length, a digest, and its ends as weight."""
+    """Return a text that identifies a picture or sound: length, digest, and both ends as weight."""
     data = part.image_url.url if isinstance(part, ImagePart) else part.input_audio.data
     whole = data if len(data) <= _HASHED else data[: _HASHED // 2] + data[-_HASHED // 2 :]
     digest = blake2b(_bytes(whole), digest_size=8).hexdigest()
@@ -147,7 +148,7 @@ def _json(value: Any) -> bytes:
 
 
 class _Writer:
-    """Hashes what is written, and cuts."""
+    """Hashes the written bytes and takes keys."""
 
     def __init__(self, kind: bytes) -> None:
         self._hash = blake2b(kind, digest_size=8)
@@ -168,7 +169,7 @@ class _Writer:
         self._size += len(view)
 
     def ends_part(self) -> None:
-        """A message is over."""
+        """End a message: take a key if the previous one is far enough away."""
         least = max(STEP_AT_ENDS, self._size // GROWTH_AT_ENDS)
         if self._size - self._ends[-1] >= least and self._size < MAX_BYTES:
             self._cut()

@@ -1,6 +1,6 @@
-"""Prefixes that agents fetch from each other: who lends them, and where one is to be had.
+"""Prefixes that agents fetch from each other: the lending agents, and where to fetch one.
 
-The states of a prefix go from agent to agent over a connection of their own (`agent/peers/`).
+The cells of a prefix are sent over a separate connection between agents (`agent/peers/`).
 """
 
 from dataclasses import dataclass
@@ -16,27 +16,27 @@ MAX_CELLS = 64
 MAX_TICKET = 64
 
 LONGEST_LOAN = 60.0
-"""Seconds for which a ticket is good at most, and that a fetch may take."""
+"""Maximum seconds for which a ticket is valid, and for a fetch."""
 
 CellsId = Annotated[str, Field(min_length=1, max_length=MAX_CELLS)]
-"""Equal where the same model, version of llama.cpp and format computed cells."""
+"""Id of a cell format: equal for the same model, version of llama.cpp and cell types."""
 
 CacheScope = Annotated[str, Field(min_length=1, max_length=64)]
-"""Stands for a caller: those of one scope may share what was computed for them."""
+"""Id of a caller's cache: callers with the same scope may share cached prefixes."""
 
 Ticket = Annotated[str, Field(min_length=1, max_length=MAX_TICKET)]
-"""Good for one prefix, for the agent that shows it; random."""
+"""A random text that allows an agent to fetch one prefix."""
 
 Patience = Annotated[float, Field(gt=0, le=LONGEST_LOAN)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """An agent that lends prefixes at `address`, over TLS where it says so, and fetches others'.
+    """An agent that lends prefixes at `address`, and fetches prefixes from others.
 
-    Agents with the same `cells` can use each other's: the same model computed them, with the same
-    version of llama.cpp, in the same format. Those of a token have `cell_bytes`; a prefix has
-    `state_bytes` besides, whatever its length.
+    `tls` says whether the connection uses TLS. Agents with the same `cells` can use each other's
+    prefixes: the model, the version of llama.cpp and the format are the same. The cells of a token
+    have `cell_bytes`; a prefix has `state_bytes` in addition, whatever its length.
     """
 
     __pydantic_config__ = STRICT
@@ -48,15 +48,15 @@ class Peer:
     state_bytes: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 0
 
     def can_use(self, other: "Peer") -> bool:
-        """Whether what `other` lends fits here, and it can be asked."""
+        """Whether this agent can fetch from `other` and use its prefixes."""
         return self.cells == other.cells and self.tls == other.tls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefixSource:
-    """The agent at `address` probably has a beginning of the prompt; it knows the `ticket`.
+    """The agent at `address` probably has a prefix of the prompt; `ticket` allows a fetch.
 
-    To compute it would take about `seconds`: a fetch that takes longer is given up.
+    Computing the prefix would take about `seconds`: a longer fetch is given up.
     """
 
     __pydantic_config__ = STRICT

@@ -27,7 +27,7 @@ from .grammars import Grammar
 from .values import MAX_TOP_LOGPROBS, TokenId
 
 MAX_TOKEN_IDS = 2**20
-"""Most token ids of one prompt or text."""
+"""Maximum token ids of a prompt or text."""
 
 PromptInput = str | Annotated[ListOf[TokenId], Field(max_length=MAX_TOKEN_IDS)]
 MaxTokens = Annotated[int, Field(ge=1, lt=2**31)]
@@ -35,7 +35,7 @@ TruncatePromptTokens = Annotated[int, Field(ge=-1, lt=2**31)]
 CacheKey = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 PromptCacheKey = Annotated[str, StringConstraints(max_length=1024)]
 Sense = Literal["vision", "audio"]
-"""What a model may take besides text."""
+"""A kind of input that a model may take besides text."""
 
 _TAKEN_BY: dict[Sense, type] = {"vision": ImagePart, "audio": AudioPart}
 
@@ -44,40 +44,40 @@ TopLogprobs = Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateRequest(SamplingChoices):
-    """What to generate and how. Exactly one of `prompt` and `messages` is given.
+    """A request for an answer. Exactly one of `prompt` and `messages` is given.
 
     - `prompt`: raw text, or the model's own token ids, to which nothing is added.
-    - `adapters`: those that apply, in place of the one that `model` names after a colon.
-    - `max_tokens`: most tokens of the answer. `None`: up to the slot's context ceiling.
-    - `n_discard`: prompt and answer may exceed the ceiling. Each time the context is full, this
-      many of the oldest tokens after the head are discarded.
-    - `truncate_prompt_tokens`: only so many of the prompt's last tokens are read; -1 stands for as
-      many as leave room for `max_tokens`.
-    - `logprobs`: each token comes with its log-probability and those of the `top_logprobs` most
-      likely tokens, all before sampling changes them.
+    - `adapters`: the adapters to apply, in place of the adapter that `model` names after a colon.
+    - `max_tokens`: maximum tokens of the answer. `None`: up to the slot's context size.
+    - `n_discard`: prompt and answer may exceed the context size. Each time the context is full,
+      this many of the oldest tokens after the head are discarded.
+    - `truncate_prompt_tokens`: the number of the prompt's last tokens to read; -1 reads as many as
+      leave room for `max_tokens`.
+    - `logprobs`: each token comes with its log-probability and the log-probabilities of the
+      `top_logprobs` most likely tokens, before sampling changes them.
     - `prompt_logprobs`: the prompt is sent before the answer, with its tokens' log-probabilities.
-      The whole prompt is computed for that, even if it is cached. The first token has none.
+      The whole prompt is computed for this, even if it is cached. The first token has none.
     - `suffix`: the answer is the text between `prompt` and `suffix`.
     - `tool_choice`: `none` hides the `tools`; `required` or a name forces a call of them.
-    - `parallel_tool_calls`: `false` allows one call at most. Without it, a model whose template
-      shows no tools is forced to one call alone.
-    - `grammar`: constrains what is neither reasoning nor a call.
-    - `prefill_only`: computes the prompt for later requests that begin with it, and generates
-      nothing.
-    - `chat_template_kwargs`: further variables for the model's chat template.
+    - `parallel_tool_calls`: `false` allows one call at most. If it is not set, a model whose
+      template shows no tools is forced to make exactly one call.
+    - `grammar`: constrains the answer's content, but neither its reasoning nor its calls.
+    - `prefill_only`: computes the prompt for later requests with this prefix; generates nothing.
+    - `chat_template_kwargs`: additional variables for the model's chat template.
     - `continue_final_message`: the answer continues the last message.
-    - `add_generation_prompt`: `false` leaves out the template's beginning of an answer. With
-      `continue_final_message` it is what stands before answers only, such as an empty reasoning.
-    - `priority`: `interactive`, `default` or `batch`; or a number, whose sign is the class, and
-      which orders the requests within an agent. Without one it is that of the caller's key.
-    - `deadline_ms`: milliseconds within which the whole answer is of use. What cannot begin before
-      is refused, and what has not ended by then ends with `deadline_exceeded`.
-    - `cache_key`: the name of a prompt that the agent has stored. The beginning that both prompts
+    - `add_generation_prompt`: `false` leaves out the text with which the template begins an answer.
+      With `continue_final_message` that text is only what precedes an answer's content, such as
+      an empty reasoning.
+    - `priority`: `interactive`, `default` or `batch`; or a number. Its sign is the class, and the
+      number orders the requests within an agent. By default the caller's key has the priority.
+    - `deadline_ms`: milliseconds in which the whole answer is of use. A request that cannot begin
+      in this time is refused; one that has not ended ends with `deadline_exceeded`.
+    - `cache_key`: the name of a prompt that the agent has stored. The prefix that both prompts
       share is not computed again.
-      Of one caller, requests with the same key go to the agent that had the last one, where that
-      is not much busier than others.
-    - `save_cache`: stores prompt and answer under `cache_key` when the request ends well.
-    - `prompt_cache_key`: as `cache_key` for the choice of the agent; nothing is stored or loaded.
+      A caller's requests with the same key go to the same agent, unless that agent is much busier
+      than others.
+    - `save_cache`: stores prompt and answer under `cache_key` if the request succeeds.
+    - `prompt_cache_key`: chooses the agent as `cache_key` does; nothing is stored or loaded.
     """
 
     __pydantic_config__ = STRICT
@@ -128,7 +128,8 @@ class GenerateRequest(SamplingChoices):
     def media(self) -> Iterator[tuple[str, MediaPart]]:
         """The pictures and sounds that a model has to take, each with the name of its field.
 
-        Those in a tool's result are none of them: a model that takes none is told that in words.
+        Pictures and sounds in a tool's result are left out: a model that takes none gets a text
+        instead.
         """
         for place, message in enumerate(self.messages or ()):
             for number, part in enumerate(() if message.role == "tool" else message.parts):
@@ -139,7 +140,7 @@ class GenerateRequest(SamplingChoices):
 
     @property
     def has_media(self) -> bool:
-        """Whether there are pictures or sounds in any of its messages."""
+        """Whether any message has pictures or sounds."""
         return any(message.media for message in self.messages or ())
 
     @property
@@ -223,10 +224,11 @@ def with_seed(request: GenerateRequest, seed: int) -> GenerateRequest:
 
 
 def goes_on_by_text(request: GenerateRequest) -> bool:
-    """Whether the rest of an answer in plain text can be asked for.
+    """Whether an agent can continue the answer from its text alone.
 
-    A grammar would begin anew. A prompt of token ids, or one with a suffix, has no place for text,
-    and a conversation whose end the template was asked to leave as it is has none, either.
+    It cannot if the answer has a grammar, which would begin anew. A prompt of token ids, or one
+    with a suffix, has no place for the text, nor has a conversation whose template must not begin
+    an answer.
     """
     if request.grammar is not None or request.suffix is not None:
         return False
@@ -243,9 +245,9 @@ def goes_on_by_text(request: GenerateRequest) -> bool:
 
 
 def goes_on_anywhere(request: GenerateRequest) -> bool:
-    """Whether that can be asked of an engine or a server of another kind, too.
+    """Whether an engine or a server of another kind can continue the answer, too.
 
-    Log-probabilities of several tellers are no answer of one; a saved prompt is an engine's own.
+    Log-probabilities of two models would not match, and a saved prompt stays on its engine.
     """
     is_explained = request.logprobs or request.prompt_logprobs
     return goes_on_by_text(request) and not is_explained and not request.save_cache

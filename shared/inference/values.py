@@ -1,8 +1,8 @@
-"""Ids and numbers that requests and events share, and how large each may be.
+"""Ids and numbers that requests and events share, with their bounds.
 
-What comes from an agent has a range in its type, so that one number can do no harm: sums of them
-fit into 64 bits, and nothing that is computed of them overflows or is divided by zero. An agent
-keeps what it sends within the ranges (`rate_of`, `within`).
+A number from an agent has a range in its type, so that one number can do no harm: sums of them fit
+into 64 bits, and computing with them neither overflows nor divides by zero. An agent keeps its
+numbers within the ranges (`rate_of`, `within`).
 """
 
 from typing import Annotated, NewType
@@ -13,7 +13,7 @@ RequestId = NewType("RequestId", str)
 AgentId = NewType("AgentId", str)
 
 Count = Annotated[int, Field(ge=0)]
-"""What a balancer counts; it has no bound but the sum of what agents say."""
+"""A number that a balancer counts, without an upper bound."""
 
 MAX_COUNT = 2**31 - 1
 NumTokens = Annotated[int, Field(ge=0, le=MAX_COUNT)]
@@ -22,11 +22,11 @@ NumTokens = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 LEAST_RATE = 1e-3
 MOST_RATE = 1e7
 Rate = Annotated[float, Field(ge=LEAST_RATE, le=MOST_RATE)]
-"""How many of something a second, or sequences at once, on average."""
+"""A number a second, or an average number of sequences."""
 
 MOST_SECONDS = 1e9
 Seconds = Annotated[float, Field(ge=0, le=MOST_SECONDS)]
-"""A duration, or a sum of them, of up to thirty years."""
+"""A duration in seconds, or a sum of durations, of up to thirty years."""
 
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]
 
@@ -34,12 +34,12 @@ MAX_TOP_LOGPROBS = 20
 
 
 def within(value: float, least: float, most: float) -> float:
-    """`value`, or the nearest bound; of what is no number, `least`."""
+    """Return `value` cut to the range from `least` to `most`; NaN gives `least`."""
     return min(max(least, value), most)
 
 
 def rate_of(amount: float, seconds: float | None) -> float | None:
-    """`amount` in so many seconds, as a `Rate`; `None` where there was none."""
+    """Return `amount` a second as a `Rate`; `None` if either number is not above 0."""
     if not seconds or seconds <= 0 or amount <= 0:
         return None
     return within(amount / max(seconds, amount / MOST_RATE), LEAST_RATE, MOST_RATE)

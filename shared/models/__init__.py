@@ -1,1 +1,1 @@
-"""Models as the fleet speaks of them: where their files come from, who should serve them."""
+"""Models of a fleet: the sources of their files, and the agents' assignments."""

@@ -1,8 +1,8 @@
-"""What an agent has to serve, and what it reports of its host and of its progress.
+"""The assignment of a model to an agent, and the agent's report of its host and its progress.
 
-The balancer's controller gives each agent an `Assignment`, or none. The agent compares it with what
-it runs and does the least: nothing, a change without a reload, or a reload. It reports `Work` while
-it fetches and loads, and why it cannot.
+The balancer's controller gives each agent an `Assignment`, or none. The agent compares it with the
+model that it serves, and makes the smallest change: none, a change without a reload, or a reload.
+While it fetches and loads the model, it reports `Work`; it also reports why it cannot.
 """
 
 import re
@@ -20,21 +20,21 @@ from .engine_options import AutoContext, EngineOptions
 from .sources import HttpHosts, Source
 
 MAX_MODEL_NAME = 300
-"""Most characters of a model's name; file systems allow 255 bytes."""
+"""Maximum characters of a model's name; file systems allow 255 bytes."""
 
 MAX_TEMPLATE = 2**17
-"""Most characters of a chat template; the longest known has 20,000."""
+"""Maximum characters of a chat template; the longest known template has 20,000."""
 
 MAX_SLOTS = 256
-"""llama.cpp's own limit on parallel sequences (`LLAMA_MAX_SEQ`)."""
+"""llama.cpp's limit on parallel sequences (`LLAMA_MAX_SEQ`)."""
 
 MAX_DEVICES = 64
 
 HOST = "CPU"
-"""The name of the host's own memory, beside those of devices."""
+"""Name of the host's memory, among the names of devices."""
 
 MAX_SPEED = 1e15
-"""Bytes a second."""
+"""Maximum bytes a second."""
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -69,7 +69,7 @@ Phase = Literal["waiting", "fetching", "loading", "draining", "serving", "failed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WishedAdapter:
-    """An adapter (LoRA) beside a model, applied with `scale` where a request says none."""
+    """An adapter (LoRA) of a model; `scale` applies to requests that give none."""
 
     __pydantic_config__ = STRICT
     name: AdapterName
@@ -82,13 +82,14 @@ WishedAdapters = Annotated[ListOf[WishedAdapter], Field(max_length=MAX_ADAPTERS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """One model that one agent should serve; `name` is what clients ask for.
+    """A model that an agent should serve; `name` is the name in requests.
 
-    `None` leaves a value to the agent or the model. Only a change of what `needs_reload` compares
-    loads the model anew; `chat_template`, `sampling`, `adapters` and fewer slots apply without.
-    `projector` is the source of the part that reads pictures. Only `http_hosts` may send any of
-    the files without TLS: it is what the balancer allows, and no part of what is served. Nor is
-    whether it `takes_what_is_left` of devices: what is in its way there stays, so it does not wait.
+    `None` leaves a value to the agent or the model. Only a change of the values that `needs_reload`
+    compares reloads the model. `chat_template`, `sampling`, `adapters` and fewer slots apply
+    without a reload. `projector` is the source of the model's media projector. Only `http_hosts`
+    may send any of the files without TLS; the balancer allows them, and they do not change what is
+    served. An agent that `takes_what_is_left` of a device's memory does not wait until other
+    programs free some.
     """
 
     __pydantic_config__ = STRICT
@@ -112,9 +113,9 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """One accelerator of a host: its memory in bytes.
+    """An accelerator of a host; `memory` is in bytes.
 
-    `name` is what the engine's options call it (`device`), and `description` the product.
+    `name` is the name in the engine's options (`device`), and `description` the product.
     """
 
     __pydantic_config__ = STRICT
@@ -125,11 +126,11 @@ class Device:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
-    """What a host has: `memory` in bytes is what all engines on it may use together.
+    """The resources of a host; all engines on it may use `memory` bytes together.
 
     `is_pinned`: the agent was started with a model of its own and takes no assignment. `disk_free`
-    is the room left for model files, in bytes. `answers_fit`: it says what it would choose for a
-    model (`ReadFit`); one that forwards to another server does not.
+    is the free space for model files in bytes. `answers_fit`: the agent answers `ReadFit`; an agent
+    that forwards to another server does not.
     """
 
     __pydantic_config__ = STRICT
@@ -144,7 +145,7 @@ class HostFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Download:
-    """A file on its way. `bytes` are here, of `total`, if that is known."""
+    """A file that is being downloaded: `bytes` of `total`, if the total is known."""
 
     __pydantic_config__ = STRICT
     file: Annotated[str, Field(max_length=1024)]
@@ -156,7 +157,7 @@ class Download:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryPart:
-    """So many `bytes` of a device, or as `CPU` of the host's memory."""
+    """`bytes` of a device's memory; the device `CPU` is the host's memory."""
 
     __pydantic_config__ = STRICT
     device: Annotated[str, Field(max_length=200)]
@@ -171,12 +172,12 @@ MemoryParts = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """How far an agent is with the assignment of `revision`.
+    """The progress of an agent with the assignment of `revision`.
 
-    `progress` is the share of the phase that is done. `needed` is the memory in bytes that the
-    model needs on this host, estimated from its file once that is here, and `least` what it can be
-    loaded with where less can be chosen. `claims` is what it wants to find free of each memory
-    before it is loaded.
+    `progress` is the completed share of the phase. `needed` is the memory in bytes that the model
+    needs on this host; it is estimated from the file once the file is here. `least` is the memory
+    with the smallest options, if the agent can choose them. `claims` is the free memory of each
+    device that the agent waits for before it loads the model.
     """
 
     __pydantic_config__ = STRICT
@@ -192,11 +193,11 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assign:
-    """Serve this from now on, or nothing. An older `revision` than the last one is ignored.
+    """Serve this assignment, or nothing. An agent ignores a `revision` older than the last one.
 
-    Revisions number a balancer's orders; its next one is above all that agents reported. The
-    same assignment again, after it failed, is another try.
-    Where the model has to be loaded anew, running requests may go on for `drain_timeout` seconds.
+    Revisions number a balancer's orders; the next one is above all revisions that agents reported.
+    The same assignment again, after it failed, is another attempt. Before a reload, running
+    requests may go on for `drain_timeout` seconds.
     """
 
     __pydantic_config__ = STRICT
@@ -208,7 +209,7 @@ class Assign:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reload:
-    """Load the model anew, as after a change; running requests may go on for `drain_timeout`."""
+    """Reload the model, as after a change; running requests may go on for `drain_timeout`."""
 
     __pydantic_config__ = STRICT
     type: Literal["reload"] = "reload"
@@ -216,7 +217,7 @@ class Reload:
 
 
 def sources_of(assignment: Assignment) -> Iterator[str]:
-    """Of all files: of the model, its companions and its adapters."""
+    """Yield the sources of all files: the model's, its projector's, draft model's and adapters'."""
     for source in (assignment.source, assignment.projector, assignment.engine.draft_model):
         if source is not None:
             yield source
@@ -225,16 +226,16 @@ def sources_of(assignment: Assignment) -> Iterator[str]:
 
 
 def needs_reload(old: Assignment, new: Assignment, *, loaded_slots: int) -> bool:
-    """Whether `new` can only be served by loading the model anew.
+    """Whether serving `new` needs a reload.
 
-    `loaded_slots` is the number that the engine was loaded with: it can serve with fewer.
+    `loaded_slots` is the number of slots that the engine was loaded with: it can serve fewer.
     """
     slots = loaded_slots if new.slots is None else new.slots
     return loaded_with(old) != loaded_with(new) or slots > loaded_slots
 
 
 def loaded_with(assignment: Assignment) -> Hashable:
-    """All but slots and adapters that an engine is loaded with: equal values, equal loads."""
+    """Return the values that a load depends on, except slots and adapters; equal if loads are."""
     return (
         assignment.source,
         assignment.sha256,

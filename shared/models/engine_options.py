@@ -1,7 +1,8 @@
-"""The options of an engine that a desired state may give, under the names of the agent's settings.
+"""The engine options that a desired state may give, under the names of the agent's settings.
 
-An agent's view shows the same options as they are in use. Each type has the bounds; what is right
-only beside another option is checked with the later of the two, so that the error names a field.
+An agent's view shows the values in use under the same names. Each type has its bounds. A value that
+depends on another option is checked with the later field of the two, so that the error names a
+field.
 """
 
 import re
@@ -18,17 +19,17 @@ from ..strict import STRICT
 from .sources import parse_source
 
 MAX_PATH = 4096
-"""Most characters of a path; Linux allows as many bytes."""
+"""Maximum characters of a path; Linux allows as many bytes."""
 
 MAX_DRAFT = 64
-"""Longer drafts make a step longer and bring no more tokens."""
+"""Maximum tokens of a draft; longer drafts make a step longer and save no more steps."""
 
 MAX_LAYERS = 10_000
 MAX_NAMES = 1024
-"""Most characters of a list of devices, or of shares."""
+"""Maximum characters of a list of devices, or of shares."""
 
 MAX_PATTERNS = 4096
-"""Most characters of the patterns of tensors, and of replaced metadata."""
+"""Maximum characters of the patterns of tensors, and of replaced metadata."""
 
 GpuLayers = Annotated[int, Field(ge=-1, le=MAX_LAYERS)] | Literal["auto"]
 ContextSize = Annotated[int, Field(ge=16, le=2**24)]
@@ -55,7 +56,7 @@ YarnFactor = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 CacheType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
 
 PLAIN_CACHE_TYPES = ("f32", "f16", "bf16")
-"""Cache types whose elements stand alone; the others have blocks of 32 with a scale."""
+"""Cache types that store single elements; the other types store blocks of 32 with a scale."""
 
 CACHE_BLOCK = 32
 """Elements of a block of the other cache types."""
@@ -77,18 +78,18 @@ CACHE_BLOCK_BYTES: Mapping[CacheType, int] = MappingProxyType(
 
 
 def _is_attended(cache_type: CacheType | None, info: ValidationInfo) -> CacheType | None:
-    """Values in blocks can only be read by the kernel of flash attention."""
+    """Refuse a block type without flash attention: only its kernel reads values in blocks."""
     if info.data.get("flash_attn") != "off" or cache_type in (None, *PLAIN_CACHE_TYPES):
         return cache_type
     plain = f"{', '.join(PLAIN_CACHE_TYPES[:-1])} or {PLAIN_CACHE_TYPES[-1]}"
-    raise ValueError(f"must be {plain} where flash attention is off (--flash-attn)")
+    raise ValueError(f"must be {plain} if flash attention is off (--flash-attn)")
 
 
 CacheTypeV = Annotated[CacheType, AfterValidator(_is_attended)]
 
 
 def cache_bytes(num_elements: int, cache_type: CacheType) -> int:
-    """Bytes of so many elements of keys or values in a KV cache of `cache_type`."""
+    """Return the bytes of `num_elements` keys or values in a KV cache of `cache_type`."""
     size = 1 if cache_type in PLAIN_CACHE_TYPES else CACHE_BLOCK
     return -(-num_elements // size) * size * CACHE_BLOCK_BYTES[cache_type] // CACHE_BLOCK
 
@@ -102,13 +103,13 @@ def _fits_a_step(ubatch_size: int | None, info: ValidationInfo) -> int | None:
 
 def _scales(rope_scale: float | None, info: ValidationInfo) -> float | None:
     if rope_scale is not None and info.data.get("rope_scaling") == "none":
-        raise ValueError("has no effect where nothing is scaled (--rope-scaling none)")
+        raise ValueError("has no effect without scaling (--rope-scaling none)")
     return rope_scale
 
 
 def _can_be_locked(is_locked: bool | None, info: ValidationInfo) -> bool | None:
     if is_locked and info.data.get("load_mode") == "dio":
-        raise ValueError("cannot be used where files are read directly (--load-mode dio)")
+        raise ValueError("cannot be used if files are read with direct I/O (--load-mode dio)")
     return is_locked
 
 
@@ -121,37 +122,37 @@ Mlock = Annotated[bool, AfterValidator(_can_be_locked)]
 
 
 _DEVICE = re.compile(r"[\w.:+\[\]-]{1,100}", re.ASCII)
-"""What ggml calls a device, or the memory of one: `CUDA0`, `RPC0[127.0.0.1:50052]`."""
+"""ggml's name of a device, or of a device's memory: `CUDA0`, `RPC0[127.0.0.1:50052]`."""
 
 _KEY = re.compile(r"[\w.:+-]{1,127}", re.ASCII)
 
 NO_DEVICE = "none"
-"""In place of devices: nothing is offloaded."""
+"""Value of `device` that offloads nothing."""
 
 
 def devices_of(text: str) -> tuple[str, ...]:
-    """The names in `CUDA0,CUDA1`; none of `none`. Raises `ValueError`."""
+    """Return the names in `CUDA0,CUDA1`; `none` gives no names. Raises `ValueError`."""
     names = tuple(text.split(","))
     if not all(map(_DEVICE.fullmatch, names)) or (NO_DEVICE in names and len(names) > 1):
-        raise ValueError("must be names of devices with commas between them, or none")
+        raise ValueError("must be names of devices separated by commas, or none")
     if len(set(names)) < len(names):
         raise ValueError("must name each device once")
     return () if names == (NO_DEVICE,) else names
 
 
 def shares_of(text: str) -> tuple[float, ...]:
-    """The numbers in `3,1`, which are relative to each other. Raises `ValueError`."""
+    """Return the numbers in `3,1`, which are relative to each other. Raises `ValueError`."""
     try:
         shares = tuple(map(float, text.split(",")))
     except ValueError:
         shares = ()
     if not any(shares) or not all(isfinite(share) and share >= 0 for share in shares):
-        raise ValueError("must be numbers with commas between them, such as 3,1, and not all 0")
+        raise ValueError("must be numbers separated by commas, such as 3,1, and not all 0")
     return shares
 
 
 def placements_of(text: str) -> tuple[tuple[str, str], ...]:
-    """The pairs in `PATTERN=BUFFER,…`: a pattern of tensors, and where they go.
+    """Return the pairs in `PATTERN=BUFFER,…`: a pattern of tensors, and their buffer.
 
     Raises `ValueError`.
     """
@@ -160,14 +161,14 @@ def placements_of(text: str) -> tuple[tuple[str, str], ...]:
         pattern, _, buffer = part.rpartition("=")
         if not pattern or not _DEVICE.fullmatch(buffer):
             raise ValueError(
-                "must be PATTERN=DEVICE, several with commas between them, such as "
+                "must be PATTERN=DEVICE, or several separated by commas, such as "
                 r"\.ffn_.*_exps=CPU"
             )
         try:
             re.compile(pattern)
         except re.error as error:
             raise ValueError(
-                f"must have regular expressions of names of tensors; {pattern} is none: {error}"
+                f"must have regular expressions of tensor names; {pattern} is not one: {error}"
             ) from error
         found.append((pattern, buffer))
     return tuple(found)
@@ -177,7 +178,7 @@ Metadata = bool | int | float | str
 
 
 def metadata_of(text: str) -> dict[str, Metadata]:
-    """The values in `KEY=TYPE:VALUE,…` by their keys. Raises `ValueError`."""
+    """Return the values in `KEY=TYPE:VALUE,…` by key. Raises `ValueError`."""
     found: dict[str, Metadata] = {}
     for part in _csv_row(text):
         key, _, rest = part.partition("=")
@@ -185,7 +186,7 @@ def metadata_of(text: str) -> dict[str, Metadata]:
         if not _KEY.fullmatch(key) or not colon or kind not in _METADATA:
             kinds = ", ".join(_METADATA)
             raise ValueError(
-                f"must be KEY=TYPE:VALUE, several with commas between them, with a type of {kinds}"
+                f"must be KEY=TYPE:VALUE, or several separated by commas; TYPE is one of {kinds}"
             )
         if key in found:
             raise ValueError(f"must name each key once, and names {key} twice")
@@ -197,7 +198,7 @@ def metadata_of(text: str) -> dict[str, Metadata]:
 
 
 def _csv_row(text: str) -> Iterator[str]:
-    """The parts between commas; those in quotation marks may have commas of their own."""
+    """Yield the parts between commas; a part in quotation marks may contain commas."""
     for match in re.finditer(r'(?:^|,)("(?:[^"]|"")*"|[^,]*)', text):
         part = match[1]
         yield part[1:-1].replace('""', '"') if part[:1] == '"' and len(part) > 1 else part
@@ -237,7 +238,7 @@ _WORDS = {
 
 
 def _text(parse: Callable[[str], object]) -> AfterValidator:
-    """Checks a text that `parse` reads."""
+    """Return a validator that accepts the texts which `parse` accepts."""
 
     def check(text: str) -> str:
         parse(text)
@@ -261,16 +262,16 @@ def _source_or_path(text: str) -> str:
 
 
 _UNSET = Field(exclude_if=lambda value: value is None)
-"""Written only where it is set."""
+"""A field that is serialized only if it is set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """How the engine runs the model, under the names of the agent's own settings.
+    """The options with which the engine runs the model, under the names of the agent's settings.
 
-    `None` leaves a value to the agent. `max_stall` in seconds, `host_cache` in bytes; `draft_model`
-    is a path on the agent's host, or a source. Lists (`device`, `tensor_split`, `override_tensor`,
-    `override_kv`) are texts, written as for llama.cpp's own programs.
+    `None` leaves a value to the agent. `max_stall` is in seconds, `host_cache` in bytes;
+    `draft_model` is a path on the agent's host, or a source. Lists (`device`, `tensor_split`,
+    `override_tensor`, `override_kv`) are texts in the format of llama.cpp's own programs.
     """
 
     __pydantic_config__ = STRICT

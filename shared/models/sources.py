@@ -1,4 +1,4 @@
-"""Where a model's file comes from: the hub, a web address, or a path on the agent's host.
+"""The source of a model's file: the hub, a web address, or a path on the agent's host.
 
 | source | means |
 | --- | --- |
@@ -7,8 +7,8 @@
 | `https://host/path/file.gguf` | a download; `http://` as `check_http` says |
 | `file:///path/file.gguf` | a path on the agent's host |
 
-Without `@revision` the hub's `main` is meant. Of a split model (`…-00001-of-00003.gguf`) the first
-file is named; the others lie beside it.
+Without `@revision` the hub's branch `main` is used. For a split model (`…-00001-of-00003.gguf`) the
+source names the first file; the other files are in the same folder.
 """
 
 import re
@@ -23,10 +23,10 @@ from pydantic import AfterValidator, Field, StringConstraints
 from ..strict import ListOf
 
 MAX_SOURCE = 2048
-"""Most characters of a source."""
+"""Maximum characters of a source."""
 
 MAX_PART = 255
-"""Most bytes of a file's or folder's name."""
+"""Maximum bytes of a file's or folder's name."""
 
 MAX_HTTP_HOSTS = 64
 
@@ -53,7 +53,7 @@ class HubFile:
 
 @dataclass(frozen=True, slots=True)
 class HubQuantisation:
-    """The file of a repository on the hub whose name has this quantisation, such as `Q4_K_M`."""
+    """The file of a hub repository with this quantisation, such as `Q4_K_M`, in its name."""
 
     repo: str
     quantisation: str
@@ -78,7 +78,7 @@ ModelSource = HubFile | HubQuantisation | WebFile | LocalFile
 
 
 def parse_source(text: str) -> ModelSource:
-    """The source in `text`. Raises `ValueError` that says what would be right."""
+    """Parse a source. Raises `ValueError` with the valid forms."""
     scheme, separator, _ = text.partition("://")
     readers = {"hf": _hub, "https": _web, "http": _web, "file": _local}
     if not separator or scheme not in readers:
@@ -104,7 +104,7 @@ def _hub(text: str) -> HubFile | HubQuantisation:
 
 
 def is_relative_path(text: str) -> bool:
-    """Whether `text` is a path that stays in its folder: each part of it is a name."""
+    """Whether `text` is a relative path that stays in its folder."""
     return all(
         part not in ("", ".", "..") and part.isprintable() and len(part.encode()) <= MAX_PART
         for part in text.split("/")
@@ -127,7 +127,10 @@ def _web(text: str) -> WebFile:
 
 
 def http_host(text: str) -> str:
-    """A host without TLS, with or without a port, in lower case. Raises `ValueError`."""
+    """Check and return a host without TLS in lower case, with or without a port.
+
+    Raises `ValueError`.
+    """
     host = text.lower()
     if not _HOST.fullmatch(host):
         raise ValueError("must be a host such as files.lan or files.lan:8080, without http://")
@@ -142,8 +145,8 @@ HttpHosts = Annotated[
 def check_http(source: str, allowed: Collection[str]) -> None:
     """Refuse a download without TLS, unless it is from loopback or from one of `allowed`.
 
-    `allowed` are of `http_host`: `files.lan` for any port, `files.lan:8080` for that one only.
-    Raises `ValueError`.
+    `allowed` are results of `http_host`: `files.lan` allows any port, `files.lan:8080` only that
+    port. Raises `ValueError`.
     """
     parts = urlsplit(source)
     if parts.scheme != "http" or is_loopback(parts.hostname):
@@ -151,13 +154,13 @@ def check_http(source: str, allowed: Collection[str]) -> None:
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else f"{parts.hostname}"
     if not {host, f"{host}:{parts.port or 80}"} & set(allowed):
         raise ValueError(
-            "must begin with https://; http:// is for loopback addresses, and for hosts that "
+            "must begin with https://; http:// is only for loopback addresses and for hosts that "
             f"the balancer is started with: --model-source-http {host}"
         )
 
 
 def is_loopback(host: str | None) -> bool:
-    """Whether a URL's host is this machine, as it is written."""
+    """Whether a URL's host is this machine, judged by its text alone."""
     if host is None:
         return False
     if host == "localhost":
@@ -183,4 +186,4 @@ def _checked(text: str) -> str:
 Source = Annotated[
     str, StringConstraints(min_length=1, max_length=MAX_SOURCE), AfterValidator(_checked)
 ]
-"""A source's text, checked."""
+"""The checked text of a source."""

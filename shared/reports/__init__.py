@@ -1,4 +1,4 @@
-"""What an agent reports of itself: its model, what its engine did, the last lines of its log.
+"""An agent's reports: its model, its engine's figures, the last lines of its log.
 
-Parts of `shared.messages`, which every reader of reports can import without the protocol.
+They are parts of `shared.messages`, and can be imported without the protocol.
 """

@@ -1,7 +1,7 @@
-"""Figures: the numbers in reports and views, and what there is to know of each beside its type.
+"""Figures: the numbers in reports and views, each described by a `Figure` at its type.
 
-From a field's `Figure` follow its place in answers, its metric, its line on the page and its row in
-the docs. A property may be a figure as well: `Figure` then stands in the type that it returns.
+The `Figure` of a field gives its place in answers, its metric, its line on the page and its row in
+the docs. For a property, the `Figure` is in the type that it returns.
 """
 
 from collections.abc import Iterator
@@ -15,8 +15,8 @@ from typing import Any, get_args, get_type_hints
 class Family:
     """A metric: a counter, which only grows, or a gauge.
 
-    With a `label`, it has a series for each of several figures. A figure without a value counts as
-    `absent`; if that is `None`, it has no series.
+    With a `label`, it has one series for each of several figures. A figure without a value counts
+    as `absent`; if `absent` is `None`, it has no series.
     """
 
     name: str
@@ -30,9 +30,9 @@ class Family:
 class Line:
     """A line on the page: `hint` explains the title.
 
-    `words` are text with `{path in the answer|format}` for values; the formats are those of
-    `dashboard/format.js`. Without words, a function of the page writes the line. It is left out if
-    the value at `needs` is 0 or null.
+    `words` is a text with `{path in the answer|format}` for values; the formats are the ones of
+    `dashboard/format.js`. Without `words`, a function of the page writes the line. The page leaves
+    the line out if the value at `needs` is 0 or null.
     """
 
     title: str
@@ -43,13 +43,13 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What there is to know of a figure.
+    """The description of a figure.
 
-    - `name`: where answers have it, such as `cells.used`. Without it, metrics alone have it.
-    - `meaning`: what the docs say of it.
-    - `metric`, and its value of the metric's `label`.
-    - `digits`: how many decimals answers have.
-    - `line`: the page's line that begins with it.
+    - `name`: its path in answers, such as `cells.used`. Without a name, only metrics have it.
+    - `meaning`: its text in the docs.
+    - `metric`: its metric; `label`: its value of the metric's label.
+    - `digits`: the number of decimals in answers.
+    - `line`: the line on the page that begins with this figure.
     """
 
     name: str = ""
@@ -62,7 +62,10 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class FoundFigure:
-    """A figure, its type, and the `path` of fields to it. `is_optional`: a part may be `None`."""
+    """A figure, its type, and the `path` of fields to it.
+
+    `is_optional`: a field on the path may be `None`.
+    """
 
     path: tuple[str, ...]
     figure: Figure
@@ -70,7 +73,7 @@ class FoundFigure:
     is_optional: bool
 
     def of(self, report: object) -> Any:
-        """Its value in a report; `None` if the part that has it is not there."""
+        """Return the figure's value in a report; `None` if the report lacks a part of the path."""
         for name in self.path:
             report = None if report is None else getattr(report, name)
         return report
@@ -78,7 +81,7 @@ class FoundFigure:
 
 @cache
 def figures_of(kind: type) -> tuple[FoundFigure, ...]:
-    """The figures of a dataclass and of its parts, in their order."""
+    """Return the figures of a dataclass and of its nested dataclasses, in field order."""
     return tuple(_found(kind, (), is_optional=False))
 
 

@@ -1,4 +1,4 @@
-"""The latest lines of an agent's log, as they are shown to operators."""
+"""The last lines of an agent's log, as operators see them."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -8,23 +8,26 @@ from pydantic import Field
 from ..strict import STRICT, ListOf
 
 MAX_LINES = 200
-"""Lines that an agent keeps to be asked for."""
+"""Maximum lines that an agent keeps."""
 
 MAX_LINE = 1000
-"""Most characters of a line; of longer ones the beginning and the end are kept."""
+"""Maximum characters of a line; the middle of a longer line is cut."""
 
 LATEST = 253_402_300_799.0
-"""The end of the year 9999, the last that Python has dates of."""
+"""The end of the year 9999 in seconds since 1970; Python has no later dates."""
 
 LogLevel = Literal["info", "warning", "error"]
 LogNumber = Annotated[int, Field(ge=0, lt=2**53)]
-"""The number of a line, small enough for JavaScript."""
+"""The number of a line, which JavaScript keeps exactly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
-    """`number` grows from line to line, also when the process is a new one. `at` is in seconds
-    since 1970, by the agent's clock."""
+    """A line of the log.
+
+    `number` grows with each line, even after a restart of the process. `at` is in seconds since
+    1970 by the agent's clock.
+    """
 
     __pydantic_config__ = STRICT
     number: LogNumber

@@ -1,4 +1,4 @@
-"""The last lines of this process's log, kept for operators who look at them from elsewhere.
+"""The last lines of this process's log, kept for operators on other hosts.
 
 Invariant: at most `MAX_LINES`, each bounded, with growing numbers.
 """
@@ -13,10 +13,10 @@ from .log_lines import MAX_LINE, MAX_LINES, LogLevel, LogLine
 
 
 class LogTail(logging.Handler):
-    """Keeps what is logged at level info and above. Any thread may log and any may read."""
+    """Keeps the log's last lines from level info up. Any thread may log and read."""
 
     def __init__(self, words: Callable[[logging.LogRecord], str]) -> None:
-        """`words(record)` writes a record as text."""
+        """`words(record)` returns the text of a record."""
         super().__init__(logging.INFO)
         self._words = words
         self._lines: deque[LogLine] = deque(maxlen=MAX_LINES)
@@ -25,7 +25,7 @@ class LogTail(logging.Handler):
         self._listeners: tuple[Callable[[], None], ...] = ()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Never raises: what fails here must not end a request."""
+        """Keep the record's line. Never raises: an error must not end a request."""
         try:
             text = self._words(record)
         except Exception as error:  # of the program's arguments or their `str`; it is kept instead
@@ -40,8 +40,10 @@ class LogTail(logging.Handler):
         self._tell()
 
     def listen(self, on_line: Callable[[], None]) -> Callable[[], None]:
-        """Call `on_line` after each new line, on whichever thread logs it; it must be quick and not
-        raise. Returns what ends that."""
+        """Call `on_line` after each new line, on the thread that logs it.
+
+        It must be quick and not raise. Returns a function that ends the calls.
+        """
         with self._guard:
             self._listeners = (*self._listeners, on_line)
 
@@ -56,21 +58,21 @@ class LogTail(logging.Handler):
             on_line()
 
     def after(self, number: int) -> tuple[LogLine, ...]:
-        """The lines with higher numbers, oldest first."""
+        """Return the lines with numbers above `number`, oldest first."""
         with self._guard:
             return tuple(line for line in self._lines if line.number > number)
 
     def restore(self, lines: Iterable[LogLine]) -> None:
-        """Take in the lines of another process, in the order of their numbers."""
+        """Add the lines of another process, in the order of their numbers."""
         with self._guard:
             known = sorted((*lines, *self._lines), key=lambda line: line.number)
             self._lines = deque(known, maxlen=MAX_LINES)
             self._newest = max([self._newest, *(line.number for line in known)])
 
     def append(self, lines: Iterable[LogLine]) -> None:
-        """Take in lines that another process has logged since; those that are here already stay.
+        """Add new lines of another process; lines that are already here stay.
 
-        Their numbers follow those of the lines before, so that readers get them.
+        They get numbers above the earlier ones, so that readers receive them.
         """
         with self._guard:
             known = {(line.at, line.text) for line in self._lines}
@@ -82,14 +84,14 @@ class LogTail(logging.Handler):
 
 
 def level_of(record: logging.LogRecord) -> LogLevel:
-    """Whatever is worse than an error is one."""
+    """Return the level; any level above `error` counts as `error`."""
     if record.levelno >= logging.ERROR:
         return "error"
     return "warning" if record.levelno >= logging.WARNING else "info"
 
 
 def shortened(text: str) -> str:
-    """Without halves of characters, which no JSON can hold, and no longer than a line may be."""
+    """Return `text` without lone surrogates, which JSON cannot hold, and cut to a line's length."""
     whole = text.encode(errors="backslashreplace").decode()
     half = MAX_LINE // 2
     return whole if len(whole) <= MAX_LINE else f"{whole[:half]} … {whole[-half:]}"

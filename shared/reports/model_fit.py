@@ -1,4 +1,4 @@
-"""What a host would choose for a model, before it downloads the model."""
+"""The options that a host would choose for a model, before it downloads the model."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -10,19 +10,19 @@ from ..models.engine_options import MAX_LAYERS, CacheType, ContextSize
 from ..strict import STRICT
 
 MAX_SAID = 2000
-"""Characters of a choice in words."""
+"""Maximum characters of a choice in words."""
 
 NumLayers = Annotated[int, Field(ge=0, le=MAX_LAYERS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFit:
-    """The choice, with the memory that is free beside what the host runs now; `said` in words.
+    """The options chosen for the memory that is free now; `said` has them in words.
 
-    The model's files have `file_bytes`. With `missing` bytes even the least that can be chosen is
-    more than there is room for, and `nearest` says in words what would do, if that is known.
-    `slots` of `context_size` tokens share `cells`. `gpu_layers` of the last layers go to GPUs, the
-    output being one, and of them not the experts of the first `cpu_experts` layers.
+    `file_bytes` is the size of the model's files. If even the smallest options need `missing` more
+    bytes, `nearest` says in words what would fit, if that is known. `slots` of `context_size`
+    tokens share `cells`. The last `gpu_layers` layers are on GPUs, the output layer counted; the
+    experts of the first `cpu_experts` layers stay on the CPU.
     """
 
     __pydantic_config__ = STRICT

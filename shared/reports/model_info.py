@@ -1,4 +1,4 @@
-"""The model that an agent serves, as the agent describes it."""
+"""An agent's description of the model that it serves."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
@@ -18,22 +18,22 @@ MAX_FINGERPRINT = 64
 MAX_ABILITIES = 64
 MAX_ARCHITECTURE = 100
 MAX_FIT = 4096
-"""Most characters of a sentence about each of many devices."""
+"""Maximum characters of a sentence about each of many devices."""
 
 Task = Literal["generate", "embed", "rank", "vision", "audio"]
 Kernels = Literal["all", "plain"]
-"""Kernels of llama.cpp on CPUs: all, or none that have a layout of weights of their own."""
+"""llama.cpp's CPU kernels: all, or without those that repack the weights."""
 _SENSES: frozenset[Ability] = frozenset(get_args(Sense))
 KvLayout = Literal["streams", "unified"]
-"""A KV cache of its own for each sequence, or one for all."""
+"""A KV cache for each sequence, or one for all sequences."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upstream:
     """The server that an agent forwards to: its `kind`, and its `address` without credentials.
 
-    `abilities` are those of `inference.abilities` that it has, ordered by name; names that are not
-    known there count for nothing.
+    `abilities` are the server's abilities by the names of `inference.abilities`, sorted; unknown
+    names are ignored.
     """
 
     __pydantic_config__ = STRICT
@@ -46,22 +46,22 @@ class Upstream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInfo:
-    """The model an agent serves. `name` is what clients ask for; sizes are in bytes and tokens.
+    """The model that an agent serves. `name` is the name in requests; sizes are in bytes or tokens.
 
-    `tasks` is what it can do, besides tokenising; `vision` is reading pictures in messages, `audio`
-    hearing sounds there. One that `chats` has a chat template that works. `context_size` is the
-    ceiling of a slot.
-    `longest_token` is the most bytes of a text that one token can stand for; 0 where that has no
-    bound, because the tokenizer drops a part of the text. `kernels` is what the weights were loaded
-    for, `kv_layout` how the KV cache is divided among sequences. Agents whose models have the same
-    `fingerprint` can go on with each other's answers; one without cannot. `draft_model` is the name
-    of a small model that drafts for it. `upstream`: another server runs it, and the agent forwards
-    to that. Such an agent may not know its `context_size`, which is 0 then. `adapters` can be asked
-    for beside the model. A `deterministic` one gives the same answer to the same request, whatever
-    runs beside it. `engine` has the options that it is loaded with, where an engine of the agent's
-    own runs it. `quantization` is what most of its weights are stored as (`Q4_K_M`), where the file
-    says so. `fit` says what was chosen of them so that the model fits, and `memory` what it
-    takes of each device and of the host, where that is known.
+    `tasks` is what it can do, besides tokenizing; `vision` is reading pictures in messages, `audio`
+    hearing sounds there. A model that `chats` has a chat template that works. `context_size` is the
+    maximum context of a slot. `longest_token` is the maximum bytes of text that one token can stand
+    for; 0 if there is no maximum, because the tokenizer drops a part of the text. `kernels` is the
+    kind of kernels that the weights were loaded for; `kv_layout` says whether sequences share a KV
+    cache. Agents whose models have the same `fingerprint` can continue each other's answers; an
+    agent without a fingerprint cannot. `draft_model` is the name of the model that drafts for it.
+    `upstream` is the server to which the agent forwards. Such an agent may not know its
+    `context_size`, which is then 0. `adapters` are the adapters that requests can name. A
+    `deterministic` model gives the same answer to the same request, whatever else runs. `engine`
+    has the engine options in use, if the agent has an engine of its own. `quantization` is the type
+    of most of its weights (`Q4_K_M`), if the file has it. `fit` says which options were chosen so
+    that the model fits; `memory` is the memory that it takes of each device and of the host, if
+    known.
     """
 
     __pydantic_config__ = STRICT
@@ -93,10 +93,10 @@ class ModelInfo:
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """What requests may need of it: all there is, unless its upstream lacks something.
+        """The abilities of the model that requests may need: all, unless its upstream lacks some.
 
-        Pictures and sounds are tasks as well, and only those that have these take them. Without a
-        chat template that works, messages cannot be answered.
+        Pictures and sounds need the task of the same name. Without a working chat template, the
+        model cannot answer messages.
         """
         able = ABILITIES - _SENSES.difference(self.tasks)
         if not self.chats:

@@ -1,4 +1,4 @@
-"""What an engine did since its model was loaded, and how full its cache is."""
+"""Figures of an engine since its model was loaded, and the use of its cache."""
 
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -12,21 +12,21 @@ from ..strict import STRICT, ListOf
 from .figures import Family, Figure, Line
 
 Total = Annotated[int, Field(ge=0, le=2**53)]
-"""A count that every reader of JSON keeps exactly."""
+"""A count that every JSON reader keeps exactly."""
 
 MAX_BOUNDS = 32
-"""Most buckets of a histogram, less the last one."""
+"""Maximum bounds of a histogram; it has one bucket more."""
 
 KV_CELLS = Family(
     "kv_cells",
-    "Cells of the KV cache: of running sequences, cached as prefixes for later ones, free.",
+    "Cells of the KV cache: used by running sequences, cached as prefixes, or free.",
     label="state",
 )
-PARKED_CELLS = Family("parked_cells", "Cells' worth of prefixes cached in the agent's host memory.")
+PARKED_CELLS = Family("parked_cells", "Cached prefixes in the agent's host memory, in cells.")
 SEQUENCES = Family("sequences", "Sequences in the engine.", label="state")
 PROMPT_TOKENS = Family(
     "prompt_tokens",
-    "Tokens of prompts: found in the cache, or computed.",
+    "Tokens of prompts, by whether they were cached or computed.",
     label="source",
     is_counter=True,
 )
@@ -38,46 +38,46 @@ DRAFTED_TOKENS = Family(
 )
 STEP_TOKENS = Family(
     "step_tokens",
-    "Tokens of the steps that generate, and of those that only read prompts.",
+    "Tokens of steps that generate, and of steps that only read prompts.",
     label="step",
     is_counter=True,
 )
 STEP_SECONDS = Family(
     "step_seconds",
-    "Time of the steps that generate, and of those that only read prompts.",
+    "Time of steps that generate, and of steps that only read prompts.",
     label="step",
     is_counter=True,
 )
 PREFIX_FETCHES = Family(
     "prefix_fetches",
-    "Prefixes that the agent was asked to fetch from another, and those that it could not get "
-    "and computed.",
+    "Prefixes that the agent fetched from another agent, and failed fetches, after which it "
+    "computed the prefix.",
     label="outcome",
     is_counter=True,
     absent=0,
 )
 DISK_READS = Family(
     "disk_cache_reads",
-    "Blocks and checkpoints that were read from disk, and those that were damaged or too late.",
+    "Blocks and checkpoints read from disk, and reads that failed (damaged or too late).",
     label="outcome",
     is_counter=True,
     absent=0,
 )
 DISK_WRITES = Family(
     "disk_cache_writes",
-    "Blocks and checkpoints that were written to disk, and those that could not be.",
+    "Blocks and checkpoints written to disk, and writes that failed.",
     label="outcome",
     is_counter=True,
     absent=0,
 )
-"""Metrics of several figures; all are named `arriero_agent_…`."""
+"""Metrics with several figures; all are named `arriero_agent_…`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cells:
-    """The cells of the KV cache: `used` by running sequences, `kept` as prefixes; the rest is free.
+    """The cells of the KV cache: `used` by running sequences, `kept` as prefixes, others free.
 
-    Cells of a prefix that a running sequence shares are used, not kept. Beyond the cache, `parked`
+    Cells of a prefix that a running sequence shares are used, not kept. In addition, `parked`
     cells' worth of prefixes is in the agent's host memory.
     """
 
@@ -87,7 +87,7 @@ class Cells:
         Total,
         Figure(
             "cells.used",
-            "those of running sequences",
+            "cells of running sequences",
             KV_CELLS,
             "used",
             line=Line(
@@ -100,9 +100,7 @@ class Cells:
             ),
         ),
     ] = 0
-    kept: Annotated[
-        Total, Figure("cells.kept", "those with cached prefixes for later ones", KV_CELLS, "kept")
-    ] = 0
+    kept: Annotated[Total, Figure("cells.kept", "cells of cached prefixes", KV_CELLS, "kept")] = 0
     parked: Annotated[
         Total,
         Figure(
@@ -126,10 +124,10 @@ class Cells:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetches:
-    """Prefixes that the agent got from others: `num`, with so many `tokens` and `bytes`.
+    """Prefixes that the agent fetched from others: `num`, with their `tokens` and `bytes`.
 
-    That took `seconds`. Another `failed` were not to be had, and were computed. `lent` went to
-    other agents.
+    The fetches took `seconds`. `failed` fetches failed, and the agent computed the prefixes. `lent`
+    prefixes went to other agents.
     """
 
     __pydantic_config__ = STRICT
@@ -163,12 +161,12 @@ class Fetches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskUse:
-    """The disk tier of the prefix cache: `blocks` of this model, which take so many `bytes`.
+    """The disk tier of the prefix cache.
 
-    These are with its checkpoints. The blocks hold what so many `cells` would, and so many `keys`
-    of balancers are known to belong to them. Since the engine started so many files were `read`,
-    which spared computing so many `tokens`, and `written`. Those that were damaged or too late are
-    `failed_reads`.
+    `blocks` and `bytes` count this model's files, checkpoints included in `bytes`. The blocks hold
+    `cells` cells; `keys` keys of balancers are known to belong to them. The other counts are since
+    the engine started: `read` files, which saved computing `tokens`, `written` files, and
+    `failed_reads` and `failed_writes`. A read fails if the file is damaged or comes too late.
     """
 
     __pydantic_config__ = STRICT
@@ -186,7 +184,7 @@ class DiskUse:
         Figure(
             "disk_cache.bytes",
             "size of the prefixes on disk (`--cache-dir`); `disk_cache` is `null` without a folder",
-            Family("disk_cache_bytes", "Size of those blocks, and of the checkpoints beside them."),
+            Family("disk_cache_bytes", "Size of these blocks and of their checkpoints."),
             line=Line(
                 title="Cached on disk",
                 words="{disk_cache.bytes|bytes}, {disk_cache.read_tokens_total|compact} tokens "
@@ -197,14 +195,14 @@ class DiskUse:
         ),
     ] = 0
     cells: Annotated[
-        Total, Figure(metric=Family("disk_cache_cells", "Tokens whose cells those blocks have."))
+        Total, Figure(metric=Family("disk_cache_cells", "Tokens whose cells are in these blocks."))
     ] = 0
     keys: Annotated[
         Total,
         Figure(
             metric=Family(
                 "disk_cache_keys",
-                "Prefixes that balancers may ask for, and that are known to be on disk.",
+                "Prefixes known to balancers whose blocks are on disk.",
             )
         ),
     ] = 0
@@ -229,9 +227,9 @@ class DiskUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Histogram:
-    """Counts of durations: those up to each of `bounds`, which grow, and last the longer ones.
+    """Counts of durations: one for each of the ascending `bounds`, and last the longer ones.
 
-    `seconds` is their sum.
+    `seconds` is the sum of the durations.
     """
 
     __pydantic_config__ = STRICT
@@ -241,7 +239,7 @@ class Histogram:
         Seconds,
         Figure(
             "stall_seconds_total",
-            "time of the pauses of running sequences that others caused",
+            "total time of these pauses",
             digits=3,
         ),
     ] = 0.0
@@ -253,7 +251,8 @@ class Histogram:
         Total,
         Figure(
             "stalls_total",
-            "pauses of running sequences that others caused; `/metrics` has their histogram",
+            "pauses of running sequences while prompts of others were read; `/metrics` has their "
+            "histogram",
             line=Line(
                 title="Stalls",
                 words="{stalls_total|count} · {stall_seconds_total|duration}",
@@ -262,7 +261,7 @@ class Histogram:
             ),
         ),
     ]:
-        """How many durations were counted."""
+        """The number of counted durations."""
         return sum(self.counts)
 
     @model_validator(mode="after")
@@ -276,11 +275,11 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceMemory:
-    """The memory of a GPU, or as `CPU` that of the host, in bytes; nobody uses what is `free`.
+    """The memory of a GPU, or of the host (`CPU`), in bytes; `free` is unused.
 
-    Programs other than this agent use `others` of a GPU, where its driver tells.
-    `name` is what the engine's options call it. `use` is the share of its time that was used since
-    the last measurement, `temperature` in °C; both where the system tells.
+    `others` is the memory that programs other than this agent use, if the driver reports it. `name`
+    is the name in the engine's options. `use` is the share of time in use since the last
+    measurement, `temperature` is in °C; both are set if the system reports them.
     """
 
     __pydantic_config__ = STRICT
@@ -295,21 +294,19 @@ class DeviceMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """What the engine did since its model was loaded, by its own clock, and how things stand.
+    """Figures of the engine since its model was loaded, by its own clock, and its state now.
 
-    `num_commands` wait for the step that is computed to end.
-    Sent after `Welcome`; then on change, at most about once a second: by an idle engine when its
-    devices were measured, every few seconds.
-    Rates are tokens a second: of steps that generate, of steps that only read prompts, and of all
-    the time with anything to do; `null` where there was none. `average_running` is taken over that
-    time, too. `decode_seconds` and `prefill_seconds` are the time of those steps, `stalls` the
-    pauses of running sequences that others caused. Of `drafted_tokens`, which were guessed and
-    computed ahead, `accepted_tokens` were accepted. `num_grammars` are kept compiled.
-    `num_embedding_cells` have the contexts that embed and rank, beside the engine's `cells`,
-    and `num_draft_cells` that of the draft model, if there is one.
-    `num_media_bytes` are kept of encoded pictures, where there is a projector.
-    `fetches` are those of prefixes from other agents, where it lends its own. `disk` is there with
-    a folder for prefixes. `devices` are measured every few seconds.
+    `num_commands` commands wait for the running step to end. Sent after `Welcome`, then on change,
+    at most about once a second; an idle engine sends it every few seconds, after measuring its
+    devices. Rates are tokens a second: of steps that generate, of steps that only read prompts, and
+    of all busy time; `null` if there was none. `average_running` covers the busy time, too.
+    `decode_seconds` and `prefill_seconds` are the time of those steps, `stalls` the pauses of
+    running sequences that other sequences caused. The model accepted `accepted_tokens` of the
+    `drafted_tokens`. `num_grammars` compiled grammars are cached. The contexts for embeddings and
+    rankings have `num_embedding_cells` in addition to `cells`, and the draft model has
+    `num_draft_cells`. `num_media_bytes` is the size of the cached encodings of pictures, if there
+    is a projector. `fetches` is set if the agent lends prefixes, `disk` if it has a folder for
+    prefixes. `devices` are measured every few seconds.
     """
 
     __pydantic_config__ = STRICT
@@ -318,8 +315,8 @@ class Statistics:
         Rate | None,
         Figure(
             "decode_tokens_per_second",
-            "of the steps that generate, with several sequences in one step; `null` before the "
-            "first",
+            "tokens a second of the steps that generate, of all sequences together; `null` "
+            "before the first step",
             Family(
                 "decode_tokens_per_second",
                 "Tokens a second of the steps that generate, since the model was loaded.",
@@ -335,7 +332,7 @@ class Statistics:
         Rate | None,
         Figure(
             "prefill_tokens_per_second",
-            "of the steps that only read prompts; `null` before the first",
+            "tokens a second of the steps that only read prompts; `null` before the first step",
             Family(
                 "prefill_tokens_per_second",
                 "Tokens a second of the steps that only read prompts, since the model was loaded.",
@@ -351,15 +348,15 @@ class Statistics:
         Rate | None,
         Figure(
             "throughput_tokens_per_second",
-            "tokens given out by the wall clock, idle times left out; the plots show it as it is "
-            "now",
+            "tokens generated a second of busy time, by the wall clock; the plots show the "
+            "current rate",
         ),
     ] = None
     average_running: Annotated[
         Rate | None,
         Figure(
             "average_sequences",
-            "how many ran at once, over the same time",
+            "sequences that ran at once, on average over the busy time",
             Family(
                 "average_sequences", "Sequences that ran at once, on average over the busy time."
             ),
@@ -385,7 +382,8 @@ class Statistics:
         ),
     ] = 0
     num_waiting: Annotated[
-        Total, Figure("sequences.waiting", "those that wait there", SEQUENCES, "waiting")
+        Total,
+        Figure("sequences.waiting", "sequences that wait in the engine", SEQUENCES, "waiting"),
     ] = 0
     num_commands: Annotated[
         Total | None,
@@ -401,7 +399,7 @@ class Statistics:
         Total,
         Figure(
             "preemptions_total",
-            "sequences that gave up their cells for a while",
+            "how often a sequence gave up its cells and was computed again later",
             Family(
                 "preemptions",
                 "Preemptions: a sequence gave up its cells and waited to be computed again.",
@@ -473,7 +471,7 @@ class Statistics:
         Total,
         Figure(
             "completion_tokens_total",
-            "tokens given out",
+            "tokens generated",
             Family("completion_tokens", "Tokens generated.", is_counter=True),
             line=Line(
                 title="Tokens given out",
@@ -497,7 +495,7 @@ class Statistics:
         Total,
         Figure(
             "accepted_tokens_total",
-            "those that were accepted",
+            "draft tokens that the model accepted",
             DRAFTED_TOKENS,
             "accepted",
         ),
@@ -510,7 +508,7 @@ class Statistics:
         Seconds,
         Figure(
             "busy_seconds_total",
-            "time with anything to do",
+            "time during which the engine had sequences",
             Family(
                 "busy_seconds",
                 "Time during which the engine had sequences.",
@@ -520,7 +518,7 @@ class Statistics:
             line=Line(
                 title="Busy",
                 words="{busy_seconds_total|duration}",
-                hint="Time in which the engine had something to do.",
+                hint="Time during which the engine had requests.",
             ),
         ),
     ] = 0.0

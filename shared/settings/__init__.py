@@ -1,1 +1,1 @@
-"""Settings declared once: the declaration, the sources that fill it, the help that explains it."""
+"""Settings: their declaration, the sources of their values, and their help."""

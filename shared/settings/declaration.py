@@ -1,6 +1,6 @@
 """Settings are declared once, as fields of a model; names and help texts are derived from them.
 
-A field `max_buffered_requests` of a class whose program is `balancer` is the flag
+The field `max_buffered_requests` of a class with the program `balancer` is the flag
 `--max-buffered-requests`, the variable `ARRIERO_BALANCER_MAX_BUFFERED_REQUESTS` and the TOML key
 `max-buffered-requests` (or `max_buffered_requests`).
 """
@@ -21,7 +21,7 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How help shows a setting: what stands for its value, and for a default that is derived."""
+    """The metavar of a setting in help texts, and the text of a default that is derived."""
 
     metavar: str
     default: str | None = None
@@ -43,7 +43,7 @@ class Settings(BaseModel):
     program: ClassVar[str]
     summary: ClassVar[str]
     secrets: ClassVar[tuple[str, ...]] = ()
-    """Variables that are no settings: what they hold must not be on a command line or in a log."""
+    """Variables that are not settings: they hold secrets, which flags and logs must not have."""
 
 
 class DaemonSettings(Settings):
@@ -53,14 +53,15 @@ class DaemonSettings(Settings):
         default=30.0, description="how long running requests may go on after SIGTERM"
     )
     log_format: LogFormat = Field(
-        default="auto", description="how to log to stderr; auto is text on a terminal, else json"
+        default="auto",
+        description="format of the log on stderr; auto is text on a terminal, else json",
     )
-    log_level: LogLevel = Field(default="info", description="least level that is logged")
+    log_level: LogLevel = Field(default="info", description="lowest level that is logged")
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting under its several names, and what help says of it."""
+    """One setting: its names, and its texts in help."""
 
     name: str
     flag: str
@@ -73,7 +74,7 @@ class Setting:
 
 
 def settings_of(cls: type[Settings]) -> list[Setting]:
-    """The settings of `cls`, its own first, then the inherited ones and `--config`."""
+    """Return the settings of `cls`: its own first, then the inherited ones and `--config`."""
     declared = dict.fromkeys(name for base in cls.__mro__ for name in get_annotations(base))
     fields = [(name, cls.model_fields[name]) for name in declared if name in cls.model_fields]
     return [*(_setting(cls, name, field) for name, field in fields), _config_setting(cls)]
@@ -129,10 +130,10 @@ def _repeats(field: FieldInfo) -> bool:
 
 
 def flag_of(name: str) -> str:
-    """The flag of the field `name`."""
+    """Return the flag of the field `name`."""
     return "--" + name.replace("_", "-")
 
 
 def prefix_of(cls: type[Settings]) -> str:
-    """What the names of the variables of `cls` start with."""
+    """Return the prefix of the variables of `cls`."""
     return f"ARRIERO_{cls.program.upper()}_"

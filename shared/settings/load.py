@@ -1,7 +1,7 @@
 """Loads and checks settings from flags, environment and file.
 
 Flags win over the environment, the environment over the file. Every source gives text, so a value
-means the same everywhere. An empty variable counts as not set.
+means the same in each. An empty variable counts as not set.
 """
 
 import shutil
@@ -24,11 +24,11 @@ S = TypeVar("S", bound=Settings)
 
 
 class TextAsked(Exception):
-    """The text to print instead of running."""
+    """The user asked for a text, which is printed instead of running the program."""
 
 
 def load_or_exit(cls: type[S], argv: Sequence[str] | None = None) -> S:
-    """The settings of this process. Prints one line and exits with 2 when they are wrong."""
+    """Return the settings of this process. Prints one line and exits with 2 if they are wrong."""
     try:
         return load(cls, sys.argv[1:] if argv is None else argv, process_environment)
     except TextAsked as asked:
@@ -40,7 +40,7 @@ def load_or_exit(cls: type[S], argv: Sequence[str] | None = None) -> S:
 
 
 def load(cls: type[S], argv: Sequence[str], environ: Mapping[str, str]) -> S:
-    """The settings of `cls` from flags, environment and file.
+    """Return the settings of `cls` from flags, environment and file.
 
     Raises `SettingsError`, or `TextAsked` for `--help` and `--version`.
     """
@@ -77,7 +77,7 @@ def _first_finding(error: ValidationError, given: Mapping[str, Given]) -> str:
 
 
 def _is_of(other: ErrorDetails, finding: ErrorDetails) -> bool:
-    """Whether it is of the same value: of another type that this may have."""
+    """Whether `other` is about the same value, which may have one of several types."""
     return other["loc"][:1] == finding["loc"][:1] and other["input"] is finding["input"]
 
 
@@ -92,7 +92,7 @@ RULES = (
 
 
 def help_text(cls: type[Settings], width: int) -> str:
-    """What `--help` prints, in lines of at most `width` characters where words allow."""
+    """Return the text of `--help` in lines of at most `width` characters, if words allow it."""
     lines = [f"usage: {cls.program} [--FLAG VALUE ...]", "", *textwrap.wrap(cls.summary, width)]
     lines.append("")
     for setting in settings_of(cls):

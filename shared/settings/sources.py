@@ -1,4 +1,4 @@
-"""The sources of settings: flags, environment, file. Each gives text by field name."""
+"""The sources of settings: flags, environment, file. Each gives texts by field name."""
 
 import argparse
 import re
@@ -16,12 +16,12 @@ _SERVICE_LINK = re.compile(r"SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP
 
 
 class SettingsError(Exception):
-    """The settings are wrong; the message is one line that says which and what would be right."""
+    """The settings are wrong. The message is one line: the wrong setting, and what is valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value as text, and where it came from unless from its flag."""
+    """A value as text; `origin` names its source unless the source is its flag."""
 
     text: str | list[str]
     origin: str | None = None
@@ -34,7 +34,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def from_flags(cls: type[Settings], argv: Sequence[str]) -> dict[str, Given]:
-    """Settings from the arguments. Raises `SettingsError` that names an unknown flag."""
+    """Return the settings in the arguments. Raises `SettingsError` that names an unknown flag."""
     parser = _Parser(prog=cls.program, add_help=False, allow_abbrev=False)
     settings = settings_of(cls)
     for setting in settings:
@@ -57,7 +57,10 @@ def _unknown_flag(argument: str, flags: list[str]) -> str:
 
 
 def from_environment(cls: type[Settings], environ: Mapping[str, str]) -> dict[str, Given]:
-    """Settings from the environment. Raises `SettingsError` for an unknown `ARRIERO_` variable."""
+    """Return the settings in the environment.
+
+    Raises `SettingsError` for unknown `ARRIERO_` variables.
+    """
     known = {setting.variable: setting for setting in settings_of(cls)}
     given = {}
     for variable, text in environ.items():
@@ -84,7 +87,7 @@ def _nearest_variable(cls: type[Settings], variable: str) -> str:
 
 
 def from_file(cls: type[Settings], path: str) -> dict[str, Given]:
-    """Settings from the TOML file at `path`. Raises `SettingsError` that names file and key."""
+    """Return the settings in the TOML file `path`. Raises `SettingsError` with file and key."""
     keys = {setting.flag.removeprefix("--"): setting for setting in settings_of(cls)}
     del keys["config"]
     given: dict[str, Given] = {}
@@ -109,7 +112,7 @@ def _read_toml(path: str) -> dict[str, Any]:
 
 
 def _text_of(value: object, setting: Setting, path: str) -> str | list[str]:
-    """A TOML value as its flag would be written."""
+    """Return a TOML value in its flag's notation."""
     if setting.repeats:
         values = value if isinstance(value, list) else [value]
         return [_scalar_text(each, setting, path) for each in values]

@@ -1,1 +1,1 @@
-"""TLS for both daemons and the client: certificates' dates, key pairs, contexts."""
+"""TLS for both daemons and the client: certificate dates, key pairs, contexts."""

@@ -1,6 +1,6 @@
 """The dates between which a certificate is valid, read from its DER form (RFC 5280, 4.1).
 
-Python's `ssl` tells them of verified peers only, and not of the certificate it serves.
+Python's `ssl` gives them only for certificates of verified peers, not for our own.
 """
 
 import re
@@ -13,19 +13,19 @@ _SEQUENCE, _UTC_TIME, _GENERALIZED_TIME, _VERSION = 0x30, 0x17, 0x18, 0xA0
 
 
 class BadCertificate(Exception):
-    """The text holds no certificate, or one that cannot be read."""
+    """The text has no certificate, or one that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Validity:
-    """Seconds since 1970."""
+    """The dates of a certificate in seconds since 1970."""
 
     not_before: float
     not_after: float
 
 
 def validity_of(pem: str) -> Validity:
-    """The dates of the first certificate in `pem`. Raises `BadCertificate`."""
+    """Return the dates of the first certificate in `pem`. Raises `BadCertificate`."""
     found = _PEM.search(pem)
     if found is None:
         raise BadCertificate("there is no certificate in PEM form")
@@ -46,7 +46,7 @@ def _validity(der: bytes) -> Validity:
 
 
 class _Reader:
-    """The elements of DER, one after the other."""
+    """Reads the elements of DER one after the other."""
 
     def __init__(self, der: bytes) -> None:
         self._rest = der
@@ -56,13 +56,13 @@ class _Reader:
         return self._rest[0]
 
     def take(self, tag: int) -> bytes:
-        """The content of the next element, whose tag has to be `tag`."""
+        """Return the content of the next element. Raises `ValueError` if its tag is not `tag`."""
         if self.tag != tag:
             raise ValueError(f"tag {self.tag:#x}, not {tag:#x}")
         return self.skip()
 
     def skip(self) -> bytes:
-        """The content of the next element, whatever it is."""
+        """Return the content of the next element, whatever its tag."""
         length, start = self._rest[1], 2
         if length & 0x80:
             start += length & 0x7F
@@ -75,7 +75,7 @@ class _Reader:
 
 
 def _seconds(dates: _Reader) -> float:
-    """A date, which is in UTC (`Z`); years of two digits are 1950 to 2049."""
+    """Read a date in UTC (`Z`); a two-digit year is one from 1950 to 2049."""
     if dates.tag == _UTC_TIME:
         text = dates.take(_UTC_TIME).decode("ascii")
         text = ("19" if text[:2] >= "50" else "20") + text

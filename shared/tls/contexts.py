@@ -1,4 +1,4 @@
-"""What we speak: TLS 1.3, and of TLS 1.2 what has forward secrecy and authenticated encryption."""
+"""TLS contexts: TLS 1.3, and TLS 1.2 with forward secrecy and authenticated encryption."""
 
 import ssl
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ _TLS12_CIPHERS = "@SECLEVEL=2:ECDHE+AESGCM:ECDHE+CHACHA20"
 
 @dataclass(frozen=True, slots=True)
 class ServerContext:
-    """What a port answers handshakes with, and when its certificate is valid."""
+    """The context of a listening port, and the dates of its certificate."""
 
     context: ssl.SSLContext
     validity: Validity
 
 
 def server_context(pair: KeyPair, now: float, agent_ca: Path | None = None) -> ServerContext:
-    """For a port that shows `pair`. Raises `TlsFileError`.
+    """Return the context of a port that shows `pair`. Raises `TlsFileError`.
 
-    With `agent_ca` a client may show a certificate, which has to be signed by it; whether one was
-    shown is to be looked at for each request.
+    With `agent_ca` a client may show a certificate, which has to be signed by it. Each request
+    handler checks whether the client showed one.
     """
     context = _held_to_the_rules(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
     context.set_alpn_protocols(["http/1.1"])
@@ -35,7 +35,7 @@ def server_context(pair: KeyPair, now: float, agent_ca: Path | None = None) -> S
 
 @dataclass(frozen=True, slots=True)
 class ClientFiles:
-    """What a client that dials was given: `--tls-ca`, and a certificate to show."""
+    """The files of a TLS client: `--tls-ca`, and a certificate to show."""
 
     ca: Path | None = None
     pair: KeyPair | None = None
@@ -45,9 +45,9 @@ NOTHING_GIVEN = ClientFiles()
 
 
 def client_context(files: ClientFiles, now: float) -> ssl.SSLContext:
-    """For a client that dials: trusts `files.ca`, or what the system trusts. Raises `TlsFileError`.
+    """Return a client's context, which trusts `files.ca` or the system's certificates.
 
-    Reads the system's certificates, which takes tens of milliseconds.
+    Raises `TlsFileError`. Reading the system's certificates takes tens of milliseconds.
     """
     context = _held_to_the_rules(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
     if files.ca is None:

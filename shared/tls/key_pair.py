@@ -1,4 +1,4 @@
-"""A certificate with its private key, from two files; what is wrong with them names the flag."""
+"""A certificate with its private key, from two files; errors name the flag of the file."""
 
 import ssl
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from .certificate_dates import BadCertificate, Validity, validity_of
 
 
 class TlsFileError(Exception):
-    """A file cannot be used. The message is one line that begins with its flag."""
+    """A TLS file cannot be used. The message is one line that begins with the file's flag."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """`--tls-cert` and `--tls-key`: PEM files, the certificate first in its chain."""
+    """The PEM files of `--tls-cert` and `--tls-key`; the certificate is the first of its chain."""
 
     cert: Path
     key: Path
@@ -25,9 +25,9 @@ class _NeedsPassword(Exception):
 
 
 def use_key_pair(context: ssl.SSLContext, pair: KeyPair, now: float) -> Validity:
-    """Have `context` show the certificate. Raises `TlsFileError`, also for an expired one.
+    """Load the certificate into `context`. Raises `TlsFileError`, also if it has expired.
 
-    `now`: seconds since 1970.
+    `now` is in seconds since 1970.
     """
     validity = _validity(pair.cert)
     if now >= validity.not_after:
@@ -47,7 +47,7 @@ def use_key_pair(context: ssl.SSLContext, pair: KeyPair, now: float) -> Validity
 
 
 def trust(context: ssl.SSLContext, flag: str, ca: Path) -> None:
-    """Have `context` trust the certificates in the file `ca`. Raises `TlsFileError`."""
+    """Make `context` trust the certificates in the file `ca`. Raises `TlsFileError`."""
     if "-----BEGIN CERTIFICATE-----" not in read(flag, ca):
         raise TlsFileError(f"{flag}: {ca} holds no certificate in PEM form")
     try:
@@ -57,7 +57,7 @@ def trust(context: ssl.SSLContext, flag: str, ca: Path) -> None:
 
 
 def read(flag: str, file: Path) -> str:
-    """The text of `file`. Raises `TlsFileError`."""
+    """Return the text of `file`. Raises `TlsFileError`."""
     try:
         return file.read_text(encoding="ascii", errors="replace")
     except OSError as error:
@@ -72,7 +72,7 @@ def _validity(cert: Path) -> Validity:
 
 
 def _refuse() -> str:
-    """Called for a password, which an encrypted key needs."""
+    """Raise an error: OpenSSL calls this if the key is encrypted."""
     raise _NeedsPassword
 
 
@@ -86,5 +86,5 @@ def _why_not(pair: KeyPair, error: OSError) -> str:
 
 
 def _reason(error: OSError) -> str:
-    """What OpenSSL or the operating system says."""
+    """Return the reason that OpenSSL or the operating system gives."""
     return str(getattr(error, "reason", None) or error.strerror or error)

@@ -1,5 +1,6 @@
-"""Traces of requests across both daemons, for OpenTelemetry: W3C contexts, spans, their export.
+"""Traces of requests across both daemons, for OpenTelemetry: contexts, spans, their export.
 
-Lives here: the header `traceparent`, spans as plain values, the queue and thread that export them,
-and the only file that imports OpenTelemetry. Spans say how long and how much, never any text.
+The package has the header `traceparent`, spans as plain values, the queue and thread that export
+them, and the only file that imports OpenTelemetry. Spans contain durations and counts, never any
+text of a request.
 """

@@ -1,9 +1,9 @@
-"""OpenTelemetry's SDK: the only file that imports it, from the extra `opentelemetry`.
+"""The connection to OpenTelemetry's SDK; only this file imports it.
 
-Configured by its standard variables: on where `OTEL_EXPORTER_OTLP_ENDPOINT` or
-`OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` is set, and `OTEL_SDK_DISABLED` is not. The exporter speaks
-OTLP over HTTP with protobuf. `OTEL_TRACES_SAMPLER` decides which traces are recorded; by default
-those that a client records, and new ones.
+The package extra `opentelemetry` installs the SDK, and its standard variables configure it. Traces
+are on if `OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` is set, and
+`OTEL_SDK_DISABLED` is not. The exporter speaks OTLP over HTTP with protobuf. `OTEL_TRACES_SAMPLER`
+decides which traces are recorded; by default new traces and traces that a client records.
 """
 
 import logging
@@ -30,7 +30,7 @@ _MODULES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 
 
 def open_tracer(service: str, version: str, environment: Mapping[str, str] = os.environ) -> Tracer:
-    """The tracer of the daemon `service`, which the standard variables may call otherwise."""
+    """Return the tracer of the daemon `service`; `OTEL_SERVICE_NAME` can rename the service."""
     endpoint = next((name for name in ENDPOINTS if environment.get(name)), None)
     if endpoint is None or environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return NO_TRACER
@@ -54,7 +54,7 @@ def _is_installed() -> bool:
 
 
 def sdk_sampler() -> Sampler:
-    """The sampler that the standard variables ask for."""
+    """Return the sampler that the standard variables select."""
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import NonRecordingSpan, set_span_in_context
 
@@ -69,14 +69,14 @@ def sdk_sampler() -> Sampler:
 
 
 class Exporter:
-    """Hands batches of spans to an exporter of the SDK."""
+    """Passes batches of spans to an exporter of the SDK."""
 
     def __init__(self, exporter: "SpanExporter", resource: "Resource") -> None:
         self._exporter = exporter
         self._resource = resource
 
     def __call__(self, spans: Sequence[Span]) -> bool:
-        """Whether they arrived; see `span_queue.Export`."""
+        """Export the spans. Returns whether they arrived; see `span_queue.Export`."""
         from opentelemetry.sdk.trace.export import SpanExportResult
 
         try:

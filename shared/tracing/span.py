@@ -1,4 +1,4 @@
-"""A span as a plain value: what was done from when to when, as a part of which trace."""
+"""A span of a trace as a plain value: an operation, its start and its end."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,9 +11,10 @@ Attribute = str | int | float | bool | tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """`start` and `end` in nanoseconds since 1970. `error` is a code, where it did not go well.
+    """One operation; `start` and `end` are in nanoseconds since 1970.
 
-    A `server` answers a request of another process; `internal` are the parts of that.
+    `error` is the code of the operation's error, if any. A `server` span answers a request of
+    another process; `internal` spans are its parts.
     """
 
     name: str
@@ -28,7 +29,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of what a span covers: its name, and `start` and `end` like the span's."""
+    """A part of a span's time; `start` and `end` are like the span's."""
 
     name: str
     start: int

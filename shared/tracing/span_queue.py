@@ -1,6 +1,7 @@
-"""Spans on their way out: a bounded queue, and the thread that exports them.
+"""A bounded queue of ended spans, and the thread that exports them.
 
-A collector that is slow or away costs spans, which are counted, and never makes a daemon wait.
+If a collector is slow or unreachable, spans are dropped and counted, but a daemon never waits for
+it.
 """
 
 import logging
@@ -14,21 +15,21 @@ from .span import Span
 logger = logging.getLogger(__name__)
 
 MAX_WAITING = 4096
-"""Spans in the queue; further ones are dropped."""
+"""Maximum spans in the queue; further spans are dropped."""
 MAX_BATCH = 512
-"""Spans of one export."""
+"""Maximum spans of an export."""
 GATHERING = 1.0
 """Seconds that the first span of a batch waits for others."""
 LAST_EXPORT = 3.0
-"""Seconds at the end of the daemon in which what waits can be exported."""
+"""Maximum seconds of the last export, at the end of the daemon."""
 
 Export = Callable[[Sequence[Span]], bool]
-"""Sends a batch, and says whether it arrived. Blocks; must not raise."""
+"""Sends a batch and returns whether it arrived. Blocks; must not raise."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueNumbers:
-    """How many spans wait now, and how many were exported or dropped so far."""
+    """The number of spans that wait, and of spans exported and dropped so far."""
 
     num_waiting: int = 0
     num_exported: int = 0
@@ -36,7 +37,7 @@ class QueueNumbers:
 
 
 class SpanQueue:
-    """`put` may be called by any thread, and never waits."""
+    """Queues spans for export. Any thread may call `put`, which never waits."""
 
     def __init__(self, export: Export, *, gathering: float = GATHERING) -> None:
         self._export = export
@@ -51,7 +52,7 @@ class SpanQueue:
         self._thread.start()
 
     def put(self, span: Span) -> None:
-        """Export `span` soon, unless too many wait."""
+        """Queue `span` for export, or drop it if too many wait."""
         with self._lock:
             if len(self._waiting) < MAX_WAITING:
                 self._waiting.append(span)
@@ -60,12 +61,12 @@ class SpanQueue:
         self._has_news.set()
 
     def numbers(self) -> QueueNumbers:
-        """The numbers as they are now."""
+        """Return the current numbers."""
         with self._lock:
             return QueueNumbers(len(self._waiting), self._num_exported, self._num_dropped)
 
     def close(self, within: float = LAST_EXPORT) -> None:
-        """Export what waits; give up after `within` seconds. Blocks."""
+        """Export the waiting spans; give up after `within` seconds. Blocks."""
         self._is_closing.set()
         self._has_news.set()
         self._thread.join(within)
@@ -90,4 +91,4 @@ class SpanQueue:
             else:
                 self._num_dropped += len(batch)
         if not has_arrived:
-            logger.warning("%d spans could not be exported", len(batch))
+            logger.warning("%d spans could not be exported and are lost", len(batch))

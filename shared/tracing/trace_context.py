@@ -1,4 +1,4 @@
-"""W3C trace context: the header `traceparent`, which says to which span of a trace work belongs.
+"""The header `traceparent` of W3C trace context, which names the parent span of a request.
 
 After https://www.w3.org/TR/trace-context/: `00-<trace id>-<span id>-<flags>`, in lower-case hex.
 """
@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import StringConstraints
 
 LONGEST = 256
-"""Characters of a header that are looked at; this version has 55, later ones may add to them."""
+"""Maximum characters of a header; this version has 55, later ones may have more."""
 
 _FORM = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.ASCII)
 _SAMPLED = 0x01
@@ -23,7 +23,7 @@ Traceparent = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class TraceContext:
-    """One span: the numbers of trace and span, neither 0, and whether the trace is recorded."""
+    """One span: its trace id and span id, neither of them 0, and whether the trace is recorded."""
 
     trace_id: int
     span_id: int
@@ -31,12 +31,12 @@ class TraceContext:
 
     @property
     def traceparent(self) -> str:
-        """As a header."""
+        """The context as the value of the header."""
         return f"00-{self.trace_id:032x}-{self.span_id:016x}-{int(self.is_sampled):02x}"
 
 
 def read_traceparent(header: str | None) -> TraceContext | None:
-    """The context in `header`; `None` where it has none, since a wrong one is to be ignored."""
+    """Return the context in `header`; `None` if the header is missing or invalid."""
     if header is None or len(header) > LONGEST or not (found := _FORM.fullmatch(header)):
         return None
     version, trace_id, span_id, flags, rest = found.groups()

@@ -1,6 +1,7 @@
-"""The tracer of a daemon: begins contexts, and takes the spans of what has ended.
+"""A daemon's tracer: creates the contexts of spans, and records spans that have ended.
 
-Without OpenTelemetry, or with nowhere to export to, it is `NO_TRACER`, which passes contexts on.
+Without OpenTelemetry, or without an endpoint to export to, it is `NO_TRACER`, which passes contexts
+on.
 """
 
 import random
@@ -12,48 +13,48 @@ from .span_queue import QueueNumbers, SpanQueue
 from .trace_context import TraceContext
 
 Sampler = Callable[[TraceContext | None, int], bool]
-"""Whether a trace of this number is recorded, given the context that it came with."""
+"""Whether to record the trace with this id, given the parent context of the request."""
 
 
 class Tracer(Protocol):
-    """All methods are quick and never raise, so that event loops can call them."""
+    """Creates contexts and records spans. All methods are quick and never raise."""
 
     def begin(self, parent: TraceContext | None, /) -> TraceContext | None:
-        """The context of new work for `parent`, to be passed on with the work."""
+        """Return the context of a new operation for `parent`; pass it on with the request."""
 
     def record(self, span: Span, parts: Iterable[Part] = (), /) -> None:
-        """The work has ended, with these parts."""
+        """Record the span of an operation that has ended, with its parts."""
 
     def numbers(self) -> QueueNumbers:
-        """How many spans wait, were exported, or dropped."""
+        """Return how many spans wait, were exported, or were dropped."""
 
     def close(self) -> None:
-        """Export what waits, for a few seconds at most. Blocks."""
+        """Export the waiting spans, for a few seconds at most. Blocks."""
 
 
 class NoTracer:
-    """Records nothing. A context goes through as it came."""
+    """Records nothing, and passes contexts on unchanged."""
 
     def begin(self, parent: TraceContext | None, /) -> TraceContext | None:
-        """`parent` itself, so that the next span is its child."""
+        """Return `parent` itself, so that the next span is its child."""
         return parent
 
     def record(self, span: Span, parts: Iterable[Part] = (), /) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def numbers(self) -> QueueNumbers:
-        """All 0."""
+        """Return zeros."""
         return QueueNumbers()
 
     def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 NO_TRACER = NoTracer()
 
 
 class QueueTracer:
-    """Draws numbers, and hands what is sampled to a queue."""
+    """Draws ids, and puts the spans of sampled traces into a queue."""
 
     def __init__(
         self,
@@ -61,18 +62,18 @@ class QueueTracer:
         sampler: Sampler,
         draw: Callable[[int], int] = random.getrandbits,
     ) -> None:
-        """`draw` gives a random number of so many bits."""
+        """`draw` returns a random number of the given number of bits."""
         self._queue = queue
         self._sampler = sampler
         self._draw = draw
 
     def begin(self, parent: TraceContext | None, /) -> TraceContext | None:
-        """A span of the same trace as `parent`, or of a new one."""
+        """Return a new span of the trace of `parent`, or of a new trace."""
         trace_id = parent.trace_id if parent is not None else self._number(128)
         return TraceContext(trace_id, self._number(64), self._sampler(parent, trace_id))
 
     def record(self, span: Span, parts: Iterable[Part] = (), /) -> None:
-        """Each part becomes a child of `span`. What is not sampled is not recorded."""
+        """Queue `span` with a child for each part, unless the trace is not sampled."""
         context = span.context
         if not context.is_sampled:
             return
@@ -84,11 +85,11 @@ class QueueTracer:
             )
 
     def numbers(self) -> QueueNumbers:
-        """See `Tracer`."""
+        """Return how many spans wait, were exported, or were dropped."""
         return self._queue.numbers()
 
     def close(self) -> None:
-        """See `Tracer`."""
+        """Export the waiting spans, for a few seconds at most. Blocks."""
         self._queue.close()
 
     def _number(self, bits: int) -> int:

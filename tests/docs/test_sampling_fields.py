@@ -46,7 +46,9 @@ def test_the_api_has_each_field_of_a_request_in_a_table() -> None:
 
 def test_a_field_is_told_with_its_values_its_default_and_what_turns_it_off() -> None:
     rows = fields_table().splitlines()
-    assert "| `top_k` | integer, ≥ 0 | 40 | only so many of the likeliest tokens; 0: off |" in rows
+    assert (
+        "| `top_k` | integer, ≥ 0 | 40 | only this many of the likeliest tokens; 0: off |" in rows
+    )
     assert "| `dry_base` | number, ≥ 1, ≤ 100 | 1.75 | the base of DRY |" in rows
     assert SCHEMAS.keys() == SAMPLERS.keys()
 

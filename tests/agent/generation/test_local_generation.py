@@ -337,7 +337,7 @@ async def test_a_mistake_in_storing_is_logged_and_told(
 
 
 async def test_without_a_store_nothing_can_be_saved() -> None:
-    with pytest.raises(RuntimeError, match="no store"):
+    with pytest.raises(RuntimeError, match="no prompt store"):
         PromptSaver().save("k", SAVED, lambda _: None)
 
 

@@ -76,7 +76,7 @@ NESTED = b"".join(struct.pack("<IQ", 9, 1) for _ in range(MAX_DEPTH + 1))
         (prefix(num_entries=1) + text("k") + struct.pack("<I", 9) + NESTED, "too deep"),
         (prefix(num_entries=1) + text("k") + struct.pack("<IIQ", 9, 8, MAX_ITEMS + 1), "items"),
         (prefix(num_tensors=1) + text("t") + struct.pack("<I", 9), "9 dimensions"),
-        (prefix(1) + text("t") + struct.pack("<IQQIQ", 2, 2**40, 2**40, 0, 0), "larger than any"),
+        (prefix(1) + text("t") + struct.pack("<IQQIQ", 2, 2**40, 2**40, 0, 0), "impossibly large"),
         (header({"general.alignment": 0}), "alignment"),
         (PLAIN[:-1], "ends within"),
     ],

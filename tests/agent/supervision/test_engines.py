@@ -110,7 +110,7 @@ def test_two_where_memory_is_short(engines: Engines) -> None:
     started(engines, MOST).role = "serving"
     engines.check_integrity()
     started(engines, HALF)
-    with pytest.raises(RuntimeError, match="memory is short"):
+    with pytest.raises(RuntimeError, match="more memory than there is"):
         engines.check_integrity()
 
 

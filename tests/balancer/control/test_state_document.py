@@ -82,8 +82,8 @@ def test_sources_without_tls_are_on_hosts_that_an_operator_names() -> None:
         "models[1].adapters[0].source",
     ]
     assert caught.value.problems[1].sentence == (
-        "`models[1].adapters[0].source` must begin with https://; http:// is for loopback "
-        "addresses, and for hosts that the balancer is started with: --model-source-http "
+        "`models[1].adapters[0].source` must begin with https://; http:// is only for loopback "
+        "addresses and for hosts that the balancer is started with: --model-source-http "
         'other.lan, not "http://other.lan/x.gguf"'
     )
     assert parse_desired_state(body, http_hosts=("files.lan", "other.lan")).models

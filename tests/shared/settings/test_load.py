@@ -178,8 +178,7 @@ def test_it_fits(cls: type[Settings], width: int) -> None:
 def test_how_an_entry_looks() -> None:
     assert (
         "  --balancer URL (repeatable)\n"
-        "      Management address of a balancer to dial, and where a name has several\n"
-        "      addresses, of one at each; in the environment, several are separated by\n"
-        "      commas.\n"
+        "      Management address of a balancer; if its name has several addresses, each\n"
+        "      is dialled; in the environment, separate several by commas.\n"
         "      [default: ws://127.0.0.1:8060] [ARRIERO_AGENT_BALANCER]\n"
     ) in help_text(AgentSettings, 80)

@@ -120,7 +120,7 @@ class TestDevices:
         with pytest.raises(ModelError, match=r"^--tensor-split has 3 shares for 2 devices: CUDA0"):
             params(tensor_split="1,1,1")
         most = llama_cpp.llama_max_devices()
-        with pytest.raises(ModelError, match=f"takes at most {most}"):
+        with pytest.raises(ModelError, match=f"accepts at most {most}"):
             params(NO_GPUS, tensor_split=",".join("1" * (most + 1)))
 
     def test_shares(self) -> None:

@@ -147,7 +147,7 @@ def test_one_wrong_byte_is_refused(position: int, change: int) -> None:
 def test_random_bytes_are_refused(junk: bytes) -> None:
     assert why(junk)
     assert why(FILE[:14] + junk)
-    assert "left over" in why(FILE + b"more")
+    assert "extra bytes" in why(FILE + b"more")
 
 
 def test_what_belongs_elsewhere_is_refused() -> None:

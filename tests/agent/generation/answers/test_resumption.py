@@ -245,7 +245,7 @@ class TestWhatDoesNotFit:
     @pytest.mark.parametrize(
         ("continuation", "told"),
         [
-            (Continuation(packed_tokens=b"abc"), "32 bits"),
+            (Continuation(packed_tokens=b"abc"), "32-bit"),
             (Continuation.after((4,)), "there is no token 4; ids go up to 3"),
             (Continuation.after((2**32 - 1,)), "there is no token"),
             (Continuation.after((3,)), "the token 3 would have ended it"),

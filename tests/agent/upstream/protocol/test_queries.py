@@ -107,5 +107,5 @@ def test_what_it_cannot_answer_is_refused_by_name(query: Query, words: str) -> N
 
 def test_texts_only() -> None:
     server = replace(OPENAI, abilities=frozenset())
-    with pytest.raises(NotSupported, match="takes texts only"):
+    with pytest.raises(NotSupported, match="accepts texts only"):
         call_of(Embed(inputs=((1, 2),)), server)
