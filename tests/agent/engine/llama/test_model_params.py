@@ -239,7 +239,7 @@ class TestMixture:
     ) -> None:
         answers(path, override_tensor=r"\.ffn_.*_exps=CPU,ffn_.*_expts=CPU")
         [warned] = [each.message for each in caplog.records if "--override-tensor" in each.message]
-        assert warned == f"--override-tensor: no tensor of {path} is called ffn_.*_expts"
+        assert warned == f"--override-tensor: no tensor of {path} matches ffn_.*_expts"
 
     def test_a_device_that_is_not_there(self, path: Path) -> None:
         with pytest.raises(ModelError, match="--device: there is no CUDA0"):
