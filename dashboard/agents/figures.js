@@ -13,7 +13,7 @@ export const FIGURES = [
   {"title": "Prompts cached", "hint": "The share of prompts' tokens that did not have to be computed.", "words": "", "needs": ""},
   {"title": "Tokens given out", "hint": "", "words": "{completion_tokens_total|compact}", "needs": ""},
   {"title": "Drafts accepted", "hint": "The share of guessed tokens that were right. Each of them saved a step.", "words": "", "needs": ""},
-  {"title": "Busy", "hint": "Time in which the engine had something to do.", "words": "{busy_seconds_total|duration}", "needs": ""},
+  {"title": "Busy", "hint": "Time during which the engine had requests.", "words": "{busy_seconds_total|duration}", "needs": ""},
   {"title": "Stalls", "hint": "Pauses of running answers while prompts of others were read: how many, and how long in all. --max-stall bounds each.", "words": "{stalls_total|count} · {stall_seconds_total|duration}", "needs": ""},
   // End of what is generated.
 ];
