@@ -341,7 +341,7 @@ class CheckpointMemory(Memory):
         num_reserved = 0
         while count > self.num_free:
             is_urgent = self.num_free < num_urgent
-            going = self._next_to_go(is_urgent=is_urgent)
+            going = self._next_to_go(rather=self._copies if is_urgent else ())
             if going is None and self._restoring is not None:
                 self._stop_restoring()
             elif going is None:
@@ -351,15 +351,6 @@ class CheckpointMemory(Memory):
                 break
         self._park_ahead(count)
         return max(min(num_urgent, self.num_free), self.num_free - num_reserved)
-
-    def empty_cells(self) -> bool:
-        """Drop all checkpoints from the cells; whether that frees any."""
-        had_any = self.num_kept > 0
-        if self._restoring is not None:
-            self._stop_restoring()
-        for holder in tuple(self._worth):
-            self._leave_cells(holder)
-        return had_any
 
     def lose(self, holder: int) -> tuple[int, ...]:
         """The cells of `holder` are not what they should be: their source is not used again.
@@ -495,30 +486,6 @@ class CheckpointMemory(Memory):
         if (name := self._copies.get(holder)) is not None:
             self._parked.use(name, self._worth[holder])
 
-    def _make_number(self) -> bool:
-        """Whether there is a number for one more; the one that is worth least goes for it."""
-        if not self._free and self._worth:
-            self._leave_cells(min(self._worth, key=self._worth.__getitem__))
-        return bool(self._free)
-
-    def _next_to_go(self, *, is_urgent: bool = False) -> int | None:
-        """The checkpoint to go for cells: first of those with cells that nobody else has.
-
-        Where it `is_urgent`, one that is parked already, if there is any: others would be lost.
-        """
-        worth = self._worth.__getitem__
-        alone = self._cells.kept_alone & self._worth.keys()
-        if is_urgent:
-            alone = alone & self._copies.keys() or alone
-        if alone:
-            return min(alone, key=worth)
-        others = (
-            one
-            for one in self._by_worth()
-            if self._cells.num_not_in_use(one, self._cells.length(one))
-        )
-        return next(others, None)
-
     def _make_room(self, count: int) -> bool:
         """Whether there are `count` free cells for what comes back, after others have gone."""
         while count > self.num_free:
@@ -528,11 +495,10 @@ class CheckpointMemory(Memory):
         return True
 
     def _leave_cells(self, holder: int) -> None:
-        """What is new from now on is worth more than it was. If it is parked, it stays so."""
-        self._policy.went(self._worth[holder])
+        """If it is parked, it stays so."""
         if (name := self._copies.get(holder)) is not None:
             self._insert_parked(name, self._tree.keys(holder))
-        self._drop(holder)
+        super()._leave_cells(holder)
 
     def _insert_parked(self, name: int, keys: Sequence[int]) -> None:
         """It is found from now on, after what has cells."""
@@ -544,10 +510,8 @@ class CheckpointMemory(Memory):
         del self._used_at[name]
 
     def _drop(self, holder: int) -> None:
-        self._forget(holder)
-        del self._worth[holder]
+        super()._drop(holder)
         self._copies.pop(holder, None)
-        self._free.append(holder)
         if (parking := self._parking.pop(holder, None)) is not None:
             self._free_blocks(self._parked.release(parking.blocks))
 

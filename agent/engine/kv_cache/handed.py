@@ -1,8 +1,11 @@
-"""A part of a prefix that a step hands out, for the disk, for other agents, or under a key."""
+"""Parts of a prefix that steps hand out, for the disk, for other agents, or under a key."""
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, assert_never
 
+from ..prompt import Prompt
+from ..prompt_store.stored_prompt import Piece, State, StoredPrompt, StoredState
 from ..step import Edit, Free, Offload, OffloadState, ReadOut
 
 
@@ -18,6 +21,59 @@ class Handed:
     kind: Literal["cells", "tail", "state"]
     length: int
     edits: tuple[Edit, ...]
+
+
+@dataclass(slots=True)
+class HandOut:
+    """What was handed out so far of a prefix, from position `start` on.
+
+    It `is_lost` if the next part could not be read.
+    """
+
+    start: int = 0
+    pieces: list[Piece] = field(default_factory=list)
+    checkpoints: list[StoredState] = field(default_factory=list)
+    is_lost: bool = False
+    _tail: State = b""
+
+    @property
+    def num_read(self) -> int:
+        """To which position it was read."""
+        return self.start + sum(piece.num_tokens for piece in self.pieces)
+
+    def has_all(self, length: int) -> bool:
+        """Whether a sequence can begin with all of the first `length` tokens."""
+        ends = [one.length for one in self.checkpoints[-1:]]
+        return length in (self.num_read, *ends)
+
+    def take(self, parts: Sequence[Handed], states: Sequence[State]) -> None:
+        """`parts` were read, each as one of `states`; an empty one could not be read.
+
+        If a checkpoint is among them, all are taken or none.
+        """
+        if not all(states) and any(part.kind == "state" for part in parts):
+            self.is_lost = True
+        for part, state in zip(parts, states, strict=True):
+            self.is_lost = self.is_lost or not state
+            if self.is_lost:
+                return
+            match part.kind:
+                case "cells":
+                    self.pieces.append(Piece(part.length, state))
+                case "tail":
+                    self._tail = state
+                case "state":
+                    self.checkpoints.append(StoredState(part.length, self._tail, state))
+                case _:
+                    assert_never(part.kind)
+
+    def stored(self, prompt: Prompt) -> StoredPrompt | None:
+        """What was read of `prompt`, if a sequence can begin with it."""
+        if not self.pieces and not self.checkpoints:
+            return None
+        end = self.checkpoints[-1].length if self.checkpoints else self.num_read
+        pieces, checkpoints = tuple(self.pieces), tuple(self.checkpoints)
+        return StoredPrompt(prompt.part(0, end), pieces, self.start, checkpoints)
 
 
 def cells(holder: int, start: int, count: int, block: int, *, is_tail: bool = False) -> Handed:

@@ -260,9 +260,11 @@ class Memory(ABC):
         `num_urgent`: all if it is not given. Ask for no more than are available.
         """
 
-    @abstractmethod
     def empty_cells(self) -> bool:
         """Evict all kept prefixes that are in the way; whether there were any."""
+        num_kept = self.num_kept
+        self.make_room(self.num_available)
+        return self.num_kept < num_kept
 
     @abstractmethod
     def lose(self, holder: int) -> tuple[int, ...]:
@@ -357,6 +359,45 @@ class Memory(ABC):
         known, computed = self._tree.length(slot), self._cells.length(slot)
         if known < computed:
             self._tree.extend(slot, keys[known:computed])
+
+    def _next_to_go(
+        self, *, sparing: int | None = None, rather: Collection[int] = ()
+    ) -> int | None:
+        """The kept prefix to leave the cells next: the one that is worth least.
+
+        First those with cells that nobody else has, `rather` these if there are any; then those
+        that share them with each other.
+        """
+        alone = (self._cells.kept_alone & self._worth.keys()) - {sparing}
+        if alone:
+            return min(alone.intersection(rather) or alone, key=self._worth.__getitem__)
+        others = (one for one in self._by_worth() if one != sparing)
+        return next(filter(self._num_not_in_use, others), None)
+
+    def _num_not_in_use(self, holder: int) -> int:
+        length = self._cells.length(holder)
+        return self._cells.num_not_in_use(holder, length) if length else 0
+
+    def _make_number(self) -> bool:
+        """Whether there is a number for one more; the one that is worth least goes for it."""
+        if not self._free and self._worth:
+            self._leave_cells(min(self._numbered(), key=self._worth.__getitem__))
+        return bool(self._free)
+
+    def _numbered(self) -> Collection[int]:
+        """The kept prefixes that may go for a number."""
+        return self._worth
+
+    def _leave_cells(self, holder: int) -> None:
+        """A kept prefix goes. What is new from now on is worth more than it was."""
+        self._policy.went(self._worth[holder])
+        self._drop(holder)
+
+    def _drop(self, holder: int) -> None:
+        """A kept prefix goes, and its number is free."""
+        self._forget(holder)
+        del self._worth[holder]
+        self._free.append(holder)
 
     def _by_worth(self) -> list[int]:
         """The kept prefixes, the one that is worth least first."""

@@ -91,10 +91,6 @@ class StreamMemory(UnifiedMemory):
         """Nobody has to go: each slot has its own. How many cells are free."""
         return self.num_free
 
-    def empty_cells(self) -> bool:
-        """No kept prefix is in the way."""
-        return False
-
     def _make_room(self, count: int, *, num_urgent: int = 0, sparing: int | None = None) -> int:
         return count
 
@@ -103,9 +99,7 @@ class StreamMemory(UnifiedMemory):
         if self._streams.stream(holder) is not None:
             return
         if not self._streams.has_free:
-            going = self._stream_to_go()
-            self._policy.went(self._worth[going])
-            self._drop(going)
+            self._leave_cells(self._stream_to_go())
         self._edits.append(self._streams.open(holder))
 
     def _stream_to_go(self) -> int:

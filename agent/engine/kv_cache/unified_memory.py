@@ -282,17 +282,9 @@ class UnifiedMemory(Memory):
         for within in self._tree.others_within(holder) & self._worth.keys():
             self._drop(within)
 
-    def _make_number(self) -> bool:
-        """Whether there is a number for one more; the one that is worth least goes for it.
-
-        One that is parked, before others.
-        """
-        if not self._free and self._worth:
-            parked = [one for one in self._worth if self._parked.length(one)]
-            least = min(parked or self._worth, key=self._worth.__getitem__)
-            self._policy.went(self._worth[least])
-            self._drop(least)
-        return bool(self._free)
+    def _numbered(self) -> Collection[int]:
+        """Those that are parked, before others."""
+        return [one for one in self._worth if self._parked.length(one)] or self._worth
 
     def _forget_parked(self, holder: int) -> None:
         """What is parked of it goes; what is in the cells stays."""
@@ -314,11 +306,8 @@ class UnifiedMemory(Memory):
         self._tree.shorten(holder, length)
 
     def _drop(self, holder: int) -> None:
-        """A kept prefix goes, and its number is free."""
         self._forget_blocks(holder)
-        self._forget(holder)
-        del self._worth[holder]
-        self._free.append(holder)
+        super()._drop(holder)
 
     def _forget_blocks(self, holder: int) -> None:
         if blocks := self._parked.forget(holder):
@@ -350,13 +339,6 @@ class UnifiedMemory(Memory):
         """Prefixes leave the cells from their ends on, those that are worth least first."""
         return self._make_room(count, num_urgent=count if num_urgent is None else num_urgent)
 
-    def empty_cells(self) -> bool:
-        """Evict all kept prefixes from the cells; whether there were any to evict."""
-        had_any = self.num_kept > 0
-        while self._next_to_go() is not None:
-            self._evict(MOST_IN_PIECE, num_urgent=MOST_IN_PIECE, sparing=None)
-        return had_any
-
     def lose(self, holder: int) -> tuple[int, ...]:
         """What was parked as `holder` is lost, and nothing else."""
         if holder in self._worth:
@@ -369,17 +351,6 @@ class UnifiedMemory(Memory):
             if not self._evict(num_missing, num_urgent=num_left, sparing=sparing):
                 break
         return self.num_free
-
-    def _next_to_go(self, *, sparing: int | None = None) -> int | None:
-        """The kept prefix to evict from: the one that is worth least.
-
-        First those with cells that nobody else has; then those that share them with each other.
-        """
-        alone = self._cells.kept_alone - {sparing}
-        if alone:
-            return min(alone, key=self._worth.__getitem__)
-        others = (one for one in self._by_worth() if one != sparing and self._cells.length(one))
-        return next(filter(self._num_not_in_use, others), None)
 
     def _evict(self, num_missing: int, *, num_urgent: int, sparing: int | None) -> bool:
         """Some of the `num_missing` cells become free; `num_urgent` of them whatever that takes.
@@ -418,9 +389,6 @@ class UnifiedMemory(Memory):
                 if not self._can_park(holder, count, sparing=sparing):
                     break
                 self._park(holder, count, sparing=sparing)
-
-    def _num_not_in_use(self, holder: int) -> int:
-        return self._cells.num_not_in_use(holder, self._cells.length(holder))
 
     def _num_parkable(self, holder: int) -> int:
         """Cells of a kept prefix that nobody else has, and that may be copied now as a piece."""

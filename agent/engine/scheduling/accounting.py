@@ -1,9 +1,11 @@
 """Accounts for a step that worked: tokens and ends of each sequence, and the step's cost."""
 
 from collections.abc import Iterator
-from typing import Literal, assert_never
+from itertools import islice
+from typing import Literal
 
 from ....shared.errors import EngineFailed
+from ..kv_cache.handed import HandOut
 from ..prompt_store.stored_prompt import State, StoredPrompt
 from ..sequence import SequenceId, SequenceOutput
 from ..step import Decoded, Run, Step
@@ -63,23 +65,17 @@ class Accounting:
         self._memory.raise_limit(2 * step.size)
         return outputs
 
-    def save(self, saved: tuple[State, ...]) -> dict[SequenceId, StoredPrompt]:
-        """The step read the states `saved`. Sequences whose save is complete leave; their saves."""
+    def save(self, saved: tuple[State, ...]) -> dict[SequenceId, StoredPrompt | None]:
+        """The step read the states `saved`. Sequences whose save is over leave; what was saved."""
+        states = iter(saved)
+        for hand_out, parts in self._state.saving:
+            hand_out.take(parts, tuple(islice(states, len(parts))))
         complete = {}
-        saving = self._state.saving
-        for (one, part), state in zip(saving, saved[: len(saving)], strict=True):
-            match part.kind:
-                case "cells":
-                    one.take_saved(part.length, state)
-                case "tail":
-                    one.take_tail(state)
-                case "state":
-                    one.take_checkpoint(part.length, state)
-                case _:
-                    assert_never(part.kind)
         for slot, one in [*self._queue.running.items()]:
-            if one.is_saving and (prompt := one.saved) is not None:
-                complete[one.id] = prompt
+            if one.saving is None:
+                continue
+            if one.saving.is_lost or one.saving.has_all(one.num_computed):
+                complete[one.id] = None if one.saving.is_lost else one.saved
                 self._state.leave(slot)
         return complete
 
@@ -166,7 +162,7 @@ class Accounting:
         tokens: tuple[int, ...] = (),
     ) -> SequenceOutput:
         if one.save_as is not None and self._may_save(one):
-            one.save()
+            one.saving = HandOut()
         else:
             self._state.leave(slot)
         return SequenceOutput(one.id, tokens, one.end(reason))

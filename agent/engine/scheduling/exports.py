@@ -7,14 +7,14 @@ after all others, and takes a small part of the time of those who stream.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import NewType, assert_never
+from dataclasses import dataclass
+from typing import NewType
 
 from ..cost.move_cost import MoveCost
-from ..kv_cache.handed import Handed
+from ..kv_cache.handed import Handed, HandOut
 from ..kv_cache.memory import Memory
 from ..prompt import Prompt
-from ..prompt_store.stored_prompt import Piece, State, StoredPrompt, StoredState
+from ..prompt_store.stored_prompt import State, StoredPrompt
 from ..step import Edit
 
 ExportId = NewType("ExportId", int)
@@ -33,51 +33,23 @@ class Exported:
 
 
 @dataclass(slots=True)
-class _Reading:
+class _Export:
     id: ExportId
     prompt: Prompt
-    start: int = 0
-    can_wait: bool = False
-    pieces: list[Piece] = field(default_factory=list)
-    tail: State = b""
-    checkpoint: StoredState | None = None
+    can_wait: bool
+    read: HandOut
     is_over: bool = False
 
-    @property
-    def num_read(self) -> int:
-        """To which position it was read."""
-        return self.start + sum(piece.num_tokens for piece in self.pieces)
-
     def take(self, parts: Sequence[Handed], states: Sequence[State]) -> None:
-        """`parts` were read, each as one of `states`. It ends at one that is empty."""
-        if not all(states) and any(part.kind == "state" for part in parts):
-            states = [b"" for _ in states]  # all of a checkpoint, or nothing
-        for part, state in zip(parts, states, strict=True):
-            if not state:
-                self.is_over = True
-                return
-            match part.kind:
-                case "cells":
-                    self.pieces.append(Piece(part.length, state))
-                case "tail":
-                    self.tail = state
-                case "state":
-                    self.checkpoint = StoredState(part.length, self.tail, state)
-                case _:
-                    assert_never(part.kind)
-        has_all = self.checkpoint is not None or self.num_read == len(self.prompt)
-        self.is_over = self.is_over or has_all
+        """`parts` were read, each as one of `states`."""
+        self.read.take(parts, states)
+        has_all = self.read.has_all(len(self.prompt)) or bool(self.read.checkpoints)
+        self.is_over = self.is_over or has_all or self.read.is_lost
 
     @property
     def result(self) -> Exported:
-        if self.checkpoint is not None:
-            prompt = self.prompt.part(0, self.checkpoint.length)
-            stored = StoredPrompt(prompt, tuple(self.pieces), checkpoints=(self.checkpoint,))
-            return Exported(self.id, stored)
-        if not self.pieces:
-            return Exported(self.id, None)
-        prompt = self.prompt.part(0, self.num_read)
-        return Exported(self.id, StoredPrompt(prompt, tuple(self.pieces), self.start))
+        """What could be read of it."""
+        return Exported(self.id, self.read.stored(self.prompt))
 
 
 class Exports:
@@ -91,8 +63,8 @@ class Exports:
         self._memory = memory
         self._moves = moves
         self._are_whole = are_whole
-        self._waiting: list[_Reading] = []
-        self._current: _Reading | None = None
+        self._waiting: list[_Export] = []
+        self._current: _Export | None = None
         """The one that the planned step reads."""
         self._parts: list[Handed] = []
         """What the planned step hands out of it."""
@@ -106,7 +78,7 @@ class Exports:
 
     def add(self, id: ExportId, prompt: Prompt, *, start: int = 0, can_wait: bool = False) -> None:
         """Read the longest beginning of `prompt` that is here, from position `start` on."""
-        self._waiting.append(_Reading(id, prompt, start, can_wait))
+        self._waiting.append(_Export(id, prompt, can_wait, HandOut(start)))
 
     def withdraw(self, id: ExportId) -> None:
         """Read no more of it: nothing comes of it. Unknown ids are ignored. Not during a step."""
@@ -123,7 +95,7 @@ class Exports:
         if one is None:
             return ()
         num_moved = self._memory.allowance.num_moved
-        parts = self._memory.hand_out(one.prompt.keys, one.num_read)
+        parts = self._memory.hand_out(one.prompt.keys, one.read.num_read)
         one.is_over = parts is None
         self._parts = parts or []
         if one.can_wait and num_streaming:
@@ -131,7 +103,7 @@ class Exports:
             self._rests_until = now + self._moves.seconds(num_cells) / PART
         return tuple(edit for part in self._parts for edit in part.edits)
 
-    def _next(self, num_streaming: int, now: float) -> _Reading | None:
+    def _next(self, num_streaming: int, now: float) -> _Export | None:
         urgent = next((one for one in self._waiting if not one.can_wait), None)
         if urgent is not None or not self._waiting:
             return urgent

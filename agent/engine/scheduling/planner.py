@@ -126,13 +126,12 @@ class Planner:
         """Hand out of the cells of those who save what may be copied now."""
         self._state.saving = []
         for slot, one in self._queue.running.items():
-            if not one.is_saving:
+            if (saving := one.saving) is None:
                 continue
-            parts = self._memory.saves(slot, one.num_saved, one.saved_checkpoints)
-            if parts is None:
-                one.give_up_saving()
-            else:
-                self._state.saving += [(one, part) for part in parts]
+            done = [checkpoint.length for checkpoint in saving.checkpoints]
+            parts = self._memory.saves(slot, saving.num_read, done)
+            saving.is_lost = parts is None
+            self._state.saving.append((saving, parts or []))
 
     def _compose(self, proposals: Mapping[SequenceId, Proposal]) -> Step:
         generating, reading = self._divided()
@@ -157,7 +156,7 @@ class Planner:
             prompts, most_read - num_drafted, num_others=len(generating) + num_drafted
         )
         edits: tuple[Edit, ...] = self._memory.take_edits()
-        saves = (edit for _, part in self._state.saving for edit in part.edits)
+        saves = (edit for _, parts in self._state.saving for part in parts for edit in part.edits)
         return Step(
             (*edits, *saves, *self._exports.plan(num_streaming, self._tally.now)),
             self._runs(generating, drafts, reading, shares),

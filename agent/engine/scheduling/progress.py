@@ -9,8 +9,9 @@ from typing import Literal
 
 from ....shared.errors import RequestError
 from ....shared.inference import is_background
+from ..kv_cache.handed import HandOut
 from ..prompt import History
-from ..prompt_store.stored_prompt import Piece, State, StoredPrompt, StoredState
+from ..prompt_store.stored_prompt import StoredPrompt
 from ..sequence import NewSequence, SequenceEnd, SequenceId, SequenceStats
 from .context_shift import Window
 
@@ -28,16 +29,13 @@ class Progress:
     """
 
     __slots__ = (
-        "_checkpoints",
         "_decode_seconds",
         "_most_generated",
         "_num_prefilled",
         "_num_said",
         "_num_scored",
-        "_pieces",
         "_prefill_seconds",
         "_prompt_length",
-        "_tail",
         "_was_started",
         "adopted_as",
         "borders",
@@ -56,6 +54,7 @@ class Progress:
         "prefill_only",
         "rank",
         "save_as",
+        "saving",
         "stored",
         "told_at",
         "window",
@@ -82,9 +81,8 @@ class Progress:
         self.adopted_as: int | None = None
         self.on_disk = sequence.on_disk if window is None else None
         self.num_read_from_disk = 0
-        self._pieces: list[Piece] | None = None
-        self._tail: State = b""
-        self._checkpoints: list[StoredState] = []
+        self.saving: HandOut | None = None
+        """What was handed out of it, once it has ended and is saved."""
         self.is_finishing = False
         self.num_cached = 0
         self.num_computed = 0
@@ -180,17 +178,7 @@ class Progress:
     @property
     def is_saving(self) -> bool:
         """Whether it has ended, and only waits for the state of what it computed."""
-        return self._pieces is not None
-
-    @property
-    def num_saved(self) -> int:
-        """Of how many of its computed tokens the state was handed out."""
-        return sum(piece.num_tokens for piece in self._pieces or ())
-
-    @property
-    def saved_checkpoints(self) -> list[int]:
-        """At how many of its tokens the states were handed out that it can go on from."""
-        return [one.length for one in self._checkpoints]
+        return self.saving is not None
 
     @property
     def is_full(self) -> bool:
@@ -282,40 +270,12 @@ class Progress:
         """Its cells are lost: everything is computed again."""
         self.num_computed = 0
 
-    def save(self) -> None:
-        """It has ended, and what it computed is to be saved."""
-        self._pieces = []
-
-    def take_saved(self, num_tokens: int, state: State) -> None:
-        """The `state` of its next `num_tokens` computed tokens was handed out; not if empty."""
-        if self._pieces is None:
-            raise RuntimeError(f"sequence {self.id} saves nothing")
-        self._pieces.append(Piece(num_tokens, state))
-
-    def take_tail(self, state: State) -> None:
-        """The `state` of the positions was handed out that only the next checkpoint has."""
-        self._tail = state
-
-    def take_checkpoint(self, length: int, state: State) -> None:
-        """The `state` was handed out that it can go on from after `length` tokens."""
-        self._checkpoints.append(StoredState(length, self._tail, state))
-
-    def give_up_saving(self) -> None:
-        """It cannot be saved."""
-        self._pieces = [Piece(0, b"")]
-
     @property
     def saved(self) -> StoredPrompt | None:
-        """What was saved of it, once that is complete; empty where it is not to be had."""
-        pieces = self._pieces or ()
-        prompt = self.history.part(0, self.num_computed)
-        checkpoints = self._checkpoints
-        states = [part for one in checkpoints for part in (one.tail, one.state)]
-        if not all(states) or not all(piece.state for piece in pieces):
-            return StoredPrompt(prompt, ())
-        if checkpoints and checkpoints[-1].length == len(prompt):
-            return StoredPrompt(prompt, tuple(pieces), checkpoints=tuple(checkpoints))
-        return StoredPrompt(prompt, tuple(pieces)) if self.num_saved == len(prompt) else None
+        """All that it computed, if that was handed out."""
+        if self.saving is None or not self.saving.has_all(self.num_computed):
+            return None
+        return self.saving.stored(self.history.part(0, self.num_computed))
 
     def end(self, reason: Literal["stop", "length"] | RequestError) -> SequenceEnd:
         """The end of it, with its counts so far."""

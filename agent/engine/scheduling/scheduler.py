@@ -325,8 +325,7 @@ class Scheduler:
         for id, prompt in self._accounting.save(decoded.saved).items():
             output = self._held.pop(id)
             if output.end is not None:
-                saved = prompt if prompt.is_usable else None
-                outputs.append(replace(output, end=replace(output.end, saved=saved)))
+                outputs.append(replace(output, end=replace(output.end, saved=prompt)))
         return outputs
 
     def _take_unannounced(self) -> list[SequenceOutput]:

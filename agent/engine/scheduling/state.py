@@ -2,7 +2,7 @@
 
 from ..capacity import Capacity
 from ..kv_cache.checkpoint_memory import CheckpointMemory
-from ..kv_cache.handed import Handed
+from ..kv_cache.handed import Handed, HandOut
 from ..kv_cache.memory import Memory
 from ..kv_cache.stream_memory import StreamMemory
 from ..kv_cache.unified_memory import UnifiedMemory
@@ -35,7 +35,7 @@ class SchedulerState:
         )
         self.exports = Exports(self.memory, self.budget.moves, are_whole=bool(capacity.num_streams))
         self.disk_reads = DiskReads(capacity, self.memory, self.budget.cost)
-        self.saving: list[tuple[Progress, Handed]] = []
+        self.saving: list[tuple[HandOut, list[Handed]]] = []
         """What the planned step hands out of sequences that save, before anything else."""
         self.notes_left = False
         """Whether anybody asks what sequences have left."""
