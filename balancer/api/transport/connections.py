@@ -387,12 +387,13 @@ class _PausableTransport:
     What each write asks for is looked up once (see `PatientTransport`).
     """
 
-    __slots__ = ("_resume", "_transport", "is_closing", "is_paused", "write")
+    __slots__ = ("_resume", "_transport", "get_extra_info", "is_closing", "is_paused", "write")
 
     def __init__(self, transport: asyncio.Transport, resume: Callable[[], None]) -> None:
         self._transport = transport
         self._resume = resume
         self.is_paused = False
+        self.get_extra_info = transport.get_extra_info
         self.is_closing = transport.is_closing
         self.write = transport.write
 
@@ -537,6 +538,11 @@ class _Connection(web.RequestHandler):
         else:
             self._keep(data)
             self._take_turn()
+
+    def resume_reading(self, *args: Any, **kw: Any) -> None:
+        """As aiohttp does, which calls it twice with each body, whether it had paused or not."""
+        if self._reading is not None and self._reading.is_paused:
+            super().resume_reading(*args, **kw)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._limits.num_open -= 1

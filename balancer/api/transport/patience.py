@@ -15,13 +15,17 @@ class PatientTransport:
     class that has `__getattr__`, so those that each request needs are kept.
     """
 
-    __slots__ = ("_transport", "_watch", "is_closing", "resume_reading", "write")
+    __slots__ = (
+        *("_transport", "_watch"),
+        *("get_extra_info", "is_closing", "resume_reading", "write"),
+    )
 
     def __init__(
         self, transport: asyncio.Transport, *, patience: float, on_cut: Callable[[], None]
     ) -> None:
         self._transport = transport
         self._watch = _WriteWatch(transport, patience, on_cut)
+        self.get_extra_info = transport.get_extra_info
         self.is_closing = transport.is_closing
         self.resume_reading = transport.resume_reading
         self.write: Callable[[Data], None] = self._watch.write
