@@ -40,8 +40,12 @@ class Average:
     weight: float = 0.0
 
     def add(self, amount: float, weight: float = 1.0) -> None:
-        self.amount = self.amount * MEMORY + within(amount, 0.0, MOST)
-        self.weight = self.weight * MEMORY + within(weight, LEAST, MOST)
+        if not 0.0 <= amount <= MOST:
+            amount = within(amount, 0.0, MOST)
+        if not LEAST <= weight <= MOST:
+            weight = within(weight, LEAST, MOST)
+        self.amount = self.amount * MEMORY + amount
+        self.weight = self.weight * MEMORY + weight
 
     def value(self, default: float) -> float:
         """The average, or `default` before there is one."""

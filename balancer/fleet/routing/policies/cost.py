@@ -236,9 +236,9 @@ class LeastCost(RoutingPolicy):
             if (load := load_of(link)) is not None:
                 load = self._with_backlog(link, load)
                 fetching = self._fetching(link, load, chain, holders)
-                held = holders.get(link, 0.0)
-                cost = self._cost(link, load, chain, held, most_answer, fetching)
-                wait = waiting_seconds(load, self._speed(link))
+                held, speed = holders.get(link, 0.0), self._speed(link)
+                cost = self._cost(link, load, speed, chain, held, most_answer, fetching)
+                wait = waiting_seconds(load, speed)
                 best.consider(link, load, cost, wait, fetching)
         return best.choice(self._longest_wait if may_wait else 0.0)
 
@@ -270,6 +270,7 @@ class LeastCost(RoutingPolicy):
         self,
         link: LinkId,
         load: Load,
+        speed: Speed,
         chain: PrefixChain,
         held: float,
         most_answer: int | None,
@@ -277,7 +278,6 @@ class LeastCost(RoutingPolicy):
     ) -> float:
         """Where an agent has `held` bytes of the prompt, or is `fetching` more."""
         model = self._agents[link].model
-        speed = self._speed(link)
         per_byte = self._per_byte(model, chain)
         size = chain.size * per_byte
         cached = held * per_byte if fetching is None else fetching.num_tokens
