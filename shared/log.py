@@ -46,6 +46,7 @@ _LONGEST_ESCAPE = 6
 """Maximum bytes of a character in UTF-8, or of the escape in its place."""
 
 _NEEDS_QUOTES = re.compile(r'[\s="]|^$')
+_NUMBERS = (bool, int, float)
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
@@ -308,7 +309,7 @@ def _message_of(record: logging.LogRecord) -> str:
 
 def _value(value: object) -> object:
     """Return a number or boolean unchanged, any other value as text."""
-    if value is None or isinstance(value, bool | int | float):
+    if value is None or isinstance(value, _NUMBERS):
         return value
     return _shown(str(value), MAX_VALUE_BYTES)
 
