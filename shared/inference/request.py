@@ -132,7 +132,9 @@ class GenerateRequest(SamplingChoices):
         instead.
         """
         for place, message in enumerate(self.messages or ()):
-            for number, part in enumerate(() if message.role == "tool" else message.parts):
+            if isinstance(message.content, str) or message.role == "tool":
+                continue
+            for number, part in enumerate(message.parts):
                 if isinstance(part, ImagePart):
                     yield f"messages[{place}].content[{number}].image_url.url", part
                 elif isinstance(part, AudioPart):
