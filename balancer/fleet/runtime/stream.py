@@ -266,7 +266,7 @@ class Stream:
                 break
             tokens.append(follower)
             self._pending.popleft()
-        return _merged(tokens)
+        return token if len(tokens) == 1 else _merged(tokens)
 
     def _merge(self) -> None:
         """Merge what waits. Twice of what is left may wait next, so that a token's cost is even."""
