@@ -8,7 +8,6 @@ import asyncio
 import logging
 import secrets
 import time
-import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -229,8 +228,12 @@ class DecisionExecutor:
             sum(each.num_messages for each in waiting), sum(each.num_bytes for each in waiting)
         )
 
-    def carry_out(self, decisions: Iterable[Decision]) -> None:
-        """All of them, in order, except that `Refuse` is for who asked."""
+    def carry_out(self, decisions: Iterable[Decision]) -> bool:
+        """All of them, in order, except that `Refuse` is for who asked.
+
+        Whether a fault of ours was met.
+        """
+        is_broken = False
         for decision in decisions:
             match decision:
                 case Deliver(request=id, event=event):
@@ -256,6 +259,7 @@ class DecisionExecutor:
                     self._fit_reads.read(fit)
                 case LogBad():
                     log_bad(decision)
+                    is_broken = is_broken or decision.is_ours
                 case ReadsLost(ids=ids):
                     self._log_reads.lost(ids)
                     self._fit_reads.lost(ids)
@@ -263,6 +267,7 @@ class DecisionExecutor:
                     pass
                 case _:
                     assert_never(decision)
+        return is_broken
 
     def _deliver(self, id: RequestId, event: Event) -> None:
         sink = self._sinks[id]
@@ -338,7 +343,7 @@ WATCH_INTERVAL = 0.2
 
 def new_request_id() -> RequestId:
     """One that no other request has."""
-    return RequestId(uuid.uuid4().hex)
+    return RequestId(secrets.token_hex(16))
 
 
 def new_seed() -> int:
@@ -371,7 +376,7 @@ class FleetRuntime:
         self._clock = clock
         self._watch_interval = watch_interval
         self._seen = fleet.revision
-        self._changed = asyncio.Event()
+        self._changed: asyncio.Event | None = None
         self._tracer = tracer
         self._draw_seed = draw_seed
         self._log_reads: Reads[LogRead] = Reads()
@@ -709,7 +714,7 @@ class FleetRuntime:
         now = self._clock()
         self._carry_out(self._fleet.drain(now, now + within))
         while not self._fleet.is_idle:
-            await self._changed.wait()
+            await self._next_change().wait()
 
     def goodbye(self) -> None:
         """Say `Goodbye` to every agent, close their sockets and let no more in."""
@@ -720,24 +725,29 @@ class FleetRuntime:
     async def changes(self) -> AsyncIterator[None]:
         """Yields at once, then after changes, at most once in a `watch_interval`."""
         while True:
-            changed = self._changed
+            changed = self._next_change()
             yield
             await asyncio.sleep(self._watch_interval)
             await changed.wait()
+
+    def _next_change(self) -> asyncio.Event:
+        """What is set when something changes after this."""
+        if self._changed is None:
+            self._changed = asyncio.Event()
+        return self._changed
 
     def _notify(self) -> None:
         """Wake those that wait, if something changed since this was last called."""
         if self._seen != self._fleet.revision:
             self._seen = self._fleet.revision
-            self._changed.set()
-            self._changed = asyncio.Event()
+            if self._changed is not None:
+                self._changed.set()
+                self._changed = None
 
     # ---- inside
 
     def _carry_out(self, decisions: Iterable[Decision]) -> None:
-        decisions = list(decisions)
-        self._executor.carry_out(decisions)
-        if any(isinstance(each, LogBad) and each.is_ours for each in decisions):
+        if self._executor.carry_out(decisions):
             self._executor.carry_out(self._fleet.forgotten(*self._executor.waited_for))
         self._timer.arm(self._fleet.next_deadline())
         self._notify()
