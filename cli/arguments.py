@@ -1,4 +1,4 @@
-"""What all commands have in common on the command line: where the balancer is, and how to print."""
+"""Arguments that all commands take: the balancer's addresses, the key, and the output format."""
 
 import argparse
 import os
@@ -16,16 +16,14 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_UNREACHABLE = 3
 
-EPILOG = (
-    """exit codes: 0 it went well, 1 it did not, 2 wrong arguments, 3 nobody answers, 130 Ctrl-C"""
-)
+EPILOG = """exit codes: 0 success, 1 failure, 2 wrong arguments, 3 no connection, 130 Ctrl-C"""
 
 
 class Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong, with the word that was probably meant."""
+    """Reports wrong arguments in one line, with a suggestion."""
 
     def error(self, message: str) -> NoReturn:
-        """Exit with `EXIT_USAGE`."""
+        """Print the line and exit with `EXIT_USAGE`."""
         self.exit(EXIT_USAGE, f"{self.prog}: {message}{self._meant(message)}\n")
 
     def _meant(self, message: str) -> str:
@@ -41,12 +39,12 @@ class Parser(argparse.ArgumentParser):
 
 
 class UsageError(Exception):
-    """Wrong arguments. The message is one line that names the argument and what would be right."""
+    """The arguments are wrong. The message is one line: the argument, and what is valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The balancer to talk to."""
+    """The balancer's addresses, and the key and authority to use."""
 
     url: str
     management: str
@@ -55,7 +53,7 @@ class Target:
 
 
 def make_parser(command: str, description: str) -> argparse.ArgumentParser:
-    """A parser with the flags that every command takes."""
+    """Return a parser with the flags that every command takes."""
     parser = Parser(
         prog=f"arriero {command}",
         description=description,
@@ -80,18 +78,18 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         help=f"management address (ARRIERO_MANAGEMENT; {MANAGEMENT_URL})",
     )
     common.add_argument(
-        "--key-file", metavar="FILE", help="file with the key to send (else ARRIERO_KEY)"
+        "--key-file", metavar="FILE", help="file with the access key (ARRIERO_KEY: the key itself)"
     )
     common.add_argument(
         "--tls-ca",
         metavar="FILE",
-        help="authority to trust at https:// addresses (ARRIERO_TLS_CA; the system's)",
+        help="authority to trust for https:// addresses (ARRIERO_TLS_CA; the system's)",
     )
     common.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
 def target_of(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> Target:
-    """Flags win over the environment. Raises `UsageError`."""
+    """Return the target of flags and environment; flags win. Raises `UsageError`."""
     return Target(
         _url("--url", arguments.url or environ.get("ARRIERO_URL") or INFERENCE_URL),
         _url(
@@ -122,7 +120,7 @@ def _key(file: str | None, environ: Mapping[str, str]) -> str | None:
     except OSError as error:
         raise UsageError(f"--key-file: cannot read {file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"--key-file: {file} is no file with a key: it is not text") from error
+        raise UsageError(f"--key-file: {file} is not text, so it has no key") from error
     if not key:
         raise UsageError(f"--key-file: {file} is empty; it should have a key")
     return key
@@ -140,12 +138,12 @@ def _tls_ca(file: str | None) -> str | None:
 
 
 def positive(text: str) -> int:
-    """A whole number of at least 1, for argparse."""
+    """Parse a whole number of at least 1, for argparse."""
     if not text.isascii() or not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, not {text!r}")
     return int(text)
 
 
 def positives(text: str) -> Sequence[int]:
-    """Whole numbers with commas between them, for argparse."""
+    """Parse whole numbers separated by commas, for argparse."""
     return [positive(word) for word in text.split(",")]

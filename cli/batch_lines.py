@@ -1,10 +1,10 @@
-"""The lines of a batch: what each asks, and what is written when it has ended.
+"""Reads the request lines of a batch, and writes the result lines.
 
-A line is one of OpenAI's batch files (`custom_id`, `url`, `body`), the fields of `/api/v1/generate`
-as JSON, a JSON string, or plain text; the last two are questions. A result line of OpenAI's kind is
-as theirs. Another has `line`, the number of the line that it answers, from 1, and an `answer` or an
-`error`. The `id` of every result line ends with a digest of what was asked, so that a batch that
-goes on notices another input.
+A request line is a line of OpenAI's batch files (`custom_id`, `url`, `body`), the fields of
+`/api/v1/generate` as JSON, a JSON string, or plain text; a string or a text is a question. The
+result of an OpenAI line has OpenAI's format. Another result has the number of its request `line`,
+from 1, and an `answer` or an `error`. The `id` of every result line ends with a digest of the
+request, so that a batch that continues detects a changed input.
 """
 
 import json
@@ -14,12 +14,15 @@ from typing import Any
 
 URLS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses")
 MAX_LINE = 2**24
-"""Longest line in bytes."""
+"""Maximum bytes of a line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One request. `url` is `None` for the native API."""
+    """One request.
+
+    `url` is `None` for the native API. `problem` says what is wrong with the line.
+    """
 
     number: int
     url: str | None = None
@@ -45,7 +48,7 @@ class Line:
 
 
 def parse_line(number: int, text: str, defaults: dict[str, Any]) -> Line:
-    """The request in a line; one that is wrong has a `problem`. `defaults` are for native ones."""
+    """Parse a request line; a wrong line gets a `problem`. `defaults` are for native requests."""
     if len(text) > MAX_LINE:
         return Line(number, problem=f"the line is longer than {MAX_LINE} bytes")
     if text.lstrip()[:1] not in ("{", '"'):
@@ -69,7 +72,7 @@ def _question(number: int, text: str, defaults: dict[str, Any]) -> Line:
 def _openai(number: int, value: dict[str, Any]) -> Line:
     custom_id, url, body = value["custom_id"], value.get("url"), value.get("body")
     if not isinstance(custom_id, str) or not custom_id:
-        return Line(number, problem="custom_id: must be a text")
+        return Line(number, problem="custom_id: must be a string that is not empty")
     if url not in URLS:
         problem = f"url: must be one of {', '.join(URLS)}"
     elif not isinstance(body, dict):
@@ -82,7 +85,7 @@ def _openai(number: int, value: dict[str, Any]) -> Line:
 
 
 def result_line(line: Line, *, answer: Any = None, error: dict[str, Any] | None = None) -> str:
-    """What is written for a line that has ended. `error` has `code`, `message` and `status`."""
+    """Return the result line of `line`. `error` has `code`, `message` and `status`."""
     if line.custom_id is None:
         known = {"id": line.id, "line": line.number}
         return _text(known | ({"error": error} if error else {"answer": answer}))
@@ -104,7 +107,7 @@ def result_line(line: Line, *, answer: Any = None, error: dict[str, Any] | None 
 
 
 def answered(result: str) -> tuple[str | int, str] | None:
-    """The key and the digest, if any, of the line that a result is for; `None` if it is torn."""
+    """Return the key and the digest of the request of a result; `None` if the result is torn."""
     try:
         value = json.loads(result)
         key = value.get("custom_id") or value["line"]
@@ -115,7 +118,7 @@ def answered(result: str) -> tuple[str | int, str] | None:
 
 
 def has_failed(result: str) -> bool:
-    """Whether a result line is about an error."""
+    """Whether a result line has an error."""
     value = json.loads(result)
     response = value.get("response") or {}
     return bool(value.get("error")) or response.get("status_code", 200) != 200

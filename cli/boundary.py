@@ -1,4 +1,4 @@
-"""Runs a command: everything that goes wrong becomes one line on stderr and an exit code."""
+"""Runs a command: every failure becomes one line on stderr and an exit code."""
 
 import argparse
 import asyncio
@@ -33,7 +33,7 @@ def run_plain(
     argv: Sequence[str] | None,
     main: Callable[[argparse.Namespace, Target], int | None],
 ) -> int:
-    """Runs a command that has event loops of its own."""
+    """Run a command that has its own event loops, or none. Returns the exit code."""
     arguments = parser.parse_args(argv)
     try:
         return main(arguments, target_of(arguments)) or 0
@@ -50,11 +50,11 @@ def run_plain(
 
 
 _WRONG = ("invalid_request", "not_found", "model_not_found")
-"""Codes of errors that are those of the arguments: a value, or a name that nothing has."""
+"""Codes of errors that wrong arguments cause: an invalid value, or an unknown name."""
 
 
 def exit_code_of(error: ArrieroError) -> int:
-    """What a command ends with that failed so."""
+    """Return the exit code of a command that failed with `error`."""
     if isinstance(error, Unreachable):
         return EXIT_UNREACHABLE
     is_wrong = isinstance(error, RequestFailed) and error.code in _WRONG
@@ -62,7 +62,7 @@ def exit_code_of(error: ArrieroError) -> int:
 
 
 def sentence_of(error: ArrieroError) -> str:
-    """The error, and what to look at."""
+    """Return the error with advice."""
     if isinstance(error, Unreachable):
         return f"{error}; is the balancer running there?"
     if isinstance(error, RequestFailed) and error.code == "unauthorized":
@@ -76,6 +76,6 @@ def _say(parser: argparse.ArgumentParser, problem: object, code: int) -> int:
 
 
 def _quiet() -> int:
-    """The reader of the output has left: at exit, Python would try to write the rest."""
+    """Drop further output, because its reader is gone: Python flushes stdout at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return EXIT_PIPE

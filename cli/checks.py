@@ -1,4 +1,4 @@
-"""What `arriero doctor` finds: each check looks at facts and says what to do."""
+"""The checks of `arriero doctor`: each looks at facts and says what to do."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ Verdict = Literal["good", "warning", "bad"]
 MIN_FILES = 4096
 MIN_MEMORY = 2 * 2**30
 MAX_CLOCK_DIFFERENCE = 5.0
-"""Seconds. Nothing depends on equal clocks, but logs of several hosts are read side by side."""
+"""Seconds. Nothing depends on equal clocks, but operators compare logs of several hosts."""
 
 
 MIN_CERTIFICATE = 14 * 86400.0
-"""Seconds. With less left, a renewal has failed."""
+"""Seconds. If less is left, a renewal has failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line. `advice` says what to do where it is not good."""
+    """One result of a check; `advice` says what to do about it."""
 
     verdict: Verdict
     what: str
@@ -31,7 +31,10 @@ class Finding:
 def of_fleet(
     readiness: dict[str, Any], agents: list[dict[str, Any]], version: str, management: str
 ) -> list[Finding]:
-    """Who is connected, with which version and which issues; `management` is where agents dial."""
+    """Check the connected agents, their versions and issues.
+
+    `management` is the address to which agents connect.
+    """
     findings = []
     slots = readiness["slots"]
     if not agents:
@@ -46,7 +49,7 @@ def of_fleet(
         findings.append(Finding("good", words))
     for agent in agents:
         findings += _of_agent(agent, version)
-    advice = "give each a --name of its own: the diary and the list of hosts go by names"
+    advice = "give each a --name of its own: the diary and the list of hosts use the names"
     findings += [Finding("warning", words, advice) for words in namesakes(agents)]
     return findings
 
@@ -58,28 +61,28 @@ def _slot_advice(agents: list[dict[str, Any]]) -> str:
         return "wait until they have loaded: arriero models"
     if any(agent.get("state") == "idle" for agent in agents):
         return "give them a model: arriero models add SOURCE"
-    return "look at their states: arriero agents"
+    return "see their states: arriero agents"
 
 
 MOST_FAILING = 0.05
-"""The share of recent requests that may fail before the doctor says so."""
+"""The share of failed requests from which the check fails."""
 
 _FAILURES = {
     "queue_full": "add slots or agents, or raise --max-buffered-requests: arriero status",
     "queue_timeout": "add slots or agents, or raise --buffered-request-timeout: arriero status",
-    "first_token_timeout": "look at the agents' logs, or raise --first-token-timeout",
-    "token_timeout": "look at the agents' logs, or raise --token-timeout",
-    "agent_lost": "look why agents leave: arriero diary",
-    "engine_failed": "look at the agents' logs",
-    "internal_error": "look at the balancer's log, and report what it says",
-    "model_failed": "look why the model cannot be loaded: arriero models",
+    "first_token_timeout": "see the agents' logs, or raise --first-token-timeout",
+    "token_timeout": "see the agents' logs, or raise --token-timeout",
+    "agent_lost": "see why agents leave: arriero diary",
+    "engine_failed": "see the agents' logs",
+    "internal_error": "see the balancer's log, and report the error",
+    "model_failed": "see why the model cannot be loaded: arriero models",
     "overloaded": "clients send more than the balancer may hold: see arriero_pool_refusals_total",
 }
-"""Ends of requests that an operator can do something about."""
+"""Errors of requests that an operator can act on, with the advice."""
 
 
 def of_requests(ended: Mapping[str, Iterable[int]]) -> Iterator[Finding]:
-    """How many of the requests of the last 15 minutes failed; `ended` counts them by their ends."""
+    """Check the requests of the last 15 minutes; `ended` counts them by their end."""
     counts = {code: sum(numbers) for code, numbers in ended.items()}
     total = sum(counts.values())
     failed = {code: number for code, number in counts.items() if number and code in _FAILURES}
@@ -92,7 +95,7 @@ def of_requests(ended: Mapping[str, Iterable[int]]) -> Iterator[Finding]:
 
 
 def of_issues(name: str, of: dict[str, Any]) -> list[Finding]:
-    """The issues of an agent, or of the balancer itself."""
+    """Return the issues of an agent, or of the balancer itself."""
     return [
         Finding("bad", f"{name}: {issue['message']}", issue.get("hint", ""))
         for issue in of.get("issues") or ()
@@ -113,13 +116,13 @@ def _of_agent(agent: dict[str, Any], version: str) -> list[Finding]:
 
 
 def of_hosts(hosts: Iterable[Mapping[str, Any]], now: float) -> list[Finding]:
-    """Hosts whose connection was lost; those that were stopped or drained are not missed."""
+    """Report hosts whose connection was lost, but not those that were stopped or drained."""
     return [
         Finding(
             "bad",
             f"{host['name']} is lost: it was last seen "
             f"{duration(max(0.0, now - host['last_seen']))} ago",
-            "start its agent again; one that is gone for good: "
+            "start its agent again, or if the host is gone for good: "
             f"arriero agents forget {host['name']}",
         )
         for host in hosts
@@ -128,7 +131,7 @@ def of_hosts(hosts: Iterable[Mapping[str, Any]], now: float) -> list[Finding]:
 
 
 def of_models(models: Iterable[Mapping[str, Any]]) -> list[Finding]:
-    """Models that no agent serves though they are desired or asked for, and those with issues."""
+    """Report models that no agent serves although they are desired or requested, and issues."""
     return [finding for model in models for finding in _of_model(model)]
 
 
@@ -146,7 +149,7 @@ def _of_model(model: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def of_refusal(error: ArrieroError, flag: str) -> Finding:
-    """An address did not answer as it should; `flag` is where it comes from."""
+    """Report an address that did not answer as expected; `flag` sets the address."""
     if isinstance(error, Untrusted):
         return Finding("bad", str(error))
     if isinstance(error, Unreachable):
@@ -163,7 +166,7 @@ _ADVICE = {
 
 
 def of_clock(difference: float) -> Finding:
-    """How far this host's clock is from the balancer's, in seconds."""
+    """Check the difference between this host's clock and the balancer's, in seconds."""
     if abs(difference) <= MAX_CLOCK_DIFFERENCE:
         return Finding("good", "the clock agrees with the balancer's")
     words = f"the clock differs from the balancer's by {difference:+.0f} s"
@@ -171,16 +174,16 @@ def of_clock(difference: float) -> Finding:
 
 
 def of_certificate(address: str, seconds_left: float) -> Finding:
-    """How long the certificate is valid that is shown at `address`; its name was checked."""
+    """Check how long the certificate at `address` is still valid; its name was checked before."""
     days = int(seconds_left // 86400)
-    words = f"the certificate at {address} is for this name and valid for {days} more days"
+    words = f"the certificate at {address} matches its name and is valid for {days} more days"
     if seconds_left > MIN_CERTIFICATE:
         return Finding("good", words)
     return Finding("warning", words, "renew it: the balancer takes new files without a restart")
 
 
 def of_files(limit: int) -> Finding:
-    """How many files a daemon that is started here may open."""
+    """Check how many files a daemon that is started here may open."""
     if limit >= MIN_FILES:
         return Finding("good", f"{limit} open files are allowed")
     words = f"only {limit} open files are allowed, one for each client and agent"
@@ -188,9 +191,9 @@ def of_files(limit: int) -> Finding:
 
 
 def of_memory(free: int | None) -> Finding:
-    """Bytes of memory that are free here."""
+    """Check the bytes of memory that are free here; `None` if unknown."""
     if free is None:
-        return Finding("warning", "how much memory is free is not known on this system")
+        return Finding("warning", "this system does not report its free memory")
     words = f"{free / 2**30:.1f} GiB of memory are free"
     if free >= MIN_MEMORY:
         return Finding("good", words)
@@ -198,13 +201,16 @@ def of_memory(free: int | None) -> Finding:
 
 
 def of_engine(is_installed: bool, found: Mapping[str, Any] | None) -> list[Finding]:
-    """Whether an agent can run here, and on what; `None`: llama.cpp did not say."""
+    """Check whether an agent can run here, and on which devices.
+
+    `found` is `None` if llama.cpp failed to list the devices.
+    """
     if not is_installed:
-        words = "llama.cpp is not installed: this host can balance, not compute"
+        words = "llama.cpp is not installed: this host can run a balancer, but no models"
         return [Finding("good", words)]
     if found is None:
-        words = "llama.cpp is installed, and fails to say which GPUs there are"
-        return [Finding("bad", words, "look at the driver; --device none does without GPUs")]
+        words = "llama.cpp is installed, but fails to list the GPUs"
+        return [Finding("bad", words, "check the driver, or use no GPUs with --device none")]
     variant = f", with kernels for {found['cpu']}" if found["cpu"] else ""
     listed = "; ".join(map(_of_device, found["devices"]))
     devices = f"has the devices (--device) {listed}" if listed else "finds no GPU"

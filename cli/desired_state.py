@@ -1,4 +1,4 @@
-"""A change of the desired models: read, compared, tried in a dry run, said, asked for and made."""
+"""Changes the desired models: shows the changes after a dry run, asks, then saves them."""
 
 import argparse
 import json
@@ -22,7 +22,7 @@ _STYLES = {"+": "green", "-": "red", "~": "yellow", " ": "dim"}
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add `--dry-run` and `--yes`."""
-    parser.add_argument("--dry-run", action="store_true", help="only say what would change")
+    parser.add_argument("--dry-run", action="store_true", help="only print the changes")
     parser.add_argument("--yes", action="store_true", help="remove models without asking")
 
 
@@ -33,9 +33,9 @@ async def change(
     *,
     asks: bool = True,
 ) -> None:
-    """Make `make(state)` the desired state, after saying what changes.
+    """Make `make(state)` the desired state, after printing the changes.
 
-    It `asks` before models are removed. Raises `UsageError` where nobody can be asked.
+    If `asks`, it asks before models are removed. Raises `UsageError` if stdin is not a terminal.
     """
     before = await management.desired_state()
     desired = make(before.state)
@@ -85,10 +85,10 @@ def _print_step(screen: "Screen", step: Json) -> None:
 
 
 def _agrees(removed: Sequence[str]) -> bool:
-    """Whether the person at the terminal wants these models removed."""
+    """Ask whether to remove these models."""
     names = printable(", ".join(removed))
     if not sys.stdin.isatty():
-        raise UsageError(f"--yes: is needed, since this removes {names}, and nobody can be asked")
+        raise UsageError(f"--yes: is needed to remove {names}, since stdin is not a terminal")
     sys.stdout.write(f"Remove {names}? [y/N] ")
     sys.stdout.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
@@ -97,10 +97,10 @@ def _agrees(removed: Sequence[str]) -> bool:
 async def _warn_of_memory(
     management: "Management", before: "DesiredState", screen: "Screen"
 ) -> None:
-    """At the first wish, say where it will not last."""
+    """After the first change, warn if the balancer does not store the desired state."""
     if before.etag == '"0"' and (await management.about()).get("is_lasting") is False:
         screen.print(
-            "! the balancer keeps nothing (--state memory://): when it ends, this is gone; "
+            "! the balancer stores nothing (--state memory://): this is lost when it stops; "
             "start it with --state sqlite:///arriero.db",
             style="yellow",
             soft_wrap=True,
@@ -111,11 +111,11 @@ async def _warn_of_memory(
 
 
 _DEFAULTS = {"agents": {"labels": {}, "replicas": "all"}, "preload": True}
-"""What the balancer fills in where a model does not say."""
+"""The balancer's defaults for values that a model leaves out."""
 
 
 def changes(old: Json, new: Json) -> Iterator[tuple[Sign, str]]:
-    """A sign and a line for each model that comes, goes or changes, or stays as it is.
+    """Yield a sign and a line for each model: added, removed, changed or unchanged.
 
     A value that `new` leaves out is the balancer's default.
     """
@@ -132,7 +132,7 @@ def changes(old: Json, new: Json) -> Iterator[tuple[Sign, str]]:
             yield "-", name
     common = [name for name in before if name in after]
     if common != [name for name in after if name in before]:
-        yield "~", f"the order, which says who gets agents first: {', '.join(after)}"
+        yield "~", f"the order, in which models get agents: {', '.join(after)}"
 
 
 def _fields(old: Json, new: Json) -> Iterator[str]:
@@ -150,7 +150,7 @@ def _fields(old: Json, new: Json) -> Iterator[str]:
 
 
 def _nested(key: str, old: Json, new: Json) -> Iterator[str]:
-    """What differs inside: `replicas 1 -> all` of `agents`, `engine.gpu_layers 3 -> 4`."""
+    """Yield the differences inside: `replicas 1 -> all` of `agents`, `engine.gpu_layers 3 -> 4`."""
     prefix = "" if key == "agents" else f"{key}."
     for name in dict.fromkeys([*old, *new]):
         before, after = old.get(name), new.get(name)
@@ -159,7 +159,7 @@ def _nested(key: str, old: Json, new: Json) -> Iterator[str]:
 
 
 def _shown(value: object) -> str:
-    """A word as it is; none for what is not given; anything else as JSON."""
+    """Return a word unchanged, `None` as none, any other value as JSON."""
     if value is None:
         return "none"
     return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)

@@ -1,11 +1,11 @@
-"""The fleet as its events show it: a snapshot, and deltas applied to it."""
+"""The state of the fleet from its events: a snapshot, and deltas applied to it."""
 
 from collections.abc import Iterable
 from typing import Any
 
 
 class FleetState:
-    """Agents and requests by id, and the totals."""
+    """The agents and requests by id, and the totals."""
 
     def __init__(self) -> None:
         self.totals: dict[str, Any] = {}
@@ -15,7 +15,7 @@ class FleetState:
         self.rate: float | None = None
 
     def apply(self, name: str, data: dict[str, Any]) -> None:
-        """Take one event over; those that are not known change nothing."""
+        """Apply an event; unknown events are ignored."""
         match name:
             case "snapshot":
                 self.agents = {each["id"]: dict(each) for each in data["agents"]}

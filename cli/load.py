@@ -1,4 +1,4 @@
-"""One request to any OpenAI-compatible server, timed; and what many of them amount to."""
+"""Times requests to any OpenAI-compatible server, and sums up many of them."""
 
 import json
 import time
@@ -12,9 +12,9 @@ import aiohttp
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """One answer: seconds in all, to the first token, and from it to the last; or an `error`.
+    """One answer: seconds in total, to the first token, and from first to last; or an `error`.
 
-    What is not streamed has no first token.
+    An answer that is not streamed has no first token.
     """
 
     seconds: float
@@ -25,7 +25,7 @@ class Timed:
 
     @property
     def between(self) -> float | None:
-        """Mean seconds between two tokens (also called time per output token)."""
+        """The mean seconds between two tokens (also called time per output token)."""
         if self.first is None or self.tokens < 2:
             return None
         return self.rest / (self.tokens - 1)
@@ -33,7 +33,7 @@ class Timed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """What `concurrency` clients at once saw. Times in seconds; `None` where nothing came.
+    """The figures of `concurrency` clients at once. Times in seconds; `None` if not measured.
 
     `total_…` is the time from a request to the end of its answer.
     """
@@ -56,9 +56,9 @@ class Level:
 async def ask(
     session: aiohttp.ClientSession, url: str, body: dict[str, Any], headers: dict[str, str]
 ) -> Timed:
-    """Ask for one chat completion. HTTP errors and broken streams count as failures.
+    """Request one chat completion. HTTP errors and broken streams count as failures.
 
-    It is streamed where `body` says so.
+    The answer is streamed if `body` says so.
     """
     start = time.monotonic()
     first: float | None = None
@@ -97,7 +97,7 @@ def _whole(answer: dict[str, Any], seconds: float) -> Timed:
 
 
 def summed_up(concurrency: int, answers: list[Timed], seconds: float) -> Level:
-    """The figures of one level, which took `seconds`."""
+    """Return the figures of one level, which took `seconds`."""
     good = [each for each in answers if each.error is None]
     firsts = [each.first for each in good if each.first is not None]
     between = [each.between for each in good if each.between is not None]
@@ -120,7 +120,7 @@ def summed_up(concurrency: int, answers: list[Timed], seconds: float) -> Level:
 
 
 def _message(body: str) -> str:
-    """The message in an error's JSON, or what came instead."""
+    """Return the message in an error's JSON, or the body itself."""
     with suppress(ValueError, TypeError, KeyError):
         body = str(json.loads(body)["error"]["message"])
     return body[:200]

@@ -1,4 +1,4 @@
-"""Where commands print, and how values look there."""
+"""Output of commands: where it goes, and how values are written."""
 
 import json
 import os
@@ -13,11 +13,14 @@ if TYPE_CHECKING:
     from .screen import Screen
 
 WIDE = 10_000
-"""Columns of what is no terminal: nothing is wrapped or cut there."""
+"""Columns of an output that is not a terminal, so that nothing is wrapped or cut."""
 
 
 def console() -> "Screen":
-    """Where tables and lines go: stdout, as wide as the terminal is, or as wide as they are."""
+    """Return the console on stdout, as wide as the terminal, or as its lines.
+
+    The variable `COLUMNS` sets the width of an output that is not a terminal.
+    """
     from .screen import Screen
 
     is_bounded = sys.stdout.isatty() or "COLUMNS" in os.environ
@@ -31,13 +34,13 @@ def say(line: str, stream: TextIO | None = None) -> None:
 
 
 def print_json(value: object) -> None:
-    """One line of JSON on stdout."""
+    """Write one line of JSON to stdout."""
     say(json.dumps(value, ensure_ascii=False), sys.stdout)
     sys.stdout.flush()
 
 
 def duration(seconds: float | None) -> str:
-    """`0.3 s`, `12 s`, `3 m 20 s`, `2 h 5 m`; `-` for none."""
+    """Format a duration: `0.3 s`, `12 s`, `3 m 20 s`, `2 h 5 m`; `-` for `None`."""
     if seconds is None:
         return "-"
     if seconds < 10:
@@ -52,23 +55,23 @@ def duration(seconds: float | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Tokens a second; `-` for none."""
+    """Format tokens a second; `-` for `None`."""
     return "-" if value is None else f"{value:.1f}" if value < 100 else f"{value:.0f}"
 
 
 def in_gib(num_bytes: int) -> str:
-    """`1.5 GiB`."""
+    """Format bytes as `1.5 GiB`."""
     return f"{num_bytes / 2**30:.1f} GiB"
 
 
 def namesakes(agents: Iterable[dict[str, Any]]) -> list[str]:
-    """The names that several agents have, in words."""
+    """Return a sentence for each name that several agents have."""
     counts = Counter(agent["name"] for agent in agents)
     return [f"{num} agents are called {name}" for name, num in counts.items() if num > 1]
 
 
 def issues(entry: dict[str, Any]) -> str:
-    """The issues, each with what to do about it, on a line of its own."""
+    """Return the issues, one a line, each with its hint."""
     return "\n".join(
         printable(each["message"] + (f" → {each['hint']}" if each.get("hint") else ""))
         for each in entry.get("issues") or ()

@@ -1,7 +1,7 @@
-"""A batch that the balancer runs: uploaded, followed, and its results fetched.
+"""Runs a batch on the balancer: uploads it, follows it, and downloads its results.
 
-What is under way is kept in a note beside the output, so that the same command goes on after it was
-killed, wherever that was. The note goes when the results are there.
+A note beside the output records the running batch, so that the same command continues after it was
+killed. The note is deleted once the results are downloaded.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..client import Client
 
 POLL_INTERVAL = 1.0
-"""Seconds between two requests for the state of the batch."""
+"""Seconds between two polls of the batch's state."""
 
 ENDED = ("completed", "failed", "expired", "cancelled")
 Progress = Callable[[dict[str, Any]], None]
@@ -26,7 +26,7 @@ Progress = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What is under way: the upload, and the batch once it is made."""
+    """The running batch: the id of the upload, and of the batch once it is created."""
 
     url: str
     file: str
@@ -34,12 +34,12 @@ class Note:
 
 
 def note_path(output: Path) -> Path:
-    """Where the note of this output lies."""
+    """Return the path of the note of this output."""
     return output.with_name(f"{output.name}.batch")
 
 
 def read_note(output: Path) -> Note | None:
-    """The note, if there is one. Raises `UsageError` where it is something else."""
+    """Return the note, if there is one. Raises `UsageError` if the file is not a note."""
     path = note_path(output)
     try:
         text = path.read_text()
@@ -48,16 +48,16 @@ def read_note(output: Path) -> Note | None:
     try:
         return Note(**json.loads(text))
     except (ValueError, TypeError):
-        raise UsageError(f"{path} is no note of a batch; move it away") from None
+        raise UsageError(f"{path} is not a note of a batch; move it away") from None
 
 
 def write_note(output: Path, note: Note) -> None:
-    """Whole or not at all, also when killed."""
+    """Replace the note atomically."""
     _replace(note_path(output), json.dumps(asdict(note)).encode())
 
 
 def endpoint_of(source: Path) -> str:
-    """The `url` of the first line. Raises `UsageError` where that is no line of OpenAI's."""
+    """Return the `url` of the first line. Raises `UsageError` if it is not an OpenAI batch line."""
     try:
         with source.open(encoding="utf-8") as lines:
             first = next((line for line in lines if line.strip()), "")
@@ -70,7 +70,7 @@ def endpoint_of(source: Path) -> str:
     url = value.get("url") if isinstance(value, dict) else None
     if not isinstance(url, str):
         raise UsageError(
-            f"{source}: with --server-side each line must be one of OpenAI's batch files, with "
+            f"{source}: with --server-side each line must be a line of an OpenAI batch file, with "
             "`custom_id`, `url` and `body`; the first is not"
         )
     return url
@@ -79,7 +79,10 @@ def endpoint_of(source: Path) -> str:
 async def run(
     client: "Client", url: str, source: Path, output: Path, progress: Progress
 ) -> dict[str, Any]:
-    """The batch when it has ended and its results are in `output`; before, `progress` is called."""
+    """Run the batch and write its results to `output`; call `progress` until it has ended.
+
+    Returns the ended batch.
+    """
     note = _note_for(url, output)
     if note is None:
         endpoint = endpoint_of(source)
@@ -103,14 +106,14 @@ def _note_for(url: str, output: Path) -> Note | None:
     if note is not None and note.url != url:
         raise UsageError(f"the batch of {note_path(output)} runs at {note.url}; give that as --url")
     if note is None and output.exists() and output.stat().st_size:
-        raise UsageError(f"{output} holds something already; name another")
+        raise UsageError(f"{output} is not empty; name another file")
     return note
 
 
 async def _made(
     client: "Client", source: Path, output: Path, note: Note, endpoint: str
 ) -> dict[str, Any]:
-    """The batch of the note; it is made if a killed command did not come that far."""
+    """Return the batch of the note; create it if a killed command did not."""
     if note.batch is not None:
         return await _known(client, note.batch, output)
     batch = None if endpoint else await client.jobs.of_file(note.file)
@@ -129,12 +132,12 @@ async def _known(client: "Client", id: str, output: Path) -> dict[str, Any]:
         if error.code != "not_found":
             raise
         raise UsageError(
-            f"the balancer has no batch {id} any more; delete {note_path(output)} to begin anew"
+            f"the balancer no longer has batch {id}; delete {note_path(output)} to begin anew"
         ) from error
 
 
 async def _fetch(client: "Client", batch: dict[str, Any], output: Path) -> None:
-    """Answers, then errors, into one file, which is there whole or not at all."""
+    """Write the answers, then the errors, to one file, which is replaced atomically."""
     unfinished = output.with_name(f"{output.name}.part")
     with unfinished.open("wb") as target:
         for name in ("output_file_id", "error_file_id"):

@@ -1,6 +1,6 @@
-"""One line on a terminal that says what a request waits for, until its answer begins.
+"""A status line on a terminal that says what a request waits for, until its answer begins.
 
-Elsewhere there is a line when no agent serves the model, and for each other reason of that.
+Other outputs get a line if no agent serves the model, and one for each new reason.
 """
 
 from shutil import get_terminal_size
@@ -16,7 +16,7 @@ ERASE = "\r\x1b[K"
 
 
 class WaitingLine:
-    """Leaving a `with` removes the line of a terminal."""
+    """Shows the status line; leaving a `with` block removes it."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -30,7 +30,7 @@ class WaitingLine:
         self.clear()
 
     def show(self, waiting: "Waiting | Reading") -> None:
-        """Write the line, in place of the one before."""
+        """Replace the line."""
         if self._stream.isatty():
             columns = get_terminal_size().columns
             self._stream.write(ERASE + _cut(waiting_words(waiting), columns - 1))
@@ -50,12 +50,12 @@ class WaitingLine:
 
 
 def waiting_words(waiting: "Waiting | Reading") -> str:
-    """Such as `waiting for a slot, at place 3, about 12 s`, or why no agent serves the model."""
+    """Return `waiting for a slot, at place 3, about 12 s`, or why no agent serves the model."""
     from ..client.answers import Reading
 
     if isinstance(waiting, Reading):
         share = waiting.read_tokens / max(1, waiting.prompt_tokens)
-        return "the prompt is read" + (f": {share:.0%}" if waiting.prompt_tokens else "")
+        return "reading the prompt" + (f": {share:.0%}" if waiting.prompt_tokens else "")
     words = "waiting for the model" if waiting.what == "model" else "waiting for a slot"
     if waiting.position is not None:
         words += f", at place {waiting.position}"
@@ -65,5 +65,5 @@ def waiting_words(waiting: "Waiting | Reading") -> str:
 
 
 def _cut(words: str, most: int) -> str:
-    """One line: a longer one could not be removed."""
+    """Cut the words to one line: a longer one could not be removed."""
     return words if len(words) <= most else words[: max(0, most - 1)] + "…"

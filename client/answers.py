@@ -1,7 +1,6 @@
-"""Events and answers of the native API as records.
+"""Events and answers of the native API as dataclasses.
 
-Fields that a newer balancer adds are left out, and events that this client does not know are passed
-over, so an older client goes on working.
+Unknown fields and events of a newer balancer are ignored, so an older client keeps working.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +16,7 @@ Kind = Literal["content", "reasoning", "tool_call", "prompt"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Tokens of a request. `cached_tokens` of the prompt were not computed again."""
+    """Token counts of a request. `cached_tokens` of the prompt were taken from the cache."""
 
     prompt_tokens: int = 0
     cached_tokens: int = 0
@@ -27,7 +26,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
-    """Milliseconds from the request's arrival, and rates; `None` where there was nothing.
+    """Milliseconds since the request's arrival, and rates; `None` if not measured.
 
     `moves` is how often the request moved to another agent.
     """
@@ -42,7 +41,7 @@ class Timings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """Text, one token or a few. `logprobs` has an entry a token, where they were asked for."""
+    """A text of one or more tokens. `logprobs` has an entry for each token, if requested."""
 
     text: str
     kind: Kind = "content"
@@ -61,7 +60,7 @@ class ToolCallStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """A call is complete. `arguments` is JSON text."""
+    """A tool call is complete. `arguments` is JSON text."""
 
     call_id: str
     name: str
@@ -71,7 +70,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warned:
-    """Something to know; it ends nothing."""
+    """A warning; the request goes on."""
 
     code: str
     message: str
@@ -101,7 +100,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """The last event of a request that went well."""
+    """The last event of a request that succeeded."""
 
     finish_reason: str
     usage: Usage
@@ -113,7 +112,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """The last event of a batch's entry that went wrong."""
+    """The last event of a request that failed."""
 
     error: RequestFailed
     item: int | str | None = None
@@ -140,7 +139,7 @@ class Answer:
 
 
 def event_of(body: Mapping[str, Any]) -> Event | Failed | None:
-    """The event in a line of a stream; `None` for one that this client does not know."""
+    """Return the event in a line of a stream; `None` if this client does not know it."""
     item = body.get("item")
     match body.get("event"):
         case "token":
@@ -173,7 +172,7 @@ def event_of(body: Mapping[str, Any]) -> Event | Failed | None:
 
 
 def done_of(body: Mapping[str, Any], item: int | str | None = None) -> Done:
-    """The end in a `done` event or in a JSON-RPC result."""
+    """Return the end in a `done` event or in a JSON-RPC result."""
     return Done(
         finish_reason=body["finish_reason"],
         usage=_record(Usage, body.get("usage")),
@@ -185,7 +184,7 @@ def done_of(body: Mapping[str, Any], item: int | str | None = None) -> Done:
 
 
 def answer_of(body: Mapping[str, Any]) -> Answer:
-    """The answer in a body that came with `"stream": false`."""
+    """Return the answer in the body of an answer that was not streamed."""
     done = done_of(body)
     return Answer(
         id=str(body.get("id", "")),
@@ -205,7 +204,7 @@ def answer_of(body: Mapping[str, Any]) -> Answer:
 
 
 def put_together(id: str, events: Iterable[Event]) -> Answer:
-    """The answer that `events` are. Raises `ValueError` where its end is missing."""
+    """Return the answer made of `events`. Raises `ValueError` if its end is missing."""
     text: dict[str, list[str]] = {"content": [], "reasoning": []}
     calls: list[ToolCall] = []
     warnings: list[Warned] = []

@@ -1,4 +1,4 @@
-"""Batches that the balancer runs: files of requests, and files of their results.
+"""Batches that the balancer runs, with files of requests and files of results.
 
 Bodies are OpenAI's; see `docs/batches.md`.
 """
@@ -13,17 +13,17 @@ from .http import Http, reaching
 
 PIECE = 2**16
 KEPT = 30 * 86_400
-"""Seconds after which the balancer deletes an upload by itself."""
+"""Seconds after which the balancer deletes an upload."""
 
 
 class BatchJobs:
-    """Calls raise `RequestFailed` and `Unreachable`, as those of the `Client`."""
+    """The batch calls. They raise `RequestFailed` and `Unreachable`, as the `Client` does."""
 
     def __init__(self, http: Http) -> None:
         self._http = http
 
     async def upload(self, path: Path) -> dict[str, Any]:
-        """A file with one request a line; the answer has its `id`."""
+        """Upload a file with one request a line; the answer has its `id`."""
 
         async def once() -> dict[str, Any]:
             with path.open("rb") as content:
@@ -40,25 +40,25 @@ class BatchJobs:
         return await self._http.retried(once)
 
     async def create(self, file: str, endpoint: str, window: str = "24h") -> dict[str, Any]:
-        """Run the lines of an upload, all of them for `endpoint`, within `window`."""
+        """Create a batch of an upload with lines for `endpoint`, to run within `window`."""
         body = {"input_file_id": file, "endpoint": endpoint, "completion_window": window}
         return await self._call("POST", "/v1/batches", body)
 
     async def of_file(self, file: str) -> dict[str, Any] | None:
-        """The latest batch that reads this upload, of the caller's hundred latest."""
+        """Return the latest batch of this upload among the caller's latest hundred."""
         found = await self._call("GET", "/v1/batches?limit=100")
         return next((each for each in found["data"] if each["input_file_id"] == file), None)
 
     async def get(self, id: str) -> dict[str, Any]:
-        """A batch as it is now."""
+        """Return the current state of a batch."""
         return await self._call("GET", f"/v1/batches/{quote(id, safe='')}")
 
     async def cancel(self, id: str) -> dict[str, Any]:
-        """Stop a batch; the results that there are become its files."""
+        """Cancel a batch; the results so far become its files."""
         return await self._call("POST", f"/v1/batches/{quote(id, safe='')}/cancel")
 
     async def download(self, file: str, target: BinaryIO) -> None:
-        """Append what is in a file to `target`, in pieces. Not retried once it has begun."""
+        """Append the content of a file to `target`, in pieces. Not retried once it has begun."""
         path = f"/v1/files/{quote(file, safe='')}/content"
         async with self._http.open("GET", path) as response:
             with reaching(self._http.url):

@@ -1,4 +1,4 @@
-"""Many requests with a bounded number at once."""
+"""Runs many requests, with a bounded number at once."""
 
 import asyncio
 import time
@@ -14,12 +14,12 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 ASK_AGAIN = 5.0
-"""Seconds after which the number at once is asked for again: agents come and go."""
+"""Seconds after which the number at once is requested again: agents come and go."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result(Generic[A]):
-    """What became of the request at `index`: an `answer` or an `error`."""
+    """The result of the request at `index`: an `answer` or an `error`."""
 
     index: int
     answer: A | None = None
@@ -36,7 +36,7 @@ async def run_batch(
     concurrency: Callable[[], Awaitable[int]],
     clock: Callable[[], float] = time.monotonic,
 ) -> AsyncGenerator[Result[A], None]:
-    """Results in the order in which they come. Leaving the iteration cancels what runs."""
+    """Yield results as they come. Leaving the iteration cancels the running requests."""
     waiting = enumerate(requests)
     running: set[asyncio.Task[Result[A]]] = set()
     at_once, asked_at = await concurrency(), clock()

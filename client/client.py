@@ -1,4 +1,4 @@
-"""Inference: one request or many, whole or as a stream."""
+"""The client: single requests, streams and batches of requests."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -25,14 +25,14 @@ INFERENCE_URL = "http://127.0.0.1:8061"
 MANAGEMENT_URL = "http://127.0.0.1:8060"
 
 TELL_WAITING = {"Prefer": "wait=1"}
-"""Has a stream that waits begin, and say so, after a second: errors are exceptions in any case."""
+"""Headers that make a waiting stream begin after a second, with events that say so."""
 
 
 class AnswerStream:
-    """One streamed answer: iterate over it for the events as they come; the last one is `Done`.
+    """One streamed answer: an iterator over its events; the last one is `Done`.
 
-    Iterating raises `RequestFailed` where the request ends with an error, and `Unreachable` where
-    the connection breaks before its end.
+    Iterating raises `RequestFailed` if the request fails, and `Unreachable` if the connection
+    breaks before the answer's end.
     """
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
@@ -53,11 +53,11 @@ class AnswerStream:
         return event
 
     async def begin(self) -> None:
-        """Wait for the first event. Raises what iterating would."""
+        """Wait for the first event. Raises the same errors as iterating."""
         self._first = await self._next()
 
     async def answer(self) -> Answer:
-        """The whole answer, once it is here: its rest is read, and its beginning must not be."""
+        """Return the whole answer. Call it before the first event was read."""
         return put_together(self.id, [event async for event in self])
 
     async def _next(self) -> Event | None:
@@ -79,10 +79,10 @@ class AnswerStream:
 
 
 class Client:
-    """A balancer's two ports. Use it as a context manager, or `close` it.
+    """Calls of a balancer's two ports. Use it as a context manager, or `close` it.
 
-    Calls raise `RequestFailed` where the balancer says no, and `Unreachable` where nobody answers.
-    Both are retried first where that is safe; see `Retries`. Cancelling the task that waits for a
+    Calls raise `RequestFailed` if the balancer refuses, and `Unreachable` if nobody answers.
+    Both are retried first if that is safe; see `Retries`. Cancelling the task that waits for a
     call, or leaving a stream, cancels the request.
 
     >>> async with Client() as client:
@@ -102,8 +102,8 @@ class Client:
     ) -> None:
         """`key` is sent as `Authorization: Bearer`.
 
-        `tls_ca`: a file with the authority that signed the certificates of `https://` addresses;
-        without it, those that the system trusts. Raises `ValueError` where it cannot be used.
+        `tls_ca` is a file with the authority that signed the certificates of `https://` addresses;
+        without it, the system's authorities count. Raises `ValueError` if it cannot be used.
         """
         retries = retries or Retries()
         tls = tls_of(tls_ca)
@@ -130,13 +130,13 @@ class Client:
     # ---- text
 
     async def generate(self, **request: Unpack[GenerateOptions]) -> Answer:
-        """A whole answer."""
+        """Return a whole answer."""
         body, _ = await self._http.call("POST", "/api/v1/generate", {**request, "stream": False})
         return answer_of(body)
 
     @asynccontextmanager
     async def stream(self, **request: Unpack[GenerateOptions]) -> AsyncIterator[AnswerStream]:
-        """An answer as it is made; leaving the context cancels what is left of it.
+        """Stream an answer; leaving the context cancels the rest of it.
 
         >>> async with Client() as client, client.stream(prompt="The", max_tokens=3) as events:
         ...     print([type(event).__name__ async for event in events][-1])
@@ -156,9 +156,9 @@ class Client:
     def batch(
         self, requests: Iterable[GenerateOptions], *, concurrency: int | None = None
     ) -> AsyncGenerator[BatchResult, None]:
-        """The answers to many requests, in the order in which they end.
+        """Yield the answers to many requests, in the order in which they end.
 
-        `requests` is read as answers come, so it may be as long as it likes. `concurrency` of them
+        `requests` is read as answers come, so it may be of any length. `concurrency` of them
         run or wait at the balancer at once; by default, somewhat more than the fleet has slots. A
         request that fails is a result with an `error` and stops no other.
 
@@ -177,13 +177,13 @@ class Client:
         )
 
     async def wanted_concurrency(self) -> int:
-        """How many requests keep all slots busy, with some that wait."""
+        """Return how many requests keep all slots busy while some wait."""
         slots = int((await self.readiness())["slots"]["total"])
         return max(4, slots + slots // 4 + 1)
 
     @asynccontextmanager
     async def socket(self) -> AsyncIterator[Socket]:
-        """Many requests over one WebSocket."""
+        """Open a WebSocket for many requests."""
         opening = self._http.open_socket("/api/v1/socket")
         async with opening as connection, Socket.over(connection) as socket:
             yield socket
@@ -191,19 +191,22 @@ class Client:
     # ---- queries
 
     async def embed(self, texts: Sequence[str], *, model: str | None = None) -> list[list[float]]:
-        """A vector for each text. Raises `RequestFailed` where one of them cannot be embedded."""
+        """Return a vector for each text.
+
+        Raises `RequestFailed` if one of them cannot be embedded.
+        """
         body = {"input": list(texts)} | ({"model": model} if model else {})
         answer = await self.post("/v1/embeddings", body)
         return [each["embedding"] for each in sorted(answer["data"], key=lambda d: d["index"])]
 
     async def models(self) -> list[dict[str, Any]]:
-        """What may be asked for as `model`, in OpenAI's form."""
+        """Return the models that requests can name, in OpenAI's format."""
         body, _ = await self._http.call("GET", "/v1/models")
         models: list[dict[str, Any]] = body["data"]
         return models
 
     async def readiness(self) -> Any:
-        """`{"ready", "slots": {"total", "busy"}}`: also of a fleet without any slot."""
+        """Return `{"ready", "slots": {"total", "busy"}}`, even of a fleet without slots."""
         try:
             body, _ = await self._http.call("GET", "/ready")
         except RequestFailed as error:
@@ -213,12 +216,12 @@ class Client:
         return body
 
     async def date(self) -> str | None:
-        """The balancer's clock, as HTTP writes it."""
+        """Return the balancer's time, in HTTP's format."""
         _, headers = await self._http.call("GET", "/health")
         return headers.get("Date")
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Any other call of the inference port, such as `/v1/chat/completions`, not streamed."""
+        """Make another call of the inference port, such as `/v1/chat/completions`, not streamed."""
         answer, _ = await self._http.call("POST", path, body)
         return answer
 

@@ -1,15 +1,18 @@
-"""What calls of the client raise."""
+"""The errors of the client."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
 class ArrieroError(Exception):
-    """Root of the client's errors. The message is one line."""
+    """Base class of the client's errors. The message is one line."""
 
 
 class Unreachable(ArrieroError):
-    """No connection, or it broke: it is not known what became of a request that `was_sent`."""
+    """There is no connection, or it broke.
+
+    If the request `was_sent`, the balancer may have processed it.
+    """
 
     def __init__(self, message: str, *, was_sent: bool = True) -> None:
         super().__init__(message)
@@ -17,15 +20,15 @@ class Unreachable(ArrieroError):
 
 
 class Untrusted(ArrieroError):
-    """TLS failed: the certificate is not trusted, or for another name. A retry does not help."""
+    """TLS failed: the certificate is not trusted, or has another name. A retry does not help."""
 
 
 class RequestFailed(ArrieroError):
-    """The balancer, or an agent behind it, said no.
+    """The balancer, or an agent behind it, refused or failed the request.
 
-    `code` is one of `docs/errors.md`; `status` the HTTP status, or `None` where the error came in a
-    stream. `is_retryable`: the same request may succeed later, after `retry_after` seconds if that
-    is known. `request_id` is the id under which the balancer's log has it.
+    `code` is one of `docs/errors.md`; `status` is the HTTP status, or `None` for an error in a
+    stream. If `is_retryable`, the same request may succeed later, after `retry_after` seconds if
+    known. `request_id` is the request's id in the balancer's log.
     """
 
     def __init__(
@@ -48,7 +51,7 @@ class RequestFailed(ArrieroError):
 
 
 def failure(body: object, **more: Any) -> RequestFailed:
-    """The error in `{"error": {"code", "message", "retryable"}}`, or in what came instead."""
+    """Return the error in `{"error": {"code", "message", "retryable"}}`, or in another body."""
     error = body.get("error") if isinstance(body, Mapping) else None
     if not isinstance(error, Mapping):
         status = more.get("status")

@@ -1,4 +1,4 @@
-"""Calls over HTTP: JSON bodies, streams of lines, and errors as exceptions."""
+"""HTTP calls: JSON bodies, streams of lines, and errors as exceptions."""
 
 import asyncio
 import json
@@ -23,15 +23,18 @@ R = TypeVar("R")
 
 CONNECT_TIMEOUT = 10.0
 MAX_LINE = 2**24
-"""Longest line of a stream in bytes: a snapshot of a large fleet is one."""
+"""Maximum bytes of a line of a stream: the snapshot of a large fleet is one line."""
 
 
 Tls = ssl.SSLContext | Literal[True]
-"""Whom to trust; `True` is whom the system trusts."""
+"""The trusted authorities; `True` stands for the system's."""
 
 
 def tls_of(ca: str | Path | None) -> Tls:
-    """Trust in the authority in the file `ca`, where one is given. Raises `ValueError`."""
+    """Return the trust in the authority of the file `ca`, or in the system's.
+
+    Raises `ValueError`.
+    """
     if ca is None:
         return True
     try:
@@ -41,7 +44,7 @@ def tls_of(ca: str | Path | None) -> Tls:
 
 
 class Http:
-    """One server, asked over connections that are kept."""
+    """Calls one server over connections that are kept open."""
 
     def __init__(self, url: str, key: str | None, retries: Retries, tls: Tls = True) -> None:
         self.url = url.rstrip("/")
@@ -52,7 +55,7 @@ class Http:
 
     @property
     def session(self) -> aiohttp.ClientSession:
-        """Made when it is first needed, since it belongs to the event loop."""
+        """The session, created when it is first needed, since it belongs to the event loop."""
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 headers=self._headers,
@@ -77,7 +80,7 @@ class Http:
         headers: Mapping[str, str] | None = None,
         params: Mapping[str, str] | None = None,
     ) -> tuple[Any, Mapping[str, str]]:
-        """The JSON that is answered, with the answer's headers. Retried where that is safe."""
+        """Return the JSON of an answer, and its headers. Retried if that is safe."""
 
         async def once() -> tuple[Any, Mapping[str, str]]:
             async with self.open(method, path, body, headers=headers, params=params) as response:
@@ -88,7 +91,7 @@ class Http:
         return await self.retried(once)
 
     async def retried(self, once: Callable[[], Awaitable[R]]) -> R:
-        """What `once` returns, tried again after failures that a retry can help."""
+        """Call `once` and return its result; repeat it after failures that a retry can help."""
         attempts = Counter[bool]()
         while True:
             try:
@@ -112,9 +115,9 @@ class Http:
         params: Mapping[str, str] | None = None,
         form: aiohttp.FormData | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """A response whose status says that it went well. Raises `ArrieroError`.
+        """Open a response with a status of success. Raises `ArrieroError`.
 
-        `form` is sent in place of a `body`. Read the response within `reaching`.
+        `form` is sent instead of a `body`. Read the response within `reaching`.
         """
         with reaching(self.url):
             response = await self.session.request(
@@ -128,7 +131,7 @@ class Http:
 
     @asynccontextmanager
     async def open_socket(self, path: str) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-        """An open WebSocket. Raises `Unreachable`."""
+        """Open a WebSocket. Raises `Unreachable`."""
         with reaching(self.url):
             connection = await self.session.ws_connect(self.url + path, max_msg_size=MAX_LINE)
         async with connection:
@@ -137,7 +140,7 @@ class Http:
 
 @contextmanager
 def reaching(url: str) -> Iterator[None]:
-    """Turns what the library raises into `Unreachable` or `Untrusted`."""
+    """Turn aiohttp's errors into `Unreachable` or `Untrusted`."""
     try:
         yield
     except aiohttp.ClientSSLError as error:
@@ -150,18 +153,18 @@ def reaching(url: str) -> Iterator[None]:
 
 
 def _why(error: aiohttp.ClientConnectorError) -> str:
-    """Names that cannot be resolved have numbers of their own, which are below 0."""
+    """Return why a connection failed. Errors of name resolution have negative numbers."""
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return f"its host is not known ({error.os_error.strerror or error.os_error})"
+        return f"its host name cannot be resolved ({error.os_error.strerror or error.os_error})"
     return os.strerror(error.errno) if error.errno else str(error)
 
 
 def _distrust(error: aiohttp.ClientSSLError) -> str:
-    """Why TLS failed, and what to do where the certificate is to blame."""
+    """Return why TLS failed, with advice if the certificate is the cause."""
     if not isinstance(error, aiohttp.ClientConnectorCertificateError):
         return str(getattr(error.os_error, "reason", None) or error)
     why = getattr(error.certificate_error, "verify_message", str(error.certificate_error))
-    return f"{why}; --tls-ca (tls_ca=) names the file of the authority that signed its certificate"
+    return f"{why}; --tls-ca (tls_ca=) names a file with the authority that signed its certificate"
 
 
 async def _refusal(response: aiohttp.ClientResponse) -> ArrieroError:

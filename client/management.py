@@ -1,4 +1,4 @@
-"""Management: who is in the fleet, what runs, what is desired."""
+"""The management port: the agents, the requests, the desired models."""
 
 import asyncio
 import json
@@ -25,14 +25,14 @@ class DesiredState:
 
 @dataclass(frozen=True, slots=True)
 class FleetEvent:
-    """`snapshot` (everything), `delta` (what changed) or `throughput`: `docs/api/management.md`."""
+    """`snapshot` (everything), `delta` (changes) or `throughput`: `docs/api/management.md`."""
 
     name: str
     data: dict[str, Any]
 
 
 class Management:
-    """The management port's calls. Bodies are as `docs/api/management.md` has them."""
+    """Calls of the management port. Bodies are described in `docs/api/management.md`."""
 
     def __init__(self, http: Http) -> None:
         self._http = http
@@ -42,36 +42,36 @@ class Management:
         await self._http.close()
 
     async def about(self) -> Any:
-        """The balancer's version, its ports, and its own `issues`."""
+        """Return the balancer's version, its ports, and its own `issues`."""
         return await self._get("/api/v1/about")
 
     async def agents(self) -> list[dict[str, Any]]:
-        """Every connected agent."""
+        """Return all connected agents."""
         return list((await self._get("/api/v1/agents"))["agents"])
 
     async def agent(self, id: str) -> dict[str, Any]:
-        """One agent."""
+        """Return one agent."""
         return dict(await self._get(f"/api/v1/agents/{_quoted(id)}"))
 
     async def drain(self, agent: str, *, deadline: str | float | None = None) -> None:
-        """Give the agent no more work; what runs may finish until `deadline` (`30s`)."""
+        """Give the agent no more requests; running ones may go on until `deadline` (`30s`)."""
         body = {} if deadline is None else {"deadline": deadline}
         await self._http.call("POST", f"/api/v1/agents/{_quoted(agent)}/drain", body)
 
     async def resume(self, agent: str) -> None:
-        """Give the agent work again."""
+        """Give the agent requests again."""
         await self._http.call("POST", f"/api/v1/agents/{_quoted(agent)}/resume", {})
 
     async def reload(self, agent: str) -> None:
-        """Have the agent load its model anew."""
+        """Make the agent reload its model."""
         await self._http.call("POST", f"/api/v1/agents/{_quoted(agent)}/reload", {})
 
     async def agent_log(self, agent: str) -> list[dict[str, Any]]:
-        """The last lines of the agent's log: `at`, `level` and `text`, the oldest first."""
+        """Return the last lines of the agent's log: `at`, `level` and `text`, the oldest first."""
         return list((await self._get(f"/api/v1/agents/{_quoted(agent)}/log"))["lines"])
 
     async def hosts(self) -> list[dict[str, Any]]:
-        """Every host that the fleet has, or had, and why it went."""
+        """Return all hosts that are or were connected, and why they left."""
         return list((await self._get("/api/v1/hosts"))["hosts"])
 
     async def forget_host(self, name: str) -> None:
@@ -79,40 +79,45 @@ class Management:
         await self._http.call("DELETE", f"/api/v1/hosts/{_quoted(name)}")
 
     async def diary(self, **choice: str | int) -> list[dict[str, Any]]:
-        """What happened, the newest first; `since` (such as `12h`) and `limit` choose."""
+        """Return the events of the fleet, newest first.
+
+        `since` (such as `12h`) and `limit` choose.
+        """
         return list((await self._get("/api/v1/diary", choice))["entries"])
 
     async def requests(self, **choice: str | int) -> list[dict[str, Any]]:
-        """Requests; `state` (`queued`, `running`, `ended`), `model`, `caller` and `limit`
-        choose."""
+        """Return requests.
+
+        `state` (`queued`, `running`, `ended`), `model`, `caller` and `limit` choose.
+        """
         return list((await self._get("/api/v1/requests", choice))["requests"])
 
     async def cancel(self, request: str) -> None:
-        """End a request; its client keeps what it has."""
+        """Cancel a request; its client keeps the answer so far."""
         await self._http.call("DELETE", f"/api/v1/requests/{_quoted(request)}")
 
     async def models(self) -> list[dict[str, Any]]:
-        """What is desired and what is served, with its status."""
+        """Return the desired and the served models, each with its status."""
         return list((await self._get("/api/v1/models"))["models"])
 
     async def model_fit(self, source: str, **choice: str | int) -> Any:
-        """What each agent would choose for the model of `source`, which is not downloaded.
+        """Return what each agent would choose for the model of `source`, without a download.
 
-        `slots` and `context_size` choose; without them each goes by its own settings.
+        Without `slots` and `context_size`, each agent uses its own settings.
         """
         return await self._get("/api/v1/models/fit", {"source": source, **choice})
 
     async def desired_state(self) -> DesiredState:
-        """The desired models."""
+        """Return the desired models."""
         body, headers = await self._http.call("GET", "/api/v1/desired-state")
         return DesiredState(body, headers.get("ETag", ""))
 
     async def wish(
         self, state: Mapping[str, Any], *, etag: str | None = None, dry_run: bool = False
     ) -> Any:
-        """Replace the desired models. With `etag`, only if nobody changed it since; else 409.
+        """Replace the desired models. With `etag`, it fails with 409 if they have changed since.
 
-        With `dry_run` nothing changes; the answer says what would, agent by agent.
+        With `dry_run` nothing changes; the answer says what would change on each agent.
         """
         headers = {"If-Match": etag} if etag else {}
         params = {"dry_run": "true"} if dry_run else {}
@@ -121,52 +126,57 @@ class Management:
         return body
 
     async def history(self, **choice: str | float) -> Any:
-        """Throughput, queue, latencies and errors over time; `since`, `step`, `by` and
-        `name` choose."""
+        """Return throughput, queue, latencies and errors over time.
+
+        `since`, `step`, `by` and `name` choose.
+        """
         return await self._get("/api/v1/history", choice)
 
     async def usage(self, **choice: str) -> Any:
-        """Requests, errors and tokens of callers; `since` and `until` (a day, or `7d`) and `by`
-        (`caller`, `model`, `day`, or several with commas) choose."""
+        """Return requests, errors and tokens of callers.
+
+        `since` and `until` (a day, or `7d`) and `by` (`caller`, `model`, `day`, or several
+        separated by commas) choose.
+        """
         return await self._get("/api/v1/usage", choice)
 
     async def keys(self) -> list[dict[str, Any]]:
-        """All access keys, without their secrets."""
+        """Return all access keys, without their secrets."""
         return list((await self._get("/api/v1/keys"))["keys"])
 
     async def create_key(self, name: str, role: str, **more: Any) -> dict[str, Any]:
-        """A new access key; `key` of the answer is the only place where it ever stands.
+        """Create an access key; only this answer has its secret, as `key`.
 
-        `more`: `expires` (`90d`), `models`, `labels`, `requests_per_minute` and so on.
+        `more`: `expires` (`90d`), `models`, `labels`, `requests_per_minute` and others.
         """
         return await self._change("POST", "/api/v1/keys", {"name": name, "role": role, **more})
 
     async def revoke_key(self, name: str) -> dict[str, Any]:
-        """End a key, and whatever its holder has open."""
+        """Revoke a key, and end its open requests."""
         return await self._change("DELETE", f"/api/v1/keys/{_quoted(name)}")
 
     async def rotate_key(self, name: str) -> dict[str, Any]:
-        """Give a key another secret, in `key` of the answer; the old one ends."""
+        """Give a key a new secret, returned as `key`; the old one ends."""
         return await self._change("POST", f"/api/v1/keys/{_quoted(name)}/rotate", {})
 
     def events(self) -> AsyncGenerator[FleetEvent, None]:
-        """The fleet as it changes. Goes on after a lost connection, without an end of its own.
+        """Yield the changes of the fleet, also after a lost connection, without an end.
 
         Closing the iterator, as `contextlib.aclosing` does, closes its connection.
         """
         return self._events("/api/v1/events")
 
     def diary_events(self, **choice: str | int) -> AsyncGenerator[FleetEvent, None]:
-        """What happened, the oldest first, as in `diary`; then what happens, as in `events`.
+        """Yield the events of `diary`, oldest first; then new events, as `events` does.
 
         Each is an event `entry`; `alive` says that nothing happened for a while.
         """
         return self._events("/api/v1/diary", choice)
 
     def agent_log_events(self, agent: str) -> AsyncGenerator[FleetEvent, None]:
-        """The last lines of the agent's log, then each line as it comes, in events `lines`.
+        """Yield the last lines of the agent's log, then new lines, in events `lines`.
 
-        Goes on after a lost connection, as in `events`, until the agent is gone (`RequestFailed`).
+        It continues after a lost connection until the agent is gone (`RequestFailed`).
         """
         return self._events(f"/api/v1/agents/{_quoted(agent)}/log/events")
 

@@ -1,4 +1,4 @@
-"""The fields of a request for text, as types; `docs/api/native.md` says what each means."""
+"""The types of a request's fields; `docs/api/native.md` explains the fields."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -7,7 +7,7 @@ from typing_extensions import TypedDict
 
 
 class GenerateOptions(TypedDict, total=False):
-    """Give exactly one of `prompt` (text or token ids) and `messages`."""
+    """The fields of a request. Give exactly one of `prompt` (text or token ids) and `messages`."""
 
     prompt: str | Sequence[int]
     messages: Sequence[dict[str, Any]]

@@ -1,7 +1,7 @@
-"""When a call may be made again, and after which pause.
+"""Decides whether to repeat a call, and after which pause.
 
-A call is made again only where that is safe: it was not accepted, or it was lost before anything of
-its answer came. An answer that has begun is never begun again behind its reader's back.
+A call is repeated only if that is safe: it was not accepted, or it was lost before any part of its
+answer came. An answer that has begun is never repeated.
 """
 
 from dataclasses import dataclass
@@ -21,8 +21,9 @@ _REFUSED = {
 class Retries:
     """At most `limit` more attempts. Pauses double from `first_pause` to `last_pause`, in seconds.
 
-    A balancer's `Retry-After` counts instead, up to `last_pause`. `patience` is the limit for those
-    that were not begun, because there was no room or no balancer to reach; by default `limit`.
+    A balancer's `Retry-After` counts instead, up to `last_pause`. `patience` is the limit for
+    requests that were not begun, because there was no room or no connection; by default it is
+    `limit`.
     """
 
     limit: int = 4
@@ -31,10 +32,10 @@ class Retries:
     last_pause: float = LAST_PAUSE
 
     def pause(self, attempt: int, error: ArrieroError, jitter: float) -> float | None:
-        """Seconds until the next attempt after `attempt` (from 0); `None`: give up.
+        """Return the seconds until the next attempt after `attempt` (from 0); `None`: give up.
 
-        Failures that `is_untouched` tells apart are counted apart.
-        `jitter` from 0 to 1 spreads clients that failed together: pauses vary by half.
+        Failures for which `is_untouched` is true are counted separately. `jitter` from 0 to 1
+        spreads clients that failed together: pauses vary by half.
         """
         limit = self.limit if self.patience is None or not is_untouched(error) else self.patience
         if attempt >= limit or not _may_help(error) or self._is_too_soon(error):
@@ -45,7 +46,7 @@ class Retries:
         return min(pause, self.last_pause) * (0.75 + jitter / 2)
 
     def _is_too_soon(self, error: ArrieroError) -> bool:
-        """Whether all attempts would come before the model that failed is loaded again."""
+        """Whether all attempts would come before the failed model is loaded again."""
         if not isinstance(error, RequestFailed) or error.code != "model_failed":
             return False
         return error.retry_after is not None and error.retry_after > self.last_pause
@@ -55,7 +56,7 @@ NEVER = Retries(limit=0)
 
 
 def is_untouched(error: ArrieroError) -> bool:
-    """Whether no work on the request has begun."""
+    """Whether the balancer has not begun the request."""
     if isinstance(error, RequestFailed):
         return error.code in _REFUSED
     return isinstance(error, Unreachable) and not error.was_sent

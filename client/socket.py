@@ -17,11 +17,11 @@ from .errors import RequestFailed, Unreachable
 from .requests import GenerateOptions
 
 MAX_UNREAD = 1024
-"""Events of a call that wait for their reader; tokens beyond are merged into the last of them."""
+"""Maximum unread events of a call; later tokens are merged into the last of them."""
 
 
 class _Call:
-    """One call: the events that came and were not read, and its result."""
+    """One call: its unread events, and its result."""
 
     def __init__(self) -> None:
         self.result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -38,7 +38,10 @@ class _Call:
         self._news.set()
 
     async def next(self) -> Event | None:
-        """The next event; `None` after the last one. Raises what ended the call."""
+        """Return the next event; `None` after the last one.
+
+        Raises the error that ended the call.
+        """
         while not self._events:
             if self.result.done():
                 self.result.result()
@@ -49,7 +52,7 @@ class _Call:
 
 
 class Socket:
-    """Requests of one connection. It ends with the context that made it.
+    """The requests of one connection, which ends with its context.
 
     >>> async with Client() as client, client.socket() as socket:
     ...     answers = await asyncio.gather(
@@ -69,7 +72,7 @@ class Socket:
     @classmethod
     @asynccontextmanager
     async def over(cls, connection: aiohttp.ClientWebSocketResponse) -> AsyncIterator[Self]:
-        """A socket over an open connection, read until the context ends."""
+        """Open a socket over an open connection, and read it until the context ends."""
         socket = cls(connection)
         reader = asyncio.create_task(socket._read())
         try:
@@ -79,12 +82,12 @@ class Socket:
             await asyncio.gather(reader, return_exceptions=True)
 
     async def generate(self, **request: Unpack[GenerateOptions]) -> Answer:
-        """A whole answer."""
+        """Return a whole answer."""
         events = [event async for event in self.stream(**request)]
         return put_together("", events)
 
     async def stream(self, **request: Unpack[GenerateOptions]) -> AsyncGenerator[Event, None]:
-        """An answer as it is made. Closing the iterator cancels what is left of it."""
+        """Stream an answer. Closing the iterator cancels the rest of it."""
         id, call = await self._begin("generate", {**request, "stream": True})
         try:
             while (event := await call.next()) is not None:
@@ -94,7 +97,7 @@ class Socket:
             await self._end(id, call)
 
     async def call(self, method: str, params: dict[str, Any] | None = None) -> Any:
-        """The result of any method, such as `embed`. Its events, if any, are passed over."""
+        """Return the result of any method, such as `embed`. Its events, if any, are ignored."""
         id, call = await self._begin(method, params or {})
         try:
             return await call.result
@@ -102,7 +105,7 @@ class Socket:
             await self._end(id, call)
 
     async def ping(self) -> None:
-        """Wait for a sign of life, also while streams run."""
+        """Wait for the balancer's pong, also while streams run."""
         await self.call("ping")
 
     async def _begin(self, method: str, params: dict[str, Any]) -> tuple[str, _Call]:

@@ -1,11 +1,11 @@
-"""Server-sent events, as WHATWG's HTML standard has them."""
+"""Server-sent events, as in WHATWG's HTML standard."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSentEvent:
-    """One event; `id` is the last one that was sent, also with an event before."""
+    """One event; `id` is the last id so far, possibly of an earlier event."""
 
     name: str
     data: str
@@ -13,7 +13,7 @@ class ServerSentEvent:
 
 
 class SseParser:
-    """Makes events of lines."""
+    """Parses lines into events."""
 
     def __init__(self) -> None:
         self._name = ""
@@ -21,7 +21,7 @@ class SseParser:
         self._id: str | None = None
 
     def line(self, line: str) -> ServerSentEvent | None:
-        """Take a line without its end; the event that it completes, if any."""
+        """Take a line without its end; return the event that it completes, if any."""
         if line:
             self._field(line)
             return None

@@ -1,4 +1,4 @@
-"""`arriero agents`: list agents and hosts that went; drain, resume, reload, forget, log."""
+"""`arriero agents`: list agents and lost hosts; drain, resume, reload, forget, log."""
 
 import argparse
 import time
@@ -20,19 +20,19 @@ ACTIONS = ("list", "drain", "resume", "reload", "forget", "log")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Lists agents; drains, resumes or reloads one, shows its log; forgets a host that is gone."""
+    """List agents; drain, resume or reload one; show its log; forget a host that is gone."""
     return run(build_parser(), argv, _agents)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command's arguments."""
+    """Return the parser of the command's arguments."""
     parser = make_parser("agents", main.__doc__ or "")
     parser.add_argument("action", nargs="?", choices=ACTIONS, default="list")
     parser.add_argument("agent", nargs="?", help="name or id")
     parser.add_argument(
-        "--deadline", metavar="DURATION", help="drain: how long running requests may go on (30s)"
+        "--deadline", metavar="DURATION", help="drain: time for running requests to end (30s)"
     )
-    parser.add_argument("--follow", action="store_true", help="log: go on with new lines")
+    parser.add_argument("--follow", action="store_true", help="log: keep printing new lines")
     return parser
 
 
@@ -86,7 +86,7 @@ async def _steer(fleet: "Management", id: str, arguments: argparse.Namespace) ->
     if arguments.json:
         print_json(changed)
     elif arguments.action == "reload":
-        console().print(f"{changed['name']} finishes what runs, then loads its model anew")
+        console().print(f"{changed['name']} finishes its requests, then reloads its model")
     else:
         console().print(f"{changed['name']}: {changed['state']}")
 
@@ -102,7 +102,7 @@ async def _log(fleet: "Management", id: str, arguments: argparse.Namespace) -> N
 
 
 def _print_lines(screen: "Screen", lines: Iterable[dict[str, Any]], *, as_json: bool) -> None:
-    """The lines of an agent's log, the newest last; as JSON an object a line."""
+    """Print the lines of an agent's log, the newest last; with `as_json`, an object a line."""
     for line in lines:
         if as_json:
             print_json(line)
@@ -116,7 +116,7 @@ _STYLES = {"warning": "yellow", "error": "red"}
 
 
 def _print_memory(screen: "Screen", agents: Iterable[dict[str, Any]]) -> None:
-    """What lies where: a line for each device that models take memory of."""
+    """Print a line for each device on which models take memory."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -144,7 +144,7 @@ def _print_memory(screen: "Screen", agents: Iterable[dict[str, Any]]) -> None:
 
 
 def _print_gone(screen: "Screen", hosts: Iterable[dict[str, Any]]) -> None:
-    """A line for each host that was here and is not."""
+    """Print a line for each host that was connected and is not."""
     from rich.table import Table
     from rich.text import Text
 
@@ -165,7 +165,7 @@ def _print_gone(screen: "Screen", hosts: Iterable[dict[str, Any]]) -> None:
 
 
 def agent_named(agents: Iterable[dict[str, Any]], word: str) -> dict[str, Any]:
-    """The agent with this id or name. Raises `UsageError` where there is none, or several."""
+    """Return the agent with this id or name. Raises `UsageError` if there is none, or several."""
     agents = list(agents)
     found = [agent for agent in agents if word in (agent["id"], agent["name"])]
     if len(found) == 1:

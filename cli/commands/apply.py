@@ -1,4 +1,4 @@
-"""`arriero apply`: replaces the desired models by those of a file."""
+"""`arriero apply`: replaces the desired models by the models of a file."""
 
 import argparse
 import json
@@ -21,12 +21,12 @@ EXAMPLE = """a file such as
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Makes the models of a file the desired ones; says first what changes."""
+    """Replace the desired models by the models of a file, after printing the changes."""
     return run(build_parser(), argv, _apply)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command's arguments."""
+    """Return the parser of the command's arguments."""
     parser = make_parser("apply", main.__doc__ or "")
     parser.add_argument("file", help="TOML or JSON: a list `models`, as in docs/models.md")
     add_flags(parser)
@@ -44,7 +44,7 @@ async def _apply(arguments: argparse.Namespace, target: Target) -> None:
 
 
 def read_state(path: Path) -> dict[str, Any]:
-    """The desired state in a file. Raises `UsageError`."""
+    """Return the desired state in a file. Raises `UsageError`."""
     try:
         text = path.read_text(encoding="utf-8")
         state = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)

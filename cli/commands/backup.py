@@ -1,4 +1,4 @@
-"""`arriero backup`: all that a balancer keeps, in one file; while it runs."""
+"""`arriero backup`: copies everything that a balancer stores into one file, while it runs."""
 
 import argparse
 from collections.abc import Sequence
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Copies state, keys, usage, history, files and results of a SQLite store into one file.
+    """Copy state, keys, usage, history, files and results of a SQLite store into one file.
 
-    Beside PostgreSQL, the files and results: what pg_dump, which comes first, does not have.
+    With PostgreSQL it copies only the files and results; run pg_dump first for the database.
     """
     return run_plain(build_parser(), argv, _backup)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command's arguments."""
+    """Return the parser of the command's arguments."""
     parser = make_parser("backup", main.__doc__ or "")
-    parser.add_argument("file", type=Path, help="the backup: a tar file, replaced if it is there")
+    parser.add_argument("file", type=Path, help="the backup: a tar file, replaced if it exists")
     add_places(parser)
     return parser
 
@@ -46,7 +46,10 @@ def add_places(parser: argparse.ArgumentParser) -> None:
 
 
 def places_of(arguments: argparse.Namespace) -> tuple[Path | None, "FilesPlace"]:
-    """The database, unless it is PostgreSQL's, and the files' place. Raises `UsageError`."""
+    """Return the database, `None` for PostgreSQL, and the place of the files.
+
+    Raises `UsageError`.
+    """
     from ...balancer.jobs.files_place import FilesPlace, parse_place
     from ...balancer.store.url import parse_store_url
 
@@ -59,13 +62,13 @@ def places_of(arguments: argparse.Namespace) -> tuple[Path | None, "FilesPlace"]
     except ValueError as error:
         raise UsageError(f"--files: {error}") from error
     if url.kind == "memory":
-        raise UsageError("--state: memory:// keeps nothing, so there is nothing to back up")
+        raise UsageError("--state: memory:// stores nothing, so there is nothing to back up")
     if url.kind == "sqlite":
         return Path(url.location), place or FilesPlace(Path(f"{url.location}-files"))
     if place is None:
         raise UsageError(
-            "--files: is missing; with PostgreSQL, give the balancer's --files, and copy the "
-            "database before, with pg_dump"
+            "--files: is missing; with PostgreSQL, give the balancer's --files, and first copy the "
+            "database with pg_dump"
         )
     return None, place
 

@@ -1,4 +1,4 @@
-"""`arriero batch`: many requests from a file, and their answers into another."""
+"""`arriero batch`: answers the requests of a file and writes the answers to another file."""
 
 import argparse
 import sys
@@ -21,22 +21,24 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Answers a file of requests; started again, it goes on where it stopped."""
+    """Answer a file of requests; a second run continues where the first one stopped."""
     return run(build_parser(), argv, _batch)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command's arguments."""
+    """Return the parser of the command's arguments."""
     parser = make_parser("batch", main.__doc__ or "")
     parser.add_argument("input", help="OpenAI batch lines, JSON objects, or a question a line")
-    parser.add_argument("output", help="a result for each line, in the order in which they end")
     parser.add_argument(
-        "--concurrency", type=positive, metavar="N", help="at once (a few more than slots)"
+        "output", help="a result for each line, in the order in which the requests end"
+    )
+    parser.add_argument(
+        "--concurrency", type=positive, metavar="N", help="requests at once (a few more than slots)"
     )
     parser.add_argument(
         "--server-side",
         action="store_true",
-        help="upload it and let the balancer run it; started again, this goes on, too",
+        help="upload the input and let the balancer run it; a second run continues, too",
     )
     add_options(parser)
     return parser
@@ -75,7 +77,7 @@ async def _on_server(
     from ...client import Client, Retries
 
     if defaults or arguments.concurrency:
-        raise UsageError("--server-side takes no other options: each line says what it asks")
+        raise UsageError("--server-side takes no other options: each line has its own")
     output = Path(arguments.output)
     async with Client(
         target.url, key=target.key, tls_ca=target.tls_ca, retries=Retries(limit=20)
@@ -158,7 +160,7 @@ def _bar() -> "Progress":
 
 
 async def _answer(client: "Client", line: Line) -> str:
-    """The result line of a request."""
+    """Send the request of a line and return its result line."""
     from ...client import RequestFailed
 
     if line.problem is not None:
@@ -188,27 +190,27 @@ def _open_input(path: str) -> IO[str]:
 
 
 def _lines(texts: IO[str], defaults: dict[str, Any]) -> Iterator[Line]:
-    """The lines of an input. Of those with one `custom_id` only the first is asked."""
+    """Yield the lines of an input; a later line with the same `custom_id` gets a problem."""
     seen: set[str] = set()
     for number, text in enumerate(texts, start=1):
         if not text.strip():
             continue
         line = parse_line(number, text.rstrip("\n"), defaults)
         if line.custom_id is not None and line.custom_id in seen:
-            line = Line(number, problem=f"custom_id: {line.custom_id!r} is an earlier line's, too")
+            line = Line(number, problem=f"custom_id: an earlier line has {line.custom_id!r}, too")
         elif line.custom_id is not None:
             seen.add(line.custom_id)
         yield line
 
 
 def _compare(texts: IO[str], output: "_Output", defaults: dict[str, Any]) -> int:
-    """How many lines there are. Raises `UsageError` if `output` answers something else."""
+    """Return the number of lines. Raises `UsageError` if `output` answers other requests."""
     total, left = 0, output.keys
     for total, line in enumerate(_lines(texts, defaults), start=1):  # noqa: B007
         left.discard(line.key)
         if output.answers_another(line):
             raise UsageError(
-                f"{output.path} has the answer to another request for line {line.number}: "
+                f"{output.path} has an answer to another request for line {line.number}:  "
                 "name another output, or remove it"
             )
     if left:
@@ -220,11 +222,11 @@ def _compare(texts: IO[str], output: "_Output", defaults: dict[str, Any]) -> int
 
 
 class _Output:
-    """The results. Each is written in one piece, so that only the last can be torn."""
+    """The results. Each is written in one piece, so that only the last one can be torn."""
 
     def __init__(self, path: Path) -> None:
         self._done: dict[str | int, str] = {}
-        """The digests of the lines that have results, by their keys."""
+        """The digests of the lines that have results, by key."""
         self.path = path
         self.num_failed = 0
         self.num_answered = 0
@@ -257,7 +259,7 @@ class _Output:
         return line.key in self._done
 
     def answers_another(self, line: Line) -> bool:
-        """Whether the result for `line` is of another request."""
+        """Whether the result for `line` answers another request."""
         known = self._done.get(line.key)
         return bool(known) and known != line.digest
 
@@ -268,7 +270,7 @@ class _Output:
         self.num_failed += has_failed(result)
 
     def _read_back(self) -> None:
-        """Learn what is done, and cut off a last line that was not written as a whole."""
+        """Read the existing results, and cut off a last line that is torn."""
         self._file.seek(0)
         end = 0
         for raw in self._file:
@@ -282,6 +284,6 @@ class _Output:
         if self._file.seek(0, 2) > end and self._file.seek(end) == end:
             rest = self._file.read()
             if b"\n" in rest.rstrip(b"\n"):
-                raise UsageError(f"{self.path} holds something else than results; name another")
+                raise UsageError(f"{self.path} contains other data than results; name another file")
             self._file.truncate(end)
         self._file.seek(0, 2)

@@ -1,4 +1,4 @@
-"""`arriero bench`: how fast any OpenAI-compatible server is, over a range of clients at once."""
+"""`arriero bench`: measures an OpenAI-compatible server with several numbers of clients."""
 
 import argparse
 import asyncio
@@ -22,12 +22,12 @@ WORDS = ("lake", "stone", "river", "cloud", "paper", "green", "window", "market"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measures first token, time between tokens and throughput of a server."""
+    """Measure time to first token, time between tokens and throughput of a server."""
     return run(build_parser(), argv, _bench)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command's arguments."""
+    """Return the parser of the command's arguments."""
     parser = make_parser("bench", main.__doc__ or "")
     parser.add_argument("server", nargs="?", metavar="URL", help="the server (as --url)")
     parser.add_argument("--model", help="the model to ask (the first that the server lists)")
@@ -35,16 +35,16 @@ def build_parser() -> argparse.ArgumentParser:
         "--concurrency", type=positives, default=(1, 2, 4, 8), metavar="N,…", help="(1,2,4,8)"
     )
     parser.add_argument(
-        "--requests", type=positive, metavar="N", help="at each step (4 for each client)"
+        "--requests", type=positive, metavar="N", help="requests of each step (4 for each client)"
     )
     parser.add_argument("--prompt-words", type=positive, default=64, metavar="N", help="(64)")
     parser.add_argument("--max-tokens", type=positive, default=64, metavar="N", help="(64)")
     parser.add_argument(
         "--no-stream",
         action="store_true",
-        help="ask for answers in one piece, without first tokens",
+        help="request answers in one piece, without a time to first token",
     )
-    parser.add_argument("--plot", metavar="FILE", help="draw the throughput, as SVG")
+    parser.add_argument("--plot", metavar="FILE", help="write a plot of the throughput, as SVG")
     return parser
 
 
@@ -80,7 +80,7 @@ def _first(models: list[dict[str, Any]], url: str) -> str:
 
 
 class _Load:
-    """Prompts that have nothing in common, so that no cache helps."""
+    """Sends prompts without a common prefix, so that no prefix cache helps."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ WIDTH, HEIGHT, LEFT, BOTTOM = 640, 300, 60, 50
 
 
 def line_plot(title: str, labels: Sequence[str], values: Sequence[float], *, unit: str) -> str:
-    """An SVG of `values` over evenly spaced `labels`, from zero."""
+    """Return an SVG of `values` over evenly spaced `labels`; the axis begins at zero."""
     top = max(values, default=0) or 1.0
     step = (WIDTH - LEFT - 20) / max(1, len(values) - 1)
     points = [

@@ -20,53 +20,53 @@ if TYPE_CHECKING:
     from ...client.answers import Event
     from ..screen import Screen
 
-HELP = """/help        this
-/system TEXT the system message from now on; without TEXT, none
+HELP = """/help        show this help
+/system TEXT set the system message; without TEXT, remove it
 /retry       ask the last question again
-/clear       begin anew
-/quit        leave, as does Ctrl-D
-@path        puts a file into the question; a \\ at a line's end goes on in the next
-Ctrl-C       stops the answer"""
+/clear       begin a new conversation
+/quit        leave; so does Ctrl-D
+@path        put a file into the question; \\ at a line's end continues on the next line
+Ctrl-C       stop the answer"""
 
 
 # ---- turns, and what a person types: text, files by `@path`
 
 
 MAX_FILE = 2**20
-"""Largest file that is put into a question, in bytes."""
+"""Maximum bytes of a file that is put into a question."""
 
 _PATHS = ("/", "./", "../", "~/")
-"""How a word begins that can only be a path."""
+"""Beginnings of words that can only be paths."""
 
 _PUNCTUATION = ",.;:!?)"
-"""What may follow a path in a sentence."""
+"""Punctuation that may follow a path in a sentence."""
 
 _MENTION = re.compile(r"(?:^|(?<=\s))@(\S+)")
 
 
 class FileProblem(Exception):
-    """A file that is asked for cannot be put into the question."""
+    """A file that the question mentions cannot be read."""
 
 
 @dataclass(slots=True)
 class Conversation:
-    """The messages so far; they alternate, beginning with the user's."""
+    """The messages so far; they alternate, and the first is the user's."""
 
     system: str | None = None
     turns: list[dict[str, str]] = field(default_factory=list)
 
     def asked(self, text: str) -> list[dict[str, Any]]:
-        """What to send for the next question."""
+        """Return the messages to send for the next question."""
         system = [{"role": "system", "content": self.system}] if self.system else []
         return [*system, *self.turns, {"role": "user", "content": text}]
 
     def answered(self, question: str, answer: str) -> None:
-        """Keep a turn. An answer that was cut off counts as far as it came."""
+        """Add a question and its answer; an interrupted answer is added as far as it came."""
         self.turns.append({"role": "user", "content": question})
         self.turns.append({"role": "assistant", "content": answer})
 
     def take_back(self) -> str | None:
-        """Forget the last turn; its question, if there was one."""
+        """Remove the last question with its answer, and return the question; `None` without one."""
         if not self.turns:
             return None
         question = self.turns[-2]["content"]
@@ -75,9 +75,9 @@ class Conversation:
 
 
 def with_files(text: str) -> str:
-    """`text` with the files that it mentions as `@path` behind it. Raises `FileProblem`.
+    """Return `text` followed by the files that it mentions as `@path`. Raises `FileProblem`.
 
-    A word behind an `@` that is no path stays as it is; one that begins as paths do has to be one.
+    A word after `@` that is not a file stays as it is; one that begins like a path must be a file.
     """
     mentions = dict.fromkeys(_MENTION.findall(text))
     found = {word: _file(word) or _file(word.rstrip(_PUNCTUATION)) for word in mentions}
@@ -110,12 +110,12 @@ def _fenced(path: Path) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Holds a conversation."""
+    """Chat with a model."""
     return run_plain(build_parser(), argv, _chat)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command's arguments."""
+    """Return the parser of the command's arguments."""
     parser = make_parser("chat", main.__doc__ or "")
     parser.add_argument("--system", help="the system message")
     parser.add_argument("--no-thinking", action="store_true", help="ask the model not to reason")
@@ -155,10 +155,13 @@ class _Chat:
         self._options = options
         self._conversation = Conversation(system)
         self._code = 0
-        """What the last question came to."""
+        """The exit code for the last question."""
 
     def run(self) -> int:
-        """Returns the exit code: whether the last question was answered."""
+        """Read and answer questions.
+
+        Returns the exit code: whether the last question was answered.
+        """
         if sys.stdin.isatty():
             self._console.print("/help explains, Ctrl-D leaves", style="dim")
         while (line := self._read()) is not None:
@@ -170,7 +173,7 @@ class _Chat:
         return self._code
 
     def _read(self) -> str | None:
-        """A question, which may have several lines; `None` at the end."""
+        """Read a question, which may have several lines; `None` at the end of the input."""
         lines: list[str] = []
         while True:
             try:
@@ -185,7 +188,7 @@ class _Chat:
                 return "\n".join(line.removesuffix("\\") for line in lines)
 
     def _obey(self, line: str) -> bool:
-        """Carry out a command; whether to go on."""
+        """Run a `/` command. Returns whether the chat goes on."""
         command, _, rest = line.partition(" ")
         match command:
             case "/quit" | "/exit":

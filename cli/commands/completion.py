@@ -1,4 +1,4 @@
-"""`arriero completion`: a script for the shell that completes commands and flags."""
+"""`arriero completion`: a shell script that completes commands and flags."""
 
 import argparse
 import sys
@@ -11,12 +11,12 @@ from ..boundary import run_plain
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Prints a completion script for bash, zsh or fish."""
+    """Print a completion script for bash, zsh or fish."""
     return run_plain(build_parser(), argv, _completion)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command's arguments."""
+    """Return the parser of the command's arguments."""
     parser = make_parser("completion", main.__doc__ or "")
     parser.add_argument(
         "shell", choices=sorted(SHELLS), help="e.g. source <(arriero completion bash)"
@@ -29,7 +29,7 @@ def _completion(arguments: argparse.Namespace, _: Target) -> None:
 
 
 def words() -> Mapping[str, Sequence[str]]:
-    """What may follow each installed command."""
+    """Return the words that may follow each installed command."""
     found = {}
     for entry in sorted(entry_points(group=GROUP)):
         module = sys.modules[entry.load().__module__]
@@ -39,7 +39,7 @@ def words() -> Mapping[str, Sequence[str]]:
 
 
 def _words(parser: argparse.ArgumentParser) -> list[str]:
-    """Choices of positional arguments, and long flags."""
+    """Return the choices of positional arguments, and the long flags."""
     words: list[str] = []
     for action in parser._actions:
         flags = [flag for flag in action.option_strings if flag.startswith("--")]
@@ -55,7 +55,7 @@ Words = Mapping[str, Sequence[str]]
 
 
 def bash(words: Words) -> str:
-    """For bash; its file names are completed where no word fits."""
+    """Return bash's script; bash completes file names if no word matches."""
     cases = "".join(
         f'    {command}) words="{" ".join(following)}" ;;\n' for command, following in words.items()
     )
@@ -72,12 +72,12 @@ complete -o default -F _arriero arriero
 
 
 def zsh(words: Words) -> str:
-    """For zsh, which can read bash's."""
+    """Return zsh's script: zsh can use bash's."""
     return "autoload -U +X bashcompinit && bashcompinit\n" + bash(words)
 
 
 def fish(words: Words) -> str:
-    """For fish."""
+    """Return fish's script."""
     first = f"complete -c arriero -n __fish_use_subcommand -f -a '{' '.join(words)}'\n"
     rest = [
         f"complete -c arriero -n '__fish_seen_subcommand_from {command}' {_fish(word)}\n"

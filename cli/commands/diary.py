@@ -1,4 +1,4 @@
-"""`arriero diary`: what happened in the fleet, and what happens."""
+"""`arriero diary`: the events of the fleet, past and new."""
 
 import argparse
 from collections.abc import Sequence
@@ -15,16 +15,18 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Says what happened: hosts, models, issues, keys, changes and by whom."""
+    """Print the events of hosts, models, issues, keys and changes, with who made them."""
     return run(build_parser(), argv, _diary)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command's arguments."""
+    """Return the parser of the command's arguments."""
     parser = make_parser("diary", main.__doc__ or "")
-    parser.add_argument("--since", metavar="DURATION", help="no older than this, such as 12h or 7d")
-    parser.add_argument("--limit", type=positive, default=50, help="at most so many (50)")
-    parser.add_argument("--follow", action="store_true", help="go on with what happens")
+    parser.add_argument(
+        "--since", metavar="DURATION", help="only events of this time, such as 12h or 7d"
+    )
+    parser.add_argument("--limit", type=positive, default=50, help="maximum number of events (50)")
+    parser.add_argument("--follow", action="store_true", help="keep printing new events")
     return parser
 
 
@@ -55,7 +57,7 @@ async def _diary(arguments: argparse.Namespace, target: Target) -> None:
 
 
 def _print(screen: "Screen", entry: dict[str, Any], *, as_json: bool) -> None:
-    """One line, as in a log: the newest is the last."""
+    """Print an entry as one line."""
     if as_json:
         print_json(entry)
         return

@@ -1,4 +1,4 @@
-"""`arriero doctor`: looks at this host and the fleet, and says what to do."""
+"""`arriero doctor`: checks this host and the fleet, and says what to do."""
 
 import argparse
 import asyncio
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
     from ...client import Client
 
 _PROBE = "arriero.agent.probe"
-"""The program that writes what computes here, as JSON."""
+"""The program that writes the devices of this host as JSON."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Checks this host and the fleet, and says what to do."""
+    """Check this host and the fleet, and say what to do."""
     return run(build_parser(), argv, _doctor)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command's arguments."""
+    """Return the parser of the command's arguments."""
     return make_parser("doctor", main.__doc__ or "")
 
 
@@ -89,14 +89,14 @@ async def _of_balancer(client: "Client", target: Target) -> list[Finding]:
     readiness = None
     try:
         readiness, date = await client.readiness(), await client.date()
-        findings.append(Finding("good", f"clients are answered at {target.url}"))
+        findings.append(Finding("good", f"the inference port answers at {target.url}"))
         if date:
             findings.append(of_clock(time.time() - parsedate_to_datetime(date).timestamp()))
     except ArrieroError as error:
         findings.append(of_refusal(error, "--url"))
     try:
         agents = await client.management.agents()
-        findings.append(Finding("good", f"operators are answered at {target.management}"))
+        findings.append(Finding("good", f"the management port answers at {target.management}"))
         findings += of_issues("the balancer", await client.management.about())
         if readiness is not None:
             findings += of_fleet(readiness, agents, version("arriero"), target.management)
@@ -110,7 +110,7 @@ async def _of_balancer(client: "Client", target: Target) -> list[Finding]:
 
 
 async def _of_certificate(address: str, tls_ca: str | None) -> list[Finding]:
-    """Nothing where it cannot be reached or trusted, which was found already."""
+    """Check the certificate at `address`; return nothing if no trusted connection is possible."""
     from ...client.http import CONNECT_TIMEOUT, tls_of
 
     parts = urlsplit(address)
@@ -136,7 +136,10 @@ def _free_memory() -> int | None:
 
 
 def _probe() -> dict[str, Any] | None:
-    """In a process of its own: llama.cpp looks for devices, and may not survive it."""
+    """List the devices in a process of its own, because llama.cpp can crash while it does.
+
+    Returns `None` if it fails.
+    """
     command = (sys.executable, "-m", _PROBE)
     try:
         done = subprocess.run(command, capture_output=True, timeout=60, check=True)

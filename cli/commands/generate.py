@@ -1,4 +1,4 @@
-"""`arriero generate`: one question, answered as it is made."""
+"""`arriero generate`: answers one question, and prints the answer while it is generated."""
 
 import argparse
 import json
@@ -18,26 +18,39 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Answers one prompt, from the arguments or from stdin."""
+    """Answer one prompt, from the arguments or from stdin."""
     return run(build_parser(), argv, _generate)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command's arguments."""
+    """Return the parser of the command's arguments."""
     parser = make_parser("generate", main.__doc__ or "")
-    parser.add_argument("prompt", nargs="?", help="the question; - or nothing: read it from stdin")
+    parser.add_argument(
+        "prompt", nargs="?", help="the question; without it, or with -, it is read from stdin"
+    )
     parser.add_argument("--system", help="the system message")
-    parser.add_argument("--raw", action="store_true", help="send it without the chat template")
+    parser.add_argument(
+        "--raw", action="store_true", help="send the prompt without the chat template"
+    )
     add_options(parser)
     return parser
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add what every command that generates takes."""
+    """Add the arguments that every command which generates takes."""
     parser.add_argument("--model", help="the model to ask")
-    parser.add_argument("--max-tokens", type=positive, metavar="N", help="longest answer")
-    parser.add_argument("--temperature", type=float, metavar="T", help="0 takes the likeliest")
-    parser.add_argument("--seed", type=int, metavar="N", help="for the same answer again")
+    parser.add_argument(
+        "--max-tokens", type=positive, metavar="N", help="maximum tokens of the answer"
+    )
+    parser.add_argument(
+        "--temperature",
+        type=float,
+        metavar="T",
+        help="sampling temperature; 0 takes the likeliest token",
+    )
+    parser.add_argument(
+        "--seed", type=int, metavar="N", help="random seed, for a reproducible answer"
+    )
     parser.add_argument(
         "--set",
         action="append",
@@ -48,7 +61,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The fields that were given. Raises `UsageError`."""
+    """Return the fields that were given. Raises `UsageError`."""
     options: dict[str, Any] = {}
     for name in ("model", "max_tokens", "temperature", "seed"):
         if (value := getattr(arguments, name)) is not None:
@@ -100,7 +113,7 @@ def _question(arguments: argparse.Namespace) -> dict[str, Any]:
     text = arguments.prompt
     if text in (None, "-"):
         if text is None and sys.stdin.isatty():
-            raise UsageError("what is the question? Give it, or pipe it in")
+            raise UsageError("the question is missing: give it as an argument or on stdin")
         text = sys.stdin.read()
     if not text.strip() and not arguments.raw:
         raise UsageError("the question is empty")

@@ -1,7 +1,7 @@
-"""`arriero keys`: make, list, revoke and rotate access keys.
+"""`arriero keys`: create, list, revoke and rotate access keys.
 
-A key is printed once, alone on stdout, so that it can be piped; what is said about it goes to
-stderr. No key is ever an argument, since every user of a host can see those.
+A key is printed once, alone on stdout, so that it can be piped; messages go to stderr. No key is
+ever an argument, since every user of a host can see arguments.
 """
 
 import argparse
@@ -34,12 +34,12 @@ Json = dict[str, Any]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Makes, lists, revokes and rotates access keys."""
+    """Create, list, revoke and rotate access keys."""
     return run(build_parser(), argv, _keys)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command's arguments."""
+    """Return the parser of the command's arguments."""
     parser = make_parser("keys", main.__doc__ or "")
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = f"{EXAMPLES}\n{parser.epilog}"
@@ -48,14 +48,14 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--state",
         metavar="URL",
-        help="change the keys in this store and not over the management port: sqlite:///FILE, "
+        help="change the keys in this store instead of over the management port: sqlite:///FILE, "
         "postgresql://…, as the balancer's --state",
     )
     parser.add_argument(
         "--output",
         metavar="FILE",
         type=Path,
-        help="write the key to a new file that only you can read, and not to stdout",
+        help="write the key to a new file that only you can read, instead of to stdout",
     )
     _add_spec(parser.add_argument_group("create"))
     return parser
@@ -63,21 +63,25 @@ def build_parser() -> argparse.ArgumentParser:
 
 def _add_spec(group: Any) -> None:
     group.add_argument("--role", choices=ROLES)
-    group.add_argument("--models", metavar="A,B", help="only these (of an agent: to serve)")
+    group.add_argument(
+        "--models", metavar="A,B", help="allow only these models (for an agent: to serve)"
+    )
     group.add_argument(
         "--label",
         metavar="KEY=VALUE",
         action="append",
         help="a label that an agent with this key may have; repeatable",
     )
-    group.add_argument("--expires", metavar="DURATION", help="from now, such as 90d or 12h")
+    group.add_argument(
+        "--expires", metavar="DURATION", help="time until it expires, such as 90d or 12h"
+    )
     for name in LIMITS:
         group.add_argument(f"--{name}", metavar="N", type=positive)
-    group.add_argument("--priority", choices=PRIORITIES, help="the highest of its requests")
+    group.add_argument("--priority", choices=PRIORITIES, help="highest priority of its requests")
     group.add_argument(
         "--default-priority",
         choices=PRIORITIES,
-        help="that of its requests that say none (default: default)",
+        help="priority of its requests that give none (default: default)",
     )
 
 
@@ -96,7 +100,7 @@ async def _keys(arguments: argparse.Namespace, target: Target) -> None:
 
 
 class Keys(Protocol):
-    """Where keys are changed: the management port, or a store."""
+    """The access keys of a balancer: through its management port, or in its store."""
 
     async def keys(self) -> list[Json]: ...
 
@@ -129,12 +133,12 @@ async def _act(arguments: argparse.Namespace, keys: Keys) -> None:
 
 def _effect(state: str | None) -> str:
     if state is None:
-        return "what it had open has ended"
-    return "a balancer that runs with this store takes it until it starts again"
+        return "its open requests and connections have ended"
+    return "a running balancer with this store accepts it until it is restarted"
 
 
 def _spec(arguments: argparse.Namespace) -> Json:
-    """The body without the name. Raises `UsageError`."""
+    """Return the body of the request without the name. Raises `UsageError`."""
     if arguments.role is None:
         raise UsageError(f"--role: is missing; choose from {', '.join(ROLES)}")
     limits = {name.replace("-", "_"): None for name in LIMITS}
@@ -158,13 +162,13 @@ def _label(text: str) -> tuple[str, str]:
 
 
 def _check_output(file: Path | None) -> None:
-    """Before a key is made that then could not be written."""
+    """Check that the output file does not exist, before a key is created for it."""
     if file is not None and file.exists():
         raise UsageError(f"--output: {file} exists; name a new file")
 
 
 def _tell(arguments: argparse.Namespace, made: Json) -> None:
-    """The key to the file or to stdout; what else there is to say to stderr."""
+    """Write the key to the file or to stdout, and messages to stderr."""
     if arguments.output is not None:
         _write(arguments.output, made["key"])
         made = {name: value for name, value in made.items() if name != "key"}
@@ -172,7 +176,7 @@ def _tell(arguments: argparse.Namespace, made: Json) -> None:
     if arguments.json:
         print_json(made)
     elif arguments.output is None:
-        say(f"the key {made['name']} ({made['role']}), which is shown this once:")
+        say(f"the key {made['name']} ({made['role']}), which is shown only once:")
         say(made["key"], sys.stdout)
     if made.get("expires_at") is not None:
         say(f"it expires at {_time(made['expires_at'])}")
@@ -198,7 +202,10 @@ async def _bootstrap(arguments: argparse.Namespace) -> None:
         _tell(
             arguments, {"name": name, "role": "admin", "key": new_key(os.urandom(NUM_RANDOM_BYTES))}
         )
-        say("memory:// keeps no keys: start the balancer with --admin-key-file and a file of it")
+        say(
+            "memory:// stores no keys: start the balancer with --admin-key-file and a file with "
+            "this key"
+        )
         return
 
     async def first(keys: "_InStore") -> None:
@@ -278,7 +285,7 @@ def _list(keys: list[Json], *, as_json: bool) -> None:
             _time(key["expires_at"]),
             _time(key["last_used_at"]),
         )
-    console().print(table if keys else "no keys; nobody needs one")
+    console().print(table if keys else "there are no keys, so nobody needs one")
 
 
 def _state(key: Json) -> str:
@@ -293,7 +300,7 @@ def _limits(key: Json) -> str:
     if key["priority"] != "interactive":
         limits.append(f"priority {key['priority']}")
     if key.get("default_priority") is not None:  # balancers before it have none
-        limits.append(f"priority {key['default_priority']} if none is said")
+        limits.append(f"priority {key['default_priority']} if none is given")
     return ", ".join(limits) or "none"
 
 

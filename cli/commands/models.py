@@ -1,4 +1,4 @@
-"""`arriero models`: what is desired and served; add, remove and change one; where one fits."""
+"""`arriero models`: list models; add, remove or change one; see where one fits."""
 
 import argparse
 import re
@@ -30,13 +30,15 @@ Json = dict[str, Any]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Lists models with their status; adds one to the desired models, removes or changes one, or
-    says what each agent would choose for one before it is downloaded."""
+    """List models; add, remove or change a desired model; see how each agent would load one.
+
+    `fit` says what each agent would choose for a model, without downloading it.
+    """
     return run(build_parser(), argv, _models)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command's arguments."""
+    """Return the parser of the command's arguments."""
     parser = make_parser("models", main.__doc__ or "")
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = f"{EXAMPLES}\n{parser.epilog}"
@@ -49,30 +51,35 @@ def build_parser() -> argparse.ArgumentParser:
         "remove, set: the model's name",
     )
     wish = parser.add_argument_group("add and set; --slots and --context-size: fit, too")
-    wish.add_argument("--name", help="what clients ask for; without it, from the source")
-    wish.add_argument("--source", help="set: another source")
+    wish.add_argument("--name", help="its name in requests (from the source)")
+    wish.add_argument("--source", help="set: its new source")
     wish.add_argument(
-        "--replicas", metavar="N|all", type=_replicas, help="on how many agents (all that are free)"
+        "--replicas", metavar="N|all", type=_replicas, help="number of agents (all that are free)"
     )
     wish.add_argument("--slots", metavar="N", type=positive, help="requests at once on an agent")
     wish.add_argument("--context-size", metavar="N", type=positive, help="tokens of each slot")
     wish.add_argument(
-        "--alias", metavar="NAME", action="append", help="also called so; repeatable, none: ''"
+        "--alias",
+        metavar="NAME",
+        action="append",
+        help="another name of it; repeatable, '' removes all",
     )
     wish.add_argument(
         "--label",
         metavar="KEY=VALUE",
         action="append",
         type=_label,
-        help="on agents with this label; repeatable, none: ''",
+        help="only on agents with this label; repeatable, '' removes all",
     )
     wish.add_argument(
-        "--idle-timeout", metavar="DURATION", help="unload when unused for so long, such as 15m"
+        "--idle-timeout",
+        metavar="DURATION",
+        help="unload it after this time without requests, such as 15m",
     )
     wish.add_argument(
         "--preload",
         action=argparse.BooleanOptionalAction,
-        help="load it at once, or when the first request comes",
+        help="load it at once, or only at the first request",
     )
     add_flags(parser)
     return parser
@@ -158,10 +165,10 @@ async def _fit(management: "Management", arguments: argparse.Namespace) -> None:
         print_json(found)
         return
     if not found["agents"]:
-        console().print("no agents yet: see agent --help")
+        console().print("no agent is connected: see agent --help")
         return
     console().print(_fit_table(found["agents"]))
-    console().print("free memory is what is left beside the models that run now")
+    console().print("the memory of models that run now does not count as free")
 
 
 def _fit_table(agents: Sequence[Json]) -> "Table":
@@ -176,7 +183,7 @@ def _fit_table(agents: Sequence[Json]) -> "Table":
 
 
 def fit_in_words(agent: Json) -> tuple[str, str]:
-    """Whether the model fits on an agent, and what it says of that."""
+    """Return whether the model fits on an agent, and the agent's reasons."""
     fit, issue = agent["fit"], agent["issue"]
     if fit is None:
         hint = f"; {issue['hint']}" if issue["hint"] else ""
@@ -191,7 +198,7 @@ def fit_in_words(agent: Json) -> tuple[str, str]:
 
 
 def add(arguments: argparse.Namespace) -> Callable[[Json], Json]:
-    """One more model, after the others."""
+    """Return a function that adds the model to the desired ones."""
     source = source_of(arguments.model)
     model: Json = {"name": arguments.name or name_of(source), "source": source}
     _write(model, arguments)
@@ -209,7 +216,7 @@ def add(arguments: argparse.Namespace) -> Callable[[Json], Json]:
 
 
 def remove(arguments: argparse.Namespace) -> Callable[[Json], Json]:
-    """Without this model."""
+    """Return a function that removes the model from the desired ones."""
 
     def make(state: Json) -> Json:
         model = _named(state, arguments.model)
@@ -219,7 +226,7 @@ def remove(arguments: argparse.Namespace) -> Callable[[Json], Json]:
 
 
 def put(arguments: argparse.Namespace) -> Callable[[Json], Json]:
-    """This model with other values."""
+    """Return a function that changes the values of the desired model."""
 
     def make(state: Json) -> Json:
         model = _named(state, arguments.model)
@@ -243,7 +250,7 @@ _CHANGES: Mapping[str, Callable[[argparse.Namespace], Callable[[Json], Json]]] =
 
 
 def _named(state: Json, name: str) -> Any:
-    """The desired model of this name. Raises `UsageError`."""
+    """Return the desired model of this name. Raises `UsageError`."""
     models = state.get("models", [])
     found = next((each for each in models if each["name"] == name), None)
     if found is None:
@@ -253,7 +260,7 @@ def _named(state: Json, name: str) -> Any:
 
 
 def _write(model: Json, arguments: argparse.Namespace) -> None:
-    """Put the flags that were given into a model."""
+    """Set the values of the given flags in a model."""
     for field in ("slots", "context_size", "idle_timeout", "preload"):
         if (value := getattr(arguments, field)) is not None:
             model[field] = value
@@ -269,23 +276,23 @@ def _write(model: Json, arguments: argparse.Namespace) -> None:
 
 
 def source_of(text: str) -> str:
-    """A source; an absolute path is one on the agents' hosts. Raises `UsageError`."""
+    """Return a source; an absolute path is on the agents' hosts. Raises `UsageError`."""
     if text.startswith("/"):
         return f"file://{text}"
     if "://" not in text:
         raise UsageError(
-            f"{text!r} is no source: give hf://org/repo:Q4_K_M, https://…, or an absolute path on "
-            "the agents' hosts"
+            f"{text!r} is not a source: give hf://org/repo:Q4_K_M, https://…, or an absolute path "
+            "on the agents' hosts"
         )
     return text
 
 
 _PART = re.compile(r"-\d{5}-of-\d{5}$")
-"""How the names of the parts of a split model end."""
+"""The end of the file names of a split model's parts."""
 
 
 def name_of(source: str) -> str:
-    """A name for the model of a source: that of its file, or of its repository."""
+    """Return a name for the model of a source: the name of its file, or of its repository."""
     path = re.sub(r"[?#].*$", "", source.partition("://")[2])
     if source.startswith("hf://"):
         path = path.partition("@")[0]

@@ -1,4 +1,4 @@
-"""`arriero requests`: what runs, waits and has ended; show one, cancel one."""
+"""`arriero requests`: lists requests that run, wait or have ended; shows or cancels one."""
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,34 +15,36 @@ if TYPE_CHECKING:
     from ...client.management import Management
 
 ID_LENGTH = 32
-"""Characters of a whole id."""
+"""Characters of a full id."""
 
 SHORT_ID = 8
-"""Characters that are shown of an id where the terminal is narrow; the commands take them."""
+"""Characters of an id on a narrow terminal; commands accept such a prefix."""
 
 FOR_COUNTS, FOR_IDS = 100, 132
-"""Columns of a terminal that has room for all that is counted, and for whole ids, too."""
+"""Columns of a terminal that is wide enough for all counts, and for full ids."""
 
 MOST_LISTED = 1000
-"""Requests that a balancer lists at once."""
+"""Maximum requests that a balancer lists at once."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Lists requests; shows or cancels one."""
+    """List requests; show or cancel one."""
     return run(build_parser(), argv, _requests)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command's arguments."""
+    """Return the parser of the command's arguments."""
     parser = make_parser("requests", main.__doc__ or "")
     parser.add_argument("action", nargs="?", choices=("list", "show", "cancel"), default="list")
     parser.add_argument(
-        "request", nargs="?", help="show, cancel: the request's id, or how it begins"
+        "request", nargs="?", help="show, cancel: the request's id, or a prefix of it"
     )
-    parser.add_argument("--ended", action="store_true", help="list those that have ended")
-    parser.add_argument("--model", help="list those of this model")
-    parser.add_argument("--caller", help="list those of this caller")
-    parser.add_argument("--limit", type=positive, default=50, help="list at most so many (50)")
+    parser.add_argument("--ended", action="store_true", help="list ended requests")
+    parser.add_argument("--model", help="list requests of this model")
+    parser.add_argument("--caller", help="list requests of this caller")
+    parser.add_argument(
+        "--limit", type=positive, default=50, help="maximum number of requests (50)"
+    )
     return parser
 
 
@@ -84,7 +86,7 @@ async def _requests(arguments: argparse.Namespace, target: Target) -> None:
 
 
 async def _whole(management: "Management", id: str) -> str:
-    """The id that begins so, if one does."""
+    """Return the full id with this prefix, or the prefix itself if there is none."""
     if len(id) >= ID_LENGTH:
         return id
     listed = await management.requests(limit=MOST_LISTED)
@@ -97,7 +99,7 @@ async def _whole(management: "Management", id: str) -> str:
 
 
 async def _found(management: "Management", id: str) -> dict[str, Any]:
-    """The request whose id begins so, be it that it has ended. Raises `UsageError`."""
+    """Return the request whose id has this prefix, even if it has ended. Raises `UsageError`."""
     listed = await management.requests(limit=MOST_LISTED)
     found = [each for each in listed if each["id"].startswith(id)]
     names = {each["id"]: each["name"] for each in await management.agents()} if found else {}
@@ -108,12 +110,12 @@ async def _found(management: "Management", id: str) -> dict[str, Any]:
     if len(found) > 1 and id not in [each["id"] for each in found]:
         raise UsageError(f"{len(found)} requests begin with {id}: give more of the id")
     if not found:
-        raise UsageError(f"no request begins with {id}, of those that run, wait or ended lately")
+        raise UsageError(f"no running, waiting or recent request begins with {id}")
     return next((each for each in found if each["id"] == id), found[0])
 
 
 def _shown(request: dict[str, Any]) -> Any:
-    """All that is known of a request, a line for each; what is not is left out."""
+    """Return a table of a request's known values, one a line."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, show_header=False)
@@ -136,9 +138,9 @@ _NAMES = {"code": "how it ended", "queue": "waited", "total": "took", "for": "wa
 
 
 def _live(requests: list[dict[str, Any]], agents: Mapping[str, str]) -> Any:
-    """A line for each, with the names of `agents` by their ids.
+    """Return a table of the running and waiting requests, with the agents' names.
 
-    Ids and names are shortened where the terminal is too narrow for them.
+    Ids and names are shortened if the terminal is too narrow.
     """
     columns = console().width
     table = _lines("state", numbers=("tokens", "moves", "waited", "age"))
@@ -154,7 +156,7 @@ def _live(requests: list[dict[str, Any]], agents: Mapping[str, str]) -> Any:
             duration(each["waited_seconds"]),
             duration(each["age_seconds"]),
         )
-    return table if requests else "nothing runs or waits"
+    return table if requests else "no requests run or wait"
 
 
 def _state(request: dict[str, Any]) -> str:
@@ -171,12 +173,12 @@ def _state(request: dict[str, Any]) -> str:
 
 
 def _at(request: dict[str, Any]) -> str:
-    """Which of several balancers has it, or had it; empty where there is one alone."""
+    """Return the name of the request's balancer; empty if there is only one balancer."""
     return request.get("balancer") or ""  # balancers before it have none
 
 
 def _ended(requests: list[dict[str, Any]]) -> Any:
-    """A line for each, as in `_live`, and fewer numbers."""
+    """Return a table of the ended requests."""
     has_several = any(map(_at, requests))
     columns = console().width
     has_all = columns >= FOR_COUNTS
@@ -195,7 +197,7 @@ def _ended(requests: list[dict[str, Any]]) -> Any:
             *(str(each[field]) for field in counts.values()),
             duration(each["total_ms"] / 1000),
         )
-    return table if requests else "nothing has ended yet"
+    return table if requests else "no requests have ended yet"
 
 
 _COUNTS = {
@@ -208,7 +210,7 @@ _FEW_COUNTS = ("prompt", "tokens")
 
 
 def _lines(*words: str, numbers: Iterable[str]) -> "Table":
-    """A table with a line for each request: names are cut where there is no room for them."""
+    """Return a table for requests; names are cut if there is no room for them."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, collapse_padding=True)
@@ -226,6 +228,6 @@ def _id(request: dict[str, Any], columns: int) -> str:
 
 
 def _when(ended_at: float) -> str:
-    """The time of day; before today, the day and the minute."""
+    """Return the time of day; before today, the date and the time."""
     at, now = datetime.fromtimestamp(ended_at).astimezone(), datetime.now().astimezone()
     return at.strftime("%H:%M:%S" if at.date() == now.date() else "%m-%d %H:%M")

@@ -1,4 +1,4 @@
-"""`arriero restore`: makes a store of a backup, for a balancer that is started then."""
+"""`arriero restore`: creates a store from a backup, before a balancer is started with it."""
 
 import argparse
 from collections.abc import Sequence
@@ -13,17 +13,17 @@ from .backup import add_places, places_of
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Makes a SQLite store and its files of a backup; neither may be there already.
+    """Create a SQLite store and its files from a backup; neither may exist already.
 
-    Beside PostgreSQL, the files; pg_restore makes the database.
+    With PostgreSQL it restores only the files; pg_restore restores the database.
     """
     return run_plain(build_parser(), argv, _restore)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command's arguments."""
+    """Return the parser of the command's arguments."""
     parser = make_parser("restore", main.__doc__ or "")
-    parser.add_argument("file", type=Path, help="what `arriero backup` wrote")
+    parser.add_argument("file", type=Path, help="the file that `arriero backup` wrote")
     add_places(parser)
     return parser
 

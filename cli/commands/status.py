@@ -1,4 +1,4 @@
-"""`arriero status`: the fleet at a glance, and as it changes."""
+"""`arriero status`: agents, slots and the queue, updated live."""
 
 import argparse
 import sys
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Shows agents, slots and the queue as they change."""
+    """Show agents, slots and the queue as they change."""
     return run(build_parser(), argv, _status)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command's arguments."""
+    """Return the parser of the command's arguments."""
     parser = make_parser("status", main.__doc__ or "")
     parser.add_argument("--once", action="store_true", help="print it once and exit")
     return parser
@@ -58,7 +58,7 @@ async def _status(arguments: argparse.Namespace, target: Target) -> None:
 
 
 def view(state: FleetState) -> "Group":
-    """The fleet as tables; with rates, once they were measured."""
+    """Return the fleet as tables, with rates once they are measured."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -87,13 +87,13 @@ def view(state: FleetState) -> "Group":
     for words in namesakes(state.agents.values()):
         problems.append(Text(f"{printable(words)}: give each a --name of its own", style="yellow"))
     if not state.agents:
-        hint = Text("no agent is connected; start one, as agent --help says")
+        hint = Text("no agent is connected; see agent --help to start one")
         return Group(Text(_headline(state)), Text(), hint)
     return Group(Text(_headline(state)), Text(), table, *problems)
 
 
 def _models(agent: dict[str, Any]) -> str:
-    """Its models; with their states, where those are not that of the agent."""
+    """Return the agent's models, each with its state if the agent's state is another."""
     words = [
         each["name"] if each["state"] == agent["state"] else f"{each['name']} ({each['state']})"
         for each in agent["models"]

@@ -1,4 +1,4 @@
-"""`arriero usage`: what callers used of models, by day."""
+"""`arriero usage`: requests and tokens of callers and models, by day."""
 
 import argparse
 import csv
@@ -19,23 +19,28 @@ COUNTS = {
     "cached_tokens": "cached",
     "completion_tokens": "answers",
 }
-"""The fields of an answer, and what their columns are called; tokens but for the first two."""
+"""The fields of an answer and their column titles; all but the first two count tokens."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Shows requests, errors and tokens by caller, model or day (UTC)."""
+    """Show requests, errors and tokens by caller, model or day (UTC)."""
     return run(build_parser(), argv, _usage)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command's arguments."""
+    """Return the parser of the command's arguments."""
     parser = make_parser("usage", main.__doc__ or "")
     parser.add_argument(
-        "--since", metavar="DAY", default="30d", help="2026-01-31, or 7d for seven days (30d)"
+        "--since",
+        metavar="DAY",
+        default="30d",
+        help="the first day, as 2026-01-31, or 7d for seven days (30d)",
     )
     parser.add_argument("--until", metavar="DAY", help="the last day (today)")
     parser.add_argument(
-        "--by", default="caller", help="caller, model, day, or several with commas (caller)"
+        "--by",
+        default="caller",
+        help="caller, model or day, or several separated by commas (caller)",
     )
     parser.add_argument("--csv", action="store_true", help="print CSV, for spreadsheets")
     return parser

@@ -60,7 +60,7 @@ def test_agents_of_one_name_are_told() -> None:
         ({"issues": [{"message": "no"}]}, "see their issues below"),
         ({"state": "loading"}, "wait until they have loaded: arriero models"),
         ({"state": "idle"}, "give them a model: arriero models add SOURCE"),
-        ({"state": "drained"}, "look at their states: arriero agents"),
+        ({"state": "drained"}, "see their states: arriero agents"),
     ],
 )
 def test_agents_without_slots(more: dict[str, Any], advice: str) -> None:
@@ -135,7 +135,7 @@ def test_the_host() -> None:
     assert {each.verdict for each in good} == {"good"}
     assert {each.verdict for each in poor} == {"warning"}
     [balancer] = of_engine(False, None)
-    assert "balance, not compute" in balancer.what
+    assert "run a balancer, but no models" in balancer.what
 
 
 def test_the_devices() -> None:

@@ -72,7 +72,7 @@ def test_another_order_is_a_change() -> None:
     assert lines == [
         (" ", "two"),
         (" ", "one"),
-        ("~", "the order, which says who gets agents first: two, one"),
+        ("~", "the order, in which models get agents: two, one"),
     ]
 
 
@@ -110,7 +110,7 @@ async def test_models_are_removed_only_when_somebody_agrees(
     monkeypatch.setattr(sys, "stdin", StringIO())
     async with serving() as server:
         server.will(says(OLD, ETag='"7"'), plan(NEW))
-        with pytest.raises(UsageError, match="--yes: is needed, since this removes m"):
+        with pytest.raises(UsageError, match="--yes: is needed to remove m"):
             await changed(server, NEW)
         assert "- m" in capsys.readouterr().out
     for answer, calls in (("n\n", 2), ("\n", 2), ("y\n", 3)):
@@ -140,5 +140,5 @@ async def test_it_warns_of_what_would_be_served_by_nobody_and_not_last(
         await changed(server, NEW)
         out = capsys.readouterr().out
         assert "! n: no agent takes models; start an agent\n" in out
-        assert "! the balancer keeps nothing (--state memory://)" in out
+        assert "! the balancer stores nothing (--state memory://)" in out
         assert max(map(len, out.splitlines())) > 100, "nothing is wrapped where it is piped"

@@ -114,7 +114,7 @@ async def test_nothing_of_others_is_overwritten(source: Path, output: Path) -> N
         with pytest.raises(UsageError, match="elsewhere"):
             await follow(server, source, output)
         write(note_path(output), "{}")
-        with pytest.raises(UsageError, match="no note"):
+        with pytest.raises(UsageError, match="not a note"):
             await follow(server, source, output)
     assert text_of(output) == "my notes"
     assert server.seen == []

@@ -20,8 +20,8 @@ class Terminal(io.StringIO):
             "waiting for the model, at place 1: no agent is connected",
         ),
         (Waiting(), "waiting for a slot"),
-        (Reading(), "the prompt is read"),
-        (Reading(read_tokens=1750, prompt_tokens=7000), "the prompt is read: 25%"),
+        (Reading(), "reading the prompt"),
+        (Reading(read_tokens=1750, prompt_tokens=7000), "reading the prompt: 25%"),
     ],
 )
 def test_words(waiting: Waiting | Reading, words: str) -> None:

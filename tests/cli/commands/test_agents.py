@@ -88,7 +88,7 @@ def test_log_follows(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -
     assert balancer.headers[2]["Last-Event-ID"] == "7"
 
 
-RELOADS = "box finishes what runs, then loads its model anew\n"
+RELOADS = "box finishes its requests, then reloads its model\n"
 
 
 def test_which(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,7 +54,7 @@ def test_files_beside_postgresql(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 @pytest.mark.parametrize(
     ("state", "why"),
-    [("memory://", "keeps nothing"), ("postgresql://h/d", "pg_dump"), ("x", "--state: must")],
+    [("memory://", "stores nothing"), ("postgresql://h/d", "pg_dump"), ("x", "--state: must")],
 )
 def test_other_stores(state: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):

@@ -98,7 +98,7 @@ def test_no_file_is_overwritten_that_holds_something_else(
     files[1].write_text("my\nnotes\n")
     balancer.will(says(READY))
     assert run(files) == 2
-    assert "holds something else than results" in capsys.readouterr().err
+    assert "contains other data than results" in capsys.readouterr().err
     assert files[1].read_text() == "my\nnotes\n"
 
 

@@ -52,7 +52,7 @@ def test_create_prints_the_key_alone(
     }
     told = capsys.readouterr()
     assert told.out == f"{SECRET}\n"
-    assert "shown this once" in told.err and "expires at 2027" in told.err
+    assert "shown only once" in told.err and "expires at 2027" in told.err
     assert SECRET not in told.err
 
 

@@ -80,7 +80,7 @@ def test_where_one_fits(balancer: FakeServer, capsys: pytest.CaptureFixture[str]
         "small no 1.0 GiB too little, even for 9 layers in memory (2.0 of 1.0 GiB); "
         "hf://org/repo:Q2_K (0.9 GiB) fits",
         "tiny unknown the hub refuses; set HF_TOKEN",
-        "free memory is what is left beside the models that run now",
+        "the memory of models that run now does not count as free",
     ]
     method, path, _ = balancer.seen[0]
     assert method == "GET"
@@ -88,7 +88,7 @@ def test_where_one_fits(balancer: FakeServer, capsys: pytest.CaptureFixture[str]
     assert main([*argv, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == FITS
     assert main(["fit", "/m"]) == 0
-    assert "no agents yet" in capsys.readouterr().out
+    assert "no agent is connected" in capsys.readouterr().out
 
 
 STATE = {
@@ -152,7 +152,7 @@ def test_one_is_removed_without_a_question(balancer: FakeServer) -> None:
         (["remove"], "remove which model? Give its name"),
         (["remove", "x"], "no desired model is called 'x'; desired: m, n"),
         (["add", "/other/m.gguf"], "m is desired already: give another --name"),
-        (["add", "m.gguf"], "'m.gguf' is no source"),
+        (["add", "m.gguf"], "'m.gguf' is not a source"),
     ],
 )
 def test_what_cannot_be_done(

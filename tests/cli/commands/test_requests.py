@@ -46,7 +46,7 @@ def test_those_that_run(balancer: FakeServer, capsys: pytest.CaptureFixture[str]
     assert row[:5] == ["r1", "streaming", "alice", "any", "box"]
     assert row[5:] == ["7", "2", "0.5", "s", "1", "m", "10", "s"]
     assert main([]) == 0
-    assert "nothing runs or waits" in capsys.readouterr().out
+    assert "no requests run or wait" in capsys.readouterr().out
     assert main(["--json", "--model", "m", "--limit", "3"]) == 0
     assert json.loads(capsys.readouterr().out) == [LIVE]
     assert balancer.seen[-1][1] == "/api/v1/requests?limit=3&model=m"
@@ -181,5 +181,5 @@ def test_one_that_failed(balancer: FakeServer, capsys: pytest.CaptureFixture[str
     assert main(["show", "x"]) == 2
     said = capsys.readouterr().err
     assert "2 requests begin with r" in said
-    assert "no request begins with x" in said
+    assert "no running, waiting or recent request begins with x" in said
     assert main(["show"]) == 2

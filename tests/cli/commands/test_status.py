@@ -29,7 +29,7 @@ def test_agents_of_one_name(balancer: FakeServer, capsys: pytest.CaptureFixture[
 def test_without_agents(balancer: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     balancer.will(writes(event("snapshot", SNAPSHOT | {"agents": []}), RATES))
     assert main(["--once"]) == 0
-    assert "no agent is connected; start one" in capsys.readouterr().out
+    assert "no agent is connected; see agent --help" in capsys.readouterr().out
 
 
 def test_a_model_that_failed_is_not_called_ready(
