@@ -2,8 +2,8 @@
 
 One thread computes the same answers with drafts and without, in pairs of rounds; nothing else is
 measured, so processor time is a fair measure on a machine that others use, too. The target is the
-demo model, `--deeper` times as deep (`bench.deepened`), which makes its steps dear and leaves what
-it says as it is. It has the demo's draft model, or one that guesses nonsense: the worst case.
+demo model, `--deeper` times as deep: added layers write zeros, so steps cost more and the answers
+stay. It has the demo's draft model, or one that guesses nonsense: the worst case.
 The first answers of each engine count, too, so what finding out costs is in the figures.
 """
 
@@ -33,7 +33,6 @@ from arriero.agent.engine.speculation.model_drafter import ModelDrafter
 from arriero.agent.engine.speculation.prompt_lookup import LookupDrafter
 from arriero.agent.engine.step import Decoded, Step
 from bench.arguments import at_least
-from bench.deepened import deepened
 from bench.store import cache_folder
 from demo.conversations import DRAFT, MODEL, TEMPLATE, Conversation, load_conversations
 from demo.prompts import compile_template, render
@@ -64,6 +63,49 @@ def scrambled(model: Path) -> Path:
                 data[tensor.data_offset : tensor.data_offset + len(packed)] = packed
         path.write_bytes(data)
     return path
+
+
+_SILENT = ("attn_output.weight", "ffn_down.weight")
+"""What writes into the stream that goes through all layers."""
+
+
+def deepened(model: Path, factor: int) -> Path:
+    """`model`, a `llama` in 16-bit floats, with `factor` times its layers; made once."""
+    path = cache_folder() / f"{model.stem}-deep-{factor}.gguf"
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_suffix(".part")
+        _write_deeper(unfinished, gguf.GGUFReader(model), factor)
+        unfinished.rename(path)
+    return path
+
+
+def _write_deeper(path: Path, model: gguf.GGUFReader, factor: int) -> None:
+    writer = gguf.GGUFWriter(path, "llama")
+    num_layers = int(model.fields["llama.block_count"].contents())
+    _copy_fields(writer, model)
+    writer.add_block_count(factor * num_layers)
+    for tensor in model.tensors:
+        writer.add_tensor(tensor.name, tensor.data)
+        block, number, *rest = tensor.name.split(".", 2)
+        if block != "blk":
+            continue
+        name = ".".join(rest)
+        weights = np.zeros_like(tensor.data) if name in _SILENT else tensor.data
+        for layer in range(num_layers + int(number), factor * num_layers, num_layers):
+            writer.add_tensor(f"blk.{layer}.{name}", weights)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _copy_fields(writer: gguf.GGUFWriter, model: gguf.GGUFReader) -> None:
+    for name, field in model.fields.items():
+        if name.startswith("GGUF.") or name in ("general.architecture", "llama.block_count"):
+            continue
+        kind, *inner = field.types
+        writer.add_key_value(name, field.contents(), kind, inner[-1] if inner else None)
 
 
 def questions(number: int, count: int) -> list[Conversation]:

@@ -8,6 +8,7 @@ With `--pictures FOLDER` the page is photographed in both lights and on a phone.
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import subprocess
@@ -21,13 +22,14 @@ from typing import Any
 
 from playwright.async_api import Browser, Page, async_playwright
 from rich.table import Table
+from websockets.asyncio.client import ClientConnection, connect
 
 from bench.arguments import at_least
 from bench.balancer.sides import Cores, Starter
-from bench.events import REQUESTS_PER_SOCKET, Load, started
 from bench.store import save, wide_console
 
 SLOTS = 4
+REQUESTS_PER_SOCKET = 500
 SETTLE = 5.0
 """Seconds after the page was opened in which nothing is measured."""
 WATCH = 10.0
@@ -152,6 +154,63 @@ def main_tasks(events: list[dict[str, Any]]) -> list[Task]:
     return busiest
 
 
+# ---- the fleet that is watched
+
+
+class Load:
+    """Requests over WebSockets; when one ends the next starts."""
+
+    def __init__(self, num_tokens: int) -> None:
+        self._num_tokens = num_tokens
+        self._numbers = itertools.count()
+
+    async def keep_up(self, url: str, num_requests: int, spread: float) -> None:
+        """Keep `num_requests` running, the first of them started over `spread` seconds. Never
+        returns."""
+        async with (
+            connect(url, compression=None, max_size=None, ping_interval=None, proxy=None) as socket,
+            asyncio.TaskGroup() as group,
+        ):
+            group.create_task(self._follow(socket))
+            for _ in range(num_requests):
+                await self._ask(socket)
+                await asyncio.sleep(spread / num_requests)
+
+    async def _follow(self, socket: ClientConnection) -> None:
+        async for frame in socket:
+            if "error" in json.loads(frame):
+                raise RuntimeError(f"a request failed: {frame[:300]!r}")
+            await self._ask(socket)
+
+    async def _ask(self, socket: ClientConnection) -> None:
+        call = {"jsonrpc": "2.0", "id": next(self._numbers), "method": "generate"}
+        params = {"prompt": "a", "max_tokens": self._num_tokens, "stream": False}
+        await socket.send(json.dumps({**call, "params": params}))
+
+
+def started(starter: Starter, cores: Cores, given: argparse.Namespace) -> dict[str, str]:
+    """Addresses of a balancer, once its agents are there."""
+    balancer = starter.start(
+        cores.balancer,
+        str(Path(sys.executable).parent / "balancer"),
+        *("--inference-addr", "127.0.0.1:0", "--management-addr", "127.0.0.1:0"),
+        *("--max-connections", "20000", "--max-buffered-requests", "20000"),
+        *("--drain-timeout", "0s", "--heartbeat-timeout", "30s", "--log-level", "warning"),
+    )
+    addresses = starter.ready(balancer)
+    agents = starter.start(
+        cores.others,
+        *(sys.executable, "-m", "bench.balancer.agents"),
+        *("--url", f"ws://{addresses['management']}", "--agents", str(given.agents)),
+        *("--slots", str(-(-given.requests // given.agents)), "--rate", str(given.rate)),
+    )
+    starter.ready(agents)
+    return addresses
+
+
+# ---- the browser
+
+
 async def photograph(browser: Browser, url: str, folder: Path) -> None:
     """What a person sees first."""
     for name, (width, height) in SIZES.items():
@@ -179,7 +238,7 @@ async def run(given: argparse.Namespace) -> list[Finding]:
     )
     with ExitStack() as stack:
         starter = Starter(stack, Path(stack.enter_context(TemporaryDirectory())))
-        _, addresses = await asyncio.to_thread(started, starter, cores, given)
+        addresses = await asyncio.to_thread(started, starter, cores, given)
         load = Load(round(given.rate * given.requests / given.turnover))
         url = f"ws://{addresses['inference']}/api/v1/socket"
         async with asyncio.TaskGroup() as group:

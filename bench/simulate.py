@@ -4,12 +4,10 @@ The balancer's own core decides, in virtual time, for agents' own sessions befor
 `--scale` shows what a decision costs over the number of agents, up to 10,000 with 160,000 slots and
 a million requests. Without it, policies are compared on the traces, with and without losses of
 agents. `--failures` loses agents that have no models of their own: the controller places models
-again. `--plots FOLDER` draws what came of it. `--check` asks three real agents the same and says
-how far off the prediction was.
+again. `--plots FOLDER` draws what came of it.
 """
 
 import argparse
-import asyncio
 import gc
 import math
 import sys
@@ -23,7 +21,6 @@ from rich.table import Table
 from bench.arguments import at_least
 from bench.routing.host import Speeds
 from bench.routing.simulation import HostKind
-from bench.simulation import check
 from bench.simulation.arrivals import TRACES
 from bench.simulation.looks import Look, look_costs, wish_for
 from bench.simulation.outcome import Outcome, percentile
@@ -303,8 +300,6 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.simulate")
     parser.add_argument("--scale", action="store_true", help="the cost over the number of agents")
     parser.add_argument("--failures", action="store_true", help="models are placed again")
-    parser.add_argument("--check", action="store_true", help="beside three real agents")
-    parser.add_argument("--rounds", type=at_least(1), default=3, help="of --check")
     parser.add_argument("--agents", type=at_least(1), help="12; with --scale at most so many")
     parser.add_argument("--requests", type=at_least(1), help="in each run at most so many")
     parser.add_argument("--loss-every", type=float, default=0.0, help="seconds between losses")
@@ -318,9 +313,6 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 def main() -> None:
     given = parse(sys.argv[1:])
-    if given.check:
-        asyncio.run(check.main(given.seed, given.rounds))
-        return
     looks: list[Look] = []
     if given.scale:
         runs = scale(given)

@@ -1,9 +1,7 @@
 """Choosing agents by cost against choosing them by load: `python -m bench.routing`.
 
 In virtual time, around the balancer's own core: three agents that are alike, and a fast one beside
-three slow ones. `one` has the slots, the cache and the speed of all three agents in one. With
-`--real`, three agents of one thread each serve a model to the same conversations. With `--choices`,
-what choosing costs the balancer itself.
+three slow ones. `one` has the slots, the cache and the speed of all three agents in one.
 
 First tokens and throughput are ratios to choosing by load; the cached share is one to `one`'s.
 """
@@ -15,13 +13,9 @@ from dataclasses import asdict
 from random import Random
 from statistics import median
 
-import uvloop
 from rich.table import Table
 
-from bench.models import SHAPES, made
-from bench.routing.choices import measure
 from bench.routing.host import Speeds
-from bench.routing.real import converse
 from bench.routing.simulation import HostKind, Outcome, simulate
 from bench.routing.workloads import WORKLOADS, Conversation
 from bench.store import save, wide_console
@@ -38,31 +32,16 @@ ROUTINGS: tuple[str, ...] = ("load", "cost")
 Pair = dict[str, Outcome]
 
 
-def drawn(name: str, seed: int, scale: float) -> list[Conversation]:
-    return WORKLOADS[name](Random(seed), scale)
+def drawn(name: str, seed: int) -> list[Conversation]:
+    return WORKLOADS[name](Random(seed))
 
 
 def simulated(hosts: list[HostKind], name: str, seed: int) -> Pair:
     """Each way on the same conversations; and all in one, where the agents are alike."""
-    pair = {way: simulate(hosts, drawn(name, seed, 1.0), way) for way in ROUTINGS}
+    pair = {way: simulate(hosts, drawn(name, seed), way) for way in ROUTINGS}
     if hosts is ALIKE:
-        pair["one"] = simulate(IN_ONE, drawn(name, seed, 1.0), "load")
+        pair["one"] = simulate(IN_ONE, drawn(name, seed), "load")
     return pair
-
-
-def real(arguments: argparse.Namespace, name: str, seed: int) -> Pair:
-    """Compares both ways with daemons, one after the other."""
-    model = made(SHAPES[arguments.model])
-
-    def run(way: str, **sizes: int) -> Outcome:
-        conversations = drawn(name, seed, arguments.scale)[: arguments.conversations]
-        outcome = uvloop.run(converse(model, conversations, way, **sizes))
-        print(
-            f"{name}, by {way}: {outcome.mean_first_token:.3f} s, {outcome.cached_share:.2f} cached"
-        )
-        return outcome
-
-    return {way: run(way, num_agents=3, slots=2) for way in ROUTINGS}
 
 
 def show(title: str, rows: dict[str, list[Pair]]) -> None:
@@ -94,59 +73,29 @@ def _cells(pairs: list[Pair]) -> Iterable[str]:
     yield f"{max(pair['cost'].idle_beside_waiting for pair in pairs):.2f}"
 
 
-def show_choices() -> None:
-    table = Table(title="choosing an agent: microseconds a request of 4 kB, mean")
-    for heading in ("agents", "by load", "by cost, cold", "by cost, warm", "its keys alone"):
-        table.add_column(heading, justify="right")
-    costs = list(measure())
-    for each in costs:
-        times = (each.by_load, each.cold, each.warm, each.hashing)
-        table.add_row(f"{each.num_agents:,}", *(f"{time:.0f}" for time in times))
-    wide_console().print(table)
-    save("routing-choices", {"costs": [asdict(each) for each in costs]})
-
-
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.routing")
     parser.add_argument("--seeds", type=int, default=5, help="draws of each workload")
-    parser.add_argument("--real", action="store_true", help="real agents in place of simulated")
-    parser.add_argument("--choices", action="store_true", help="what choosing costs the balancer")
-    parser.add_argument("--model", choices=SHAPES, default="tiny", help="model of real agents")
-    parser.add_argument("--scale", type=float, default=1.0, help="stretches real agents' prompts")
-    parser.add_argument(
-        "--conversations", type=int, default=1000, help="most of a workload, with real agents"
-    )
     parser.add_argument("--only", choices=WORKLOADS, action="append", help="these workloads")
     return parser.parse_args(arguments)
 
 
 def main() -> None:
     arguments = parse(sys.argv[1:])
-    if arguments.choices:
-        show_choices()
-        return
     names = arguments.only or list(WORKLOADS)
     seeds = range(1, arguments.seeds + 1)
     results: dict[str, dict[str, list[Pair]]] = {}
-    if arguments.real:
-        title = f"three agents with {arguments.model}, by load → by cost"
-        results[title] = {name: [real(arguments, name, seed) for seed in seeds] for name in names}
-        show(title, results[title])
-    else:
-        for fleet, hosts in FLEETS.items():
-            rows = {name: [simulated(hosts, name, seed) for seed in seeds] for name in names}
-            results[fleet] = rows
-            show(f"{fleet}, by load → by cost", rows)
-    save(
-        "routing-real" if arguments.real else "routing",
-        {
-            fleet: {
-                name: [{way: _numbers(each) for way, each in pair.items()} for pair in pairs]
-                for name, pairs in rows.items()
-            }
-            for fleet, rows in results.items()
-        },
-    )
+    for fleet, hosts in FLEETS.items():
+        results[fleet] = {name: [simulated(hosts, name, seed) for seed in seeds] for name in names}
+        show(f"{fleet}, by load → by cost", results[fleet])
+    found = {
+        fleet: {
+            name: [{way: _numbers(each) for way, each in pair.items()} for pair in pairs]
+            for name, pairs in rows.items()
+        }
+        for fleet, rows in results.items()
+    }
+    save("routing", found)
 
 
 def _numbers(outcome: Outcome) -> dict[str, object]:

@@ -19,15 +19,11 @@ TOKEN_BYTES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speeds:
-    """Prompt tokens a second; seconds of a step, and what each sequence in it adds.
-
-    And each token before the one that a sequence generates, since attention passes over it.
-    """
+    """Prompt tokens a second; seconds of a step, and what each sequence in it adds."""
 
     prefill: float = 300.0
     step: float = 0.03
     sequence: float = 0.01
-    depth: float = 0.0
 
 
 Prefix = tuple[int, ...]

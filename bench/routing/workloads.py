@@ -44,24 +44,21 @@ def _said(random: Random, num_tokens: int, role: str = "user") -> ChatMessage:
     return ChatMessage(role=role, content=_text(random, num_tokens))  # type: ignore[arg-type]
 
 
-def chats(random: Random, scale: float) -> list[Conversation]:
+def chats(random: Random) -> list[Conversation]:
     """People who talk: a short instruction, and histories that grow by a hundred tokens a turn."""
-    system = _said(random, int(60 * scale), "system")
+    system = _said(random, 60, "system")
 
     def turns() -> tuple[Turn, ...]:
-        first = Turn((system, _said(random, int(200 * scale))), 40, 0.0)
-        more = [
-            Turn((_said(random, int(100 * scale)),), 40, random.expovariate(1 / 8))
-            for _ in range(7)
-        ]
+        first = Turn((system, _said(random, 200)), 40, 0.0)
+        more = [Turn((_said(random, 100),), 40, random.expovariate(1 / 8)) for _ in range(7)]
         return (first, *more)
 
     return [Conversation(turns(), random.uniform(0, 30)) for _ in range(30)]
 
 
-def shared(random: Random, scale: float) -> list[Conversation]:
+def shared(random: Random) -> list[Conversation]:
     """Twelve long instructions, more than a cache holds, and short questions to each."""
-    systems = [_said(random, int(1500 * scale), "system") for _ in range(12)]
+    systems = [_said(random, 1500, "system") for _ in range(12)]
 
     def turn() -> Turn:
         return Turn((random.choice(systems), _said(random, 30)), 20, 0.0)
@@ -74,30 +71,30 @@ def _one_by_one(random: Random, turn: Callable[[], Turn]) -> list[Conversation]:
     return [Conversation((turn(),), random.uniform(0, 60)) for _ in range(120)]
 
 
-def loops(random: Random, scale: float) -> list[Conversation]:
+def loops(random: Random) -> list[Conversation]:
     """Programs that call tools: the same tools, a task of each, results that come at once."""
-    system = _said(random, int(500 * scale), "system")
+    system = _said(random, 500, "system")
 
     def turns() -> tuple[Turn, ...]:
-        first = Turn((system, _said(random, int(1000 * scale))), 30, 0.0)
-        more = [Turn((_said(random, int(150 * scale)),), 30, 0.2) for _ in range(19)]
+        first = Turn((system, _said(random, 1000)), 30, 0.0)
+        more = [Turn((_said(random, 150),), 30, 0.2) for _ in range(19)]
         return (first, *more)
 
     return [Conversation(turns(), random.uniform(0, 30)) for _ in range(10)]
 
 
-def unrelated(random: Random, scale: float) -> list[Conversation]:
+def unrelated(random: Random) -> list[Conversation]:
     """Prompts that have nothing in common."""
     return _one_by_one(
         random,
-        lambda: Turn((_said(random, int(200 * scale)),), 30, 0.0),
+        lambda: Turn((_said(random, 200),), 30, 0.0),
     )
 
 
-WORKLOADS: dict[str, Callable[[Random, float], list[Conversation]]] = {
+WORKLOADS: dict[str, Callable[[Random], list[Conversation]]] = {
     "chats": chats,
     "shared": shared,
     "loops": loops,
     "unrelated": unrelated,
 }
-"""Each is drawn from a source of chance; `scale` stretches the prompts."""
+"""Each is drawn from a source of chance."""

@@ -1,4 +1,4 @@
-"""Simulated prompts as messages or tokens: of one session, a longer one begins as a shorter one."""
+"""Simulated prompts as messages: of one session, a longer one begins as a shorter one."""
 
 from arriero.shared.inference import ChatMessage, GenerateRequest
 from bench.routing.host import TOKEN_BYTES
@@ -13,19 +13,6 @@ _FILLER = "the llama goes on over the pass with salt and wool " * 4000
 def chat_of(arrival: Arrival) -> GenerateRequest:
     """What is asked, in messages."""
     return GenerateRequest(messages=messages_of(arrival), max_tokens=arrival.num_answer)
-
-
-def completion_of(arrival: Arrival) -> GenerateRequest:
-    """The request in tokens, which real agents take just as they are."""
-    prompt = (
-        *_tokens(-arrival.document, arrival.num_shared),
-        *_tokens(arrival.session, arrival.num_prompt - arrival.num_shared),
-    )
-    return GenerateRequest(prompt=prompt, max_tokens=arrival.num_answer)
-
-
-def _tokens(name: int, num: int) -> tuple[int, ...]:
-    return tuple(1000 + (name * 7919 + place * 104_729) % 20_000 for place in range(num))
 
 
 def messages_of(arrival: Arrival) -> tuple[ChatMessage, ...]:

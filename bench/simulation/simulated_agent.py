@@ -4,7 +4,6 @@ An agent with a model of its own serves that. One without serves what the balanc
 tells it to: it finishes what it has, and loads for a while. Then its cache is empty.
 """
 
-from collections.abc import Callable
 from itertools import count
 from typing import cast
 
@@ -37,35 +36,12 @@ from arriero.shared.reports.statistics import Cells, Statistics
 from bench.routing.host import Cache
 from bench.routing.simulation import HostKind
 from bench.simulation.fluid_host import FluidHost
-from bench.simulation.machine import Machine
-from bench.simulation.scheduled_host import ScheduledHost
 
 MODEL = "m"
 """What agents serve that have a model of their own."""
 
 REPORT_EVERY = 2.0
 """Seconds between two reports of a host that computes: a silent one counts as one that hangs."""
-
-Host = FluidHost | ScheduledHost
-MakeHost = Callable[[HostKind, float], Host]
-"""Makes a host of a kind, which starts at a moment."""
-
-
-def fluid(kind: HostKind, now: float) -> Host:
-    """Quick: only changes are events."""
-    return FluidHost(kind.speeds, Cache(kind.cache), _now=now)
-
-
-def scheduled(kind: HostKind, now: float) -> Host:
-    """Each step is an event, which the engine's own scheduler plans."""
-    return ScheduledHost(kind.speeds, kind.slots, kind.cache)
-
-
-def scheduled_on(machine: Machine, *, streams: int = 0) -> MakeHost:
-    """Makes hosts that share a machine, and divide their caches into `streams`, if any."""
-    return lambda kind, now: ScheduledHost(
-        kind.speeds, kind.slots, kind.cache, machine, streams=streams
-    )
 
 
 class SimulatedAgent:
@@ -79,16 +55,14 @@ class SimulatedAgent:
         id: AgentId,
         name: str,
         kind: HostKind,
-        make_host: MakeHost,
         now: float,
         *,
         load_seconds: float | None = None,
     ) -> None:
-        self.host = make_host(kind, now)
+        self.host = _host(kind, now)
         self.serves = MODEL if load_seconds is None else None
         self._phase: Phase = "waiting" if self.serves is None else "serving"
         self._kind = kind
-        self._make_host = make_host
         self._load_seconds = load_seconds or 0.0
         self._order: Assign | None = None
         self._loaded_at: float | None = None
@@ -219,7 +193,7 @@ class SimulatedAgent:
         self._loaded_at = None
         self.serves, self._phase = self._wished, "serving"
         self._num_computed_before = self.num_computed
-        self.host = self._make_host(self._kind, now)
+        self.host = _host(self._kind, now)
         return self._tell(now)
 
     def _tell(self, now: float) -> list[FromAgent]:
@@ -232,6 +206,10 @@ class SimulatedAgent:
         if order is not None:
             work = Work(revision=order.revision, assignment=order.assignment, phase=self._phase)
         return Status(slots=self._kind.slots, accepting=True, model=model, work=work)
+
+
+def _host(kind: HostKind, now: float) -> FluidHost:
+    return FluidHost(kind.speeds, Cache(kind.cache), _now=now)
 
 
 CONTEXT = 2**20

@@ -28,16 +28,15 @@ from arriero.balancer.fleet.decisions import (
     Refuse,
     Send,
 )
-from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.recorder import Ending
-from arriero.shared.inference import AgentId, Done, GenerateRequest, RequestId
+from arriero.shared.inference import AgentId, Done, RequestId
 from arriero.shared.messages import FromAgent, FromBalancer, Output, PromptRead, Start
 from arriero.shared.models.assignments import Assign
 from bench.routing.simulation import LIMITS, NO_END, HostKind
 from bench.simulation.arrivals import Arrival
 from bench.simulation.outcome import Outcome
 from bench.simulation.prompts import chat_of
-from bench.simulation.simulated_agent import MODEL, MakeHost, SimulatedAgent, fluid
+from bench.simulation.simulated_agent import MODEL, SimulatedAgent
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -93,7 +92,7 @@ class _Place:
 
 
 class World:
-    """`run` until every request of `arrivals` has ended; then it may `go_on`."""
+    """`run` until every request of `arrivals` has ended."""
 
     def __init__(
         self,
@@ -105,24 +104,11 @@ class World:
         losses: Losses | None = None,
         wished: Wished | None = None,
         seed: int = 1,
-        limits: Limits = LIMITS,
-        make_host: MakeHost = fluid,
-        make_request: Callable[[Arrival], GenerateRequest] = chat_of,
-        delay: float = 0.0,
-        share_a_machine: bool = False,
     ) -> None:
-        """`delay`: seconds from a message of the balancer to what an agent does about it.
-
-        Where hosts share a machine, what one of them begins or ends changes when others will end.
-        """
-        limits = replace(limits, routing=policy.routing, max_buffered_requests=MAX_WAITING)
+        limits = replace(LIMITS, routing=policy.routing, max_buffered_requests=MAX_WAITING)
         self.fleet = Fleet(limits)
         self.outcome = Outcome()
         self._policy = policy
-        self._make_host = make_host
-        self._make_request = make_request
-        self._delay = delay
-        self._share_a_machine = share_a_machine
         self._losses = losses
         self._wished = wished
         self._models = [each.name for each in wished.state.models] if wished else [MODEL]
@@ -130,8 +116,6 @@ class World:
         self._arrivals = arrivals
         self._left = num_requests
         self._now = 0.0
-        self._begun_at = 0.0
-        """When the first of these arrivals could come."""
         self._order = count(1)
         self._links = count(1)
         self._events: list[tuple[float, int, Callable[[], None]]] = []
@@ -162,20 +146,10 @@ class World:
             else:
                 self._now, _, act = heapq.heappop(self._events)
                 act()
-        self.outcome.seconds = self._now - self._begun_at
+        self.outcome.seconds = self._now
         hosts = (place.agent for place in self._places.values())
         self.outcome.num_computed += sum(each.num_computed for each in hosts)
         return self.outcome
-
-    def go_on(self, arrivals: Iterator[Arrival], num_requests: int) -> Outcome:
-        """After `run`: these come to agents with full caches. Their outcome is of them alone."""
-        before = sum(place.agent.num_computed for place in self._places.values())
-        self.outcome = Outcome(num_computed=-before)
-        self._begun_at = begun_at = self._now
-        self._arrivals = (replace(each, at=begun_at + each.at) for each in arrivals)
-        self._left = num_requests
-        self._expect_arrival()
-        return self.run()
 
     # ---- events
 
@@ -192,7 +166,7 @@ class World:
         self._left -= 1
         id = RequestId(str(next(self._order)))
         model = self._models[arrival.session % len(self._models)]
-        request = replace(self._make_request(arrival), model=model)
+        request = replace(chat_of(arrival), model=model)
         self._asked[id] = _Asked(arrival)
         self.outcome.num_requests += 1
         tokens = arrival.num_prompt + arrival.num_answer
@@ -218,7 +192,6 @@ class World:
             AgentId(f"{number}-{link}"),
             f"host-{number}",
             kind,
-            self._make_host,
             self._now,
             load_seconds=self._wished.load_seconds if self._wished else None,
         )
@@ -275,12 +248,8 @@ class World:
                     self._was_read(item)
         self._follow(self._timed(self.fleet.agent_said, link, message, self._now))
 
-    def _expect_changes(self, place: _Place) -> None:
-        """After something changed there."""
-        for each in self._places.values() if self._share_a_machine else (place,):
-            self._expect_change(each)
-
     def _expect_change(self, place: _Place) -> None:
+        """After something changed there."""
         place.plan += 1
         due = place.agent.next_change()
         if due is not None:
@@ -289,14 +258,7 @@ class World:
     def _change(self, place: _Place, plan: int) -> None:
         if place.plan == plan and place.link in self._places:
             self._catch_up(place)
-            self._expect_changes(place)
-
-    def _hand(self, link: LinkId, message: FromBalancer) -> None:
-        """The balancer sent this to an agent."""
-        if self._delay:
-            self._at(self._now + self._delay, partial(self._obey, link, message))
-        else:
-            self._obey(link, message)
+            self._expect_change(place)
 
     def _obey(self, link: LinkId, message: FromBalancer) -> None:
         """An agent got this; what it answers at once comes next."""
@@ -306,7 +268,7 @@ class World:
         self._catch_up(place)
         for answer in place.agent.received(message, self._now):
             self._at(self._now, partial(self._say, link, answer))
-        self._expect_changes(place)
+        self._expect_change(place)
 
     def _starts(self, start: Start) -> None:
         asked = self._asked[start.id]
@@ -341,7 +303,7 @@ class World:
             match decision:
                 case Send(link, message):
                     self._count(message)
-                    self._hand(link, message)
+                    self._obey(link, message)
                 case Deliver(id, Done()):
                     self._done(id)
                 case Moved(id):

@@ -17,7 +17,7 @@ from arriero.shared.messages import (
 from arriero.shared.models.assignments import Assign, Assignment
 from bench.routing.host import Speeds
 from bench.routing.simulation import HostKind
-from bench.simulation.simulated_agent import SimulatedAgent, fluid
+from bench.simulation.simulated_agent import SimulatedAgent
 
 KIND = HostKind(slots=1, cache=4096, speeds=Speeds(prefill=100.0, step=0.1, sequence=0.0))
 WELCOME = Welcome(
@@ -26,7 +26,7 @@ WELCOME = Welcome(
 
 
 def agent(load_seconds: float | None = None) -> SimulatedAgent:
-    made = SimulatedAgent(AgentId("a"), "host", KIND, fluid, 0.0, load_seconds=load_seconds)
+    made = SimulatedAgent(AgentId("a"), "host", KIND, 0.0, load_seconds=load_seconds)
     made.dial(0.0)
     made.received(WELCOME, 0.0)
     return made
@@ -50,7 +50,7 @@ def until_idle(one: SimulatedAgent) -> list[tuple[float, FromAgent]]:
 
 
 def test_it_says_what_it_serves_and_how_much_its_cache_holds() -> None:
-    one = SimulatedAgent(AgentId("a"), "host", KIND, fluid, 0.0)
+    one = SimulatedAgent(AgentId("a"), "host", KIND, 0.0)
     hello = one.dial(0.0)
     assert hello.model is not None and hello.facts.is_pinned
     assert hello.model.fingerprint

@@ -11,9 +11,7 @@ from arriero.balancer.control.desired_state import AgentChoice, DesiredModel, De
 from bench.routing.host import Speeds
 from bench.routing.simulation import HostKind
 from bench.simulation.arrivals import TRACES, Arrival
-from bench.simulation.machine import Machine
 from bench.simulation.outcome import Outcome
-from bench.simulation.simulated_agent import scheduled_on
 from bench.simulation.world import Losses, Policy, Wished, World
 
 HOST = HostKind(slots=4, cache=8192, speeds=Speeds(prefill=3000, step=0.02, sequence=0.001))
@@ -32,19 +30,6 @@ def test_every_request_ends_once_with_all_its_tokens() -> None:
     assert outcome.num_answer == sum(answers)
     assert outcome.num_computed == pytest.approx(outcome.num_prompt - outcome.num_cached, rel=0.01)
     assert len(outcome.waits) == len(outcome.first_tokens) == len(outcome.totals) == 300
-
-
-def test_what_comes_later_has_an_outcome_of_its_own_and_finds_what_was_cached() -> None:
-    requests = list(islice(TRACES["azure-chat"](Random(1), 3.0), 100))
-    kind = replace(HOST, cache=2**20)
-    world = World([kind] * 3, iter(requests), num_requests=100, policy=Policy())
-    first = world.run()
-    second = world.go_on(iter(requests), 100)
-    assert first.num_ended == second.num_ended == 100
-    assert len(second.first_tokens) == 100 and min(second.first_tokens) >= 0
-    assert second.seconds == pytest.approx(first.seconds, rel=0.2)
-    assert 0 < second.num_computed < first.num_computed / 2
-    assert second.cached_share > first.cached_share + 0.5
 
 
 def test_the_last_request_counts_also_where_all_before_it_have_ended() -> None:
@@ -116,29 +101,6 @@ def test_who_comes_back_soon_gets_its_model_back() -> None:
     outcome = steered(Losses(every=15.0, away=5.0))
     assert len(outcome.repairs) >= 2
     assert outcome.repairs[0] == pytest.approx(5.0 + 3.0, abs=0.2)
-
-
-def test_what_the_balancer_sends_is_on_its_way_for_a_while() -> None:
-    plain, late = world("poisson", 60), world("poisson", 60, delay=0.2)
-    assert late.num_ended == 60
-    assert min(late.first_tokens) > 0.2
-    assert mean(late.first_tokens) > mean(plain.first_tokens) + 0.15
-
-
-def test_hosts_that_share_a_machine_end_as_late_as_the_others_make_them() -> None:
-    """A prompt of 2 s beside another one: the second half is alone again, and comes sooner."""
-    machine = Machine([(1.0, 2.0)])
-    kind = HostKind(slots=1, cache=4096, speeds=Speeds(prefill=1000, step=0.01, sequence=0.01))
-    arrivals = [Arrival(0.0, 0, 1, 2000, 1), Arrival(0.5, 0, 2, 400, 1)]
-    outcome = World(
-        [kind] * 2,
-        iter(arrivals),
-        num_requests=2,
-        policy=Policy(),
-        make_host=scheduled_on(machine),
-        share_a_machine=True,
-    ).run()
-    assert outcome.first_tokens == pytest.approx([0.8, 2.4])
 
 
 @pytest.mark.thorough
