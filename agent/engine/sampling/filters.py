@@ -477,7 +477,10 @@ def _deviation(row: Row, out: Row) -> np.float32:
     if not math.isfinite(mean):
         return _deviation_of_some(row, out)
     np.subtract(row, np.float32(mean), out=out)
-    return np.float32(math.sqrt(sum_of(out, out) / row.size))
+    squares = sum_of(out, out)
+    if not math.isfinite(squares):
+        return _deviation_of_some(row, out)
+    return np.float32(math.sqrt(squares / row.size))
 
 
 def _deviation_of_some(row: Row, out: Row) -> np.float32:

@@ -91,6 +91,8 @@ def _kept(
             return most_typical(logits, sampling.typical_p)
         case _:
             pass
+    if name == "xtc" and (logits.size < 2 or draw_for_xtc() > sampling.xtc_probability):
+        return np.arange(logits.size)
     if name == "top_k" and sampling.top_k <= FEW:
         return highest(logits, min(sampling.top_k, logits.size))
     order = np.argsort(-logits, kind="stable")
@@ -100,7 +102,5 @@ def _kept(
     probabilities = weights / weights.sum()
     if name == "top_p":
         return order[: int(probabilities.cumsum().searchsorted(np.float32(sampling.top_p))) + 1]
-    if logits.size < 2 or draw_for_xtc() > sampling.xtc_probability:
-        return order
     num_above = int(np.count_nonzero(probabilities >= np.float32(sampling.xtc_threshold)))
     return order[max(num_above - 1, 0) :]

@@ -29,7 +29,6 @@ from arriero.agent.engine.sequence import NewSequence, SequenceId
 from arriero.agent.generation.sampling_resolver import SamplingResolver
 from arriero.shared.inference import GenerateRequest
 from arriero.shared.sampling import SAMPLER_ORDER, SamplingChoices
-from bench.plain_sampling import PlainSampler
 from tests.agent.engine.fake_engine import FakeVocab
 from tests.sampling_values import NUMBERS
 
@@ -101,6 +100,13 @@ def test_a_bias_forbids_and_demands(temperature: float) -> None:
 
 def test_a_bias_outside_the_vocabulary_does_nothing() -> None:
     assert choose(ROW, logit_bias=((10**9, 100.0), (-1, 100.0))) == BEST
+
+
+def test_a_logit_may_be_too_large_to_be_squared() -> None:
+    row = ROW.copy()
+    row[9] = np.finfo(np.float32).max
+    sampler = Sampler(new(temperature=1.0, top_n_sigma=5e-324), NoSuppression(row.size))
+    assert sampler.choose(row) == 9
 
 
 @pytest.mark.parametrize("temperature", [0, 0.8])
@@ -315,6 +321,11 @@ CHOICES: dict[str, dict[str, Any]] = {
     "xtc always": {"xtc_probability": 1.0, "xtc_threshold": 0.05, "temperature": 2.0},
     "xtc alone": {"xtc_probability": 0.6, "top_k": 0, "top_p": 1.0, "min_p": 0.0},
     "xtc off": {"xtc_probability": 1.0, "xtc_threshold": 0.6},
+    "xtc, after what keeps the order": {
+        "samplers": ("top_n_sigma", "xtc", "temperature"),
+        "top_n_sigma": 2.0,
+        "xtc_probability": 0.5,
+    },
     "dry": {"dry": Dry(multiplier=4.0, allowed_length=1)},
     "dry of all": {"dry": Dry(multiplier=0.5, base=1.0, allowed_length=0, penalty_last_n=20)},
     "dry and penalties": {"dry": Dry(multiplier=2.0, base=3.0), "repeat_penalty": 1.3},
@@ -349,6 +360,27 @@ def test_the_tokens_are_those_of_llama_cpp(name: str, size: int) -> None:
         chain.free()
 
 
+NAMES = {
+    "presence_penalty": "penalties",
+    "dry": "dry",
+    "top_n_sigma": "top_n_sigma",
+    "typical_p": "typ_p",
+    "top_p": "top_p",
+    "min_p": "min_p",
+    "xtc_probability": "xtc",
+}
+
+
+def both_ways(size: int, seed: int, choices: dict[str, Any]) -> tuple[Sampler, Sampler]:
+    """A sampler that applies one filter after another in llama.cpp's order, and the usual one."""
+    names = {"temperature", *(NAMES[each] for each in choices if each in NAMES)}
+    samplers = tuple(each for each in SAMPLER_ORDER if each in names)
+    choices = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, **choices}
+    sequences = (new(seed=seed, samplers=samplers, **choices), new(seed=seed, **choices))
+    plain, own = (Sampler(each, BareVocab(size)) for each in sequences)
+    return plain, own
+
+
 STEEP: list[dict[str, Any]] = [
     {"typical_p": 0.6, "min_p": 1e-6},
     {"typical_p": 0.9, "top_p": 0.8, "min_p": 0.01},
@@ -359,11 +391,10 @@ STEEP: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("choices", STEEP)
 def test_steep_rows_give_the_tokens_that_they_give_in_order(choices: dict[str, Any]) -> None:
-    plain = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
-    size, sequence = 20_000, new(seed=6, **{**plain, **choices})
-    ordered, own = PlainSampler(sequence, BareVocab(size)), Sampler(sequence, BareVocab(size))
+    size = 20_000
+    plain, own = both_ways(size, 6, choices)
     rows = [row_of(size, scale=5, seed=seed) for seed in range(30)]
-    wanted = [ordered.choose(row.copy()) for row in rows]
+    wanted = [plain.choose(row.copy()) for row in rows]
     assert [own.choose(row.copy()) for row in rows] == wanted
 
 
@@ -387,9 +418,8 @@ LONG: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", LONG)
 def test_long_rows_give_the_tokens_that_they_give_in_order(name: str) -> None:
     """Nothing is put in order, and a seed still gives the same tokens."""
-    choices = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, **LONG[name]}
-    size, sequence = 20_000, new(seed=5, **choices)
-    plain, own = PlainSampler(sequence, BareVocab(size)), Sampler(sequence, BareVocab(size))
+    size = 20_000
+    plain, own = both_ways(size, 5, LONG[name])
     rows = [row_of(size, seed=seed) for seed in range(30)]
     wanted = [plain.choose(row.copy()) for row in rows]
     found = [own.choose(row.copy()) for row in rows]
