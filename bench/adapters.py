@@ -10,32 +10,28 @@ A third way is the one base with all requests for the same adapter: what turns c
 
 import argparse
 import asyncio
-import os
-import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
-from typing import Literal
 
 import gguf
 import numpy as np
-from aiohttp import ClientTimeout
 
-from bench.arguments import at_least
+from bench.answers import PATIENT, generate
+from bench.figures import Rounds, ratio, spread
+from bench.harness import Flags, at_least, finished, in_turn, print_table, save
 from bench.models import SHAPES, Shape, made
+from bench.processes import cpu_seconds, proportional_bytes
+from bench.small_models import finish
 from integration_tests.daemons import Daemon, Fleet
 
 CONTEXT_SIZE = 256
 STARTED_AT_ONCE = 4
-PATIENCE = ClientTimeout(total=None)
 PROMPT = "The mule knows the way over the pass. " * 6
-
-
-Name = Literal["one base", "processes", "one base, one adapter"]
+BASE = "one base"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +45,12 @@ class Side:
     @property
     def memory(self) -> int:
         """Bytes of all agents' processes, of shared pages their share."""
-        return sum(_pss(pid) for agent in self.agents for pid in agent.pids)
+        return sum(proportional_bytes(pid) for agent in self.agents for pid in agent.pids)
 
     @property
     def processor_seconds(self) -> float:
         """The processor time of all agents' processes so far."""
-        return sum(_processor_seconds(pid) for agent in self.agents for pid in agent.pids)
-
-
-def _processor_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _pss(pid: int) -> int:
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+        return sum(cpu_seconds(pid) for agent in self.agents for pid in agent.pids)
 
 
 # ---- adapters
@@ -81,10 +67,7 @@ def write_adapter(path: Path, shape: Shape, *, rank: int, seed: int) -> None:
         for end, size in (("lora_a", (rank, inputs)), ("lora_b", (outputs, rank))):
             weights = draw.standard_normal(size, np.float32) * np.float32(0.02)
             writer.add_tensor(f"{name}.weight.{end}", weights.astype(np.float16))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
 
 
 def _linear_maps(shape: Shape) -> Iterator[tuple[str, int, int]]:
@@ -130,7 +113,7 @@ async def processes(stack: AsyncExitStack, model: Path, files: Sequence[Path]) -
 async def _fleet(stack: AsyncExitStack) -> Fleet:
     fleet = Fleet(stack)
     await fleet.open_client()
-    await fleet.start_balancer(buffered_request_timeout=600, first_token_timeout=600)
+    await fleet.start_balancer(**PATIENT)
     return fleet
 
 
@@ -143,99 +126,74 @@ async def _agent(fleet: Fleet, model: Path, **settings: object) -> Daemon:
 # ---- traffic
 
 
-async def answered(
-    side: Side, *, at_once: int, num_requests: int, num_tokens: int
-) -> tuple[float, float]:
-    """While `at_once` callers ask for one adapter after the other: tokens a second, and the
-    processor seconds of a token."""
-    waiting = (side.models[number % len(side.models)] for number in range(num_requests))
+FIGURES = RATE, SECONDS = ("tokens/s", "processor ms a token")
+
+
+async def answered(side: Side, given: argparse.Namespace) -> dict[str, float]:
+    """While `--at-once` callers ask for one adapter after the other. Raises `RequestsFailed`."""
+    waiting = (side.models[number % len(side.models)] for number in range(given.requests))
 
     async def ask() -> None:
         for model in waiting:
-            await _ask(side, model, num_tokens)
+            body = {"model": model, "prompt": PROMPT, "max_tokens": given.tokens}
+            await generate(side.fleet, body | {"ignore_eos": True, "stream": False})
 
     began, spent = time.perf_counter(), side.processor_seconds
-    await asyncio.gather(*(ask() for _ in range(at_once)))
-    count = num_requests * num_tokens
-    return count / (time.perf_counter() - began), (side.processor_seconds - spent) / count
-
-
-async def _ask(side: Side, model: str, num_tokens: int) -> None:
-    body = {
-        "model": model,
-        "prompt": PROMPT,
-        "max_tokens": num_tokens,
-        "ignore_eos": True,
-        "stream": False,
+    await asyncio.gather(*(ask() for _ in range(given.at_once)))
+    count = given.requests * given.tokens
+    return {
+        RATE: count / (time.perf_counter() - began),
+        SECONDS: 1000 * (side.processor_seconds - spent) / count,
     }
-    url = f"{side.fleet.inference}/api/v1/generate"
-    async with side.fleet.http.post(url, json=body, timeout=PATIENCE) as response:
-        if response.status != 200:
-            raise SystemExit(f"bench: {model}: {await response.text()}")
-        await response.read()
 
 
-async def measure(arguments: argparse.Namespace) -> None:
-    """Print throughput and memory of both sides."""
-    shape = SHAPES[arguments.model]
+async def measure(given: argparse.Namespace) -> tuple[Rounds, dict[str, int]]:
+    """Figures and memory of all sides. Raises `RequestsFailed`."""
+    shape = SHAPES[given.model]
     model = made(shape)
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="arriero-bench-")))
-        files = [folder / f"a{number}.gguf" for number in range(arguments.adapters)]
+        files = [folder / f"a{number}.gguf" for number in range(given.adapters)]
         for seed, file in enumerate(files):
-            write_adapter(file, shape, rank=arguments.rank, seed=seed)
-        base = await one_base(stack, model, files, arguments.at_once)
-        sides: dict[Name, Side] = {
-            "one base": base,
+            write_adapter(file, shape, rank=given.rank, seed=seed)
+        size = files[0].stat().st_size / 2**20
+        print(f"{given.adapters} adapters of {size:.1f} MiB of {shape.name}", flush=True)
+        base = await one_base(stack, model, files, given.at_once)
+        sides: dict[str, Side] = {
+            BASE: base,
             "processes": await processes(stack, model, files),
             "one base, one adapter": replace(base, models=base.models[:1]),
         }
-        results: dict[Name, list[tuple[float, float]]] = {name: [] for name in sides}
-        for number in range(-1, arguments.rounds):  # the first one warms up
-            for name in list(sides)[:: 1 if number % 2 else -1]:
-                result = await answered(
-                    sides[name],
-                    at_once=arguments.at_once,
-                    num_requests=arguments.requests,
-                    num_tokens=arguments.tokens,
-                )
-                results[name] += [result] if number >= 0 else []
-        size = files[0].stat().st_size
-        print(f"{arguments.adapters} adapters of {size / 2**20:.1f} MiB of {shape.name}")
-        for name, side in sides.items():
-            print(_line(name, side, results[name]))
-        for other in list(sides)[1:]:
-            print(_ratios(other, results))
+        for side in sides.values():
+            await answered(side, given)  # warms up
+        rounds: Rounds = {name: [] for name in sides}
+        for _, name in in_turn(list(sides), given.rounds):
+            rounds[name].append(await answered(sides[name], given))
+        return rounds, {name: side.memory for name, side in sides.items()}
 
 
-def _line(name: Name, side: Side, results: Sequence[tuple[float, float]]) -> str:
-    rates, seconds = zip(*results, strict=True)
-    return (
-        f"{name}: {median(rates):.1f} tokens/s ({min(rates):.1f} to {max(rates):.1f}), "
-        f"{median(seconds) * 1000:.1f} ms of processor a token, "
-        f"{side.memory / 2**20:.0f} MiB in {len(side.agents)} agents"
-    )
-
-
-def _ratios(other: Name, results: Mapping[Name, Sequence[tuple[float, float]]]) -> str:
-    pairs = list(zip(results["one base"], results[other], strict=True))
-    rate, seconds = (median(one[each] / two[each] for one, two in pairs) for each in (0, 1))
-    return (
-        f"one base to {other}, median of pairs: "
-        f"{rate:.2f} of the tokens/s, {seconds:.2f} of the processor time of a token"
-    )
+def rows(rounds: Rounds, memory: dict[str, int]) -> Iterator[list[str]]:
+    """One row for each side."""
+    for name, each in rounds.items():
+        medians = (spread([one[figure] for one in each], "{:.1f}".format) for figure in FIGURES)
+        ratios = (str(ratio(rounds[BASE], each, figure)) for figure in FIGURES)
+        yield [name, f"{memory[name] / 2**20:.0f}", *medians, *ratios]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.adapters")
-    parser.add_argument("--model", choices=sorted(SHAPES), default="tiny")
-    parser.add_argument("--adapters", type=at_least(1), default=20)
-    parser.add_argument("--rank", type=at_least(1), default=8)
-    parser.add_argument("--at-once", type=at_least(1), default=8, help="callers")
-    parser.add_argument("--requests", type=at_least(1), default=40, help="of a round")
-    parser.add_argument("--tokens", type=at_least(1), default=32, help="of an answer")
-    parser.add_argument("--rounds", type=at_least(1), default=3)
-    asyncio.run(measure(parser.parse_args(sys.argv[1:])))
+    flags = Flags("adapters", __doc__)
+    flags.shape("tiny")
+    flags.rounds(3)
+    flags.add_argument("--adapters", type=at_least(1), default=20)
+    flags.add_argument("--rank", type=at_least(1), default=8)
+    flags.add_argument("--at-once", type=at_least(1), default=8, help="callers")
+    flags.add_argument("--requests", type=at_least(1), default=40, help="of a round")
+    flags.add_argument("--tokens", type=at_least(1), default=32, help="of an answer")
+    given = flags.parse_args()
+    rounds, memory = finished(measure(given))
+    columns = ("side", "MiB of all agents", *FIGURES, f"{BASE} to it: {RATE}", "processor time")
+    print_table("One base with adapters, and a process for each", columns, rows(rounds, memory))
+    save("adapters", {"given": vars(given), "memory": memory, "rounds": rounds})
 
 
 if __name__ == "__main__":

@@ -12,24 +12,21 @@ import argparse
 import asyncio
 import json
 import os
-import sys
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import aiohttp
-import uvloop
-from rich.console import Console
-from rich.table import Table
 
 from bench import peer
-from bench.arguments import at_least
+from bench.comparison import Start
+from bench.figures import RequestsFailed, longest_gap
+from bench.harness import Flags, finished, print_table, save
 from bench.models import Real, made
 from bench.patterns import (
     ANSWER,
@@ -43,9 +40,9 @@ from bench.patterns import (
     turns,
     words,
 )
+from bench.processes import resident_bytes
 from bench.sides import Load, start_ours, start_theirs
 from bench.small_models import ARCHITECTURES, write
-from bench.store import save
 from integration_tests.daemons import Daemon, Fleet
 
 OURS, THEIRS = "arriero", "llama-server"
@@ -61,15 +58,8 @@ WINDOWED = "gemma3"
 STREAM_TOKENS, STREAM_PROMPT = 6000, 1400
 """Of the stream beside which prompts come: the most tokens it gets; words of those prompts."""
 
-_WIDTH = 200
-"""Columns of the table, for where there is no terminal to ask."""
-
 _QUIET = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"}
 """Threads of small models wait for each other more than they compute, and should not spin."""
-
-
-class Failed(Exception):
-    """A request failed: there are no figures."""
 
 
 @dataclass(slots=True)
@@ -101,7 +91,7 @@ class Chat:
         num_tokens: int = ANSWER,
         tools: Sequence[dict[str, Any]] = (),
     ) -> Answer:
-        """Raises `Failed`."""
+        """Raises `RequestsFailed`."""
         parts, sent_at, first_token, usage = [], time.perf_counter(), 0.0, {}
         async for event in self._events(messages, num_tokens, tools):
             usage = event.get("usage") or usage
@@ -109,12 +99,12 @@ class Chat:
                 first_token = first_token or time.perf_counter() - sent_at
                 parts.append(text)
         if not usage or not parts:
-            raise Failed("an answer without text or counts")
+            raise RequestsFailed("an answer without text or counts")
         cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
         return Answer("".join(parts), usage["prompt_tokens"], cached, first_token)
 
     async def watch(self, messages: Sequence[Message], times: list[float]) -> None:
-        """When each text of a long answer comes, until this is cancelled. Raises `Failed`."""
+        """When each text of a long answer comes, until cancelled. Raises `RequestsFailed`."""
         async for event in self._events(messages, STREAM_TOKENS, ()):
             if _text(event):
                 times.append(time.perf_counter())
@@ -131,7 +121,7 @@ class Chat:
         } | ({"tools": list(tools)} if tools else {})
         async with self._http.post(self._url, json=body) as response:
             if response.status != 200:
-                raise Failed(f"{response.status}: {await response.text()}")
+                raise RequestsFailed(f"{response.status}: {await response.text()}")
             async for line in response.content:
                 data = line.removeprefix(b"data: ").strip()
                 if line.startswith(b"data: ") and data != b"[DONE]":
@@ -143,7 +133,7 @@ def _text(event: dict[str, Any]) -> str | None:
 
 
 async def measure(chat: Chat, rounds: int) -> Measured:
-    """Asks a server that has answered nothing yet. Raises `Failed`."""
+    """Asks a server that has answered nothing yet. Raises `RequestsFailed`."""
     await chat([said("user", "Hello!")])
     measured = Measured()
     later, wave = [], []
@@ -156,12 +146,15 @@ async def measure(chat: Chat, rounds: int) -> Measured:
         if pattern is first_wave:
             wave = [one.first_token for one in answers]
     measured.later_turn, measured.first_wave = median(later), median(wave)
-    measured.longest_gap = max([await longest_gap(chat, seed) for seed in range(rounds)])
+    measured.longest_gap = max([await gap_beside(chat, seed) for seed in range(rounds)])
     return measured
 
 
-async def longest_gap(chat: Chat, seed: int) -> float:
-    """Of a stream, while a prompt comes, is gone on with, and comes again. Raises `Failed`."""
+async def gap_beside(chat: Chat, seed: int) -> float:
+    """The longest gap of a stream, while a prompt comes, is gone on with, and comes again.
+
+    Raises `RequestsFailed`.
+    """
     times: list[float] = []
     stream = asyncio.create_task(chat.watch([said("user", words(f"stream {seed}", USER))], times))
     prompt = said("user", words(f"beside {seed}", STREAM_PROMPT))
@@ -169,25 +162,13 @@ async def longest_gap(chat: Chat, seed: int) -> float:
     await chat([prompt, said("assistant", answer.text), said("user", words(f"on {seed}", USER))])
     await chat([prompt])
     if stream.done():
-        raise Failed("the stream was over before the prompts: it needs more tokens")
+        raise RequestsFailed("the stream was over before the prompts: it needs more tokens")
     stream.cancel()
     await asyncio.wait([stream])
-    return max(later - earlier for earlier, later in pairwise(times))
+    return longest_gap(times)
 
 
 # ---- servers
-
-
-async def measured_ours(load: Load, http: aiohttp.ClientSession, rounds: int) -> Measured:
-    async with AsyncExitStack() as stack:
-        side = await start_ours(stack, load)
-        return await measure(Chat(http, side.url), rounds)
-
-
-async def measured_theirs(load: Load, http: aiohttp.ClientSession, rounds: int) -> Measured:
-    async with AsyncExitStack() as stack:
-        side = await start_theirs(stack, load)
-        return await measure(Chat(http, side.url), rounds)
 
 
 STORED = ("next turn", "branch", "regenerate")
@@ -195,7 +176,10 @@ STORED = ("next turn", "branch", "regenerate")
 
 
 async def stored(model: Path, threads: int) -> dict[str, tuple[int, int]]:
-    """Tokens of prompts that begin as a stored one, and how many were cached. Raises `Failed`."""
+    """Tokens of prompts that begin as a stored one, and how many were cached.
+
+    Raises `RequestsFailed`.
+    """
     found = {}
     async with AsyncExitStack() as stack:
         fleet = Fleet(stack)
@@ -214,7 +198,7 @@ async def stored(model: Path, threads: int) -> dict[str, tuple[int, int]]:
             async with fleet.http.post(url, json=body | {"cache_key": "kept", **more}) as response:
                 answer: dict[str, Any] = await response.json()
             if response.status != 200:
-                raise Failed(f"{response.status}: {answer}")
+                raise RequestsFailed(f"{response.status}: {answer}")
             return answer
 
         agent = await started()
@@ -230,21 +214,14 @@ async def stored(model: Path, threads: int) -> dict[str, tuple[int, int]]:
     return found
 
 
-async def memory_of_cells(name: str, model: Path, threads: int) -> int:
+async def memory_of_cells(start: Start, model: Path, threads: int) -> int:
     """Bytes that a server takes more with all cells than with a few, once it is ready."""
-    start = start_ours if name == OURS else start_theirs
     sizes = []
     for context_size in (CONTEXT, FEW):
         async with AsyncExitStack() as stack:
             side = await start(stack, Load(model, SLOTS, context_size, threads))
-            sizes.append(sum(resident(pid) for pid in side.daemons[-1].pids))
+            sizes.append(sum(map(resident_bytes, side.daemons[-1].pids)))
     return sizes[0] - sizes[1]
-
-
-def resident(pid: int) -> int:
-    """Bytes of memory that a process has touched."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS"))
 
 
 # ---- the run
@@ -259,30 +236,30 @@ class Outcome:
     memory: dict[str, int]
 
 
-async def run(arguments: argparse.Namespace) -> Outcome:
-    """Raises `Failed`."""
-    sides = {OURS: measured_ours}
+async def run(given: argparse.Namespace) -> Outcome:
+    """Raises `RequestsFailed`."""
+    starts: dict[str, Start] = {OURS: start_ours}
     if peer.server_path().is_file():
-        sides[THEIRS] = measured_theirs
+        starts[THEIRS] = start_theirs
     outcome = Outcome({}, {}, {})
     with TemporaryDirectory() as folder:
         # A connection for each request: llama-server closes idle ones as the next request comes.
         connector = aiohttp.TCPConnector(force_close=True)
         async with aiohttp.ClientSession(connector=connector) as http:
-            for name in arguments.architecture or ARCHITECTURES:
-                if name == REAL.name:
-                    model = made(REAL)
-                else:
-                    model = write(name, Path(folder) / f"{name}.gguf")
-                load = Load(model, SLOTS, CONTEXT, arguments.threads)
+            for name in given.architecture or ARCHITECTURES:
+                is_real = name == REAL.name
+                model = made(REAL) if is_real else write(name, Path(folder) / f"{name}.gguf")
+                load = Load(model, SLOTS, CONTEXT, given.threads)
                 by_side = outcome.measured[name] = {}
-                for side, measure_side in sides.items():
-                    by_side[side] = await measure_side(load, http, arguments.rounds)
-                outcome.stored[name] = await stored(model, arguments.threads)
+                for side_name, start in starts.items():
+                    async with AsyncExitStack() as stack:
+                        side = await start(stack, load)
+                        by_side[side_name] = await measure(Chat(http, side.url), given.rounds)
+                outcome.stored[name] = await stored(model, given.threads)
                 print(f"{name}: {by_side}, stored: {outcome.stored[name]}", flush=True)
         model = write(WINDOWED, Path(folder) / "windowed.gguf")
-        for side in sides:
-            outcome.memory[side] = await memory_of_cells(side, model, arguments.threads)
+        for side_name, start in starts.items():
+            outcome.memory[side_name] = await memory_of_cells(start, model, given.threads)
     return outcome
 
 
@@ -291,39 +268,28 @@ def beside(values: dict[str, str]) -> str:
     return " / ".join(values.get(side, "—") for side in (OURS, THEIRS))
 
 
-def show(outcome: Outcome) -> None:
-    table = Table(title=f"{OURS} / {THEIRS}; of prompts, how many tokens were cached")
-    table.add_column("requests")
-    for heading in ("tokens", *outcome.measured):
-        table.add_column(heading, justify="right", no_wrap=True)
+def rows(outcome: Outcome) -> Iterator[list[str]]:
+    """One row for each pattern, what was stored, and each time."""
+    measured = outcome.measured.values()
     for pattern in PATTERNS:
-        counts_of = [
-            {side: one.patterns[pattern] for side, one in by_side.items()}
-            for by_side in outcome.measured.values()
+        counts = [
+            {side: one.patterns[pattern] for side, one in by_side.items()} for by_side in measured
         ]
-        cells = [
-            beside({side: f"{cached:,}" for side, (_, cached) in counts.items()})
-            for counts in counts_of
-        ]
-        table.add_row(pattern, _tokens(counts[OURS] for counts in counts_of), *cells)
+        cells = [beside({s: f"{cached:,}" for s, (_, cached) in each.items()}) for each in counts]
+        yield [pattern, _tokens(each[OURS] for each in counts), *cells]
     for what in STORED:
-        counts = [of_one[what] for of_one in outcome.stored.values()]
-        table.add_row(f"stored: {what}", _tokens(counts), *(f"{cached:,}" for _, cached in counts))
+        found = [of_one[what] for of_one in outcome.stored.values()]
+        yield [f"stored: {what}", _tokens(found), *(f"{cached:,}" for _, cached in found)]
     for title, figure in (
         ("first token of a later turn, ms", "later_turn"),
         ("first token in the first wave, ms", "first_wave"),
         ("longest gap of a stream, ms", "longest_gap"),
     ):
-        shown = [
-            beside({side: f"{getattr(one, figure) * 1000:.0f}" for side, one in by_side.items()})
-            for by_side in outcome.measured.values()
-        ]
-        table.add_row(title, "", *shown)
-    Console(width=None if sys.stdout.isatty() else _WIDTH).print(table)
-    memory = beside({side: f"{num / 2**20:.0f} MiB" for side, num in outcome.memory.items()})
-    print(f"memory of {WINDOWED} for {SLOTS * CONTEXT:,} cells: {memory}")
-    if THEIRS not in outcome.memory:
-        print(f"there is no {THEIRS}: run `make bench-setup` first")
+        times = (
+            {side: f"{getattr(one, figure) * 1000:.0f}" for side, one in by_side.items()}
+            for by_side in measured
+        )
+        yield [title, "", *map(beside, times)]
 
 
 def _tokens(counts: Iterable[tuple[int, int]]) -> str:
@@ -332,11 +298,11 @@ def _tokens(counts: Iterable[tuple[int, int]]) -> str:
     return " to ".join(f"{num:,}" for num in sorted({min(totals), max(totals)}))
 
 
-def document(outcome: Outcome, arguments: argparse.Namespace) -> dict[str, Any]:
+def document(outcome: Outcome, given: argparse.Namespace) -> dict[str, Any]:
     """All there is to know about the run."""
     return {
-        "rounds": arguments.rounds,
-        "threads": arguments.threads,
+        "rounds": given.rounds,
+        "threads": given.threads,
         "slots": SLOTS,
         "context_size": CONTEXT,
         "has_llama_server": THEIRS in outcome.memory,
@@ -349,30 +315,26 @@ def document(outcome: Outcome, arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.architectures")
-    parser.add_argument(
+def main() -> None:
+    flags = Flags("architectures", __doc__)
+    flags.add_argument(
         "--architecture",
         action="append",
         choices=[*ARCHITECTURES, REAL.name],
         help=f"which one, repeatable; without it all but {REAL.name}, which has real weights",
     )
-    parser.add_argument("--rounds", type=at_least(1), default=1, help="times each pattern is asked")
-    parser.add_argument(
-        "--threads", type=at_least(1), default=os.cpu_count() or 1, help="threads of each engine"
-    )
-    return parser.parse_args(arguments)
-
-
-def main() -> None:
-    arguments = parse(sys.argv[1:])
+    flags.rounds(1)
+    flags.threads()
+    given = flags.parse_args()
     os.environ.update(_QUIET)
-    try:
-        outcome = uvloop.run(run(arguments))
-    except Failed as error:
-        raise SystemExit(f"bench: {error}") from error
-    show(outcome)
-    save("architectures", document(outcome, arguments))
+    outcome = finished(run(given))
+    title = f"{OURS} / {THEIRS}; of prompts, how many tokens were cached"
+    print_table(title, ("requests", "tokens", *outcome.measured), rows(outcome))
+    memory = beside({side: f"{num / 2**20:.0f} MiB" for side, num in outcome.memory.items()})
+    print(f"memory of {WINDOWED} for {SLOTS * CONTEXT:,} cells: {memory}")
+    if THEIRS not in outcome.memory:
+        print(f"there is no {THEIRS}: run `make bench-setup` first")
+    save("architectures", document(outcome, given))
 
 
 if __name__ == "__main__":

@@ -9,9 +9,7 @@ Figures are the process's computing time, so other work on the machine does not 
 computes. On a GPU, use `--device`, and look at the time that passes instead (`--clock wall`).
 """
 
-import argparse
 import ctypes
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,7 +19,6 @@ from typing import Any
 
 import llama_cpp.llama_cpp as llama_cpp
 import numpy as np
-from rich.table import Table
 
 from arriero.agent.engine.llama.devices import loaded_devices
 from arriero.agent.engine.llama.log import route_log
@@ -30,10 +27,9 @@ from arriero.agent.engine.sampling.sampler import Sampler
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sampling.weights import Scratch
 from arriero.agent.engine.sequence import NewSequence, SequenceId
-from bench.arguments import at_least, model_file
+from bench.harness import Flags, at_least, print_table, save
 from bench.models import Q06
 from bench.sampling import OPEN, BenchVocab
-from bench.store import save, wide_console
 
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "greedy": {"temperature": 0.0},
@@ -173,36 +169,33 @@ def measure(steps: Steps, slots: int, *, rounds: int, num_steps: int) -> Figures
     }
 
 
-def show(figures: Figures) -> None:
-    table = Table("settings", title="milliseconds of a step: medians")
-    for column in ("agent chooses", "device samples", "ratio", "the step after attaching"):
-        table.add_column(column, justify="right")
+def rows(figures: Figures) -> Iterator[list[str]]:
+    """Milliseconds, one row for each of the settings."""
     for name, ways in figures.items():
-        agent, device = ways["agent"], ways["device"]
-        times = (f"{each * 1000:.2f}" for each in (agent, device))
-        table.add_row(name, *times, f"{device / agent:.2f}", f"{ways['attaching'] * 1000:.1f}")
-    wide_console().print(table)
+        agent, device, attaching = (1000 * ways[way] for way in ("agent", "device", "attaching"))
+        yield [name, f"{agent:.2f}", f"{device:.2f}", f"{device / agent:.2f}", f"{attaching:.1f}"]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.device_sampling")
-    parser.add_argument("--model", type=model_file, default=Q06.path, help="GGUF file")
-    parser.add_argument("--device", default="none", help="as `arriero doctor` names it (none)")
-    parser.add_argument("--slots", type=at_least(1), default=8, help="sequences (8)")
-    parser.add_argument("--rounds", type=at_least(1), default=5, help="(5)")
-    parser.add_argument("--steps", type=at_least(1), default=10, help="of each way a round (10)")
-    parser.add_argument("--clock", choices=CLOCKS, default="computing", help="(computing)")
-    arguments = parser.parse_args(sys.argv[1:])
+    flags = Flags("device_sampling", __doc__)
+    flags.file(Q06.path)
+    flags.rounds(5)
+    flags.add_argument("--device", default="none", help="as `arriero doctor` names it (none)")
+    flags.add_argument("--slots", type=at_least(1), default=8, help="sequences (8)")
+    flags.add_argument("--steps", type=at_least(1), default=10, help="of each way a round (10)")
+    flags.add_argument("--clock", choices=CLOCKS, default="computing", help="(computing)")
+    given = flags.parse_args()
     route_log()
-    slots = min(arguments.slots, MOST_SLOTS)
-    steps = Steps(arguments.model, arguments.device, slots, CLOCKS[arguments.clock])
-    figures = measure(steps, slots, rounds=arguments.rounds, num_steps=arguments.steps)
-    show(figures)
+    slots = min(given.slots, MOST_SLOTS)
+    steps = Steps(given.model, given.device, slots, CLOCKS[given.clock])
+    figures = measure(steps, slots, rounds=given.rounds, num_steps=given.steps)
+    columns = ("settings", "agent chooses", "device samples", "ratio", "the step after attaching")
+    print_table("milliseconds of a step: medians", columns, rows(figures))
     document = {
-        "model": arguments.model.name,
-        "device": arguments.device,
+        "model": given.model.name,
+        "device": given.device,
         "slots": slots,
-        "clock": arguments.clock,
+        "clock": given.clock,
         "figures": figures,
     }
     save("device-sampling", document)

@@ -9,26 +9,20 @@ and a folder of its own.
 """
 
 import argparse
-import asyncio
-import json
 import os
 import random
 import signal
-import sys
 import tempfile
 import time
 from contextlib import AsyncExitStack
 from pathlib import Path
-from statistics import median
-from typing import Any
-
-from aiohttp import ClientTimeout
 
 from arriero.agent.engine.prompt_store.blocks import BLOCK
-from bench.arguments import at_least, model_file
+from bench.answers import Answer, generate
+from bench.figures import RequestsFailed, spread
+from bench.harness import Flags, at_least, finished, print_table, save
 from integration_tests.daemons import Daemon, Fleet, until
 
-PATIENCE = ClientTimeout(total=None)
 TOKENS = range(10, 250)
 """Ids that every model has."""
 
@@ -36,22 +30,13 @@ ANSWER, MESSAGE = 32, 200
 """Tokens of the answer, and of the message after it."""
 
 LONGEST = 3600.0
+COMPUTED, WRITTEN, READ = "computed, s", "written after its end, s", "read after the restart, s"
 
 
-async def turn(fleet: Fleet, ids: list[int]) -> tuple[float, dict[str, Any]]:
-    """Seconds until the first token, and how the answer ended."""
-    began, first = time.perf_counter(), 0.0
+async def turn(fleet: Fleet, ids: list[int]) -> Answer:
+    """The answer to a prompt. Raises `RequestsFailed`."""
     body = {"prompt": ids, "temperature": 0, "ignore_eos": True, "max_tokens": ANSWER}
-    url = f"{fleet.inference}/api/v1/generate"
-    event: dict[str, Any] = {}
-    async with fleet.http.post(url, json=body, timeout=PATIENCE) as response:
-        async for line in response.content:
-            event = json.loads(line)
-            if event["event"] == "token" and not first:
-                first = time.perf_counter() - began
-    if event.get("event") != "done":
-        raise SystemExit(f"bench: the answer ended with {event}")
-    return first, event
+    return await generate(fleet, body)
 
 
 def blocks(folder: Path) -> list[Path]:
@@ -80,27 +65,27 @@ def forget(folder: Path) -> int:
     return total
 
 
-async def round_of(arguments: argparse.Namespace, number: int) -> tuple[float, float]:
-    """First token computed, and first token of the next turn after the restart."""
+async def round_of(given: argparse.Namespace, number: int) -> dict[str, float]:
+    """The figures of one prompt. Raises `RequestsFailed`."""
     draw = random.Random(f"disk {number}")
-    prompt = draw.choices(TOKENS, k=arguments.tokens)
+    prompt = draw.choices(TOKENS, k=given.tokens)
     async with AsyncExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=arguments.folder)))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=given.folder)))
         fleet = Fleet(stack)
         await fleet.open_client()
         await fleet.start_balancer(first_token_timeout=LONGEST)
 
         async def start() -> Daemon:
             return await fleet.start_agent(
-                model=arguments.model,
+                model=given.model,
                 slots=1,
-                context_size=arguments.tokens + 2048,
-                threads=arguments.threads,
+                context_size=given.tokens + 2048,
+                threads=given.threads,
                 cache_dir=folder,
             )
 
         agent = await start()
-        computed, _ = await turn(fleet, prompt)
+        computed = (await turn(fleet, prompt)).first_token
         num_blocks = (len(prompt) + ANSWER - 1) // BLOCK
         writing = await until_written(folder, num_blocks)
         agent.signal_all(signal.SIGKILL)
@@ -108,38 +93,40 @@ async def round_of(arguments: argparse.Namespace, number: int) -> tuple[float, f
         size = forget(folder)
         await start()
         following = [*prompt, *draw.choices(TOKENS, k=ANSWER + MESSAGE)]
-        read, end = await turn(fleet, following)
-        cached = end["usage"]["cached_tokens"]
+        answer = await turn(fleet, following)
+        cached, read = answer.usage["cached_tokens"], answer.first_token
         if cached < len(prompt) // BLOCK * BLOCK:
-            raise SystemExit(f"bench: only {cached} tokens came from disk")
-        print(
-            f"round {number}: computed {computed:.2f} s, {size / 2**20:.0f} MiB written in "
-            f"{writing:.2f} s after the end; after the restart {read:.2f} s with {cached} of "
-            f"{len(following)} tokens cached; ratio {read / computed:.3f}",
-            flush=True,
-        )
-    return computed, read
+            raise RequestsFailed(f"only {cached} tokens came from disk")
+        return {
+            COMPUTED: computed,
+            WRITTEN: writing,
+            "MiB": size / 2**20,
+            READ: read,
+            "ratio": read / computed,
+        }
 
 
-async def measure(arguments: argparse.Namespace) -> None:
-    """Print first tokens, and their ratio round by round."""
-    rounds = [await round_of(arguments, number) for number in range(arguments.rounds)]
-    ratios = [read / computed for computed, read in rounds]
-    print(
-        f"{arguments.tokens} tokens: computed {median(one for one, _ in rounds):.2f} s, read "
-        f"{median(one for _, one in rounds):.2f} s, ratio {median(ratios):.3f} "
-        f"({min(ratios):.3f} to {max(ratios):.3f})"
-    )
+async def measure(given: argparse.Namespace) -> list[dict[str, float]]:
+    """Raises `RequestsFailed`."""
+    rounds = []
+    for number in range(given.rounds):
+        rounds.append(await round_of(given, number))
+        print(f"round {number}: {rounds[-1]}", flush=True)
+    return rounds
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.disk_cache")
-    parser.add_argument("--model", type=model_file, default="q06")
-    parser.add_argument("--tokens", type=at_least(2 * BLOCK), default=20_000)
-    parser.add_argument("--threads", type=at_least(1), default=2)
-    parser.add_argument("--rounds", type=at_least(1), default=3)
-    parser.add_argument("--folder", type=Path, help="where the cache folders are made")
-    asyncio.run(measure(parser.parse_args(sys.argv[1:])))
+    flags = Flags("disk_cache", __doc__)
+    flags.file("q06")
+    flags.rounds(3)
+    flags.threads(2)
+    flags.add_argument("--tokens", type=at_least(2 * BLOCK), default=20_000, help="of the prompt")
+    flags.add_argument("--folder", type=Path, help="where the cache folders are made")
+    given = flags.parse_args()
+    rounds = finished(measure(given))
+    rows = ([name, spread([one[name] for one in rounds], "{:.3g}".format)] for name in rounds[0])
+    print_table(f"{given.tokens} tokens", ("", "median (least to most)"), rows)
+    save("disk_cache", {"given": vars(given), "rounds": rounds})
 
 
 if __name__ == "__main__":

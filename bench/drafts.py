@@ -9,12 +9,10 @@ The first answers of each engine count, too, so what finding out costs is in the
 
 import argparse
 import random
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from statistics import median
 from typing import Literal
 
 import gguf
@@ -32,7 +30,9 @@ from arriero.agent.engine.speculation.drafting import Drafting
 from arriero.agent.engine.speculation.model_drafter import ModelDrafter
 from arriero.agent.engine.speculation.prompt_lookup import LookupDrafter
 from arriero.agent.engine.step import Decoded, Step
-from bench.arguments import at_least
+from bench.figures import Rounds, median_of, spread
+from bench.harness import Flags, at_least, print_table, save
+from bench.small_models import copy_fields, finish
 from bench.store import cache_folder
 from demo.conversations import DRAFT, MODEL, TEMPLATE, Conversation, load_conversations
 from demo.prompts import compile_template, render
@@ -40,6 +40,7 @@ from demo.prompts import compile_template, render
 CONTEXT_SIZE = 1024
 MOST_DRAFTED = 8
 SIZES = (1, 4, 8)
+SECONDS, TIMES = "processor time", "times as fast"
 
 Side = Literal["without", "lookup", "good", "random"]
 SIDES: tuple[Side, ...] = ("without", "lookup", "good", "random")
@@ -83,7 +84,8 @@ def deepened(model: Path, factor: int) -> Path:
 def _write_deeper(path: Path, model: gguf.GGUFReader, factor: int) -> None:
     writer = gguf.GGUFWriter(path, "llama")
     num_layers = int(model.fields["llama.block_count"].contents())
-    _copy_fields(writer, model)
+    made_anew = ("general.architecture", "llama.block_count")
+    copy_fields(writer, model, lambda name: not name.startswith("GGUF.") and name not in made_anew)
     writer.add_block_count(factor * num_layers)
     for tensor in model.tensors:
         writer.add_tensor(tensor.name, tensor.data)
@@ -94,18 +96,7 @@ def _write_deeper(path: Path, model: gguf.GGUFReader, factor: int) -> None:
         weights = np.zeros_like(tensor.data) if name in _SILENT else tensor.data
         for layer in range(num_layers + int(number), factor * num_layers, num_layers):
             writer.add_tensor(f"blk.{layer}.{name}", weights)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
-def _copy_fields(writer: gguf.GGUFWriter, model: gguf.GGUFReader) -> None:
-    for name, field in model.fields.items():
-        if name.startswith("GGUF.") or name in ("general.architecture", "llama.block_count"):
-            continue
-        kind, *inner = field.types
-        writer.add_key_value(name, field.contents(), kind, inner[-1] if inner else None)
+    finish(writer)
 
 
 def questions(number: int, count: int) -> list[Conversation]:
@@ -211,44 +202,43 @@ def _sequences(engine: LlamaEngine, asked: Sequence[Conversation]) -> Iterator[N
         )
 
 
-def measure(target: Path, slots: int, rounds: int, count: int, sides: Sequence[Side]) -> None:
-    """Print the medians for so many slots."""
-    ratios: dict[Side, list[float]] = {side: [] for side in sides}
-    seconds: dict[Side, list[float]] = {side: [] for side in sides}
-    right: dict[Side, str] = {}
-    for number in range(rounds):
-        asked = questions(number, count)
-        results = {
-            side: run(side, target, asked, slots) for side in (sides if number % 2 else sides[::-1])
-        }
+def measure(target: Path, slots: int, given: argparse.Namespace, sides: Sequence[Side]) -> Rounds:
+    """Processor seconds of each side, and how many times as fast it was as without drafts."""
+    rounds: Rounds = {side: [] for side in sides}
+    for number in range(given.rounds):
+        asked = questions(number, given.requests)
+        turn = sides if number % 2 else sides[::-1]
+        results = {side: run(side, target, asked, slots) for side in turn}
         for side, (took, answers, accepted) in results.items():
             if answers != results["without"][1]:
                 raise SystemExit(f"bench: {side}: other answers than without drafts")
-            seconds[side].append(took)
-            ratios[side].append(results["without"][0] / took)
-            right[side] = accepted
-    for side in sides:
-        low, *_, high = sorted([*ratios[side], *ratios[side]])
-        print(
-            f"{slots} slots, {side}: {median(seconds[side]):.2f} s, "
-            f"{median(ratios[side]):.3f} times as fast ({low:.3f} to {high:.3f}), "
-            f"drafted tokens right in the last round: {right[side]}",
-            flush=True,
-        )
+            rounds[side].append({SECONDS: took, TIMES: results["without"][0] / took})
+            print(f"{slots} slots, {side}: {took:.2f} s, drafted tokens right: {accepted}")
+    return rounds
+
+
+def rows(found: dict[int, Rounds]) -> Iterator[list[str]]:
+    """One row for each side and number of slots."""
+    for slots, rounds in found.items():
+        for side, each in rounds.items():
+            times = spread([one[TIMES] for one in each], "{:.3f}".format)
+            yield [side, str(slots), f"{median_of(each, SECONDS):.2f} s", times]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.drafts")
-    parser.add_argument("--rounds", type=at_least(1), default=5)
-    parser.add_argument("--requests", type=at_least(1), default=16, help="answers of a round")
-    parser.add_argument("--deeper", type=at_least(1), default=8, help="times the demo's layers")
-    parser.add_argument("--slots", type=at_least(1), action="append", help="repeatable")
-    parser.add_argument("--side", choices=SIDES[1:], action="append", help="repeatable")
-    arguments = parser.parse_args(sys.argv[1:])
-    target = MODEL if arguments.deeper == 1 else deepened(MODEL, arguments.deeper)
-    sides = ("without", *(arguments.side or SIDES[1:]))
-    for slots in arguments.slots or SIZES:
-        measure(target, slots, arguments.rounds, arguments.requests, sides)
+    flags = Flags("drafts", __doc__)
+    flags.rounds(5)
+    flags.add_argument("--requests", type=at_least(1), default=16, help="answers of a round")
+    flags.add_argument("--deeper", type=at_least(1), default=8, help="times the demo's layers")
+    flags.add_argument("--slots", type=at_least(1), action="append", help="repeatable")
+    flags.add_argument("--side", choices=SIDES[1:], action="append", help="repeatable")
+    given = flags.parse_args()
+    target = MODEL if given.deeper == 1 else deepened(MODEL, given.deeper)
+    sides: tuple[Side, ...] = ("without", *(given.side or SIDES[1:]))
+    found = {slots: measure(target, slots, given, sides) for slots in given.slots or SIZES}
+    columns = ("drafts", "slots", SECONDS, TIMES)
+    print_table("What drafts gain: medians (least to most) of the rounds", columns, rows(found))
+    save("drafts", {"given": vars(given), "rounds": found})
 
 
 if __name__ == "__main__":

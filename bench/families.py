@@ -5,19 +5,12 @@ and calls functions: what such a model was trained to write. Our parser for the 
 reads it, cut at random places. Differences are reported.
 """
 
-import argparse
 import json
 import random
-import sys
 from collections.abc import Sequence
-from datetime import datetime
 from itertools import takewhile
 from pathlib import Path
-from time import thread_time
 from typing import Any
-
-from rich.console import Console
-from rich.table import Table
 
 from arriero.agent.chat.families.families import family_of
 from arriero.agent.chat.families.family import Family
@@ -28,8 +21,8 @@ from arriero.agent.chat.templates.chat_template import ChatTemplate
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.inference import ChatMessage
 from bench.conversations import TOOLS
-from bench.source import llama_cpp_source
-from bench.templates import BOS, EOS
+from bench.harness import Flags, print_table
+from bench.templates import chat_template, template_paths
 
 ASKED = ChatMessage(role="user", content="Oslo?")
 SAID, THOUGHT = "Let me look.", "I need to look."
@@ -42,27 +35,19 @@ NUM_CUTS = 8
 Answer = dict[str, Any]
 
 
-def main() -> int:
-    """0 if everything is parsed back to what was rendered, 1 if not."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name", nargs="?", default="", help="only templates with this in the name")
-    name = parser.parse_args().name
-    folder = llama_cpp_source() / "models" / "templates"
-    paths = sorted(path for path in folder.glob("*.jinja") if name in path.stem)
-    table = Table("template", "family", "finding")
+def main() -> None:
+    """Exits with 1 unless everything is parsed back to what was rendered."""
+    flags = Flags("families", __doc__)
+    flags.add_argument("name", nargs="?", default="", help="only templates with this in the name")
+    paths = template_paths(flags.parse_args().name)
     findings = [(path.stem, *_finding(path)) for path in paths]
-    for each in findings:
-        table.add_row(*each)
-    Console().print(table)
-    return 0 if all(not finding.startswith("differs") for *_, finding in findings) else 1
+    print_table("Calls, rendered and parsed", ("template", "family", "finding"), findings, left=3)
+    raise SystemExit(any(finding.startswith("differs") for *_, finding in findings))
 
 
 def _finding(path: Path) -> tuple[str, str]:
-    source = path.read_text()
-    family = family_of(source)
-    template = ChatTemplate(
-        source, bos_text=BOS, eos_text=EOS, clock=datetime.now, timer=thread_time
-    )
+    family = family_of(path.read_text())
+    template = chat_template(path)
     finding = "the template refuses calls"
     for calls in (CALLS, CALLS[:1]):  # some know one call at a time
         for thought, said in ((THOUGHT, SAID), (THOUGHT, None), (None, SAID), (None, None)):
@@ -163,4 +148,4 @@ def _value(arguments: str) -> object:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

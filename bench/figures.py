@@ -1,13 +1,18 @@
 """From samples to figures, and from figures of several rounds to medians, ratios and spreads."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from math import inf
 from statistics import median, quantiles
 
 from bench.sample import Sample
 
 Figures = Mapping[str, float]
 """One round of one server, by name. Times in seconds."""
+
+Rounds = dict[str, list[dict[str, float]]]
+"""The figures of each side, one mapping a round."""
 
 TOKENS_PER_SECOND = "tokens per second"
 FIRST_TOKEN = "first token"
@@ -70,6 +75,18 @@ def ratio(own: Sequence[Figures], baseline: Sequence[Figures], name: str) -> Rat
     """The median of the ratios within rounds, so that a machine's drift does not shift it."""
     ratios = [one[name] / other[name] for one, other in zip(own, baseline, strict=True)]
     return Ratio(median(ratios), min(ratios), max(ratios))
+
+
+def spread(values: Sequence[float], show: Callable[[float], str]) -> str:
+    """The median, and the least and the most if there are several values."""
+    middle = show(median(values))
+    return f"{middle} ({show(min(values))} to {show(max(values))})" if len(values) > 1 else middle
+
+
+def longest_gap(times: Sequence[float], since: float = -inf, until: float = inf) -> float:
+    """The longest gap between two of `times` that overlaps that time; 0 if none does."""
+    gaps = (b - a for a, b in pairwise(times) if b > since and a <= until)
+    return max(gaps, default=0.0)
 
 
 def median_of(rounds: Iterable[Figures], name: str) -> float:

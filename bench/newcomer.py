@@ -1,9 +1,4 @@
-"""A long prompt arrives at servers that were just started, beside short streams.
-
-The servers are cold: the agent does not know yet what steps cost. The streams have short prompts,
-so all of them run when the long prompt arrives four seconds later, and they may end before it is
-read. Both servers are asked through `/v1/completions`.
-"""
+"""A long prompt arrives while streams run, or at servers that were just started: who waits?"""
 
 import asyncio
 import random
@@ -13,44 +8,78 @@ from statistics import median
 from bench import prompts
 from bench.client import Client
 from bench.dialects import OPENAI, Request
-from bench.figures import BETWEEN_TOKENS, FIRST_TOKEN, LONGEST_GAP, RequestsFailed, check
+from bench.figures import (
+    BETWEEN_TOKENS,
+    FIRST_TOKEN,
+    LONGEST_GAP,
+    RequestsFailed,
+    check,
+    longest_gap,
+)
 from bench.sample import Sample
-from bench.stall import longest_gap
 
 NUM_STREAMS = 7
-STREAM_WORDS, STREAM_TOKENS = 16, 96
-PROMPT_WORDS, PROMPT_TOKENS = 1200, 8
-ARRIVES_AFTER = 4.0
-"""Seconds after the streams."""
+PROMPT_WORDS = 1200
+STREAMS_TOOK = "streams took"
+
+_UNDERWAY_AFTER = 8
+"""Arrivals of each stream before the prompt is sent."""
+
+_ARRIVES_AFTER = 4.0
+"""Seconds after the streams began at servers that are cold."""
 
 
-async def measure(client: Client, seed: int) -> dict[str, float]:
-    """Raises `RequestsFailed`, also when all streams were over before the prompt arrived."""
-    client = client.speaking(OPENAI)
-    requests = prompts.uniform(seed, NUM_STREAMS, num_words=STREAM_WORDS, num_tokens=STREAM_TOKENS)
-    prompt = Request(prompts.text(random.Random(f"newcomer {seed}"), PROMPT_WORDS), PROMPT_TOKENS)
+async def beside_streams(client: Client, seed: int) -> dict[str, float]:
+    """All streams run. Raises `RequestsFailed`, also if one was over before the prompt was read."""
+    requests = prompts.uniform(seed, NUM_STREAMS, num_words=64, num_tokens=256)
     async with asyncio.TaskGroup() as group:
-        streams = [group.create_task(client.ask(request)) for request in requests]
-        await asyncio.sleep(ARRIVES_AFTER)
-        newcomer = await client.ask(prompt)
+        streams = []
+        started = [asyncio.Event() for _ in requests]
+        for request, event in zip(requests, started, strict=True):
+            asked = client.ask(request, underway=event, underway_after=_UNDERWAY_AFTER)
+            streams.append(group.create_task(asked))
+        for event in started:
+            await event.wait()
+        newcomer = await client.ask(_prompt(seed, num_tokens=16))
     return figures([stream.result() for stream in streams], newcomer)
 
 
-def figures(streams: Sequence[Sample], newcomer: Sample) -> dict[str, float]:
-    """The longest gap of any stream during the newcomer's prefill, and its first token.
+async def at_cold_servers(client: Client, seed: int) -> dict[str, float]:
+    """The servers know nothing of their own speed yet. Raises `RequestsFailed`.
 
-    Besides: the streams' median gap, and when the last of them was over.
+    The streams have short prompts, so all run when the long prompt comes four seconds later. They
+    may end before it is read. All is asked through `/v1/completions`.
     """
-    check([*streams, newcomer])
-    if all(stream.ended_at < newcomer.sent_at for stream in streams):
-        raise RequestsFailed("the streams were over before the prompt arrived: too few tokens")
-    first = newcomer.token_times[0]
+    client = client.speaking(OPENAI)
+    requests = prompts.uniform(seed, NUM_STREAMS, num_words=16, num_tokens=96)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(client.ask(request)) for request in requests]
+        await asyncio.sleep(_ARRIVES_AFTER)
+        newcomer = await client.ask(_prompt(seed, num_tokens=8))
+    streams = [task.result() for task in tasks]
     return {
-        LONGEST_GAP: max(longest_gap(stream, newcomer.sent_at, first) for stream in streams),
-        FIRST_TOKEN: newcomer.first_token,
+        **figures(streams, newcomer, may_end=True),
         BETWEEN_TOKENS: median(gap for stream in streams for gap in stream.gaps),
         STREAMS_TOOK: max(stream.ended_at - stream.sent_at for stream in streams),
     }
 
 
-STREAMS_TOOK = "streams took"
+def _prompt(seed: int, *, num_tokens: int) -> Request:
+    return Request(prompts.text(random.Random(f"newcomer {seed}"), PROMPT_WORDS), num_tokens)
+
+
+def figures(
+    streams: Sequence[Sample], newcomer: Sample, *, may_end: bool = False
+) -> dict[str, float]:
+    """The longest gap of any stream while the prompt was read, and the newcomer's first token.
+
+    Raises `RequestsFailed`, also if a stream was over by then; if streams `may_end`, if all were
+    over when the prompt came.
+    """
+    check([*streams, newcomer])
+    first = newcomer.token_times[0]
+    ends = [stream.token_times[-1] for stream in streams]
+    if max(ends) < newcomer.sent_at if may_end else min(ends) < first:
+        raise RequestsFailed("streams were over before the prompt was read: they need more tokens")
+    gaps = (longest_gap(stream.token_times, newcomer.sent_at, first) for stream in streams)
+    return {LONGEST_GAP: max(gaps), FIRST_TOKEN: newcomer.first_token}

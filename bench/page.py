@@ -21,12 +21,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from playwright.async_api import Browser, Page, async_playwright
-from rich.table import Table
 from websockets.asyncio.client import ClientConnection, connect
 
-from bench.arguments import at_least
 from bench.balancer.sides import Cores, Starter
-from bench.store import save, wide_console
+from bench.harness import Flags, at_least, print_table, save
 
 SLOTS = 4
 REQUESTS_PER_SOCKET = 500
@@ -268,42 +266,34 @@ async def seen(browser: Browser, url: str, pictures: Path | None) -> list[Findin
     return findings
 
 
-def show(findings: list[Finding]) -> None:
-    table = Table(title="Tasks of the page's main thread: processor time")
-    headings = ("seconds", "long tasks", "longest, ms", "99 %, ms", "longest with pauses, ms")
-    for heading in ("while", *headings, "main thread, %", "script, %"):
-        table.add_column(heading, justify="right")
-    for each in findings:
-        table.add_row(
-            each.what,
-            f"{each.seconds:.1f}",
-            str(sum(task > LONG for task in each.tasks)),
-            f"{max(each.tasks):.0f}",
-            f"{sorted(each.tasks)[len(each.tasks) * 99 // 100]:.1f}",
-            f"{max(each.elapsed):.0f}",
-            f"{each.busy / each.seconds * 100:.1f}",
-            f"{each.script / each.seconds * 100:.1f}",
-        )
-    wide_console().print(table)
-
-
-def parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.page")
-    parser.add_argument("--agents", type=at_least(1), default=200)
-    parser.add_argument("--turnover", type=float, default=40.0, help="requests a second")
-    parser.add_argument("--rate", type=float, default=2.0, help="tokens a second and request")
-    parser.add_argument("--pictures", type=Path, help="a folder for pictures of the page")
-    given = parser.parse_args(arguments)
-    given.requests = given.agents * SLOTS
-    if given.pictures is not None:
-        given.pictures.mkdir(parents=True, exist_ok=True)
-    return given
+def row(found: Finding) -> list[str]:
+    """The figures of one action."""
+    return [
+        found.what,
+        f"{found.seconds:.1f}",
+        str(sum(task > LONG for task in found.tasks)),
+        f"{max(found.tasks):.0f}",
+        f"{sorted(found.tasks)[len(found.tasks) * 99 // 100]:.1f}",
+        f"{max(found.elapsed):.0f}",
+        f"{found.busy / found.seconds * 100:.1f}",
+        f"{found.script / found.seconds * 100:.1f}",
+    ]
 
 
 def main() -> None:
-    given = parse(sys.argv[1:])
+    flags = Flags("page", __doc__)
+    flags.add_argument("--agents", type=at_least(1), default=200)
+    flags.add_argument("--turnover", type=float, default=40.0, help="requests a second")
+    flags.add_argument("--rate", type=float, default=2.0, help="tokens a second and request")
+    flags.add_argument("--pictures", type=Path, help="a folder for pictures of the page")
+    given = flags.parse_args()
+    given.requests = given.agents * SLOTS
+    if given.pictures is not None:
+        given.pictures.mkdir(parents=True, exist_ok=True)
     findings = asyncio.run(run(given))
-    show(findings)
+    headings = ("seconds", "long tasks", "longest, ms", "99 %, ms", "longest with pauses, ms")
+    columns = ("while", *headings, "main thread, %", "script, %")
+    print_table("Tasks of the page's main thread: processor time", columns, map(row, findings))
     save("page", {"findings": [asdict(each) for each in findings]})
 
 

@@ -1,23 +1,17 @@
 """What a token's choice costs: processor time a row of logits, by settings and by kind of row.
 
-Rows are chosen from by the agent's sampler and by the plain one (`bench.plain_sampling`) in
-turn. There are three kinds of rows: probabilities that fall steeply by rank, as most of a trained
-model's do, less steeply, as where an answer may begin in many ways, and logits of one normal
-distribution, as of random weights: there a nucleus has most of the vocabulary. With `--slots` a
-step has so many rows, each with a sampler of its own, as the agent's decode thread finds them.
+There are three kinds of rows: probabilities that fall steeply by rank, as most of a trained model's
+do, less steeply, as where an answer may begin in many ways, and logits of one normal distribution,
+as of random weights: there a nucleus has most of the vocabulary. With `--slots` a step has several
+rows, each with a sampler of its own, as the agent's decode thread finds them.
 """
 
-import argparse
-import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from statistics import median
 from time import thread_time_ns
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.dry import Dry
@@ -26,11 +20,7 @@ from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.sampling.selection import Row
 from arriero.agent.engine.sampling.weights import Scratch
 from arriero.agent.engine.sequence import NewSequence, SequenceId
-from bench.arguments import at_least
-from bench.plain_sampling import PlainSampler
-
-ROUNDS = 3
-"""In which either sampler has its turn."""
+from bench.harness import Flags, at_least, print_table, save
 
 OPEN = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
 """No filter at all."""
@@ -70,14 +60,6 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """Of a row, in seconds: medians over rows, or over steps."""
-
-    plain: float
-    own: float
-
-
 class BenchVocab:
     """As much of a vocabulary as a sampler asks for."""
 
@@ -86,29 +68,6 @@ class BenchVocab:
 
     def __init__(self, size: int) -> None:
         self.size = size
-
-
-def main() -> int:
-    """Prints a table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=at_least(1), default=9, help="of each kind (9)")
-    parser.add_argument("--vocab", type=at_least(100), default=151_936, help="logits a row")
-    parser.add_argument("--slots", type=at_least(1), default=1, help="rows of a step (1)")
-    parser.add_argument("--rounds", type=at_least(1), default=ROUNDS, help=f"({ROUNDS})")
-    parser.add_argument("--only", default="", help="settings with this in their names")
-    arguments = parser.parse_args()
-    kinds = {kind: rows_of(kind, arguments.vocab, arguments.rows) for kind in KINDS}
-    table = Table("µs a row: plain, own", *(f"{kind}" for kind in kinds))
-    for name, choices in SETTINGS.items():
-        if arguments.only not in name:
-            continue
-        costs = (
-            cost_of(choices, rows, num_slots=arguments.slots, num_rounds=arguments.rounds)
-            for rows in kinds.values()
-        )
-        table.add_row(name, *(f"{cost.plain * 1e6:,.0f}  {cost.own * 1e6:,.0f}" for cost in costs))
-    Console(width=120).print(table)
-    return 0
 
 
 KINDS = ("steep", "less steep", "flat")
@@ -129,8 +88,8 @@ def rows_of(kind: str, size: int, count: int) -> list[Row]:
 
 def cost_of(
     choices: Mapping[str, Any], rows: list[Row], *, num_slots: int, num_rounds: int
-) -> Cost:
-    """What a choice costs either sampler."""
+) -> float:
+    """Processor seconds of a choice, the median over steps."""
     sequence = NewSequence(
         id=SequenceId(1),
         prompt=Prompt(tuple(range(40, 300)) * 2),
@@ -139,25 +98,41 @@ def cost_of(
     )
     vocab: Any = BenchVocab(rows[0].size)
     scratch = Scratch()
-    sides: dict[str, list[Sampler]] = {
-        "plain": [PlainSampler(sequence, vocab) for _ in range(num_slots)],
-        "own": [Sampler(sequence, vocab, scratch=scratch) for _ in range(num_slots)],
-    }
-    times: dict[str, list[float]] = {side: [] for side in sides}
+    samplers = [Sampler(sequence, vocab, scratch=scratch) for _ in range(num_slots)]
+    times: list[float] = []
     buffer = np.empty((num_slots, rows[0].size), np.float32)  # as llama.cpp has for a step
     with np.errstate(all="ignore"):
-        for _ in range(num_rounds):
-            for side, samplers in sides.items():
-                for number in range(len(rows) + 1):
-                    for slot, into in enumerate(buffer):
-                        np.copyto(into, rows[(number + slot) % len(rows)])
-                    start = thread_time_ns()
-                    for sampler, row in zip(samplers, buffer, strict=True):
-                        sampler.choose(row)
-                    times[side].append((thread_time_ns() - start) / num_slots)
-                del times[side][-len(rows) - 1]  # the first one warms up
-    return Cost(*(median(taken) / 1e9 for taken in times.values()))
+        for number in range(num_rounds * len(rows) + 1):
+            for slot, into in enumerate(buffer):
+                np.copyto(into, rows[(number + slot) % len(rows)])
+            start = thread_time_ns()
+            for sampler, row in zip(samplers, buffer, strict=True):
+                sampler.choose(row)
+            times.append((thread_time_ns() - start) / num_slots)
+    return median(times[1:]) / 1e9  # the first one warms up
+
+
+def main() -> None:
+    flags = Flags("sampling", __doc__)
+    flags.rounds(3)
+    flags.add_argument("--rows", type=at_least(1), default=9, help="of each kind (9)")
+    flags.add_argument("--vocab", type=at_least(100), default=151_936, help="logits a row")
+    flags.add_argument("--slots", type=at_least(1), default=1, help="rows of a step (1)")
+    flags.add_argument("--only", default="", help="settings with this in their names")
+    given = flags.parse_args()
+    kinds = {kind: rows_of(kind, given.vocab, given.rows) for kind in KINDS}
+    costs = {
+        name: {
+            kind: cost_of(choices, rows, num_slots=given.slots, num_rounds=given.rounds)
+            for kind, rows in kinds.items()
+        }
+        for name, choices in SETTINGS.items()
+        if given.only in name
+    }
+    rows = ([name, *(f"{each * 1e6:,.0f}" for each in by.values())] for name, by in costs.items())
+    print_table("Processor time of a row, µs", ("settings", *kinds), rows)
+    save("sampling", {"given": vars(given), "seconds a row": costs})
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,14 +1,16 @@
-"""The work that is compared with llama-server, and what is to be reached."""
+"""The work by which servers are compared, and what is to be reached beside llama-server."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from bench import newcomer, prompts, stall, ways
+from bench import newcomer, prompts, ways
 from bench.client import Client
 from bench.dialects import Request
 from bench.figures import FIRST_TOKEN, LONGEST_GAP, TOKENS_PER_SECOND, of_burst
-from bench.models import Q06, TINY, Real, Shape
+from bench.models import DEMO, Q06, TINY, Real, Shape
+from demo.conversations import TEMPLATE, load_conversations
+from demo.prompts import compile_template, render
 
 SLOTS = 8
 """Slots of both servers, and requests at once."""
@@ -71,6 +73,29 @@ def _mixed(seed: int) -> list[Request]:
     return prompts.mixed(seed, 96, num_words=64, lengths_seed=seed)
 
 
+def _alone(seed: int) -> list[Request]:
+    return prompts.uniform(seed, 2, num_words=16, num_tokens=96)
+
+
+def _prompts(seed: int) -> list[Request]:
+    return prompts.uniform(seed, 4, num_words=300, num_tokens=2)
+
+
+def _questions(seed: int, *, repeated: bool) -> list[Request]:
+    """Eight questions of the demo's corpus with long answers; others in each of the first rounds.
+
+    If `repeated`, the conversation has the question and its answer already.
+    """
+    template = compile_template(TEMPLATE.read_text())
+    long = [one for one in load_conversations() if one.id.startswith("long-")]
+    first = seed * SLOTS % len(long)
+    asked = []
+    for one in (long + long)[first : first + SLOTS]:
+        before = [*one.prompt_messages, one.answer_message] if repeated else []
+        asked.append(Request(render(template, [*before, *one.prompt_messages]), 128))
+    return asked
+
+
 _ALL = (
     Scenario(
         "streams",
@@ -93,7 +118,7 @@ _ALL = (
         "7 streams running, a 1,200-word prompt arrives",
         Q06,
         2048,
-        stall.measure,
+        newcomer.beside_streams,
         {LONGEST_GAP: Goal(at_most=0.1), FIRST_TOKEN: Goal(at_most=1.5)},
     ),
     Scenario(
@@ -101,7 +126,7 @@ _ALL = (
         "7 streams of 16-word prompts just started, 4 s later a 1,200-word prompt arrives",
         Q06,
         2048,
-        newcomer.measure,
+        newcomer.at_cold_servers,
         {FIRST_TOKEN: Goal(at_most=1.5)},
         starts_cold=True,
     ),
@@ -122,6 +147,39 @@ _ALL = (
     ),
 )
 SCENARIOS = {scenario.name: scenario for scenario in _ALL}
+
+_OF_SETTINGS = (
+    Scenario(
+        "alone",
+        "two requests one after the other, 16-word prompts, 96 tokens each",
+        DEMO,
+        1024,
+        partial(_burst, _alone, size=1),
+    ),
+    Scenario(
+        "prompts",
+        "four 300-word prompts one after the other, 2 tokens each",
+        DEMO,
+        1024,
+        partial(_burst, _prompts, size=1),
+    ),
+    Scenario(
+        "again",
+        "8 questions that were answered in the conversation before, at once, 128 tokens each",
+        DEMO,
+        1024,
+        partial(_burst, partial(_questions, repeated=True)),
+    ),
+    Scenario(
+        "new",
+        "8 questions asked for the first time, at once, 128 tokens each",
+        DEMO,
+        1024,
+        partial(_burst, partial(_questions, repeated=False)),
+    ),
+)
+OF_SETTINGS = {scenario.name: scenario for scenario in _OF_SETTINGS}
+"""Shows what `--deterministic` and `--speculate` cost and gain."""
 
 
 def _crowd(num: int) -> Scenario:

@@ -5,7 +5,7 @@ leads. Clients send requests to each balancer all the time. A request counts as 
 balancer that it went to lived and it did not end with all of its tokens. Each kill strikes while
 all run a batch, begun at the one that is killed; it has to answer each of its lines exactly once.
 
-    python -m bench.several_balancers [--agents 12] [--rounds 1] [--lines 600]
+    python -m bench.several_balancers
 """
 
 import argparse
@@ -19,17 +19,20 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import aiohttp
 
 from bench import shared_batches
+from bench.answers import generate
+from bench.figures import RequestsFailed
+from bench.harness import Flags, at_least
 from integration_tests.daemons import MODEL, Daemon, Fleet, until
 from tests.balancer.store.postgres import PostgresServer
 
 NAMES = ("one", "two", "three")
 NUM_REAL = 2
 TOKENS = 40
+ANSWERED_WITHIN = 120.0
 CLIENTS = 3
 """At each balancer."""
 
@@ -58,7 +61,6 @@ class Scene:
     files: str
     tallies: dict[str, Tally] = field(default_factory=lambda: {name: Tally() for name in NAMES})
     simulated: dict[str, Daemon] = field(default_factory=dict)
-    inference: dict[str, str] = field(default_factory=dict)
     num_agents: int = 12
     num_lines: int = 600
     batches: list[str] = field(default_factory=list)
@@ -115,19 +117,16 @@ class Scene:
         return epochs[max(epochs)]
 
 
-async def ask(http: aiohttp.ClientSession, url: str, model: str) -> str:
+async def ask(fleet: Fleet, model: str) -> str:
     """How one request ended: `ok`, or what was wrong."""
     body = {"model": model, "prompt": "Once upon a time", "max_tokens": TOKENS, "ignore_eos": True}
-    num, last = 0, {}
-    async with http.post(f"{url}/api/v1/generate", json=body) as response:
-        async for line in response.content:
-            event: dict[str, Any] = json.loads(line)
-            num += event.get("event") == "token"
-            last = event
-    if response.status != 200 or last.get("event") != "done":
-        return json.dumps(last.get("error", last))[:200]
-    usage = last["usage"]["completion_tokens"]
-    return "ok" if usage == TOKENS and num else f"{usage} tokens, {num} events"
+    try:
+        async with asyncio.timeout(ANSWERED_WITHIN):
+            answer = await generate(fleet, body)
+    except RequestsFailed as error:
+        return str(error)[:200]
+    usage = answer.usage["completion_tokens"]
+    return "ok" if usage == TOKENS else f"{usage} tokens"
 
 
 async def client(scene: Scene, name: str, model: str, is_over: Callable[[], bool]) -> None:
@@ -135,7 +134,7 @@ async def client(scene: Scene, name: str, model: str, is_over: Callable[[], bool
     while not is_over():
         lives = tally.lives
         try:
-            outcome = await ask(fleet.http, scene.inference[name], model)
+            outcome = await ask(fleet, model)
         except (aiohttp.ClientError, OSError, ValueError) as error:
             outcome = f"connection: {type(error).__name__}"
         if outcome != "ok" and (tally.is_dead or tally.lives != lives):
@@ -159,7 +158,6 @@ async def opened(given: argparse.Namespace, server: PostgresServer) -> AsyncIter
             await fleet.start_balancer(
                 state=state, files=files, balancer_name=name, log_format="json"
             )
-            scene.inference[name] = fleet.inference
             await scene.simulate(name)
         urls = [scene.url(name) for name in NAMES]
         for number in range(NUM_REAL):
@@ -268,9 +266,13 @@ def report(scene: Scene) -> int:
     return min(wrong, 1)
 
 
+def main() -> None:
+    flags = Flags("several_balancers", __doc__)
+    flags.rounds(1)
+    flags.add_argument("--agents", type=at_least(1), default=12, help="that are simulated (12)")
+    flags.add_argument("--lines", type=at_least(1), default=600, help="of each batch (600)")
+    raise SystemExit(asyncio.run(run(flags.parse_args())))
+
+
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--agents", type=int, default=12)
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--lines", type=int, default=600, help="of each batch")
-    sys.exit(asyncio.run(run(parser.parse_args())))
+    main()

@@ -4,29 +4,22 @@ The balancer's own core decides, in virtual time, for agents' own sessions befor
 `--scale` shows what a decision costs over the number of agents, up to 10,000 with 160,000 slots and
 a million requests. Without it, policies are compared on the traces, with and without losses of
 agents. `--failures` loses agents that have no models of their own: the controller places models
-again. `--plots FOLDER` draws what came of it.
+again.
 """
 
 import argparse
 import gc
-import math
-import sys
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from random import Random
 
-from rich.table import Table
-
-from bench.arguments import at_least
-from bench.routing.host import Speeds
-from bench.routing.simulation import HostKind
+from bench.harness import Flags, at_least, print_table, save
 from bench.simulation.arrivals import TRACES
+from bench.simulation.fluid_host import HostKind, Speeds
 from bench.simulation.looks import Look, look_costs, wish_for
 from bench.simulation.outcome import Outcome, percentile
-from bench.simulation.plot import Axis, line_chart
 from bench.simulation.world import Losses, Policy, Wished, World
-from bench.store import save, wide_console
 
 HOST = HostKind(slots=16, cache=65_536, speeds=Speeds(prefill=3000.0, step=0.02, sequence=0.001))
 SCALES = ((10, 10_000), (100, 20_000), (1000, 100_000), (10_000, 1_000_000))
@@ -63,6 +56,11 @@ class Run:
     outcome: Outcome
     wall_seconds: float
     cpu_seconds: float
+
+    @property
+    def busy(self) -> float:
+        """The share of all slots that was busy."""
+        return self.outcome.busy_seconds / self.outcome.seconds / self.num_agents / HOST.slots
 
 
 def simulated(
@@ -153,121 +151,53 @@ def failed(given: argparse.Namespace) -> list[Run]:
     return runs
 
 
-def show_failures(runs: list[Run]) -> None:
-    table = Table(title="Agents that are lost, and models that are placed again; virtual seconds")
-    table.add_column("losses")
-    figures = ("agents lost", "orders", "until served again", "moved", "ended with an error")
-    for heading in (*figures, "wait", "first token", "computed again"):
-        table.add_column(heading, justify="right")
+def of_failures(runs: list[Run]) -> Iterator[list[str]]:
+    """Rows: what losses of agents cost."""
     for run in runs:
         one = run.outcome
-        table.add_row(
+        yield [
             run.policy,
-            f"{one.num_losses:,}",
-            f"{one.num_orders:,}",
+            *(f"{each:,}" for each in (one.num_losses, one.num_orders)),
             _both(one.repairs),
-            f"{one.num_moved:,}",
-            f"{one.num_failed:,}",
-            _both(one.waits),
-            _both(one.first_tokens),
+            *(f"{each:,}" for each in (one.num_moved, one.num_failed)),
+            *map(_both, (one.waits, one.first_tokens)),
             f"{one.num_lost / max(one.num_computed, 1):.1%}",
-        )
-    wide_console().print(table)
+        ]
 
 
-def show_scale(runs: list[Run], looks: list[Look]) -> None:
-    """Costs over the number of agents."""
-    table = Table(title="Processor time over the number of agents")
-    for heading in ("agents", "slots", "requests", "busy", "seconds", "of a core"):
-        table.add_column(heading, justify="right")
-    for heading in ("µs an event", "µs a request", "ms a look", "ms the first placement"):
-        table.add_column(heading, justify="right")
+def of_scale(runs: list[Run], looks: list[Look]) -> Iterator[list[str]]:
+    """Rows: costs over the number of agents."""
     for run, look in zip(runs, looks, strict=True):
         one = run.outcome
-        table.add_row(
-            f"{run.num_agents:,}",
-            f"{run.num_agents * HOST.slots:,}",
-            f"{one.num_ended:,}",
-            f"{one.busy_seconds / one.seconds / run.num_agents / HOST.slots:.2f}",
-            f"{run.wall_seconds:.0f}",
-            f"{run.cpu_seconds:.0f}",
-            f"{one.microseconds_of_event:.0f}",
-            f"{one.microseconds:.0f}",
+        yield [
+            *(f"{n:,}" for n in (run.num_agents, run.num_agents * HOST.slots, one.num_ended)),
+            f"{run.busy:.2f}",
+            *(f"{each:.0f}" for each in (run.wall_seconds, run.cpu_seconds)),
+            *(f"{each:.0f}" for each in (one.microseconds_of_event, one.microseconds)),
             f"{look.milliseconds:.1f}",
             f"{look.first_milliseconds:.0f}",
-        )
-    wide_console().print(table)
+        ]
 
 
-def show(runs: list[Run]) -> None:
-    table = Table(title="Virtual seconds: median, 99 %; µs of the balancer's core a request")
-    for heading in ("trace, agents", "policy"):
-        table.add_column(heading)
-    figures = ("slots busy", "wait", "first token", "fairness", "cached", "moved", "again", "µs")
-    for heading in figures:
-        table.add_column(heading, justify="right")
+def of_policies(runs: list[Run]) -> Iterator[list[str]]:
+    """Rows: each trace with each policy."""
     for run in runs:
         one = run.outcome
-        table.add_row(
+        yield [
             f"{run.trace}, {run.num_agents:,}",
             run.policy,
-            f"{one.busy_seconds / one.seconds / run.num_agents / HOST.slots:.2f}",
-            _both(one.waits),
-            _both(one.first_tokens),
+            f"{run.busy:.2f}",
+            *map(_both, (one.waits, one.first_tokens)),
             f"{one.fairness:.3f}",
             f"{one.cached_share:.2f}",
             f"{one.num_moved:,}",
             f"{one.num_lost / max(one.num_computed, 1):.1%}",
             f"{one.microseconds:.0f}",
-        )
-    wide_console().print(table)
+        ]
 
 
 def _both(seconds: list[float]) -> str:
     return f"{percentile(seconds, 0.5):.2f}, {percentile(seconds, 0.99):.1f}"
-
-
-def draw(runs: list[Run], folder: Path) -> None:
-    """A chart of first tokens for each trace; of the cost over the number of agents, if scaled."""
-    folder.mkdir(parents=True, exist_ok=True)
-    if len({run.num_agents for run in runs}) > 1:
-        points = [(run.num_agents, run.outcome.microseconds) for run in runs]
-        most = _round_above(max(cost for _, cost in points))
-        chart = line_chart(
-            "Processor time of the balancer's core for a request, µs",
-            "agents",
-            {"arrival to end": points},
-            Axis(points[0][0], points[-1][0], is_logarithmic=True),
-            Axis(0, most),
-        )
-        (folder / "scale.svg").write_text(chart)
-        return
-    for trace in {run.trace: None for run in runs}:
-        lines = {
-            run.policy: _distribution(run.outcome.first_tokens)
-            for run in runs
-            if run.trace == trace
-        }
-        longest = max(points[-1][0] for points in lines.values())
-        chart = line_chart(
-            f"{trace}: share of requests whose first token came",
-            "within so many seconds",
-            lines,
-            Axis(0.05, longest, is_logarithmic=True),
-            Axis(0, 1),
-        )
-        (folder / f"{trace}.svg").write_text(chart)
-
-
-def _round_above(value: float) -> float:
-    """1, 2, 4 or 8 times a power of ten: a quarter of it is a round number, too."""
-    power = 10 ** math.floor(math.log10(value))
-    return float(next(times * power for times in (1, 2, 4, 8, 10) if times * power >= value))
-
-
-def _distribution(values: list[float]) -> list[tuple[float, float]]:
-    """100 points of the cumulative distribution."""
-    return [(percentile(values, part / 100), part / 100) for part in range(1, 101)]
 
 
 def summary(run: Run) -> dict[str, object]:
@@ -296,36 +226,45 @@ def summary(run: Run) -> dict[str, object]:
     }
 
 
-def parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.simulate")
-    parser.add_argument("--scale", action="store_true", help="the cost over the number of agents")
-    parser.add_argument("--failures", action="store_true", help="models are placed again")
-    parser.add_argument("--agents", type=at_least(1), help="12; with --scale at most so many")
-    parser.add_argument("--requests", type=at_least(1), help="in each run at most so many")
-    parser.add_argument("--loss-every", type=float, default=0.0, help="seconds between losses")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--plots", type=Path, help="a folder for charts")
-    given = parser.parse_args(arguments)
+def main() -> None:
+    flags = Flags("simulate", __doc__)
+    flags.add_argument("--scale", action="store_true", help="the cost over the number of agents")
+    flags.add_argument("--failures", action="store_true", help="models are placed again")
+    flags.add_argument("--agents", type=at_least(1), help="12; with --scale at most so many")
+    flags.add_argument("--requests", type=at_least(1), help="in each run at most so many")
+    flags.add_argument("--loss-every", type=float, default=0.0, help="seconds between losses")
+    flags.add_argument("--seed", type=int, default=1)
+    given = flags.parse_args()
     given.agents = given.agents or (10_000 if given.scale else 12)
     given.requests = given.requests or (1_000_000 if given.scale else 5000)
-    return given
-
-
-def main() -> None:
-    given = parse(sys.argv[1:])
     looks: list[Look] = []
     if given.scale:
         runs = scale(given)
         looks = [look_costs(run.num_agents) for run in runs]
-        show_scale(runs, looks)
+        columns: tuple[str, ...] = (
+            "agents",
+            "slots",
+            "requests",
+            "busy",
+            "seconds",
+            "of a core",
+            "µs an event",
+        )
+        columns += ("µs a request", "ms a look", "ms the first placement")
+        title = "Processor time over the number of agents"
+        print_table(title, columns, of_scale(runs, looks), left=0)
     elif given.failures:
         runs = failed(given)
-        show_failures(runs)
+        columns = ("losses", "agents lost", "orders", "until served again", "moved")
+        columns += ("ended with an error", "wait", "first token", "computed again")
+        title = "Agents that are lost, and models that are placed again; virtual seconds"
+        print_table(title, columns, of_failures(runs))
     else:
         runs = compared(given)
-        show(runs)
-    if given.plots:
-        draw(runs, given.plots)
+        columns = ("trace, agents", "policy", "slots busy", "wait", "first token", "fairness")
+        columns += ("cached", "moved", "again", "µs")
+        title = "Virtual seconds: median, 99 %; µs of the balancer's core a request"
+        print_table(title, columns, of_policies(runs), left=2)
     found = {"runs": [summary(run) for run in runs], "looks": [asdict(each) for each in looks]}
     save("simulate", found)
 

@@ -56,10 +56,7 @@ def write(name: str, path: Path, *, has_mtp: bool = False, is_faint: bool = Fals
     for key, value in (_COMMON | architecture.fields).items():
         _add(writer, f"{architecture.name}.{key}", value)
     _add_tensors(writer, architecture, vocabulary, is_faint=is_faint)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
     return path
 
 
@@ -77,13 +74,28 @@ def _add(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
 
 def _add_vocabulary(writer: gguf.GGUFWriter) -> list[str]:
     """The demo model's, with its template; the answer is its tokens."""
-    fields = gguf.GGUFReader(_DEMO).fields
-    for name, field in fields.items():
-        if name.startswith("tokenizer."):
+    demo = gguf.GGUFReader(_DEMO)
+    copy_fields(writer, demo, lambda name: name.startswith("tokenizer."))
+    tokens: list[str] = demo.fields["tokenizer.ggml.tokens"].contents()
+    return tokens
+
+
+def copy_fields(
+    writer: gguf.GGUFWriter, reader: gguf.GGUFReader, is_wanted: Callable[[str], bool]
+) -> None:
+    """Writes the fields of another file whose names are wanted."""
+    for name, field in reader.fields.items():
+        if is_wanted(name):
             kind, *inner = field.types
             writer.add_key_value(name, field.contents(), kind, inner[-1] if inner else None)
-    tokens: list[str] = fields["tokenizer.ggml.tokens"].contents()
-    return tokens
+
+
+def finish(writer: gguf.GGUFWriter) -> None:
+    """Writes all that was added, and closes the file."""
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
 
 
 def _add_tensors(

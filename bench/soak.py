@@ -1,37 +1,40 @@
-"""Memory of both daemons over many short requests: `python -m bench.soak`.
+"""Memory of both daemons over many requests: `python -m bench.soak [--seconds 7200]`.
 
-Memory is what a daemon's processes have resident, from /proc. What the agent takes beyond the
-model and its KV cache is what Arriero and llama.cpp's working buffers add; the slope is that of a
-line fitted to the samples after the first tenth of the requests.
+Without `--seconds`, short requests to one of our models. With `--seconds`, everything at once for
+that time, on the demo model and with the balancer's state in SQLite: requests of all kinds, whose
+answers are checked, prompts that were never sent before, and clients that disconnect. A balancer
+keeps an hour of history, which grows for as long, so ask for two hours.
+
+Memory is what a daemon's processes have resident, taken while no request runs. Slopes are those of
+lines fitted to the points after the first tenth of the requests and to those of the second half: a
+cache that fills up shows in the first and not in the second, a leak shows in both.
 """
 
 import argparse
-import os
-import sys
-from collections.abc import Iterable
+import tempfile
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import linear_regression
 
-import uvloop
-from rich.console import Console
-from rich.table import Table
-
 from bench import prompts, ways
-from bench.arguments import at_least
-from bench.figures import RequestsFailed, of_burst
-from bench.models import SHAPES, Shape, made
+from bench.figures import of_burst
+from bench.harness import Flags, at_least, finished, print_table, save
+from bench.models import SHAPES, made
+from bench.processes import resident_together
 from bench.sides import Load, start_ours
-from bench.store import save
-from integration_tests.daemons import Daemon
+from bench.soak_load import SoakLoad
+from integration_tests.daemons import Daemon, Fleet
 
 SLOTS, CONTEXT_SIZE = 8, 512
-NUM_SAMPLES = 50
+NUM_SAMPLES = 60
+SHOWN = 12
+"""Rows of the table."""
+
 WARM_UP_SHARE = 0.1
 MB = 1e6
-MAX_BEYOND = 200 * MB
-"""What the agent may take beyond model and KV cache."""
+DAEMONS = ("agent", "balancer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +46,7 @@ class Point:
     balancer: int
 
 
-def resident_bytes(pids: Iterable[int]) -> int:
-    """What the processes of a daemon have in memory together.
-
-    Files are mapped by several of them, so those of the one that maps the most are counted. The
-    proportional set size would say it exactly, but changes with what else maps those files.
-    """
-    statuses = [_status(pid) for pid in pids]
-    return sum(each["RssAnon"] for each in statuses) + max(each["RssFile"] for each in statuses)
-
-
-def _status(pid: int) -> dict[str, int]:
-    """Sizes in bytes."""
-    pairs = (line.split() for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    return {pair[0].rstrip(":"): int(pair[1]) * 1024 for pair in pairs if pair[-1] == "kB"}
-
-
-def slope(points: list[Point], name: str, after: float = WARM_UP_SHARE) -> float:
+def slope(points: Sequence[Point], name: str, after: float) -> float:
     """Bytes a request, of the points after this share of all requests."""
     start = points[-1].num_requests * after
     settled = [point for point in points if point.num_requests >= start]
@@ -68,75 +55,88 @@ def slope(points: list[Point], name: str, after: float = WARM_UP_SHARE) -> float
     ).slope
 
 
-async def run(arguments: argparse.Namespace) -> list[Point]:
+def slopes(points: Sequence[Point]) -> dict[str, dict[str, float]]:
+    """Bytes a request, by daemon: after the warm-up, and in the second half."""
+    parts = {"settled": WARM_UP_SHARE, "second half": 0.5}
+    return {
+        name: {part: slope(points, name, after) for part, after in parts.items()}
+        for name in DAEMONS
+    }
+
+
+async def short_requests(given: argparse.Namespace) -> AsyncIterator[Point]:
     """A point before the first request, then `NUM_SAMPLES`. Raises `RequestsFailed`."""
-    shape = SHAPES[arguments.model]
+    shape = SHAPES[given.model]
     async with AsyncExitStack() as stack:
-        load = Load(made(shape), SLOTS, CONTEXT_SIZE, arguments.threads)
+        load = Load(made(shape), SLOTS, CONTEXT_SIZE, given.threads)
         side = await start_ours(stack, load)
-        points = [point(side.daemons, 0)]
-        size = arguments.requests // NUM_SAMPLES
+        weights = shape.path.stat().st_size + SLOTS * CONTEXT_SIZE * shape.kv_bytes_per_token
+        print(f"model and KV cache: {weights / MB:.0f} MB", flush=True)
+        balancer, agent = side.daemons
+        yield _point(balancer, agent, 0)
+        size = given.requests // NUM_SAMPLES
         for number in range(1, NUM_SAMPLES + 1):
             requests = prompts.uniform(number, size, num_words=12, num_tokens=8)
             of_burst(await ways.continuous(side.client, requests, size=SLOTS))
-            points.append(point(side.daemons, number * size))
+            yield _point(balancer, agent, number * size)
+
+
+async def everything(given: argparse.Namespace) -> AsyncIterator[Point]:
+    """A point after everything was asked once, then `NUM_SAMPLES`. Raises `RequestsFailed`."""
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="soak-")))
+        fleet = Fleet(stack)
+        log = stack.enter_context((folder / "balancer.log").open("wb"))
+        # Answers that outlive their connections are stored: here they go after two minutes.
+        balancer = await fleet.start_balancer(
+            stderr=log.fileno(), state=f"sqlite:///{folder}/state.db", responses_max_age="2m"
+        )
+        agent = await fleet.start_agent(slots=4, context_size=4096, cache_dir=folder / "prompts")
+        host, _, port = balancer.ready["inference"].rpartition(":")
+        load = SoakLoad(host, int(port))
+        for number in range(NUM_SAMPLES + 1):
+            await load.run(number, given.seconds / NUM_SAMPLES if number else 1)
+            yield _point(balancer, agent, load.num_requests)
+
+
+def _point(balancer: Daemon, agent: Daemon, num_requests: int) -> Point:
+    sizes = (resident_together(daemon.pids) for daemon in (agent, balancer))
+    return Point(num_requests, *sizes)
+
+
+async def run(given: argparse.Namespace) -> list[Point]:
+    """Raises `RequestsFailed`."""
+    points = []
+    async for point in everything(given) if given.seconds else short_requests(given):
+        points.append(point)
+        print(", ".join(_row(point)), flush=True)
     return points
 
 
-def point(daemons: tuple[Daemon, ...], num_requests: int) -> Point:
-    """What a balancer and an agent, in this order, have now."""
-    balancer, agent = (resident_bytes(daemon.pids) for daemon in daemons)
-    return Point(num_requests, agent=agent, balancer=balancer)
-
-
-def expected_bytes(shape: Shape) -> int:
-    """Model and KV cache."""
-    return shape.path.stat().st_size + SLOTS * CONTEXT_SIZE * shape.kv_bytes_per_token
-
-
-def show(points: list[Point], expected: int) -> None:
-    table = Table(title="Resident memory, MB")
-    for heading in ("requests", "agent", "beyond model and KV cache", "balancer"):
-        table.add_column(heading, justify="right")
-    for point in points[:: NUM_SAMPLES // 10]:
-        megabytes = (point.agent, point.agent - expected, point.balancer)
-        table.add_row(f"{point.num_requests:,}", *(f"{each / MB:.1f}" for each in megabytes))
-    console = Console()
-    console.print(table)
-    for name in ("agent", "balancer"):
-        console.print(f"{name}: {slope(points, name) * 1000 / MB:+.3f} MB a thousand requests")
-    most = max(point.agent for point in points) - expected
-    verdict = "within" if most <= MAX_BEYOND else "over"
-    console.print(
-        f"agent: {most / MB:.1f} MB at most, {verdict} the {MAX_BEYOND / MB:.0f} MB allowed"
-    )
-
-
-def parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.soak")
-    parser.add_argument("--model", choices=SHAPES, default="tiny", help="model to serve")
-    parser.add_argument(
-        "--requests", type=at_least(500), default=10_000, help="short requests to send"
-    )
-    parser.add_argument(
-        "--threads", type=at_least(1), default=os.cpu_count() or 1, help="threads of the engine"
-    )
-    return parser.parse_args(arguments)
+def _row(point: Point) -> list[str]:
+    sizes = (f"{each / MB:.1f}" for each in (point.agent, point.balancer))
+    return [f"{point.num_requests:,}", *sizes]
 
 
 def main() -> None:
-    arguments = parse(sys.argv[1:])
-    try:
-        points = uvloop.run(run(arguments))
-    except RequestsFailed as error:
-        raise SystemExit(f"bench: {error}") from error
-    expected = expected_bytes(SHAPES[arguments.model])
-    show(points, expected)
+    flags = Flags("soak", __doc__)
+    flags.shape("tiny")
+    flags.threads()
+    help = "short requests to send (10,000)"
+    flags.add_argument("--requests", type=at_least(500), default=10_000, help=help)
+    help = "ask for everything, for this time"
+    flags.add_argument("--seconds", type=at_least(NUM_SAMPLES), help=help)
+    given = flags.parse_args()
+    points = finished(run(given))
+    rows = map(_row, points[:: NUM_SAMPLES // SHOWN])
+    print_table("Resident memory, MB", ("requests", *DAEMONS), rows, left=0)
+    found = slopes(points)
+    for name, by_part in found.items():
+        for part, bytes_a_request in by_part.items():
+            print(f"{name}, {part}: {bytes_a_request:+,.0f} bytes a request")
     document = {
-        "model": arguments.model,
-        "requests": points[-1].num_requests,
-        "expected_bytes": expected,
-        "slope_bytes_per_request": {name: slope(points, name) for name in ("agent", "balancer")},
+        "given": vars(given),
+        "slope_bytes_per_request": found,
         "points": [asdict(point) for point in points],
     }
     save("soak", document)

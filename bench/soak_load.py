@@ -1,4 +1,4 @@
-"""What a fleet is asked in a long soak: everything at once, for some time, and all of it checked.
+"""The load of a soak of everything: all kinds of requests at once, and all answers checked.
 
 Answers that are known come from the load of `bench.chaos`. Beside it two clients send prompts that
 were never sent before, which fill every cache, and rude clients disconnect in the middle of

@@ -4,20 +4,14 @@ FORMER is as in `bench.against_former`. `--help` is timed to its end, a daemon t
 Processor time is that of all processes of a program, so it tells of a busy machine, too.
 """
 
-import argparse
-import asyncio
-import sys
 from contextlib import AsyncExitStack
-from dataclasses import asdict
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
 from subprocess import DEVNULL, run
 from time import perf_counter
 
-from bench.against_former import show
-from bench.arguments import at_least
-from bench.figures import ratio
-from bench.store import save
+from bench.figures import Rounds, median_of, ratio, shown
+from bench.harness import Flags, finished, in_turn, print_table, save
 from integration_tests.computing import seconds_of
 from integration_tests.daemons import BIN, Fleet
 
@@ -48,18 +42,20 @@ async def started(programs: Path) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.start")
-    parser.add_argument("former", type=Path, help="the other checkout")
-    parser.add_argument("--rounds", type=at_least(1), default=5, help="times both are started")
-    arguments = parser.parse_args(sys.argv[1:])
-    sides = {"now": BIN, "former": arguments.former / ".venv" / "bin"}
-    rounds: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
-    for number in range(arguments.rounds):
-        for name in sides if number % 2 else reversed(sides):
-            rounds[name].append(asyncio.run(started(sides[name])))
-    show({"start": rounds})
-    ratios = {name: ratio(rounds["now"], rounds["former"], name) for name in rounds["now"][0]}
-    save("start", {"rounds": rounds, "ratios": {n: asdict(each) for n, each in ratios.items()}})
+    flags = Flags("start", __doc__)
+    flags.add_argument("former", type=Path, help="the other checkout")
+    flags.rounds(5)
+    given = flags.parse_args()
+    sides = {"now": BIN, "former": given.former / ".venv" / "bin"}
+    rounds: Rounds = {name: [] for name in sides}
+    for _, name in in_turn(list(sides), given.rounds):
+        rounds[name].append(finished(started(sides[name])))
+    rows = []
+    for name in rounds["now"][0]:
+        medians = (shown(name, median_of(each, name)) for each in rounds.values())
+        rows.append([name, *medians, str(ratio(rounds["now"], rounds["former"], name))])
+    print_table("Starts; ratios: median (least to most)", ("", *sides, "ratio"), rows)
+    save("start", {"rounds": rounds})
 
 
 if __name__ == "__main__":

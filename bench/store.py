@@ -1,16 +1,9 @@
 """What the benchmarks keep: models and the peer in a cache folder, results beside the code."""
 
-import json
 import os
 import platform
-import sys
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console
-
-_WIDTH = 120
-"""Columns that the widest table takes, for where there is no terminal to ask."""
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -43,16 +36,3 @@ def machine() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
     }
-
-
-def wide_console() -> Console:
-    """A console whose tables are not squeezed where the output is a file or a pipe."""
-    return Console(width=None if sys.stdout.isatty() else _WIDTH)
-
-
-def save(name: str, document: dict[str, Any]) -> None:
-    """Writes `bench/results/<name>.json` and says so."""
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}.json"
-    path.write_text(json.dumps({"machine": machine(), **document}, indent=2) + "\n")
-    print(f"written to {path}")

@@ -5,9 +5,7 @@ client would send and by transformers' own, and compares them character by chara
 transformers refuses a conversation, we may render it; a template's mistake is no reason to fail.
 """
 
-import argparse
 import json
-import sys
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,8 +15,6 @@ from time import thread_time
 from typing import Any
 
 from pydantic import TypeAdapter
-from rich.console import Console
-from rich.table import Table
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from arriero.agent.chat.families.families import family_of
@@ -26,6 +22,7 @@ from arriero.agent.chat.templates.chat_template import ChatTemplate
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.inference import Messages
 from bench.conversations import CONVERSATIONS, Conversation, Message
+from bench.harness import Flags, print_table
 from bench.source import llama_cpp_source
 
 _MESSAGES = TypeAdapter(Messages)
@@ -34,17 +31,16 @@ RAISED = None
 """Stands for the output of a template that refuses a conversation."""
 
 
-def main() -> int:
-    """0 if all is equal, 1 if not."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name", nargs="?", default="", help="only templates with this in the name")
-    parser.add_argument("--show", action="store_true", help="show both texts where they differ")
-    arguments = parser.parse_args()
-    folder = llama_cpp_source() / "models" / "templates"
-    paths = sorted(path for path in folder.glob("*.jinja") if arguments.name in path.stem)
-    findings = [_compared(path) for path in paths]
-    _print(findings)
-    if arguments.show:
+def main() -> None:
+    """Exits with 1 unless all is equal."""
+    flags = Flags("templates", __doc__)
+    flags.add_argument("name", nargs="?", default="", help="only templates with this in the name")
+    flags.add_argument("--show", action="store_true", help="show both texts where they differ")
+    given = flags.parse_args()
+    findings = [_compared(path) for path in template_paths(given.name)]
+    columns = ("template", "family", "form", "refused", "not here", "different")
+    print_table("Renderings beside transformers'", columns, map(_row, findings), left=3)
+    if given.show:
         _show(findings)
     num_equal = sum(not finding.differences for finding in findings)
     num_refused = sum(finding.num_refused for finding in findings)
@@ -54,7 +50,19 @@ def main() -> int:
         f"{len(CONVERSATIONS)} conversations that transformers renders; of {num_refused} "
         f"that it refuses, {num_refused - num_only_ours} are refused here as well"
     )
-    return 0 if num_equal == len(findings) else 1
+    raise SystemExit(num_equal != len(findings))
+
+
+def template_paths(name: str) -> list[Path]:
+    """The templates in llama.cpp's source with `name` in their names."""
+    folder = llama_cpp_source() / "models" / "templates"
+    return sorted(path for path in folder.glob("*.jinja") if name in path.stem)
+
+
+def chat_template(path: Path) -> ChatTemplate:
+    """Our renderer of a template."""
+    source = path.read_text()
+    return ChatTemplate(source, bos_text=BOS, eos_text=EOS, clock=datetime.now, timer=thread_time)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +80,7 @@ class Finding:
 def _compared(path: Path) -> Finding:
     source = path.read_text()
     reference = _Reference(source)
-    template = ChatTemplate(
-        source, bos_text=BOS, eos_text=EOS, clock=datetime.now, timer=thread_time
-    )
+    template = chat_template(path)
     compared = {
         name: each
         for name, each in CONVERSATIONS.items()
@@ -212,18 +218,9 @@ class _Reference:
 # ---- for people
 
 
-def _print(findings: list[Finding]) -> None:
-    table = Table("template", "family", "form", "refused", "not here", "different")
-    for finding in findings:
-        table.add_row(
-            finding.name,
-            finding.family,
-            finding.form,
-            str(finding.num_refused or ""),
-            str(finding.num_only_ours or ""),
-            ", ".join(finding.differences),
-        )
-    Console().print(table)
+def _row(finding: Finding) -> list[str]:
+    counts = (str(each or "") for each in (finding.num_refused, finding.num_only_ours))
+    return [finding.name, finding.family, finding.form, *counts, ", ".join(finding.differences)]
 
 
 def _show(findings: list[Finding]) -> None:
@@ -233,4 +230,4 @@ def _show(findings: list[Finding]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -12,16 +12,12 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from statistics import median
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from bench.arguments import at_least
 from bench.balancer.apis import APIS, SOCKET
 from bench.balancer.sides import FOR_OPENAI, SIDES, Cores, Hosts, installed, running
-from bench.store import save, wide_console
+from bench.figures import spread
+from bench.harness import Flags, at_least, print_table, save
 
 CLIENT_DEADLINE = 300.0
 Figures = dict[str, Any]
@@ -54,14 +50,8 @@ def measured(side: str, case: Case, given: argparse.Namespace) -> Figures:
     with running(side, cores, hosts, given.peers) as balancer:
         client = subprocess.run(
             [
-                *(
-                    "taskset",
-                    "-c",
-                    str(cores.others),
-                    sys.executable,
-                    "-m",
-                    "bench.balancer.client",
-                ),
+                *("taskset", "-c", str(cores.others)),
+                *(sys.executable, "-m", "bench.balancer.client"),
                 *("--address", balancer.address, "--pid", str(balancer.pid)),
                 *("--core", str(cores.others), "--api", case.api),
                 *("--streams", str(case.streams), "--tokens", str(case.tokens)),
@@ -79,22 +69,14 @@ def measured(side: str, case: Case, given: argparse.Namespace) -> Figures:
     return figures
 
 
-def spread(values: Sequence[float], digits: int) -> str:
-    """The median, and least and most where they differ."""
-    middle, least, most = (
-        f"{each:,.{digits}f}" for each in (median(values), min(values), max(values))
-    )
-    return middle if least == most else f"{middle} ({least} to {most})"
-
-
 def row(rounds: Sequence[Figures]) -> list[str]:
     """The cells of a table's row after its names."""
 
     def of(name: str, scale: float, digits: int) -> str:
-        return spread([each[name] * scale for each in rounds], digits)
+        return spread([each[name] * scale for each in rounds], f"{{:,.{digits}f}}".format)
 
     def latency(name: str) -> str:
-        return spread([each["latencies"][name] * 1e3 for each in rounds], 2)
+        return spread([each["latencies"][name] * 1e3 for each in rounds], "{:,.2f}".format)
 
     return [
         of("tokens_per_second", 1, 0),
@@ -108,16 +90,12 @@ def row(rounds: Sequence[Figures]) -> list[str]:
 
 
 def show(results: dict[tuple[str, Case], list[Figures]]) -> None:
-    table = Table(title="What the balancer costs")
     headings = (
         *("balancer", "case", "tokens/s", "µs of its core a token", "tokens an event"),
         *("late, p50 ms", "late, p99 ms", "KB a stream", "other core, %"),
     )
-    for heading in headings:
-        table.add_column(heading, justify="left" if heading in ("balancer", "case") else "right")
-    for (side, case), rounds in results.items():
-        table.add_row(side, str(case), *row(rounds))
-    wide_console().print(table)
+    rows = ([side, str(case), *row(rounds)] for (side, case), rounds in results.items())
+    print_table("What the balancer costs", headings, rows, left=2)
 
 
 def cases(given: argparse.Namespace) -> list[Case]:
@@ -134,7 +112,6 @@ def cases(given: argparse.Namespace) -> list[Case]:
 def run(given: argparse.Namespace) -> dict[tuple[str, Case], list[Figures]]:
     """All rounds of all cases. Raises `RuntimeError`."""
     results: dict[tuple[str, Case], list[Figures]] = {}
-    console = Console(stderr=True)
     for _ in range(given.rounds):
         for case in cases(given):
             for side in given.sides:
@@ -143,12 +120,12 @@ def run(given: argparse.Namespace) -> dict[tuple[str, Case], list[Figures]]:
                 figures = measured(side, case, given)
                 results.setdefault((side, case), []).append(figures)
                 cost = figures["cpu_seconds_per_token"] * 1e6
-                console.print(f"{side}, {case}: {cost:.1f} µs a token")
+                print(f"{side}, {case}: {cost:.1f} µs a token", file=sys.stderr)
     return results
 
 
-def parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.balancer")
+def parse() -> argparse.Namespace:
+    parser = Flags("balancer", __doc__)
     parser.add_argument("--api", nargs="+", choices=[*APIS, SOCKET], default=[*APIS, SOCKET])
     parser.add_argument("--streams", nargs="+", type=at_least(1), default=[256])
     parser.add_argument(
@@ -156,7 +133,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--agents", nargs="+", type=at_least(1), default=[4])
     parser.add_argument("--tokens", type=at_least(1), default=64, help="of each stream")
-    parser.add_argument("--rounds", type=at_least(1), default=1)
+    parser.rounds(1)
     parser.add_argument("--warm-up", type=float, default=2.0, help="seconds")
     parser.add_argument("--seconds", type=float, default=5.0, help="that are measured")
     parser.add_argument(
@@ -166,7 +143,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--peers", default=sys.executable, metavar="PYTHON", help="of an environment with the peers"
     )
-    given = parser.parse_args(arguments)
+    given = parser.parse_args()
     requested = given.sides
     given.sides = [side for side in requested if installed(side, given.peers)]
     if missing := [side for side in requested if side not in given.sides]:
@@ -175,7 +152,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def main() -> None:
-    given = parse(sys.argv[1:])
+    given = parse()
     try:
         results = run(given)
     except RuntimeError as error:

@@ -8,7 +8,6 @@ import argparse
 import asyncio
 import gc
 import json
-import sys
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -28,8 +27,8 @@ from arriero.shared.messages import (
     encode_from_agent,
 )
 from arriero.shared.reports.model_info import ModelInfo
-from bench.arguments import at_least
 from bench.balancer.stamps import stamp
+from bench.harness import Flags, at_least
 
 MODEL = ModelInfo(
     name="simulated", architecture="none", parameters=0, size_bytes=0, context_size=1_000_000
@@ -164,17 +163,17 @@ async def run(url: str, num_agents: int, slots: int, rate: float) -> None:
             stepper.cancel()
 
 
-def parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.balancer.agents")
+def parse() -> argparse.Namespace:
+    parser = Flags("balancer.agents", __doc__)
     parser.add_argument("--url", required=True, help="the balancer's management port, ws://…")
     parser.add_argument("--agents", type=at_least(1), default=4)
     parser.add_argument("--slots", type=at_least(1), default=64, help="of each agent")
     parser.add_argument("--rate", type=float, default=20.0, help="steps a second; 0: no pauses")
-    return parser.parse_args(arguments)
+    return parser.parse_args()
 
 
 if __name__ == "__main__":
-    given = parse(sys.argv[1:])
+    given = parse()
     gc.freeze()
     gc.disable()  # it shares a core with the client
     uvloop.run(run(given.url, given.agents, given.slots, given.rate))

@@ -8,14 +8,13 @@ directly, it is the floor of what a stream can cost: the same bytes to the same 
 import argparse
 import asyncio
 import json
-import sys
 from itertools import cycle
 from typing import cast
 
 import uvloop
 
-from bench.arguments import at_least
 from bench.balancer.stamps import stamp
+from bench.harness import Flags, at_least
 
 _HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n"
@@ -139,14 +138,14 @@ def step(running: dict[Connection, int]) -> None:
             connection.write(_chunked(_LAST) + b"0\r\n\r\n")
 
 
-def parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.balancer.backend")
+def parse() -> argparse.Namespace:
+    parser = Flags("balancer.backend", __doc__)
     parser.add_argument("--port", type=at_least(0), default=0)
     parser.add_argument("--rate", type=float, default=20.0, help="steps a second; 0: no pauses")
     parser.add_argument("--groups", type=at_least(1), default=1, help="with steps of their own")
-    return parser.parse_args(arguments)
+    return parser.parse_args()
 
 
 if __name__ == "__main__":
-    given = parse(sys.argv[1:])
+    given = parse()
     uvloop.run(run(given.port, given.rate, given.groups))

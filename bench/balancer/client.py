@@ -11,19 +11,18 @@ import json
 import random
 import select
 import socket
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from statistics import quantiles
 
 from arriero.balancer.api.transport.connections import raise_file_limit
-from bench.arguments import at_least
 from bench.balancer import apis
 from bench.balancer.apis import APIS, SOCKET, Api
-from bench.balancer.processes import busy_seconds, cpu_seconds, descendants, resident_bytes
 from bench.balancer.stamps import FIRST_MARK, MARK
 from bench.balancer.tally import Arrival, fault, faults_of_calls, latencies
+from bench.harness import Flags, at_least
+from bench.processes import busy_seconds, cpu_seconds, descendants, resident_bytes
 
 _LAST_CHUNK = b"0\r\n\r\n"
 _READ_BYTES = 2**16
@@ -295,8 +294,8 @@ def percentiles(stored: list[list[Arrival]], since: float, until: float) -> dict
     return {"p50": cuts[499], "p99": cuts[989], "p99.9": cuts[998]}
 
 
-def parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.balancer.client")
+def parse() -> argparse.Namespace:
+    parser = Flags("balancer.client", __doc__)
     parser.add_argument("--address", required=True, help="HOST:PORT of the inference port")
     parser.add_argument("--pid", type=int, required=True, help="of the balancer")
     parser.add_argument("--core", type=int, required=True, help="that agents and client share")
@@ -307,11 +306,11 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--warm-up", type=float, default=2.0, help="seconds")
     parser.add_argument("--seconds", type=float, default=5.0, help="that are measured")
     parser.add_argument("--pause", type=float, default=0.0, help="seconds between two looks")
-    return parser.parse_args(arguments)
+    return parser.parse_args()
 
 
 if __name__ == "__main__":
     try:
-        print(json.dumps(asdict(run(parse(sys.argv[1:])))))
+        print(json.dumps(asdict(run(parse()))))
     except BenchFailed as error:
         raise SystemExit(f"bench: {error}") from error

@@ -2,7 +2,6 @@
 
 import argparse
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -12,7 +11,6 @@ from pathlib import Path
 import aiohttp
 import uvloop
 
-from bench.arguments import at_least
 from bench.chaos import report
 from bench.chaos.clients.load import Load
 from bench.chaos.clients.operator import Operator
@@ -25,15 +23,15 @@ from bench.chaos.judge import Judge
 from bench.chaos.plan import rounds
 from bench.chaos.run import Finding, RoundResult, Run
 from bench.chaos.strikes import World
-from bench.chaos.wire.network import OPERATOR, Loopback, Namespaces, enter
-from bench.store import wide_console
+from bench.chaos.wire.network import OPERATOR, Loopback, Namespaces, Network, enter
+from bench.harness import Flags, at_least
 
 DISK_SIZE = "24m"
 
 
-def parse(arguments: list[str]) -> argparse.Namespace:
+def parse() -> argparse.Namespace:
     names = ", ".join(kind.name for kind in KINDS)
-    parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.chaos")
+    parser = Flags("chaos", __doc__)
     parser.add_argument("--seed", type=at_least(0), default=1, help="seed of plan and load")
     parser.add_argument("--seconds", type=at_least(1), default=600, help="begin rounds so long")
     parser.add_argument("--rounds", type=at_least(1), default=None, help="at most so many rounds")
@@ -48,7 +46,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         help="agents that give equal answers; log-probabilities and chance have to be equal, too",
     )
     parser.add_argument("--logs", type=Path, help="folder for the daemons' logs")
-    return parser.parse_args(arguments)
+    return parser.parse_args()
 
 
 def _kinds(text: str) -> tuple[Kind, ...]:
@@ -82,7 +80,7 @@ async def ground(
     """A network and a folder. The clock is only meddled with where it is struck."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="chaos-")))
-        network: Loopback | Namespaces = Loopback()
+        network: Network = Loopback()
         (folder / "disk").mkdir()
         if Need.NETWORK in has:
             network = await Namespaces.make(arguments.agents, arguments.seed)
@@ -132,7 +130,7 @@ async def _run(arguments: argparse.Namespace, kinds: Sequence[Kind], hosts: Host
     running = Run(world, load, judge, Operator(hosts.http, hosts.management))
     results = await _rounds(running, arguments, kinds)
     leaving = [Finding(0, what) for what in await hosts.leave()]
-    wide_console().print(report.table(report.rows(results, judge)))
+    report.show(report.rows(results, judge))
     findings = [each for result in results for each in result.findings] + leaving
     if findings:
         print(report.in_full(findings))
@@ -166,7 +164,7 @@ def _write_logs(hosts: Hosts, folder: Path) -> None:
 
 
 def main() -> None:
-    arguments = parse(sys.argv[1:])
+    arguments = parse()
     needs_room = any(kind.needs in (Need.NETWORK, Need.DISK) for kind in arguments.faults)
     is_inside = needs_room and enter()
     raise SystemExit(uvloop.run(run(arguments, can(is_inside))))

@@ -4,12 +4,11 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rich.table import Table
-
 from bench.chaos.faults import KINDS, Kind
 from bench.chaos.judge import Episode, Judge
 from bench.chaos.record import Record
 from bench.chaos.run import Finding, RoundResult
+from bench.harness import print_table
 
 MOST_FINDINGS = 20
 """Findings that are shown in full."""
@@ -76,16 +75,18 @@ def _touched(episode: Episode, record: Record) -> bool:
     return episode.touches(record.sent_at, record.ended_at)
 
 
-def table(rows: dict[Kind, Row]) -> Table:
-    """For the terminal."""
-    shown = Table(title="Faults")
-    for heading in ("fault", "times", "requests", "moved", "errors", "longest silence", "allowed"):
-        shown.add_column(heading, justify="left" if heading == "fault" else "right")
-    for kind, row in rows.items():
-        counts = (row.count, row.touched, row.moved, row.errors)
-        seconds = (row.silence, row.bound)
-        shown.add_row(kind.name, *map(str, counts), *(f"{each:.1f} s" for each in seconds))
-    return shown
+def show(rows: dict[Kind, Row]) -> None:
+    """Print the table."""
+    columns = ("fault", "times", "requests", "moved", "errors", "longest silence", "allowed")
+    cells = (
+        [
+            kind.name,
+            *map(str, (row.count, row.touched, row.moved, row.errors)),
+            *(f"{each:.1f} s" for each in (row.silence, row.bound)),
+        ]
+        for kind, row in rows.items()
+    )
+    print_table("Faults", columns, cells)
 
 
 def in_full(findings: Sequence[Finding]) -> str:

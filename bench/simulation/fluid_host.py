@@ -7,18 +7,81 @@ end of a prompt or of an answer) all rates are constant, so only changes are eve
 """
 
 import heapq
-from collections import deque
+import zlib
+from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 
-from arriero.shared.inference import Rates, RequestId, Usage
+from arriero.shared.inference import ChatMessage, Rates, RequestId, Usage
 from arriero.shared.messages import Ended, Item, Piece, PromptRead, Start
-from bench.routing.host import Cache, Prefix, Speeds, prefixes_of
 
 STALL = 0.5
 """Seconds for which a chunk of a prompt keeps the answers waiting."""
 
 _EPSILON = 1e-6
 """Seconds: a sequence so close to its end has ended, since times are rounded."""
+
+
+TOKEN_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speeds:
+    """Prompt tokens a second; seconds of a step, and what each sequence in it adds."""
+
+    prefill: float = 300.0
+    step: float = 0.03
+    sequence: float = 0.01
+
+
+Prefix = tuple[int, ...]
+"""Hashes of the messages so far."""
+
+
+class Cache:
+    """Beginnings by last use, and the tokens that each adds to the one before."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._tokens: OrderedDict[Prefix, int] = OrderedDict()
+        self.size = 0
+
+    def cached(self, prefixes: list[Prefix]) -> int:
+        """How many tokens of a prompt are here."""
+        num = 0
+        for prefix in prefixes:
+            if prefix not in self._tokens:
+                break
+            num += self._tokens[prefix]
+        return num
+
+    def use(self, prefixes: list[Prefix], tokens: list[int]) -> None:
+        """These are here now; others go. Ends go before beginnings."""
+        for prefix, num in zip(reversed(prefixes), reversed(tokens), strict=True):
+            self.size += num - self._tokens.pop(prefix, 0)
+            self._tokens[prefix] = num
+        while self.size > self._capacity and len(self._tokens) > len(prefixes):
+            _, num = self._tokens.popitem(last=False)
+            self.size -= num
+
+
+def prefixes_of(messages: tuple[ChatMessage, ...]) -> tuple[list[Prefix], list[int]]:
+    """The beginnings of a conversation, and the tokens of each message."""
+    prefixes: list[Prefix] = []
+    tokens = []
+    for message in messages:
+        before = prefixes[-1] if prefixes else ()
+        prefixes.append((*before, zlib.crc32(f"{message.role}:{message.text}".encode())))
+        tokens.append(max(1, len(message.text) // TOKEN_BYTES))
+    return prefixes, tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostKind:
+    """`slots` at once, and a cache of so many tokens."""
+
+    slots: int = 4
+    cache: int = 16_384
+    speeds: Speeds = field(default_factory=Speeds)
 
 
 @dataclass(slots=True)

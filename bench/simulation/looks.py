@@ -10,8 +10,9 @@ from arriero.balancer.fleet.decisions import LinkId, Send
 from arriero.shared.inference import AgentId
 from arriero.shared.messages import PROTOCOL_VERSION, Hello, Status
 from arriero.shared.models.assignments import Assign, Work
-from bench.routing.simulation import LIMITS, HostKind
+from bench.simulation.fluid_host import HostKind
 from bench.simulation.simulated_agent import model_info
+from bench.simulation.world import LIMITS
 
 KIND = HostKind(slots=16, cache=65_536)
 LOOKS = 5

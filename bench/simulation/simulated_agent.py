@@ -33,9 +33,7 @@ from arriero.shared.messages import (
 from arriero.shared.models.assignments import Assign, HostFacts, Phase, Work
 from arriero.shared.reports.model_info import ModelInfo
 from arriero.shared.reports.statistics import Cells, Statistics
-from bench.routing.host import Cache
-from bench.routing.simulation import HostKind
-from bench.simulation.fluid_host import FluidHost
+from bench.simulation.fluid_host import Cache, FluidHost, HostKind
 
 MODEL = "m"
 """What agents serve that have a model of their own."""

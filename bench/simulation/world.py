@@ -28,20 +28,33 @@ from arriero.balancer.fleet.decisions import (
     Refuse,
     Send,
 )
+from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.recorder import Ending
 from arriero.shared.inference import AgentId, Done, RequestId
 from arriero.shared.messages import FromAgent, FromBalancer, Output, PromptRead, Start
 from arriero.shared.models.assignments import Assign
-from bench.routing.simulation import LIMITS, NO_END, HostKind
 from bench.simulation.arrivals import Arrival
+from bench.simulation.fluid_host import HostKind
 from bench.simulation.outcome import Outcome
-from bench.simulation.prompts import chat_of
+from bench.simulation.prompts import PART, chat_of
 from bench.simulation.simulated_agent import MODEL, SimulatedAgent
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-MAX_WAITING = 2_000_000
+NO_END = 1e9
+LIMITS = Limits(
+    max_buffered_requests=2_000_000,
+    buffered_request_timeout=NO_END,
+    first_token_timeout=NO_END,
+    token_timeout=NO_END,
+    request_timeout=NO_END,
+    heartbeat_interval=NO_END / 2,
+    heartbeat_timeout=NO_END,
+)
+
+FollowUp = Callable[[Arrival, float], Arrival | None]
+"""The request that comes after this one, which has ended now; `None` if none does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,9 +117,13 @@ class World:
         losses: Losses | None = None,
         wished: Wished | None = None,
         seed: int = 1,
+        follow_up: FollowUp = lambda _arrival, _now: None,
+        part: int = PART,
     ) -> None:
-        limits = replace(LIMITS, routing=policy.routing, max_buffered_requests=MAX_WAITING)
-        self.fleet = Fleet(limits)
+        """`num_requests` includes those that follow up. `part`: tokens of a message."""
+        self.fleet = Fleet(replace(LIMITS, routing=policy.routing))
+        self._follow_up = follow_up
+        self._part = part
         self.outcome = Outcome()
         self._policy = policy
         self._losses = losses
@@ -157,16 +174,19 @@ class World:
         heapq.heappush(self._events, (moment, next(self._order), act))
 
     def _expect_arrival(self) -> None:
-        if self._left:
-            arrival = next(self._arrivals)
+        if self._left and (arrival := next(self._arrivals, None)) is not None:
             self._last_arrival = arrival.at
-            self._at(arrival.at, lambda: self._arrive(arrival))
+            self._at(arrival.at, partial(self._come, arrival))
+
+    def _come(self, arrival: Arrival) -> None:
+        self._arrive(arrival)
+        self._expect_arrival()
 
     def _arrive(self, arrival: Arrival) -> None:
         self._left -= 1
         id = RequestId(str(next(self._order)))
         model = self._models[arrival.session % len(self._models)]
-        request = replace(chat_of(arrival), model=model)
+        request = replace(chat_of(arrival, self._part), model=model)
         self._asked[id] = _Asked(arrival)
         self.outcome.num_requests += 1
         tokens = arrival.num_prompt + arrival.num_answer
@@ -175,7 +195,6 @@ class World:
         self._waits(1)
         caller = self._caller(arrival)
         self._follow(self._timed(self.fleet.request_arrived, id, request, self._now, caller=caller))
-        self._expect_arrival()
 
     def _waits(self, change: int) -> None:
         self._num_waiting += change
@@ -347,3 +366,5 @@ class World:
             tokens = arrival.num_prompt + arrival.num_answer
             served = self.outcome.served
             served[arrival.caller] = served.get(arrival.caller, 0) + tokens
+        if (later := self._follow_up(arrival, self._now)) is not None:
+            self._at(later.at, partial(self._arrive, later))

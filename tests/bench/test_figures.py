@@ -7,10 +7,12 @@ from bench.figures import (
     Ratio,
     RequestsFailed,
     check,
+    longest_gap,
     of_burst,
     percentile,
     ratio,
     shown,
+    spread,
 )
 from bench.sample import Sample
 
@@ -67,3 +69,16 @@ def test_the_percentile_of_one_value() -> None:
 )
 def test_figures_are_shown_in_fitting_units(name: str, value: float, text: str) -> None:
     assert shown(name, value) == text
+
+
+def test_the_longest_gap_overlaps_the_time_in_question() -> None:
+    times = (0.0, 50.0, 51.0, 53.0, 90.0)
+    assert longest_gap(times) == 50.0
+    assert longest_gap(times, since=50.5) == 37.0
+    assert longest_gap(times, since=50.5, until=52.0) == 2.0
+    assert longest_gap(times, since=90.0) == longest_gap(()) == 0.0
+
+
+def test_a_spread_is_that_of_several_values() -> None:
+    assert spread([2.0], "{:.0f}".format) == "2"
+    assert spread([1.0, 2.0, 4.0], "{:.0f}".format) == "2 (1 to 4)"

@@ -1,7 +1,7 @@
 import pytest
 
 from bench.figures import FIRST_TOKEN, LONGEST_GAP, RequestsFailed
-from bench.newcomer import STREAMS_TOOK, figures
+from bench.newcomer import figures
 from bench.sample import Sample
 
 
@@ -10,11 +10,21 @@ def sample(*times: float, sent_at: float = 0.0) -> Sample:
 
 
 def test_the_longest_gap_while_the_prompt_is_read() -> None:
-    streams = [sample(1.0, 4.5, 6.0, 8.0), sample(1.0, 2.0, 3.0)]
-    found = figures(streams, sample(7.0, sent_at=4.0))
-    assert (found[LONGEST_GAP], found[FIRST_TOKEN], found[STREAMS_TOOK]) == (3.5, 3.0, 8.0)
+    streams = [sample(1.0, 2.0, 6.0, 9.0), sample(1.0, 2.5, 7.5, 8.0)]
+    newcomer = sample(7.0, 8.0, sent_at=2.2)
+    assert figures(streams, newcomer) == {LONGEST_GAP: 5.0, FIRST_TOKEN: 4.8}
 
 
-def test_streams_that_were_all_over_show_nothing() -> None:
+def test_a_stream_that_ends_too_early_shows_nothing() -> None:
+    early, late = sample(1.0, 2.0, 3.0), sample(4.0, sent_at=1.5)
     with pytest.raises(RequestsFailed, match="over before"):
-        figures([sample(1.0, 2.0)], sample(7.0, sent_at=4.0))
+        figures([early], late)
+    assert figures([early], late, may_end=True)[LONGEST_GAP] == 1.0
+    with pytest.raises(RequestsFailed, match="over before"):
+        figures([early], sample(9.0, sent_at=8.0), may_end=True)
+
+
+def test_a_failed_stream_shows_nothing() -> None:
+    failed = Sample(0.0, 1.0, failure="499")
+    with pytest.raises(RequestsFailed, match="499"):
+        figures([failed], sample(4.0))

@@ -2,8 +2,7 @@
 
 import pytest
 
-from bench.long_soak import slopes
-from bench.soak import Point
+from bench.soak import Point, slopes
 
 
 def points(agent: list[int]) -> list[Point]:

@@ -12,7 +12,7 @@ import struct
 import subprocess
 import sys
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 from bench.chaos.wire.line import FAIR, Weather
 
@@ -33,30 +33,6 @@ OPERATOR = "10.77.1.1"
 
 CLIENT = "10.77.1.2"
 FIRST_GHOST, NUM_GHOSTS = 10, 200
-
-
-class Network(Protocol):
-    """Where a run's hosts are."""
-
-    balancer: str
-    is_real: bool
-
-    def inside(self, host: int) -> tuple[str, ...]:
-        """The words before a command that runs it on `host`."""
-
-    def client_address(self) -> str | None:
-        """From which address clients connect; `None`: any."""
-
-    def ghost_address(self) -> str | None:
-        """An address of a client's own, which no other client has lately."""
-
-    def agent_address(self, number: int) -> str:
-        """That of the agent with this number, from 0 on."""
-
-    async def set_weather(
-        self, address: str, weather: Weather = FAIR, *, to: bool = True, from_: bool = True
-    ) -> None:
-        """On the way to and from `address`; a cut counts where `to` or `from_` says so."""
 
 
 class Loopback:
@@ -110,21 +86,26 @@ class Namespaces:
         return cls(wire)
 
     def inside(self, host: int) -> tuple[str, ...]:
+        """The words before a command that runs it on `host`."""
         return () if host == CLIENTS else (IP, "netns", "exec", _name(host))
 
     def client_address(self) -> str | None:
+        """From which address clients connect; on loopback, any."""
         return CLIENT
 
     def ghost_address(self) -> str | None:
+        """An address of a client's own, which no other client has had lately."""
         self._num_ghosts += 1
         return f"10.77.{CLIENTS}.{FIRST_GHOST + self._num_ghosts % NUM_GHOSTS}"
 
     def agent_address(self, number: int) -> str:
+        """The address of the agent with this number, from 0 on."""
         return f"10.77.{FIRST_AGENT + number}.1"
 
     async def set_weather(
         self, address: str, weather: Weather = FAIR, *, to: bool = True, from_: bool = True
     ) -> None:
+        """On the way to and from `address`; a cut counts if `to` or `from_` says so."""
         assert self._wire.stdin is not None
         assert self._wire.stdout is not None
         cuts = f"{int(weather.is_cut and to)} {int(weather.is_cut and from_)}"
@@ -138,6 +119,10 @@ class Namespaces:
         assert self._wire.stdin is not None
         self._wire.stdin.close()
         await self._wire.wait()
+
+
+Network = Loopback | Namespaces
+"""Where a run's hosts are."""
 
 
 def _name(host: int) -> str:

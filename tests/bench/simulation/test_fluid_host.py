@@ -3,8 +3,7 @@ import pytest
 from arriero.shared.continuation import Continuation
 from arriero.shared.inference import ChatMessage, GenerateRequest, RequestId
 from arriero.shared.messages import Ended, Item, Piece, PromptRead, Start
-from bench.routing.host import Cache, Speeds
-from bench.simulation.fluid_host import STALL, FluidHost
+from bench.simulation.fluid_host import STALL, Cache, FluidHost, Speeds
 
 SPEEDS = Speeds(prefill=100.0, step=0.1, sequence=0.05)
 

@@ -15,8 +15,7 @@ from arriero.shared.messages import (
     Welcome,
 )
 from arriero.shared.models.assignments import Assign, Assignment
-from bench.routing.host import Speeds
-from bench.routing.simulation import HostKind
+from bench.simulation.fluid_host import HostKind, Speeds
 from bench.simulation.simulated_agent import SimulatedAgent
 
 KIND = HostKind(slots=1, cache=4096, speeds=Speeds(prefill=100.0, step=0.1, sequence=0.0))

@@ -8,9 +8,8 @@ from statistics import mean
 import pytest
 
 from arriero.balancer.control.desired_state import AgentChoice, DesiredModel, DesiredState
-from bench.routing.host import Speeds
-from bench.routing.simulation import HostKind
 from bench.simulation.arrivals import TRACES, Arrival
+from bench.simulation.fluid_host import HostKind, Speeds
 from bench.simulation.outcome import Outcome
 from bench.simulation.world import Losses, Policy, Wished, World
 

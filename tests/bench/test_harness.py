@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.arguments import at_least, model_file
-from bench.models import TINY
+from bench.harness import at_least, in_turn, model, model_file
+from bench.models import DEMO, TINY, Real
 
 
 def test_numbers() -> None:
@@ -26,3 +26,21 @@ def test_model_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made.parent.mkdir(parents=True)
     made.touch()
     assert model_file("tiny") == made
+
+
+def test_each_round_begins_with_another_side() -> None:
+    turns = [side for _, side in in_turn("abc", 3)]
+    assert "".join(turns) == "abcbcacab"
+
+
+def test_a_model_is_known_by_name_or_by_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "my.gguf"
+    file.touch()
+    assert [model(name) for name in ("tiny", "demo", "smollm2", str(file))] == [
+        TINY,
+        DEMO,
+        Real("smollm2"),
+        Real(str(file)),
+    ]
+    with pytest.raises(ArgumentTypeError, match="there is no model"):
+        model("nobody")

@@ -1,6 +1,7 @@
 """What the kernel says of a process and of a core; Linux only."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -14,8 +15,28 @@ def cpu_seconds(pid: int) -> float:
 
 def resident_bytes(pid: int) -> int:
     """What `pid` has in memory."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) * 1024
+    return _sizes(pid, "status")["VmRSS"]
+
+
+def resident_together(pids: Iterable[int]) -> int:
+    """What the processes of a daemon have in memory together.
+
+    Files are mapped by several of them, so those of the one that maps the most are counted. The
+    proportional set size would say it exactly, but changes with what else maps those files.
+    """
+    each = [_sizes(pid, "status") for pid in pids]
+    return sum(one["RssAnon"] for one in each) + max(one["RssFile"] for one in each)
+
+
+def proportional_bytes(pid: int) -> int:
+    """What `pid` has in memory, of shared pages its share."""
+    return _sizes(pid, "smaps_rollup")["Pss"]
+
+
+def _sizes(pid: int, file: str) -> dict[str, int]:
+    """Sizes in bytes, by name."""
+    lines = (line.split() for line in Path(f"/proc/{pid}/{file}").read_text().splitlines())
+    return {line[0].rstrip(":"): int(line[1]) * 1024 for line in lines if line[-1] == "kB"}
 
 
 def busy_seconds(core: int) -> float:
