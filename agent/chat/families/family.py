@@ -44,7 +44,7 @@ class Evidence(IntEnum):
     """
 
     OWN = 0
-    """Only this family's templates have the hint."""
+    """The hint is only in this family's templates."""
     STRONG = 1
     """Some other families' templates have the hint too, but they also have hints of their own."""
     WEAK = 2

@@ -31,7 +31,7 @@ LEAST_BYTES = 2**20
 """Minimum bytes counted for a whole state: smaller ones hardly cost less."""
 
 CAUTION = 0.9
-"""How slowly the belief grows that whole copies are faster than the slowest."""
+"""Weight of the slowest price so far, which rises at once and falls slowly."""
 
 FORGIVING = 0.9999
 """Factor on the slowest price after each step that copies nothing.

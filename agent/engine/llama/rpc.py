@@ -24,7 +24,7 @@ Version = tuple[int, int, int]
 """Major, minor and patch; the patch does not change the protocol."""
 
 _CAPABILITIES = bytes(24)
-"""No transport but TCP."""
+"""Capabilities of the client: the transport TCP alone."""
 
 _HELLOS = tuple(b"\x0e" + len(body).to_bytes(8, "little") + body for body in (_CAPABILITIES, b""))
 """A command and the length of its body. Old servers hang up unless the body is empty."""

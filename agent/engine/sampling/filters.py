@@ -91,7 +91,7 @@ class Pool:
         self._is_sorted = False
         """True if the highest of `_ids` come first."""
         self._passing: Mask | None = None
-        """Which of many tokens remain; `None`: all."""
+        """A mask of the remaining ones of many tokens; `None` if all remain."""
         self._likely = likely
         """The weights of many tokens, at a temperature of 1."""
         self._prefix: Prefix | None = None

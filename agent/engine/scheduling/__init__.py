@@ -1,1 +1,1 @@
-"""What the next step computes: admission, prefill chunking, preemption, recovery."""
+"""The scheduler, which plans each step: admission, prefill chunks, preemption, recovery."""

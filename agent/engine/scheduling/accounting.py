@@ -1,4 +1,4 @@
-"""Accounts for a step that worked: tokens and ends of each sequence, and the step's cost."""
+"""Accounts for a step that succeeded: tokens and ends of each sequence, and the step's cost."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -16,7 +16,7 @@ BROKEN = "the engine failed to choose this answer's next token; the agent's log 
 
 
 class Accounting:
-    """Changes the queue and the memory as the step's sequences advance, shift, end and save."""
+    """Updates the queue and the memory as the step's sequences advance, shift, end and save."""
 
     def __init__(self, state: SchedulerState) -> None:
         self._state = state
@@ -33,10 +33,10 @@ class Accounting:
     def account(
         self, step: Step, decoded: Decoded, elapsed: float, last: float, drafting: float = 0.0
     ) -> list[SequenceOutput]:
-        """What each sequence gained by `step`, which took `elapsed` seconds after the `drafting`.
+        """Return what each sequence gained by `step`, which took `elapsed` seconds.
 
-        `last` is when the step before it ended, by the tally's clock. Those who end and save keep
-        their slots until `save`.
+        The `drafting` seconds come on top. `last` is the end of the previous step by the tally's
+        clock. A sequence that ends and is saved keeps its slot until `save`.
         """
         if step.num_moved:
             self._budget.moves.observe(step.num_moved, decoded.move_seconds)
@@ -66,7 +66,12 @@ class Accounting:
         return outputs
 
     def save(self, saved: tuple[State, ...]) -> dict[SequenceId, StoredPrompt | None]:
-        """The step read the states `saved`. Sequences whose save is over leave; what was saved."""
+        """Take the states that the step read.
+
+        Return the prompts of the sequences whose save has ended.
+
+        These sequences leave their slots. The prompt is `None` if the save failed.
+        """
         states = iter(saved)
         for hand_out, parts in self._state.saving:
             hand_out.take(parts, tuple(islice(states, len(parts))))
@@ -80,7 +85,7 @@ class Accounting:
         return complete
 
     def break_off(self, slot: int, reason: str) -> SequenceOutput:
-        """Its sequence ends with an error; nothing that it computed is kept."""
+        """End the slot's sequence with an error, and keep nothing of what it computed."""
         one = self._state.clear(slot)
         self._memory.raise_limit()
         return SequenceOutput(one.id, (), one.end(EngineFailed(reason)))
@@ -104,7 +109,7 @@ class Accounting:
     def _decoded(
         self, step: Step, one: Progress, elapsed: float, last: float, drafting: float
     ) -> None:
-        """It was generating; record a stall if others' prompts or its slot made it wait."""
+        """Account for a generating sequence; record a stall if prompts of others made it wait."""
         one.decode(elapsed + drafting)
         if step.num_prompt_tokens or one.last_token_at != last:
             own = drafting
@@ -112,7 +117,7 @@ class Accounting:
             self._tally.stalled(max(0.0, self._tally.now - one.last_token_at - own))
 
     def _gain(self, run: Run, one: Progress, chosen: tuple[int, ...]) -> SequenceOutput | None:
-        """`one` takes what was `chosen`; the cells of what it does not take are given up."""
+        """Add the `chosen` tokens to `one`, and discard the cells of rejected drafts."""
         if one.is_finishing:
             chosen = chosen[:1]
         num_accepted = max(0, len(chosen) - 1)
@@ -128,7 +133,10 @@ class Accounting:
         return None
 
     def _extend(self, slot: int, one: Progress, chosen: tuple[int, ...]) -> SequenceOutput:
-        """All `chosen` tokens but the last are computed already."""
+        """Add the `chosen` tokens to `one`, and end or shift it if necessary.
+
+        All but the last of them are computed already.
+        """
         for index, token in enumerate(chosen):
             if index:
                 one.confirm()
@@ -168,13 +176,13 @@ class Accounting:
         return SequenceOutput(one.id, tokens, one.end(reason))
 
     def _may_save(self, one: Progress) -> bool:
-        """Not where its state, which cannot be had in pieces, would stall those who stream."""
+        """Return whether copying the sequence's state would stall no stream too long."""
         num_others = sum(o.is_generating for o in self._queue.active.values() if o is not one)
         return self._can_keep or self._budget.may_copy_whole(num_others, one.num_computed)
 
 
 def _chosen(run: Run, sampled: Iterator[int]) -> tuple[int, ...]:
-    """The tokens of `sampled` that are this run's; see `Decoded`."""
+    """Return the tokens of `sampled` that belong to this run; see `Decoded`."""
     if not run.samples:
         return ()
     if not run.num_drafted:

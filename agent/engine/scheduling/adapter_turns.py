@@ -1,11 +1,11 @@
-"""Whose turn a step is, where sequences run under different adapters.
+"""Decides which adapter the next step computes, if sequences use different adapters.
 
-llama.cpp applies adapters to a whole batch, so one step computes sequences of one adapter. Whoever
-generates takes turns of as many tokens each, however many sequences an adapter has: so all streams
-go at one pace. A change of adapters costs as much as a small step, so where a round of everybody is
-short a turn has several steps; while prompts wait it has one. Prompts are read once in a round at
-most, the next one in the fair order, whatever its adapter. So a stream waits for one turn of each
-other adapter, and for one step that reads.
+llama.cpp applies adapters to a whole batch, so one step computes sequences of one adapter. Adapters
+with generating sequences take turns of equally many tokens for each sequence, however many
+sequences an adapter has, so all streams advance at one pace. A change of adapters costs as much as
+a small step. So if a round of all adapters is short, a turn has several steps; while prompts wait,
+it has one. Prompts are read at most once in a round: the next one in the fair order, whatever its
+adapter. So a stream waits for one turn of each other adapter, and for one step that reads.
 
 With one adapter a round is one step: streams and prompts take turns, or share steps (`prefill`).
 """
@@ -17,37 +17,37 @@ from math import floor
 from .step_budget import StepBudget
 
 ROUND = 0.2
-"""The part of the longest stall that a round of all adapters may take for longer turns."""
+"""The part of the maximum stall that a round of all adapters may take if turns are longer."""
 
 MOST_IN_TURN = 16
-"""Steps of a turn: by then a change of adapters costs little beside them."""
+"""Maximum steps of a turn; a change of adapters then costs little in comparison."""
 
 PROBED = 2
-"""Steps of a turn while only steps were seen that changed the adapter."""
+"""Steps of a turn until the cost of a step without a change of adapter is known."""
 
 AdapterKey = str | None
-"""What `Prompt.adapter` is: `None` stands for the model alone."""
+"""The value of `Prompt.adapter`; `None` is the model without adapters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The step is of sequences under `adapter`. Only if it `reads` it may read their prompts."""
+    """The adapter of a step; the step may read the adapter's prompts if `reads`."""
 
     adapter: AdapterKey = None
     reads: bool = False
 
 
 class AdapterTurns:
-    """Remembers who generates, the longest ago first, and who has not since prompts were read."""
+    """Records which adapters generated, least recent first, and which wait since a read."""
 
     def __init__(self) -> None:
         self._order: list[AdapterKey] = []
         self._late: set[AdapterKey] = set()
         self._turn: tuple[AdapterKey, int] | None = None
-        """Who generated last, and in how many steps in a row."""
+        """The adapter that generated last, and its number of steps in a row."""
 
     def __len__(self) -> int:
-        """How many take turns."""
+        """Return the number of adapters that take turns."""
         return len(self._order)
 
     def next(
@@ -56,10 +56,11 @@ class AdapterTurns:
         readers: Iterable[AdapterKey],
         most_steps: int = 1,
     ) -> Turn:
-        """Who is next of those who could generate and of the `readers`, the first of whom counts.
+        """Choose the next turn among the adapters that can generate and the `readers`.
 
-        Whoever generated last goes on until that were `most_steps`, unless there are readers. Those
-        who wait since prompts were read come first, and the longest ago of them.
+        The first of the `readers` is the adapter of the next prompt. The last adapter continues up
+        to `most_steps`, unless there are readers. Adapters that have waited since prompts were read
+        come first, the longest waiting first.
         """
         readers = list(readers)
         generating = dict.fromkeys(generating)
@@ -80,7 +81,7 @@ class AdapterTurns:
         return Turn(self._order[0]) if self._order else Turn()
 
     def took(self, adapter: AdapterKey, *, has_generated: bool, has_read: bool) -> None:
-        """Its step generates for `adapter`, or reads prompts, or both."""
+        """Record that a step of `adapter` generates, reads prompts, or both."""
         if has_read:
             self._late = set(self._order)
         if has_generated:
@@ -92,11 +93,11 @@ class AdapterTurns:
 
 
 def steps_of_a_turn(budget: StepBudget, sizes: Iterable[int]) -> int:
-    """How many steps each adapter has in a round, where so many sequences generate under each.
+    """Return the steps of each adapter's turn, from the number of sequences under each adapter.
 
-    At least one. A stream waits for all others' turns, so short rounds have several. The more
-    there are, the less changes of the adapter cost; where each step was one, a second step
-    shows what steps take without.
+    It is at least one. A stream waits for all other turns, so only short rounds get several steps.
+    The more steps a turn has, the less the changes of adapters cost. If every step so far changed
+    the adapter, a second step measures what steps cost without a change.
     """
     sizes = list(sizes)
     seconds = sum(map(budget.cost.generate, sizes))

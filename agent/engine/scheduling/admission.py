@@ -1,21 +1,21 @@
 """Admission: which waiting sequences begin now, and with which computed prefix.
 
-In order of rank: where there is no room for one, those behind it wait too, so that large ones do
-not wait for ever. A sequence whose prefix another one is computing waits for that and does not
-compute it again; those behind it need not wait.
+Sequences begin in order of rank: if there is no room for one, later ones wait too, so that large
+ones do not wait for ever. A sequence whose prefix another sequence is computing waits for the
+prefix instead of computing it again; later ones need not wait.
 
-Room is for more than the next step: a sequence begins when the rest of its prompt, the rest of the
-prompts that are being read, and some further tokens for each sequence fit. So a preempted sequence
-is not preempted again after one token.
+There must be room for more than the next step. A sequence begins if there is room for the rest of
+its prompt, for the rest of the prompts being read, and for some more tokens of each sequence. So a
+preempted sequence is not preempted again after one token.
 
-A parked prefix is copied back first, as many cells before a step as may be copied then. The
-sequence that begins with it waits for that; those behind it need not.
+A parked prefix is copied back first, limited by the cells that may be copied before each step. The
+sequence that begins with it waits; later ones need not.
 
-Where a state can only be had whole, one is loaded before a step, and none that would take too long
-beside streams: then the prompt is computed.
+If states can only be copied whole, one state is loaded before a step. If that would take too long
+while others stream, the prompt is computed instead.
 
-Where the disk has more of a prompt than memory, the sequence waits until that is read, if reading
-is faster than computing (`disk_reads`); those behind it need not.
+If the disk has more of a prompt than memory, the sequence waits for the read, if reading is faster
+than computing (`disk_reads`); later ones need not wait.
 """
 
 from ..kv_cache.prefix_tree import Found
@@ -24,14 +24,14 @@ from .progress import Progress
 from .state import SchedulerState
 
 HEADROOM = 16
-"""Tokens that each sequence can gain before one has to be preempted."""
+"""Tokens for which each sequence must have room before one has to be preempted."""
 
 WORTH_WAITING = 8
-"""Shorter prefixes are computed again rather than waited for: that takes no longer than a step."""
+"""Minimum tokens of a prefix to wait for; computing fewer takes no longer than a step."""
 
 
 class Admission:
-    """Changes the queue and the memory: who begins has a slot, and cells or a state to load."""
+    """Moves sequences from the queue to slots, with shared cells or a state to load."""
 
     def __init__(self, state: SchedulerState) -> None:
         self._queue = state.queue
@@ -42,7 +42,7 @@ class Admission:
         self._tally = state.tally
 
     def admit(self) -> None:
-        """Let newcomers begin."""
+        """Begin as many waiting sequences as possible."""
         num_streaming = self._queue.num_streaming
         for one in self._queue.candidates:
             found = self._find(one)
@@ -67,7 +67,10 @@ class Admission:
     def _begin_stored(
         self, one: Progress, found: Found, stored: StoredPrompt, num_loaded: int
     ) -> bool:
-        """Let `one` begin with what is `stored` for it; whether those behind it may begin, too."""
+        """Begin `one` with the prefix that is `stored` for it.
+
+        Returns whether later ones may begin.
+        """
         memory = self._memory
         if not self._can_keep:
             if not memory.allowance.num_moved:  # one whole state is copied before a step
@@ -90,7 +93,7 @@ class Admission:
         return True
 
     def _begin(self, one: Progress, found: Found) -> None:
-        """Let it begin with what was found, if that is in the cells or comes back at once."""
+        """Begin with the prefix that was found, if it is in the cells or is restored at once."""
         present = self._memory.fetch(found)
         if present is not None:
             self._enter(one, present)
@@ -112,7 +115,7 @@ class Admission:
         self._tally.shared(one.start(found.length))
 
     def _num_loadable(self, one: Progress, found: Found, num_streaming: int) -> int:
-        """How much of what is stored for `one` it can begin with."""
+        """Return how many tokens of the prefix that is stored for `one` it can begin with."""
         memory, stored = self._memory, one.stored
         if stored is None or not stored.is_usable:
             return 0

@@ -1,10 +1,10 @@
-"""Requests of the class `batch` give way to all others, within an engine too.
+"""Gives other requests precedence over requests of the class `batch` in the engine.
 
-While the prompt of another one waits, theirs are not read. On CPUs, where each further sequence
-makes a step longer, they do not generate meanwhile either, for `max_stall` seconds at most. A step
-that computes nothing else may be stopped when another one comes, as long as they lose no more time
-by that than they get. While others are here, and for a while after, a step reads less of their
-prompts (`prefill`).
+While the prompt of another request waits, batch prompts are not read. On CPUs, where each
+additional sequence makes a step longer, batch requests do not generate meanwhile either, for at
+most `max_stall` seconds. A step that computes only batch requests may be stopped if another request
+comes, as long as batch requests lose no more time than they get. While there are other requests,
+and for a while after, a step reads fewer tokens of batch prompts (`prefill`).
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -14,16 +14,19 @@ from ..step import Step
 from .progress import Progress
 
 RECENT = 60.0
-"""Seconds for which others count as here after they have gone, by the scheduler's clock."""
+"""Seconds for which other requests count as present after the last one ended."""
 
 MOST_LOST = 0.5
-"""Seconds that may be lost in a row; after that, as many as steps with them have taken since."""
+"""Seconds that may be lost in a row; afterwards, as many as batch steps took since."""
 
 
 @dataclass(slots=True)
 class Background:
-    """`may_pause`: whether steps are much shorter without some sequences. `may_stop`: whether what
-    a stopped step computed can be taken back at once."""
+    """Decides when batch requests pause, and whether their steps may be stopped.
+
+    `may_pause`: steps are much shorter without some sequences. `may_stop`: the engine can undo at
+    once what a stopped step computed.
+    """
 
     max_stall: float
     may_pause: bool
@@ -32,18 +35,18 @@ class Background:
     _may_lose: float = MOST_LOST
 
     def look(self, everybody: Iterable[Progress], now: float) -> None:
-        """See who is here, before each step."""
+        """Record whether there are other requests; call it before each step."""
         if any(not one.is_background for one in everybody):
             self._others_until = now + RECENT
 
     def are_others_here(self, now: float) -> bool:
-        """Whether others are here, or were lately."""
+        """Whether there are other requests, or were recently."""
         return now < self._others_until
 
     def staying(
         self, generating: dict[int, Progress], readers: Collection[Progress], now: float
     ) -> dict[int, Progress]:
-        """Those who generate in a step that reads prompts of `readers`, if any."""
+        """Return the sequences that generate in a step that reads prompts of `readers`, if any."""
         if not self.may_pause or not readers or any(one.is_background for one in readers):
             return generating
         return {
@@ -53,7 +56,7 @@ class Background:
         }
 
     def may_be_stopped(self, step: Step, running: Mapping[int, Progress]) -> bool:
-        """Whether `step` may end early, with nothing computed, for somebody who comes."""
+        """Whether `step` may be aborted for a new request, with nothing computed."""
         return (
             self.may_stop
             and self._may_lose > 0.0
@@ -64,7 +67,7 @@ class Background:
     def ended(
         self, step: Step, running: Mapping[int, Progress], seconds: float, *, was_stopped: bool
     ) -> None:
-        """What became of the step. Call it before anybody leaves."""
+        """Record the time that the step took or lost. Call it before a sequence leaves."""
         if was_stopped:
             self._may_lose -= seconds
         elif any(running[run.slot].is_background for run in step.runs):

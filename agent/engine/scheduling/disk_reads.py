@@ -1,8 +1,9 @@
-"""Prefixes that are read from disk for sequences that wait: which, one at a time.
+"""Reads of prefixes from disk for waiting sequences, one at a time.
 
-A sequence begins with what memory has, or waits until what the disk has beyond that is read, where
-that is faster than to compute it. Others run meanwhile. Long prefixes come in several parts, so
-that host memory holds one of them; while one part is copied to the cells, the next one is read.
+A sequence begins with the prefix in memory, or waits until the disk's longer prefix is read, if
+reading is faster than computing. Other sequences run meanwhile. A long prefix is read in parts, so
+that host memory holds one part at a time; while one part is copied to the cells, the next one is
+read.
 """
 
 from dataclasses import dataclass
@@ -16,42 +17,42 @@ from ..sequence import SequenceId
 from .progress import Progress
 
 LEAST_GAIN = 4
-"""So many times what is gained must be a block at least: for less nobody waits."""
+"""A read must gain at least one block divided by this number; a smaller gain is not worth it."""
 
 LEAST_PATIENCE = 2.0
-"""Seconds: a disk that sleeps wakes up in less."""
+"""Seconds; a sleeping disk wakes up in less."""
 
 UNKNOWN_PATIENCE = 30.0
-"""Seconds, where nothing is known of what computing takes."""
+"""Seconds, if the cost of computing is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiskRead:
-    """Read `blocks` for a sequence that waits, then report `arrived` under the same id."""
+    """A read of `blocks` for a waiting sequence; report `arrived` with its id."""
 
     id: SequenceId
     blocks: ReadBlocks
 
 
 class DiskReads:
-    """What is asked for, and what comes of it."""
+    """Decides on reads, hands them out, and takes their results."""
 
     def __init__(self, capacity: Capacity, memory: Memory, cost: StepCost) -> None:
         self._memory = memory
         self._cost = cost
         self._can_extend = capacity.can_share and not capacity.num_streams
-        """Whether the rest of a prompt can be adopted whose beginning is in the cells."""
+        """Whether a prompt whose beginning is in the cells can adopt a later part."""
         self._most = PART_BYTES // capacity.cell_bytes if capacity.cell_bytes else None
         self._current: DiskRead | None = None
         self._asked: list[DiskRead] = []
 
     @property
     def is_reading(self) -> bool:
-        """Whether something is read."""
+        """Return whether a read is in progress."""
         return self._current is not None
 
     def waits(self, one: Progress, num_ready: int) -> bool:
-        """Whether `one`, which could begin with `num_ready` tokens, waits for more of the disk."""
+        """Whether `one`, which can begin with `num_ready` tokens, waits for more from disk."""
         found = one.on_disk
         if found is None or not self._memory.may_copy:
             return False
@@ -64,7 +65,7 @@ class DiskReads:
         return one.on_disk is not None
 
     def ask(self, one: Progress, num_ready: int) -> None:
-        """Read the next part of what `one` waits for, where nothing else is read."""
+        """Start a read of the next part that `one` waits for, unless a read is in progress."""
         found = one.on_disk
         if found is None or self._current is not None:
             return
@@ -82,12 +83,15 @@ class DiskReads:
         self._asked.append(self._current)
 
     def take(self) -> list[DiskRead]:
-        """What to read, asked for since the last call."""
+        """Return the reads requested since the last call."""
         asked, self._asked = self._asked, []
         return asked
 
     def arrived(self, one: Progress | None, prefix: StoredPrompt | None) -> None:
-        """What was asked for last was read, as far as it could be, for `one` if it still waits."""
+        """Take the prefix that was read for `one`, which is `None` if it no longer waits.
+
+        `prefix` has as much as could be read.
+        """
         read, self._current = self._current, None
         if read is None or one is None or one.on_disk is None:
             return
@@ -98,7 +102,7 @@ class DiskReads:
             one.take_from_disk(prefix)
 
     def _start(self, num_ready: int, found: OnDisk) -> int:
-        """Where reading begins: behind the whole blocks that are in memory, if they can be used."""
+        """Return where to begin reading: after the whole blocks in memory, if they can be used."""
         return found.whole(num_ready) if self._can_extend else 0
 
     def _pays(self, num_ready: int, gain: int, num_read: int, found: OnDisk) -> bool:

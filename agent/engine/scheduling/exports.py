@@ -1,9 +1,8 @@
-"""Prefixes that are handed out, for other agents or the disk: read piece by piece, beside whatever
-is computed.
+"""Exports: prefixes read from the cache for other agents or the disk, a part before each step.
 
-An export ends with what could be read: all that was asked for, less where the rest left the cache
-meanwhile, or nothing. It takes no slot and no cells, and computes nothing. One that can wait comes
-after all others, and takes a small part of the time of those who stream.
+An export ends with the prefix that could be read. It is shorter than requested, or missing, if
+cells left the cache meanwhile. An export takes no slot and no cells, and computes nothing. Exports
+that can wait come after all others, and take a small part of the time of streams.
 """
 
 from collections.abc import Sequence
@@ -18,15 +17,15 @@ from ..prompt_store.stored_prompt import State, StoredPrompt
 from ..step import Edit
 
 ExportId = NewType("ExportId", int)
-"""Unique in one agent process."""
+"""An id that is unique in one agent process."""
 
 PART = 0.1
-"""The part of the time that reading what can wait takes beside streams."""
+"""The part of a stream's time that exports which can wait may take."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What could be read of a prefix; `None` where it is not here."""
+    """The part of a prefix that could be read; `None` if it is not in the cache."""
 
     id: ExportId
     prefix: StoredPrompt | None
@@ -41,22 +40,22 @@ class _Export:
     is_over: bool = False
 
     def take(self, parts: Sequence[Handed], states: Sequence[State]) -> None:
-        """`parts` were read, each as one of `states`."""
+        """Add `parts`, each read as one of `states`."""
         self.read.take(parts, states)
         has_all = self.read.has_all(len(self.prompt)) or bool(self.read.checkpoints)
         self.is_over = self.is_over or has_all or self.read.is_lost
 
     @property
     def result(self) -> Exported:
-        """What could be read of it."""
+        """The part of the prefix that could be read."""
         return Exported(self.id, self.read.stored(self.prompt))
 
 
 class Exports:
-    """Prefixes are read in the order in which they were asked for, one before each step.
+    """Reads prefixes in the order of the requests, one before each step.
 
-    With `are_whole` states each piece costs what all of its stream does: what can wait does so as
-    long as anybody streams.
+    If states `are_whole`, each part costs as much as the whole stream. Exports that can wait then
+    wait as long as any sequence generates.
     """
 
     def __init__(self, memory: Memory, moves: MoveCost, *, are_whole: bool = False) -> None:
@@ -65,30 +64,30 @@ class Exports:
         self._are_whole = are_whole
         self._waiting: list[_Export] = []
         self._current: _Export | None = None
-        """The one that the planned step reads."""
+        """The export that the planned step reads."""
         self._parts: list[Handed] = []
-        """What the planned step hands out of it."""
+        """The parts that the planned step reads."""
         self._rests_until = 0.0
         self._done: list[Exported] = []
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is asked for that was not read, or not taken."""
+        """Whether no export is unread or untaken."""
         return not self._waiting and not self._done
 
     def add(self, id: ExportId, prompt: Prompt, *, start: int = 0, can_wait: bool = False) -> None:
-        """Read the longest beginning of `prompt` that is here, from position `start` on."""
+        """Request the longest prefix of `prompt` in the cache, from position `start` on."""
         self._waiting.append(_Export(id, prompt, can_wait, HandOut(start)))
 
     def withdraw(self, id: ExportId) -> None:
-        """Read no more of it: nothing comes of it. Unknown ids are ignored. Not during a step."""
+        """Cancel an export, between two steps. Unknown ids are ignored."""
         self._waiting = [one for one in self._waiting if one.id != id]
         self._done = [one for one in self._done if one.id != id]
 
     def plan(self, num_streaming: int, now: float) -> tuple[Edit, ...]:
-        """What to read after all other edits of the step, as far as may still be copied.
+        """Plan the reads after all other edits of the step, within the copy allowance.
 
-        `num_streaming` generate; `now` is the scheduler's clock.
+        `num_streaming` sequences generate; `now` is the scheduler's clock.
         """
         self._current = one = self._next(num_streaming, now)
         self._parts = []
@@ -111,7 +110,7 @@ class Exports:
         return self._waiting[0] if is_calm else None
 
     def read(self, saved: Sequence[State]) -> None:
-        """The planned step was carried out, and handed out these states, after all others."""
+        """Take the states of the step's exports, which come last in `saved`."""
         one, self._current = self._current, None
         if one is None:
             return
@@ -121,6 +120,6 @@ class Exports:
             self._done.append(one.result)
 
     def take(self) -> list[Exported]:
-        """Those that have ended since the last call."""
+        """Return the exports that have ended since the last call."""
         done, self._done = self._done, []
         return done

@@ -1,12 +1,11 @@
 """Preemption, admission, prefill chunking: the plan of the next step.
 
-Preemption first: every running sequence must be able to gain a token. Then waiting sequences begin,
-as far as there is room. Then the step is composed, for sequences of one adapter (`adapter_turns`),
-where batch requests give way to others (`background`):
-a token of each generating sequence, and as much of the prompts as time and cells allow, or one of
-the two (`prefill`). A picture that the model looks at as a
-whole is read in one step, which reads nothing else, however long that takes. Drafts use only cells
-that no sequence needs.
+Preemption comes first: every running sequence must be able to gain a token. Then waiting sequences
+begin, as far as there is room. Then the step is composed for the sequences of one adapter
+(`adapter_turns`), with batch requests last (`background`): a token of each generating sequence, and
+as much of the prompts as time and cells allow, or one of the two (`prefill`). A picture to which
+the model attends as a whole is read in one step, which reads nothing else, however long that takes.
+Drafts use only cells that no sequence needs.
 """
 
 from collections import Counter
@@ -25,7 +24,7 @@ from .state import SchedulerState
 
 
 class Planner:
-    """Changes the queue and the memory as it plans; the step carries that out."""
+    """Plans steps. It changes the queue and the memory; the step carries the changes out."""
 
     def __init__(self, state: SchedulerState) -> None:
         self._state = state
@@ -43,9 +42,9 @@ class Planner:
         self._turns = AdapterTurns()
 
     def draft_requests(self) -> tuple[DraftRequest, ...]:
-        """What to ask the drafter before the next `plan`; nothing if drafts could not pay.
+        """Return the drafts to request before the next `plan`; none if drafts cannot pay.
 
-        Of several adapters for those whose turn it is: what is proposed for others would wait.
+        With several adapters, only sequences of the next turn get drafts.
         """
         if not self._speculation.most:
             return ()
@@ -60,14 +59,14 @@ class Planner:
         )
 
     def draft_prices(self) -> StepPrices:
-        """What the next step is thought to take. Drafts get no time while prompts wait."""
+        """Return the estimated cost of the next step. Drafts get no time while prompts wait."""
         is_reading = bool(self._queue.candidates) or self._queue.num_streaming < len(
             self._queue.active
         )
         return self._budget.draft_prices(len(self._next_streams()), has_time=not is_reading)
 
     def plan(self, proposals: Mapping[SequenceId, Proposal]) -> Step:
-        """The next step, with what pays of `proposals`. It fits the free cells."""
+        """Return the next step, with the proposals that pay. It fits the free cells."""
         self._background.look(self._queue.everybody, self._tally.now)
         self._relieve()
         num_streaming = self._queue.num_streaming
@@ -79,7 +78,7 @@ class Planner:
         return self._compose(proposals)
 
     def _next_streams(self) -> list[Progress]:
-        """Those who generate in the next step, if it reads no prompts."""
+        """Return the sequences that generate in the next step, if the step reads no prompts."""
         generating = [one for one in self._queue.active.values() if one.is_generating]
         if not self._has_turns:
             return generating
@@ -90,13 +89,13 @@ class Planner:
 
     @property
     def _has_turns(self) -> bool:
-        """Whether several adapters run, so that each waits for its turn."""
+        """Whether several adapters run, so that they take turns."""
         return len(self._queue.adapters) > 1
 
     def _relieve(self) -> None:
         """Preempt until every running sequence can gain a token.
 
-        A sequence that is only being saved needs none, and its cells are free soon.
+        A sequence that is only being saved needs no token, and its cells are free soon.
         """
         if not self._queue.running:
             self._memory.raise_limit()
@@ -107,7 +106,7 @@ class Planner:
             self._preempt()
 
     def _relieve_whole(self) -> None:
-        """Preempt where all read pictures as a whole and there is room for none of these."""
+        """Preempt if all sequences read pictures as a whole, and none of the pictures has room."""
         if len(self._queue.active) < len(self._queue.running):
             return  # who saves leaves soon
         while active := self._queue.active:
@@ -123,7 +122,7 @@ class Planner:
         self._tally.preempted()
 
     def _save(self) -> None:
-        """Hand out of the cells of those who save what may be copied now."""
+        """Plan the reads of sequences that are being saved, within the copy allowance."""
         self._state.saving = []
         for slot, one in self._queue.running.items():
             if (saving := one.saving) is None:
@@ -173,7 +172,7 @@ class Planner:
         reading: dict[int, Progress],
         shares: Mapping[SequenceId, int],
     ) -> tuple[Run, ...]:
-        """Those of all who generate, then those of whose prompts are read."""
+        """Return the runs of generating sequences, then those of sequences that read prompts."""
         return (
             *(
                 next_run(slot, one, drafts.get(slot, ()))
@@ -187,7 +186,7 @@ class Planner:
         )
 
     def _divided(self) -> tuple[dict[int, Progress], dict[int, Progress]]:
-        """Those who generate and those who read, by slot."""
+        """Return the generating sequences and the reading ones, by slot."""
         generating: dict[int, Progress] = {}
         reading: dict[int, Progress] = {}
         for slot, one in self._queue.active.items():
@@ -204,7 +203,7 @@ class Planner:
         return self._turns.next(adapters, reading, self._most_steps(generating.values()))
 
     def _most_steps(self, generating: Iterable[Progress]) -> int:
-        """Of a turn, where several adapters take turns."""
+        """Return the maximum steps of a turn; 1 with a single adapter."""
         counts = Counter(one.adapter for one in generating)
         return steps_of_a_turn(self._budget, counts.values()) if len(counts) > 1 else 1
 
@@ -214,13 +213,13 @@ class Planner:
         return {slot: one for slot, one in some.items() if one.adapter == adapter}
 
     def _in_place(self, some: dict[int, Progress]) -> list[tuple[int, Progress]]:
-        """`some` sequences, in the order of their places in the cache."""
+        """Return `some` sequences in the order of their places in the cache."""
         return sorted(some.items(), key=lambda item: self._memory.place(item[0]))
 
     def _draft(
         self, offered: dict[int, Proposal], num_generating: int, num_wanted: int, most_read: int
     ) -> dict[int, tuple[int, ...]]:
-        """Cells for drafts: neither those of kept prefixes nor those that prompts could use now."""
+        """Choose drafts that fit into cells which neither kept prefixes nor prompts need now."""
         if not offered:
             return {}
         num_in_time = self.prefill.most_drafted(num_generating, num_wanted, most_read)
@@ -231,7 +230,7 @@ class Planner:
 def _offered(
     generating: dict[int, Progress], proposals: Mapping[SequenceId, Proposal]
 ) -> dict[int, Proposal]:
-    """By slot, what was proposed for those who generate, as far as they may go."""
+    """Return the proposals for generating sequences by slot, cut to what each may gain."""
     if not proposals:
         return {}
     return {
@@ -242,13 +241,13 @@ def _offered(
 
 
 def next_run(slot: int, one: Progress, draft: tuple[int, ...]) -> Run:
-    """The next token of one that generates, and what is guessed to follow it."""
+    """Return the run of a generating sequence: its last token and its draft."""
     last = one.num_computed
     return Run(one.id, slot, last, (*one.next_tokens(1), *draft), True, len(draft))
 
 
 def chunk_run(slot: int, one: Progress, count: int) -> Run:
-    """The next `count` positions of one that reads its prompt, or a part of a picture."""
+    """Return the run of the next `count` positions of a prompt, or of a part of a picture."""
     if (media := one.history.media_part(one.num_computed, count)) is not None:
         return Run(one.id, slot, one.num_computed, (), False, media=media)
     samples = count == one.num_pending and not one.prefill_only

@@ -1,28 +1,28 @@
-"""Prefill: which prompts the next step reads, and how much of them.
+"""Prefill: which prompts the next step reads, and how many tokens of them.
 
-**Which.** Only those that can be read together: of one adapter; of others before batch requests;
-tokens or media, since these go in batches of their own. The prompt that is to be read next
-(`FairOrder`) decides. A picture that the model looks at as a whole goes alone, and waits until
+**Which.** Only prompts that can be read together: of one adapter; of other requests before batch
+requests; tokens or media, since these need separate batches. The prompt that is first in
+`FairOrder` decides. A picture to which the model attends as a whole is read alone, and waits until
 there is room for all of it.
 
-**How much.** As many tokens as fit the seconds of a step (`step_budget`) by what prefill has cost
-so far (`cost.step_cost`), the batch and the free cells. The cost of the very first step is unknown,
-so it gets few tokens. While others are here, batch requests get a part of that. Prompts that are
-explained share the logits that a step can give.
+**How much.** As many tokens as fit the seconds of a step (`step_budget`), by the measured cost of
+prefill (`cost.step_cost`), the batch and the free cells. The cost of the very first step is
+unknown, so it gets few tokens. While there are other requests, batch requests get a part of that.
+Prompts with log-probabilities share the logits that a step can give.
 
-**Beside streams, or alone.** A mixed step reads the weights once instead of twice, which pays while
-there is little to read. On CPUs it no longer pays where a batch is large enough for llama.cpp's
-tiled attention: that computes all queries of a tile against all cells that any of them needs, so
-rows of different sequences are computed against each other's cells. A chunk of 64 tokens beside 7
-streams takes 523 ms so, one after the other 481; one of 32 takes 278 and 319. Where a mixed step
-does not pay, steps that generate and steps that read take turns.
+**With streams, or alone.** A mixed step reads the weights once instead of twice, which pays while
+there is little to read. On CPUs it no longer pays if a batch is large enough for llama.cpp's tiled
+attention. That computes all queries of a tile against all cells that any of them needs, so rows of
+different sequences are computed against each other's cells. A chunk of 64 tokens with 7 streams
+takes 523 ms in one step, and 481 in two; a chunk of 32 takes 278 and 319. If a mixed step does not
+pay, steps that generate and steps that read take turns.
 
-A tile that is not full costs as much as a full one, and what fills none is dearer still the further
-back its attention reaches: 60 tokens at position 1,200 take 850 ms, at the start 360. So what is
-left over is read first, and whole tiles to the end.
+A partial tile costs as much as a full one. Fewer tokens than a tile cost even more at later
+positions: 60 tokens take 850 ms at position 1,200, and 360 ms at the start. So the remainder is
+read first, and then whole tiles to the end.
 
-Where each sequence has a cache of its own, llama.cpp computes parts of a batch that differ in
-length one after the other: then a mixed step never pays.
+If each sequence has a cache of its own, llama.cpp computes parts of a batch that differ in length
+one after the other: then a mixed step never pays.
 """
 
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
@@ -35,28 +35,27 @@ from .state import SchedulerState
 from .step_budget import StepBudget
 
 MIN_CHUNK = 8
-"""Prompt tokens of a step, however slow the steps are: prompts always advance, in hundreds of steps
-rather than thousands."""
+"""Minimum prompt tokens of a step, so that slow prompts take hundreds of steps, not thousands."""
 
 FIRST_CHUNK = 128
 """Prompt tokens of the very first step, whose cost is unknown."""
 
 DRAFTED = 0.25
-"""The part of a step's room for prompts that drafts may take."""
+"""The part of a step's prompt tokens that drafts may take."""
 
 SHARE = 4
-"""A step reads one in so many of the tokens that it could read of batch requests, while others are
-here."""
+"""While there are other requests, batch prompts get one in this many of the tokens."""
 
 TILE = 64
-"""It reads so many of them at least, where time allows: fewer cost as much."""
+"""Batch prompts get at least this many tokens, if time allows: fewer cost as much."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """What can be read in a step, beside `num_streaming` sequences that generate.
+    """The prompts that a step can read, with `num_streaming` sequences that generate.
 
-    `wanted` says how many tokens of each of `readers`, `all_wanted` the same of all who read.
+    `wanted` is the number of tokens of each of the `readers`, `all_wanted` of all reading
+    sequences.
     """
 
     readers: tuple[Progress, ...]
@@ -66,22 +65,22 @@ class Prompts:
 
     @property
     def num_wanted(self) -> int:
-        """How many tokens of all `readers` together."""
+        """The number of tokens of all `readers` together."""
         return sum(self.wanted.values())
 
     @property
     def has_media(self) -> bool:
-        """Whether they are media."""
+        """Whether the readers read media."""
         return any(one.reads_media for one in self.readers)
 
     @property
     def is_whole(self) -> bool:
-        """Whether they are one picture that is looked at as a whole."""
+        """Whether the reader reads a picture to which the model attends as a whole."""
         return any(one.num_at_once for one in self.readers)
 
 
 class Prefill:
-    """Remembers only whose turn it is."""
+    """Chooses and sizes prompt chunks. Its only state is the order of prompts."""
 
     def __init__(self, state: SchedulerState) -> None:
         self._queue = state.queue
@@ -96,7 +95,7 @@ class Prefill:
         self._order = FairOrder()
 
     def choose(self, reading: Mapping[int, Progress], num_streaming: int) -> Prompts:
-        """Of those who read, by slot."""
+        """Choose the prompts that the next step can read; `reading` is by slot."""
         all_wanted = self._wanted(reading)
         if not all_wanted:
             return Prompts((), {}, {}, num_streaming)
@@ -111,7 +110,7 @@ class Prefill:
         )
 
     def most(self, prompts: Prompts) -> int:
-        """Most tokens of `prompts` that time and cells allow."""
+        """Return the maximum tokens of `prompts` that time and cells allow."""
         if not prompts.readers:
             return 0
         num_wanted = prompts.num_wanted
@@ -135,10 +134,10 @@ class Prefill:
     def is_alone(
         self, num_generating: int, num_prompt_tokens: int, *, is_media: bool = False
     ) -> bool:
-        """Whether so many prompt tokens are read in a step of their own, and not beside streams.
+        """Whether a step reads the prompt tokens without the generating sequences.
 
-        Media always are: llama.cpp takes them in batches of their own. Who waits while prompts are
-        read is next (`adapter_turns`).
+        Media always need a step of their own: llama.cpp takes them in separate batches. Sequences
+        that wait meanwhile are next (`adapter_turns`).
         """
         if not num_generating or not num_prompt_tokens:
             return False
@@ -146,18 +145,18 @@ class Prefill:
         return is_dear or is_media or not self._can_mix
 
     def most_drafted(self, num_generating: int, num_pending: int, num_prompt_tokens: int) -> int:
-        """How many tokens may be drafted besides. Prompts with `num_pending` tokens give them up.
+        """Return how many tokens may be drafted. Prompts with `num_pending` tokens give up a part.
 
-        They give up a part of their `num_prompt_tokens`, and nothing of the least they get.
+        They give up a part of their `num_prompt_tokens`, but keep the minimum of a step.
         """
         if not num_pending:
             return self._batch_size - num_generating
         return min(floor(DRAFTED * num_prompt_tokens), num_prompt_tokens - _least(num_pending))
 
     def share(self, prompts: Prompts, most: int, *, num_others: int) -> dict[SequenceId, int]:
-        """What each gets of `most` tokens, for which cells are freed beside `num_others`.
+        """Return the share of each prompt of `most` tokens; frees cells for them and `num_others`.
 
-        Both together may be as many as `most()` and the streams, and no more.
+        Both together must be at most `most()` and the streams.
         """
         num_read = self._make_room(min(most, prompts.num_wanted), num_others)
         if num_read:
@@ -168,22 +167,22 @@ class Prefill:
         return self._order.share(prompts.all_wanted, num_read, among=prompts.wanted)
 
     def _given_way(self, readers: Collection[Progress], most: int) -> int:
-        """How many tokens of these prompts to read where time and cells allow `most`."""
+        """Return how many tokens of these prompts to read if time and cells allow `most`."""
         if not all(one.is_background for one in readers):
             return most
         return batch_share(most) if self._background.are_others_here(self._tally.now) else most
 
     def _make_room(self, num_read: int, num_others: int) -> int:
-        """For how many of `num_read` tokens there is room, beside a cell for each of the others.
+        """Free cells, and return how many of `num_read` tokens fit besides `num_others` cells.
 
-        Where a prefix has to be parked for them, a part of the prompt may have to wait.
+        If a prefix has to be parked for them, a part of the prompt may have to wait.
         """
         num_read = max(0, num_read)
         num_free = self._memory.make_room(num_others + num_read, num_urgent=num_others)
         return min(num_read, num_free - num_others)
 
     def _wanted(self, reading: Mapping[int, Progress]) -> dict[SequenceId, int]:
-        """A chunk of a prompt ends at the memory's next border, for which others may wait."""
+        """Return the tokens that each sequence can read, up to the memory's next border."""
         num_scoring = sum(one.is_scoring for one in reading.values())
         most_scored = self._most_scored // num_scoring if num_scoring else 0
         room = self._memory.num_available - self._queue.num_streaming
@@ -200,7 +199,7 @@ class Prefill:
     def _of_a_kind(
         self, reading: Mapping[int, Progress], wanted: dict[SequenceId, int]
     ) -> dict[SequenceId, int]:
-        """Of `wanted` tokens, media or a picture as a whole, whichever is first."""
+        """Return the part of `wanted` of one kind: tokens, media, or a whole picture."""
         media = {one.id for one in reading.values() if one.reads_media and one.id in wanted}
         if not media:
             return wanted
@@ -223,10 +222,10 @@ def tokens_in_time(
     depth: int = 0,
     num_moved: int = 0,
 ) -> int:
-    """How many of `num_pending`, the next of which lies at position `depth`; at least one.
+    """Return how many of `num_pending` tokens from position `depth` fit into a step's time.
 
-    It may be more than `num_pending`, where time allows that. Copying the states of `num_moved`
-    cells takes its part of the time.
+    It is at least one, and can exceed `num_pending`. Copying the states of `num_moved` cells takes
+    its part of the time.
     """
     seconds = budget.seconds(num_generating) - budget.moves.seconds(num_moved)
     fitting = budget.cost.prefill_within(
@@ -242,7 +241,7 @@ def _least(num_pending: int) -> int:
 
 
 def whole_tiles(most: int, num_wanted: int, *, tile: int) -> int:
-    """How many of the `num_wanted` tokens of a prompt to read where time allows `most`."""
+    """Return how many of a prompt's `num_wanted` tokens to read if time allows `most`."""
     if not tile <= most < num_wanted:
         return most
     return most - (most - num_wanted) % tile
@@ -251,14 +250,14 @@ def whole_tiles(most: int, num_wanted: int, *, tile: int) -> int:
 def urgent_first(
     reading: Iterable[Progress], wants: Mapping[SequenceId, int]
 ) -> dict[SequenceId, int]:
-    """Those of `wants` that are no batch requests'; all, where only these want anything."""
+    """Return the `wants` of requests other than batch requests, or all if there are no others."""
     urgent = {one.id for one in reading if not one.is_background}
     found = {id: wanted for id, wanted in wants.items() if id in urgent and wanted}
     return found or dict(wants)
 
 
 def batch_share(most: int) -> int:
-    """How many tokens of batch requests to read, of `most`, while others are here."""
+    """Return how many of `most` tokens to read of batch requests while there are others."""
     return max(min(most, TILE), most // SHARE)
 
 
@@ -266,9 +265,9 @@ def batch_share(most: int) -> int:
 
 
 def split_fairly(wants: Sequence[float], budget: float) -> list[float]:
-    """Parts of `budget`, one for each want and at most as large as it.
+    """Split `budget` into one part for each want, none larger than its want.
 
-    Max-min fairness: equal parts, and what a small want leaves over goes to the larger ones.
+    Max-min fairness: the parts are equal, and what small wants leave goes to the larger ones.
     """
     shares = [0.0] * len(wants)
     num_left = len(wants)
@@ -280,7 +279,7 @@ def split_fairly(wants: Sequence[float], budget: float) -> list[float]:
 
 
 _DIGITS = 6
-"""Tokens left of prompts that differ by less are equal; the rest is rounding."""
+"""Decimals of tokens left; smaller differences are rounding errors."""
 
 
 class FairOrder:
@@ -289,24 +288,27 @@ class FairOrder:
     Processor sharing reads all prompts at the same pace. That is fair, but all finish late: eight
     equal prompts finish when the eighth does. Read one after the other, in the order in which they
     would finish under sharing, none finishes later than under sharing, most finish far earlier, and
-    no prompt waits for ever behind newcomers. That is the Fair Sojourn Protocol (E. J. Friedman,
-    S. G. Henderson: Fairness and efficiency in web server protocols, SIGMETRICS 2003).
+    no prompt waits for ever behind newcomers. This is the Fair Sojourn Protocol (E. J. Friedman, S.
+    G. Henderson: Fairness and efficiency in web server protocols, SIGMETRICS 2003).
 
-    It simulates the sharing: what would be left of each prompt. Invariant: under sharing as many
-    tokens are left to be read as there really are. So the simulated sharing ends when everything is
-    read.
+    The class simulates the sharing: the tokens that would be left of each prompt. Invariant: under
+    sharing as many tokens are left in total as there really are. So the simulated sharing ends when
+    everything is read.
     """
 
     def __init__(self) -> None:
         self._ahead: dict[SequenceId, float] = {}
-        """Tokens by which each is ahead of where it would be, negative where it is behind; of those
-        that are through, as long as they would not be. In the order of being through."""
+        """Tokens by which each prompt is ahead of sharing, or behind if negative.
+
+        A prompt that is finished stays here until sharing would finish it, in the order of
+        finishing.
+        """
 
     def __len__(self) -> int:
         return len(self._ahead)
 
     def first(self, wants: Mapping[SequenceId, int]) -> SequenceId:
-        """The prompt to read next; there must be one."""
+        """Return the prompt to read next; there must be one."""
         return next(id for id in self._left(wants) if id in wants)
 
     def share(
@@ -315,9 +317,9 @@ class FairOrder:
         budget: int,
         among: Container[SequenceId] | None = None,
     ) -> dict[SequenceId, int]:
-        """Parts of `budget` for prompts with so many tokens to be read; only those that get any.
+        """Split `budget` among prompts with these numbers of tokens left; omit empty parts.
 
-        `among` whom it is shared now, if not all can be read together.
+        `among` are the prompts that can be read together now.
         """
         if not wants and not self._ahead:
             return {}
@@ -334,12 +336,12 @@ class FairOrder:
         return shares
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` unless as much is ahead as behind, which is the invariant."""
+        """Raise `RuntimeError` unless the tokens ahead equal the tokens behind."""
         if abs(total := sum(self._ahead.values())) > len(self._ahead) * 10**-_DIGITS:
             raise RuntimeError(f"fair order out of order: {total} tokens ahead on the whole")
 
     def _left(self, wants: Mapping[SequenceId, int]) -> dict[SequenceId, float]:
-        """What would be left of each at one pace, in the order in which they would be through."""
+        """Return the tokens left of each prompt under sharing, in the order of finishing."""
         left = {id: max(0.0, wants.get(id, 0) + ahead) for id, ahead in self._ahead.items()}
         left |= {id: want for id, want in wants.items() if id not in left}
         # Sorting keeps the order of those that would be through already.

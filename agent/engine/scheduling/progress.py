@@ -1,8 +1,8 @@
 """One sequence's progress: its tokens, and how many of them are computed.
 
-Invariant: `num_computed < len(history)` as long as it runs. There is always a token to compute, the
-last one at the least, because the next token is chosen from its logits. A sequence whose cells were
-given up (`rewind`) reads its own tokens again like a prompt, and goes on where it was.
+Invariant: `num_computed < len(history)` while it runs. There is always a token to compute, at least
+the last one, because the next token is chosen from its logits. A sequence whose cells were given up
+(`rewind`) reads its own tokens again like a prompt, and continues where it was.
 """
 
 from typing import Literal
@@ -19,13 +19,13 @@ _ENDLESS = 2**62
 
 
 class Progress:
-    """`history` is what is left of the prompt and of what was generated since.
+    """The state of a sequence; `history` is its prompt and generated tokens, less discarded ones.
 
-    `rank` orders those who wait; those that are `is_background` give way (`background`). `ceiling`
-    is the most tokens that its slot holds; at that it ends, unless it has a `window`. One that
-    `is_finishing` takes its next token for the end. What is `stored` for it is released as soon as
-    it is in the cells or a kept prefix, the one with the number `adopted_as`. What is `on_disk` may
-    be read for it while it waits.
+    `rank` orders waiting sequences; others come before those that are `is_background`
+    (`background`). `ceiling` is the maximum number of tokens in its slot; there it ends, unless it
+    has a `window`. A sequence that `is_finishing` ends with its next token. The prompt that is
+    `stored` for it is released once it is in the cells, or in the kept prefix with the number
+    `adopted_as`. The prefix that is `on_disk` may be read while it waits.
     """
 
     __slots__ = (
@@ -82,14 +82,14 @@ class Progress:
         self.on_disk = sequence.on_disk if window is None else None
         self.num_read_from_disk = 0
         self.saving: HandOut | None = None
-        """What was handed out of it, once it has ended and is saved."""
+        """The parts that were read of it for saving, after it has ended."""
         self.is_finishing = False
         self.num_cached = 0
         self.num_computed = 0
         self.num_generated = self._num_said = len(sequence.said)
         self.last_token_at = 0.0
         self.told_at = 0.0
-        """When it arrived, or its client last heard how much of it is read."""
+        """The time of its arrival, or of the last progress report to its client."""
         self._prompt_length = len(sequence.prompt)
         # Nothing comes before the first token, so nothing says how likely it was.
         self._num_scored = 1 if sequence.scores_prompt and window is None else self._prompt_length
@@ -101,63 +101,63 @@ class Progress:
 
     @property
     def adapter(self) -> str | None:
-        """Under which its tokens are computed; see `Prompt.adapter`."""
+        """The adapter of its tokens; see `Prompt.adapter`."""
         return self.history.adapter
 
     @property
     def num_stored(self) -> int:
-        """Tokens whose states are held for it."""
+        """The number of tokens whose states are stored for it."""
         return 0 if self.stored is None else len(self.stored.prompt) - self.stored.start
 
     @property
     def num_pending(self) -> int:
-        """Tokens that are not computed yet."""
+        """The number of tokens that are not computed yet."""
         return len(self.history.keys) - self.num_computed
 
     @property
     def num_in_span(self) -> int:
-        """How many of them, from the next one on, are tokens, or are of the same media."""
+        """The number of pending positions in a row that are tokens, or belong to the same media."""
         return self.history.span_left(self.num_computed)
 
     @property
     def reads_media(self) -> bool:
-        """Whether the next position is one of media."""
+        """Return whether the next position belongs to media."""
         return self.history.media_part(self.num_computed, 1) is not None
 
     @property
     def num_at_once(self) -> int:
-        """How many positions of media the next step that reads it has to read; 0 for any number."""
+        """The media positions that the next step has to read at once; 0 for any number."""
         return self.history.whole_left(self.num_computed)
 
     @property
     def num_left(self) -> int:
-        """Most tokens that it may still gain."""
+        """The maximum number of tokens that it may still gain."""
         return self._most_generated - self.num_generated
 
     @property
     def num_to_gain(self) -> int:
-        """Most tokens that it may still gain before its slot is full."""
+        """The maximum number of tokens that it may still gain before its slot is full."""
         return min(self.num_left, self.ceiling - len(self.history))
 
     @property
     def most_ahead(self) -> int:
-        """Most tokens that can be drafted beside the last one, all of them and one more gained."""
+        """The maximum number of tokens to draft: all of them and one more must fit."""
         return 0 if self.is_finishing else self.num_to_gain - 1
 
     @property
     def most_shared(self) -> int | None:
-        """How many of its first tokens others may share, if not all.
+        """The number of its first tokens that others may share; `None` for all.
 
-        Cells that may have to move are its own: they would move under whoever shares them.
+        Cells that may move later are not shared: they would move for the other sequences, too.
         """
         return None if self.window is None else self.window.num_kept
 
     @property
     def most_reused(self) -> int:
-        """How many of its first tokens it can begin with if others have computed them.
+        """The number of its first tokens that it may take from the cache.
 
-        Not the last one, which is computed for its logits, and none whose logits say how likely a
-        token of the prompt was.
+        The last token is left out, because its logits are needed, and so are tokens whose logits
+        give a log-probability of the prompt.
         """
         most = len(self.history) - 1
         if self.window is not None:
@@ -166,47 +166,47 @@ class Progress:
 
     @property
     def is_scoring(self) -> bool:
-        """Whether tokens of the prompt still have to be explained."""
+        """Return whether log-probabilities of the prompt are still missing."""
         return self._num_scored < self._prompt_length
 
     @property
     def is_generating(self) -> bool:
-        """Whether a step needs exactly its last token; otherwise it is reading."""
+        """Return whether a step needs exactly its last token; otherwise the sequence reads."""
         has_begun = self.num_generated > self._num_said
         return has_begun and self.num_computed + 1 == len(self.history.keys)
 
     @property
     def is_saving(self) -> bool:
-        """Whether it has ended, and only waits for the state of what it computed."""
+        """Return whether it has ended, and only waits for its states to be read."""
         return self.saving is not None
 
     @property
     def is_full(self) -> bool:
-        """Whether it may have no further token: its own limit, or the slot's ceiling."""
+        """Return whether it has reached its maximum number of tokens, or the slot's."""
         return self.num_left <= 0
 
     @property
     def must_shift(self) -> bool:
-        """Whether its window is full."""
+        """Return whether its window is full."""
         return self.window is not None and len(self.history) >= self.ceiling
 
     def next_tokens(self, count: int) -> tuple[int, ...]:
-        """The next `count` tokens to compute."""
+        """Return the next `count` tokens to compute."""
         return self.history.token_ids(self.num_computed, self.num_computed + count)
 
     def to_score(self, count: int) -> range:
-        """Which tokens of the prompt the next `count` tokens to compute explain, by position."""
+        """Return the prompt positions that the next `count` tokens give log-probabilities of."""
         first = max(self._num_scored, self.num_computed + 1)
         return range(first, min(self._prompt_length, self.num_computed + count + 1))
 
     def num_readable(self, most_scored: int) -> int:
-        """How many tokens can be computed without explaining more than `most_scored`."""
+        """Return how many tokens can be computed with at most `most_scored` log-probabilities."""
         return max(0, self._num_scored - 1 - self.num_computed) + most_scored
 
     def start(self, num_shared: int) -> int:
-        """It gets a slot, in which its first `num_shared` tokens are computed already.
+        """Begin in a slot in which the first `num_shared` tokens are computed already.
 
-        How many of them its prompt did not have to compute: none when it only comes back.
+        Returns how many tokens of its prompt were cached: 0 if it only returns after a preemption.
         """
         self.num_computed = num_shared
         if self._was_started:
@@ -216,25 +216,22 @@ class Progress:
         return self.num_cached
 
     def take_from_disk(self, prefix: StoredPrompt) -> None:
-        """A part of it was read from disk, while it waits."""
+        """Store a prefix that was read from disk while the sequence waits."""
         self.stored = prefix
         self.num_read_from_disk = len(prefix.prompt)
 
     def begin_anew(self) -> int:
-        """The prefix that it was to begin with is lost: it begins again from nothing.
-
-        How many tokens it thought cached.
-        """
+        """Begin again from nothing, because the prefix is lost. Returns its lost cached tokens."""
         self.stored = self.on_disk = None
         num_cached, self.num_cached = self.num_cached, 0
         self._was_started = False
         return num_cached
 
     def read(self, count: int, pure_seconds: float | None) -> None:
-        """`count` tokens of the prompt were computed.
+        """Record that `count` tokens of the prompt were computed.
 
-        `pure_seconds` is what the step took if it read nothing but prompts; only such steps tell
-        how fast prompts are read.
+        `pure_seconds` is the time of the step if it only read prompts; only such steps measure how
+        fast prompts are read.
         """
         self._advance(count)
         if pure_seconds is not None and self.num_generated == self._num_said:
@@ -242,47 +239,47 @@ class Progress:
             self._prefill_seconds = (self._prefill_seconds or 0.0) + pure_seconds
 
     def scored(self, count: int) -> None:
-        """`count` further tokens of the prompt were explained."""
+        """Record that `count` more tokens of the prompt have log-probabilities."""
         self._num_scored += count
 
     def decode(self, seconds: float) -> None:
-        """Its last token was computed in a step of `seconds`."""
+        """Record that its last token was computed in a step of `seconds`."""
         self._advance(1)
         self._decode_seconds = (self._decode_seconds or 0.0) + seconds
 
     def confirm(self) -> None:
-        """Its last token was drafted, and is computed already."""
+        """Record that its last token was drafted, and is computed already."""
         self._advance(1)
 
     def extend(self, token: int, now: float) -> None:
-        """`token` was chosen."""
+        """Append the chosen `token`."""
         self.history.append(token)
         self.num_generated += 1
         self.last_token_at = now
 
     def shift(self, window: Window, *, is_moved: bool) -> None:
-        """The oldest tokens after the head go; what comes after them moved, or is read again."""
+        """Discard the oldest tokens after the head; later ones have moved, or are read again."""
         start = window.num_kept
         self.history.discard(start, window.num_discarded)
         self.num_computed = self.num_computed - window.num_discarded if is_moved else start
 
     def rewind(self) -> None:
-        """Its cells are lost: everything is computed again."""
+        """Mark all tokens as not computed, because its cells are lost."""
         self.num_computed = 0
 
     @property
     def saved(self) -> StoredPrompt | None:
-        """All that it computed, if that was handed out."""
+        """All that it computed, if all of it was read for saving."""
         if self.saving is None or not self.saving.has_all(self.num_computed):
             return None
         return self.saving.stored(self.history.part(0, self.num_computed))
 
     def end(self, reason: Literal["stop", "length"] | RequestError) -> SequenceEnd:
-        """The end of it, with its counts so far."""
+        """Return its end, with its counts so far."""
         return SequenceEnd(reason, self.stats())
 
     def stats(self) -> SequenceStats:
-        """Its counts so far."""
+        """Return its counts so far."""
         return SequenceStats(
             prompt_tokens=self._prompt_length,
             cached_tokens=self.num_cached,

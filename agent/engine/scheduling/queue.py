@@ -14,9 +14,10 @@ _rank = attrgetter("rank")
 
 
 class SequenceQueue:
-    """`running` is by slot, in the order of joining; `waiting` by rank. For reading only.
+    """The sequences of the scheduler; its attributes are for reading only.
 
-    `adapters` says how many run under each, `None` standing for the model alone.
+    `running` is by slot, in the order of joining; `waiting` is by rank. `adapters` counts the
+    running sequences of each adapter; `None` is the model without adapters.
     """
 
     def __init__(self, slots: int) -> None:
@@ -28,35 +29,35 @@ class SequenceQueue:
 
     @property
     def everybody(self) -> tuple[Progress, ...]:
-        """Those who run and those who wait."""
+        """The running and the waiting sequences."""
         return (*self.running.values(), *self.waiting)
 
     @property
     def active(self) -> dict[int, Progress]:
-        """Those who run and have something to compute, by slot."""
+        """The running sequences that have something to compute, by slot."""
         return {slot: one for slot, one in self.running.items() if not one.is_saving}
 
     @property
     def num_streaming(self) -> int:
-        """How many generate."""
+        """The number of generating sequences."""
         return sum(one.is_generating for one in self.active.values())
 
     @property
     def candidates(self) -> list[Progress]:
-        """Those who wait and for whom there are slots, best first."""
+        """The waiting sequences for which there are slots, best rank first."""
         return self.waiting[: len(self._free)]
 
     @property
     def num_stored(self) -> int:
-        """Tokens whose states are held for those who wait."""
+        """The number of tokens whose states are stored for waiting sequences."""
         return sum(one.num_stored for one in self.waiting)
 
     def wait(self, one: Progress) -> None:
-        """It waits, behind those of better rank."""
+        """Insert a waiting sequence by rank."""
         insort(self.waiting, one, key=_rank)
 
     def begin(self, one: Progress) -> int:
-        """It waits no longer and gets a slot, which is the answer."""
+        """Move a waiting sequence to a slot. Returns the slot."""
         self.waiting.remove(one)
         slot = self._free.pop()
         self.running[slot] = one
@@ -64,7 +65,7 @@ class SequenceQueue:
         return slot
 
     def leave(self, slot: int) -> Progress:
-        """`slot` is free again; the answer is whom it held."""
+        """Free `slot`. Returns its sequence."""
         self._free.append(slot)
         one = self.running.pop(slot)
         self.adapters[one.adapter] -= 1
@@ -73,23 +74,23 @@ class SequenceQueue:
         return one
 
     def slot_of(self, sequence_id: SequenceId) -> int | None:
-        """Where it runs, if it does."""
+        """Return the slot of a running sequence, or `None`."""
         return next((s for s, one in self.running.items() if one.id == sequence_id), None)
 
     def find(self, sequence_id: SequenceId) -> Progress | None:
-        """The sequence, if it waits or runs."""
+        """Return the waiting or running sequence with this id, or `None`."""
         return next((one for one in self.everybody if one.id == sequence_id), None)
 
     def stop_waiting(self, sequence_id: SequenceId) -> None:
-        """It waits no longer, if it did."""
+        """Remove a sequence from the waiting ones. Unknown ids are ignored."""
         self.waiting = [one for one in self.waiting if one.id != sequence_id]
 
     def last(self) -> int:
-        """The slot of the active sequence of the worst rank."""
+        """Return the slot of the active sequence with the worst rank."""
         return max(self.active, key=lambda slot: self.running[slot].rank)
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` where an invariant is broken."""
+        """Raise `RuntimeError` if an invariant is broken."""
         slots = sorted([*self._free, *self.running])
         _check(slots == list(range(self._num_slots)), f"slots {slots}")
         ids = [one.id for one in (*self.running.values(), *self.waiting)]

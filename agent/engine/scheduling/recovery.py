@@ -1,4 +1,4 @@
-"""Recovery from a step that failed: which sequences compute again, which end, how many cells count.
+"""Recovery after a step that failed: sequences compute again or end, or fewer cells count.
 
 Each method takes the step that was planned last, after its edits were carried out.
 """
@@ -13,7 +13,7 @@ _UNUSABLE = Notice("stored_prompt_unusable", "the stored prompt could not be loa
 
 
 class Recovery:
-    """Changes the queue and the memory so that the next step is planned as always."""
+    """Changes the queue and the memory so that the next step is planned as usual."""
 
     def __init__(self, state: SchedulerState) -> None:
         self._state = state
@@ -22,9 +22,9 @@ class Recovery:
         self._tally = state.tally
 
     def make_room(self, step: Step) -> list[SequenceOutput]:
-        """The cache took fewer tokens than it should: count fewer cells until a sequence has left.
+        """Count fewer cells until a sequence has left, since the cache took fewer tokens.
 
-        The next step then finds room as always. A sequence that cannot go on alone has failed.
+        The next step then finds room as usual. A sequence that does not fit alone fails.
         """
         if step.size == 1 and len(self._queue.running) > 1 and self._memory.empty_cells():
             return []  # where adapters take turns, no step is large enough to evict anything
@@ -38,7 +38,10 @@ class Recovery:
         return self.fail(step, "the engine has no room for this sequence, even alone")
 
     def take_back(self, step: Step) -> None:
-        """Which cells were written is unknown: their sequences compute them again."""
+        """Discard the cells of an aborted step: it is unknown which were written.
+
+        Their sequences compute them again.
+        """
         for run in step.runs:
             if self._state.capacity.can_share and run.media is None:
                 self._memory.discard(run.slot)
@@ -46,7 +49,7 @@ class Recovery:
                 self._state.requeue(run.slot)
 
     def read_instead(self, step: Step, holders: tuple[int, ...]) -> list[SequenceOutput]:
-        """What `holders` were to get is lost. Whoever was to begin with it begins anew."""
+        """Restart the sequences that were to begin with the lost states of `holders`."""
         lost = _left_empty(step, holders)
         others = lost - {*holders, *self._queue.running}
         names = [name for one in (*holders, *others) for name in self._memory.lose(one)]
@@ -57,7 +60,7 @@ class Recovery:
         return outputs
 
     def _unusable(self, step: Step, holders: tuple[int, ...]) -> list[SequenceOutput]:
-        """Say so to those for whom what was to be loaded had been stored."""
+        """Return a notice to the sequences whose stored prompt could not be loaded."""
         loading = {edit.holder for edit in step.edits if isinstance(edit, Restore)}
         slots = loading & self._queue.running.keys() & {*holders}
         told = [self._queue.running[slot] for slot in slots]
@@ -67,7 +70,7 @@ class Recovery:
         return [SequenceOutput(one.id, notices=(_UNUSABLE,)) for one in told]
 
     def fail(self, step: Step, message: str) -> list[SequenceOutput]:
-        """The sequences that were in it end, once their cells are given up."""
+        """End the sequences of the step with an error, and give up their cells."""
         outputs = []
         for run in step.runs:
             one = self._state.clear(run.slot)
@@ -76,7 +79,7 @@ class Recovery:
 
 
 def _left_empty(step: Step, holders: tuple[int, ...]) -> set[int]:
-    """`holders`, and those that were to share with them."""
+    """Return `holders` and the holders that were to share cells with them."""
     empty = set(holders)
     for edit in step.edits:
         if isinstance(edit, Copy | Place) and edit.source in empty:

@@ -1,14 +1,16 @@
-"""The planner of the engine: what each step computes, and what came of it.
+"""The scheduler of the engine: plans each step, and takes its outcome.
 
-`plan` and `commit` alternate; `add`, `finish` and `drop` come between steps. Before a `plan`
-whoever drafts answers the `draft_requests`. A sequence waits (best
-priority first, then by arrival), runs in a slot, and ends exactly once, unless it is dropped.
+`plan` and `commit` alternate; `add`, `finish` and `drop` come between steps. Before a `plan`, the
+drafter answers the `draft_requests`. A sequence waits (best priority first, then by arrival), runs
+in a slot, and ends exactly once, unless it is dropped.
 
-When cells run short, kept prefixes go first, then the last by rank is preempted (its tokens stay,
-its cells go, it waits at the head of its rank and is computed again), and newcomers wait.
+If cells run short, kept prefixes are evicted first. Then the sequence of the worst rank is
+preempted: its tokens stay, its cells are freed, and it waits at the head of its rank to be computed
+again. Newcomers wait.
 
 Invariants, checked by `check_integrity`:
-- a slot has exactly the cells of its sequence's computed tokens, below the ceiling;
+
+- a slot has exactly the cells of its sequence's computed tokens, below the context size;
 - no step is planned that does not fit the free cells.
 """
 
@@ -37,7 +39,7 @@ from .recovery import Recovery
 from .state import SchedulerState
 
 TELL_PAUSE = 1.0
-"""Seconds between two outputs that say how much of a sequence is read."""
+"""Seconds between two progress reports on the same sequence."""
 
 NO_PROPOSALS: Mapping[SequenceId, Proposal] = MappingProxyType({})
 
@@ -45,7 +47,7 @@ NO_PROPOSALS: Mapping[SequenceId, Proposal] = MappingProxyType({})
 class Scheduler:
     """Plans steps for `slots` sequences of at most `context_size` tokens each.
 
-    Steps are sized to stay below `max_stall` seconds by what steps have cost so far.
+    Steps are sized to stay below `max_stall` seconds by the measured cost of steps.
     """
 
     def __init__(
@@ -74,14 +76,14 @@ class Scheduler:
         self._exports = state.exports
         self._disk_reads = state.disk_reads
         self._waits_for_disk = False
-        """Whether the last step was nothing, since all wait for what is read from disk."""
+        """Whether the last step was empty, since all sequences wait for reads from disk."""
         self._planner = Planner(state)
         self._accounting = Accounting(state)
         self._recovery = Recovery(state)
         self._ids: set[SequenceId] = set()
         self._unannounced: list[SequenceOutput] = []
         self._held: dict[SequenceId, SequenceOutput] = {}
-        """Last outputs of those who save, until that is done."""
+        """Last outputs of sequences that are being saved, until the save has ended."""
         self._num_arrived = 0
         self._planned: Step | None = None
 
@@ -89,12 +91,12 @@ class Scheduler:
 
     @property
     def longest(self) -> int:
-        """Most tokens that a sequence can have at a time."""
+        """The maximum number of tokens of a sequence."""
         return self._ceiling
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing to plan: no sequence, nothing to announce or hand out."""
+        """Return whether there is nothing to plan: no sequence, no output and no export."""
         if self._waits_for_disk:
             return True
         has_work = self._running or self._queue.waiting or self._unannounced
@@ -102,11 +104,11 @@ class Scheduler:
 
     @property
     def is_background(self) -> bool:
-        """Whether all sequences give way to whatever comes."""
+        """Return whether all sequences are batch requests."""
         return all(each.is_background for each in self._queue.everybody)
 
     def statistics(self) -> Statistics:
-        """What was done so far, and how things stand."""
+        """Return the counts so far, and the current state."""
         counts = self._memory.counts
         return self._tally.summary(
             num_running=len(self._running),
@@ -115,17 +117,17 @@ class Scheduler:
         )
 
     def take_evicted(self, most: int) -> Gone:
-        """Up to `most` marked prefixes that left the cache. From any one thread."""
+        """Return up to `most` marked prefixes that left the cache. Callable from any one thread."""
         return self._memory.marks.take_gone(most)
 
     def has_prefix(self, key: int) -> bool:
-        """Whether a prefix marked `key` is in the cache. From any thread."""
+        """Return whether a prefix marked `key` is in the cache. Callable from any thread."""
         return key in self._memory.marks
 
     def add(self, sequence: NewSequence, error: RequestError | None = None) -> None:
-        """Let `sequence` wait for a slot.
+        """Add a sequence that waits for a slot.
 
-        What can never run ends with the next step, as does one that comes with an `error`.
+        A sequence that can never run, or has an `error`, ends with the next step.
         """
         if sequence.id in self._ids:
             raise ValueError(f"sequence {sequence.id} is here already")
@@ -150,14 +152,14 @@ class Scheduler:
             self._queue.wait(one)
 
     def finish(self, sequence_id: SequenceId) -> None:
-        """Take a sequence's next token for the end, whatever it is. Unknown ids are ignored."""
+        """End a sequence with its next token, whatever it is. Unknown ids are ignored."""
         self._waits_for_disk = False
         one = self._queue.find(sequence_id)
         if one is not None:
             one.is_finishing = True
 
     def drop(self, sequence_id: SequenceId) -> None:
-        """Forget a sequence, wherever it is: nothing more comes for it. Unknown ids are ignored."""
+        """Remove a sequence without any further output. Unknown ids are ignored."""
         self._check_no_step()
         self._waits_for_disk = False
         if sequence_id not in self._ids:
@@ -173,55 +175,55 @@ class Scheduler:
     def export(
         self, id: ExportId, prompt: Prompt, *, start: int = 0, can_wait: bool = False
     ) -> None:
-        """Hand out the longest beginning of `prompt` that is here, with one of the next steps.
+        """Export the longest prefix of `prompt` in the cache with the next steps.
 
-        From position `start` on. What `can_wait` takes little of the time of those who stream.
+        The export begins at position `start`. If it `can_wait`, it takes little time of generating
+        sequences.
         """
         self._waits_for_disk = False
         self._exports.add(id, prompt, start=start, can_wait=can_wait)
 
     def withdraw_export(self, id: ExportId) -> None:
-        """Nobody waits for it any more: nothing comes of it. Unknown ids are ignored."""
+        """Cancel an export. Unknown ids are ignored."""
         self._check_no_step()
         self._exports.withdraw(id)
 
     def take_exported(self) -> list[Exported]:
-        """What was handed out since the last call."""
+        """Return the exports that have ended since the last call."""
         return self._exports.take()
 
     def note_left(self) -> None:
-        """From now on, `take_left` is asked."""
+        """Record prefixes that sequences leave from now on, for `take_left`."""
         self._state.notes_left = True
 
     def take_left(self) -> list[Left]:
-        """The prefixes that sequences have left since the last call, once they are asked for."""
+        """Return the prefixes that sequences have left since the last call."""
         left, self._state.left = self._state.left, []
         return left
 
     def take_disk_reads(self) -> list[DiskRead]:
-        """What to read from disk, asked for since the last call; `arrived` answers each."""
+        """Return the reads from disk requested since the last call; answer each with `arrived`."""
         return self._disk_reads.take()
 
     def arrived(self, sequence_id: SequenceId, prefix: StoredPrompt | None) -> None:
-        """What was to be read from disk for a sequence is here, as far as it could be read."""
+        """Take the prefix that was read from disk for a sequence, as far as it could be read."""
         self._check_no_step()
         self._waits_for_disk = False
         waiting = (one for one in self._queue.waiting if one.id == sequence_id)
         self._disk_reads.arrived(next(waiting, None), prefix)
 
     def draft_requests(self) -> tuple[DraftRequest, ...]:
-        """For which sequences the next `plan` has use for proposals; empty without speculation."""
+        """Return the drafts that the next `plan` can use; empty without speculation."""
         return self._planner.draft_requests()
 
     def draft_prices(self) -> StepPrices:
-        """What the next step is thought to take without drafts, and with them."""
+        """Return the estimated cost of the next step, without and with drafts."""
         return self._planner.draft_prices()
 
     def plan(self, proposals: Mapping[SequenceId, Proposal] = NO_PROPOSALS) -> Step | None:
-        """The next step, to be carried out and answered with `commit`; `None` when idle.
+        """Return the next step, to be executed and answered with `commit`; `None` if idle.
 
-        Of `proposals` it takes what fits and pays. Those for others than were asked for are
-        ignored.
+        It uses the `proposals` that fit and pay. Proposals that were not requested are ignored.
         """
         self._check_no_step()
         if self.is_idle:
@@ -232,7 +234,7 @@ class Scheduler:
         return step
 
     def may_be_stopped(self, step: Step) -> bool:
-        """Whether the planned `step` may come to nothing, since it is of batch requests alone."""
+        """Return whether the planned `step` may be aborted, since it has only batch requests."""
         return self._background.may_be_stopped(step, self._running)
 
     def commit(
@@ -243,11 +245,11 @@ class Scheduler:
         pause: float = 0.0,
         drafting: float = 0.0,
     ) -> tuple[SequenceOutput, ...]:
-        """Account for `step`, which took `elapsed` seconds: what each sequence gained.
+        """Account for `step`, which took `elapsed` seconds. Returns what each sequence gained.
 
-        `pause` is how long there was something to do before it that was not done, in seconds;
-        `drafting` is the part of it in which proposals were made. The
-        end of a sequence that saves comes when its state has been read, with some later step.
+        `pause` is the idle time in seconds before the step while there was work; `drafting` is the
+        part of it in which proposals were made. The end of a sequence that is saved comes with a
+        later step, when its state has been read.
         """
         if step is not self._planned:
             raise RuntimeError("this is not the step that was planned last")
@@ -278,7 +280,7 @@ class Scheduler:
         return tuple(outputs)
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` where an invariant is broken."""
+        """Raise `RuntimeError` if an invariant is broken."""
         self._memory.check_integrity()
         self._queue.check_integrity()
         everybody = [*self._running.values(), *self._queue.waiting]
@@ -293,9 +295,9 @@ class Scheduler:
             _check(self._memory.length(slot) == one.num_computed, f"cells of slot {slot}")
 
     def _still_reading(self) -> list[SequenceOutput]:
-        """How much is read of sequences that gained nothing for `TELL_PAUSE`.
+        """Return progress reports of sequences that gained nothing for `TELL_PAUSE`.
 
-        A sequence that waits in the engine is one of them: each step brings its turn nearer.
+        They include sequences that wait in the engine, since each step brings their turn nearer.
         """
         now = self._tally.now
         late = [
@@ -310,7 +312,7 @@ class Scheduler:
         ]
 
     def _hold(self, outputs: list[SequenceOutput]) -> list[SequenceOutput]:
-        """`outputs` without those that are the last of sequences which save."""
+        """Return `outputs` without the last ones of sequences that are being saved."""
         if all(output.end is None for output in outputs):
             return outputs
         saving = {one.id for one in self._running.values() if one.is_saving}
@@ -318,7 +320,7 @@ class Scheduler:
         return [one for one in outputs if one.id not in saving]
 
     def _saved(self, decoded: Decoded) -> list[SequenceOutput]:
-        """The ends of those whose states are complete."""
+        """Return the ends of the sequences whose states are complete."""
         outputs: list[SequenceOutput] = []
         if not self._held:
             return outputs
@@ -338,7 +340,7 @@ class Scheduler:
 
 
 def refusal(sequence: NewSequence, ceiling: int) -> RequestError | None:
-    """Why `sequence` cannot run in a slot of `ceiling` tokens, even alone; `None` when it can."""
+    """Return the error of a `sequence` that cannot run in a slot of `ceiling` tokens, or `None`."""
     prompt = sequence.prompt
     num_tokens = len(prompt)
     if num_tokens == 0:
@@ -349,14 +351,14 @@ def refusal(sequence: NewSequence, ceiling: int) -> RequestError | None:
         return PromptTooLong.of(num_tokens, ceiling - 1)  # one is for the answer
     if num_tokens + len(sequence.said) > ceiling and sequence.shift is None:
         return EngineFailed(
-            f"the answer cannot go on here: with {num_tokens} tokens of prompt and "
-            f"{len(sequence.said)} of answer it is longer than this context of {ceiling}"
+            f"the answer cannot continue here: {num_tokens} tokens of prompt and "
+            f"{len(sequence.said)} of answer exceed this context of {ceiling}"
         )
     return None
 
 
 def _media_refusal(sequence: NewSequence) -> RequestError | None:
-    """What cannot be done with media: a token's logits are wanted last, and of each before."""
+    """Return the error of media at the prompt's end, with a shift or with log-probabilities."""
     if isinstance(sequence.prompt.spans[-1], Media):
         return InvalidRequest("the prompt ends with media: give at least one token after them")
     if sequence.shift is not None:
@@ -367,7 +369,7 @@ def _media_refusal(sequence: NewSequence) -> RequestError | None:
 
 
 def _explained(outputs: list[SequenceOutput], outcome: Decoded) -> list[SequenceOutput]:
-    """`outputs` with what is told of their tokens and of prompts."""
+    """Return `outputs` with the log-probabilities of their tokens and of prompts."""
     if outcome.log_probs:
         outputs = [_with_log_probs(output, outcome.log_probs) for output in outputs]
     if outcome.prompt_log_probs:
@@ -376,12 +378,12 @@ def _explained(outputs: list[SequenceOutput], outcome: Decoded) -> list[Sequence
 
 
 def _with_log_probs(output: SequenceOutput, log_probs: Explained) -> SequenceOutput:
-    """Not all that was chosen was gained."""
+    """Return the output with the log-probabilities of the tokens that it gained."""
     return replace(output, log_probs=log_probs.get(output.id, ())[: _num_chosen(output)])
 
 
 def _with_prompts(outputs: list[SequenceOutput], log_probs: Explained) -> list[SequenceOutput]:
-    """Prompts may be told of without anything gained."""
+    """Add the log-probabilities of prompts; a sequence may have no other output."""
     by_id = {output.id: output for output in outputs}
     for id, told in log_probs.items():
         by_id[id] = replace(by_id.get(id, SequenceOutput(id)), prompt_log_probs=told)
@@ -389,7 +391,7 @@ def _with_prompts(outputs: list[SequenceOutput], log_probs: Explained) -> list[S
 
 
 def _num_chosen(output: SequenceOutput) -> int:
-    """How many tokens were chosen for it, the one that ended it included."""
+    """Return how many tokens were chosen for the output, an end token included."""
     is_stopped = output.end is not None and output.end.reason == "stop"
     return len(output.tokens) + is_stopped
 

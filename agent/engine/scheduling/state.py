@@ -1,4 +1,4 @@
-"""What the scheduler's parts share: the sequences, the cells, and what steps may cost."""
+"""The state that the scheduler's parts share: the sequences, the cells, and the step costs."""
 
 from ..capacity import Capacity
 from ..kv_cache.checkpoint_memory import CheckpointMemory
@@ -36,13 +36,13 @@ class SchedulerState:
         self.exports = Exports(self.memory, self.budget.moves, are_whole=bool(capacity.num_streams))
         self.disk_reads = DiskReads(capacity, self.memory, self.budget.cost)
         self.saving: list[tuple[HandOut, list[Handed]]] = []
-        """What the planned step hands out of sequences that save, before anything else."""
+        """The parts that the planned step reads for sequences that are being saved."""
         self.notes_left = False
-        """Whether anybody asks what sequences have left."""
+        """Whether prefixes that sequences leave are recorded."""
         self.left: list[Left] = []
 
     def leave(self, slot: int) -> None:
-        """The sequence in `slot` is over; what it computed stays as long as there is room."""
+        """End the sequence in `slot`; its prefix stays in the cache as long as there is room."""
         one = self.queue.leave(slot)
         self.memory.leave(slot)
         self.memory.raise_limit()
@@ -50,9 +50,9 @@ class SchedulerState:
             self._note(one)
 
     def _note(self, one: Progress) -> None:
-        """What `one` has left may be worth more than host memory.
+        """Record the prefix that `one` leaves, which may be worth copying to disk.
 
-        Of requests of the class `batch`, most of which come once, only what others had computed.
+        A batch request rarely comes again, so only the part that others had computed is recorded.
         """
         if one.window is not None or one.history.has_media:
             return
@@ -65,20 +65,20 @@ class SchedulerState:
             self.left.append(Left(prompt, seconds, checkpoints, marks=tuple(one.marks)))
 
     def preempt(self, slot: int) -> None:
-        """The sequence in `slot` gives up its cells, and waits to go on.
+        """Preempt the sequence in `slot`: it gives up its cells, and waits to continue.
 
-        Where it stands is a checkpoint, if its model has these. Else a kept prefix would be the
-        next to go.
+        If its model has checkpoints, its state becomes one. Otherwise nothing is kept, since a kept
+        prefix would be the next to be evicted.
         """
         self.memory.leave(slot, keeps=not self.memory.can_cut)
         self._wait_again(self.queue.leave(slot))
 
     def requeue(self, slot: int) -> None:
-        """The same where its cells are not what they should be: it computes all of them again."""
+        """Requeue the sequence in `slot`, whose cells are wrong: it computes all of them again."""
         self._wait_again(self.clear(slot))
 
     def clear(self, slot: int) -> Progress:
-        """The sequence in `slot` leaves, which is the answer; nothing that it computed is kept."""
+        """Remove and return the sequence in `slot`; nothing that it computed is kept."""
         self.memory.leave(slot, keeps=False)
         return self.queue.leave(slot)
 

@@ -1,8 +1,8 @@
-"""The budget of a step: how many seconds it may take, and what of other work fits into them.
+"""The budget of a step: how many seconds it may take, and which other work fits into them.
 
-A step beside streams should take at most `max_stall`, so that they do not stall longer. With
-nothing generating it may take up to `PATIENCE` seconds: while a step is computed, the engine takes
-neither new sequences nor cancels. How many prompt tokens fit is decided in `prefill`.
+A step with generating sequences should take at most `max_stall`, so that their streams do not stall
+longer. Without them it may take up to `PATIENCE` seconds, because the engine takes neither new
+sequences nor cancels during a step. `prefill` decides how many prompt tokens fit.
 """
 
 from ..capacity import Capacity
@@ -11,17 +11,17 @@ from ..cost.step_cost import StepCost
 from ..speculation.drafter import StepPrices
 
 PATIENCE = 2.0
-"""Seconds for which commands may wait while there is nobody to stall."""
+"""Maximum seconds for which commands wait if no sequence generates."""
 
 MARGIN = 0.92
-"""The part of the bound that steps are sized for, because steps vary."""
+"""The part of the bound for which steps are sized, because steps vary."""
 
 PROPOSING = 0.5
-"""The part of the bound that making proposals may take, where no prompts are read."""
+"""The part of the bound that drafting may take, if no prompts are read."""
 
 
 class StepBudget:
-    """Seconds, by what steps and copies have cost so far."""
+    """Limits in seconds and cells, by the measured cost of steps and copies."""
 
     def __init__(self, capacity: Capacity, max_stall: float) -> None:
         self.max_stall = max_stall
@@ -30,18 +30,18 @@ class StepBudget:
         self.moves = MoveCost(cell_bytes=capacity.cell_bytes, fixed_bytes=capacity.fixed_bytes)
 
     def seconds(self, num_generating: int) -> float:
-        """What a step may take."""
+        """Return the seconds that a step may take."""
         return MARGIN * (self.max_stall if num_generating else max(self.max_stall, PATIENCE))
 
     def moved_cells(self, num_generating: int) -> float:
-        """How many cells' states may be copied before a step; infinite where that costs nothing."""
+        """Return how many cells may be copied before a step; infinite if copies cost nothing."""
         return self.moves.within(self.seconds(num_generating), is_alone=not num_generating)
 
     def most_whole(self, num_generating: int) -> float:
-        """How many cells may be copied before a step as one piece; no limit with nobody to stall.
+        """Return how many cells may be copied before a step as one piece; infinite without streams.
 
-        Those of a stream where that is likely to take no longer than a step, a state that goes to
-        host memory where it surely does.
+        The copy must be likely to take no longer than a step if it is a stream, and certain if it
+        is a state that goes to host memory.
         """
         if not num_generating:
             return float("inf")
@@ -49,12 +49,15 @@ class StepBudget:
         return self.moves.most_whole(seconds, is_sure=self._must_be_sure)
 
     def may_copy_whole(self, num_generating: int, num_cells: int) -> bool:
-        """Whether the state of a sequence may be copied before a step, where it cannot be cut."""
+        """Whether a sequence's state that cannot be cut may be copied before a step."""
         return not num_generating or self.moves.fits_whole(num_cells, self.seconds(num_generating))
 
     def draft_prices(self, num_generating: int, *, has_time: bool) -> StepPrices:
-        """What a step of so many sequences takes. Proposing gets time where it `has_time`: what it
-        takes would come on top of what prompts may take."""
+        """Return the cost of a step of this many sequences, and the time for drafts.
+
+        Drafting gets time only if the step `has_time`: its time comes on top of the time for
+        prompts.
+        """
         step = self.cost.generate(num_generating)
         return StepPrices(
             step=step,
