@@ -6,11 +6,13 @@ Invariants: `expires_at` never moves; the time in the queue adds up over all sta
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
+from typing import Protocol
 
 from ...shared.errors import QueueTimeout
-from ...shared.inference import RequestId
+from ...shared.inference import AgentId, RequestId
 from .caller import Caller
 from .limits import Limits
+from .view import RequestView
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,14 @@ class NotServed:
 
 WhyNotServed = Callable[[str | None], NotServed]
 """Of a model that no agent serves now; `None` is any model."""
+
+
+class Asked(Protocol):
+    """What a client asked for."""
+
+    @property
+    def model(self) -> str | None:
+        """By which model; `None` is any."""
 
 
 class Lifecycle:
@@ -39,6 +49,7 @@ class Lifecycle:
         "account",
         "agent",
         "armed_at",
+        "asked",
         "caller",
         "expires_at",
         "id",
@@ -47,15 +58,16 @@ class Lifecycle:
     )
 
     def __init__(
-        self, id: RequestId, limits: Limits, now: float, *, caller: Caller, model: str | None
+        self, id: RequestId, asked: Asked, limits: Limits, now: float, *, caller: Caller
     ) -> None:
         self.id = id
+        self.asked = asked
         self.caller = caller
         self.account = caller.account
         self.accepted_at = now
         self.expires_at = now + limits.request_timeout
         self.agent: str | None = None
-        self.model = model
+        self.model = asked.model
         self.num_agents_lost = 0
         self.armed_at: float | None = None
         self._limits = limits
@@ -63,9 +75,33 @@ class Lifecycle:
         self._queued_at: float | None = now
 
     @property
+    def deadline(self) -> float:
+        """When it is due, as things are."""
+        return min(self._queue_deadline, self.expires_at)
+
+    @property
+    def has_streamed(self) -> bool:
+        """Whether anything of the answer was delivered."""
+        return False
+
+    @property
     def is_waiting(self) -> bool:
         """Whether it has no agent."""
         return self._queued_at is not None
+
+    def view(self, agent: AgentId | None, now: float) -> RequestView:
+        """As others see it; `agent` is the id of the one it is with."""
+        return RequestView(
+            id=self.id,
+            state="queued" if self.is_waiting else "assigned",
+            model=self.asked.model,
+            agent=agent,
+            waited_seconds=self.waited(now),
+            age_seconds=now - self.accepted_at,
+            num_tokens=0,
+            priority=0,
+            caller=self.caller.name,
+        )
 
     def waited(self, now: float) -> float:
         """Seconds without an agent so far."""
@@ -75,11 +111,11 @@ class Lifecycle:
         """Milliseconds since it was accepted."""
         return (now - self.accepted_at) * 1000
 
-    def _join_queue(self, now: float) -> None:
+    def join_queue(self, now: float) -> None:
         """It has no agent; what is left of its time in the queue goes on."""
         self._queued_at = now
 
-    def _leave_queue(self, agent: str, now: float) -> None:
+    def leave_queue(self, agent: str, now: float) -> None:
         """`agent` got it, or a part of it."""
         self.agent = agent
         self._waited = self.waited(now)

@@ -135,7 +135,9 @@ class Admission:
 
     def admitted(self, id: RequestId, newcomer: Newcomer[AnyRequest], now: float) -> None:
         """A newcomer was accepted."""
-        request = self._state.requests.get(id) or self._state.dispatcher[id]
+        request = self._state.lives.get(id)
+        if request is None:
+            raise ValueError(f"request {id} was not accepted")
         grant = self._grants[id] = Grant(request, newcomer.num_bytes)
         self._limiter.admitted(grant, newcomer.reservation, now)
         self.memory.take(request.account, grant.num_bytes)
@@ -275,12 +277,8 @@ class Admission:
         self.memory.check_integrity()
         if self.memory.total != sum(grant.num_bytes for grant in self._grants.values()):
             raise RuntimeError("the memory of requests is miscounted")
-        num_live = len(self._state.requests) + len(self._state.dispatcher)
-        if sum(map(self._is_live, self._grants)) != num_live:
+        if not all(each.id in self._grants for each in self._state.lives):
             raise RuntimeError("a request takes no memory")
-
-    def _is_live(self, id: RequestId) -> bool:
-        return id in self._state.requests or id in self._state.dispatcher
 
 
 def _going_down() -> ShuttingDown:

@@ -102,6 +102,7 @@ from ..decisions import (
 from ..lifecycle import NotServed
 from ..limits import Limits
 from ..queries.query import QueryLifecycle, QueryRequest
+from ..queries.query_dispatcher import refuse as refuse_query
 from ..recorder import Ending
 from ..registry import Agent
 from ..requests.delivered import Delivered
@@ -148,7 +149,7 @@ class Fleet:
 
     def __contains__(self, id: object) -> bool:
         """Whether a request was accepted and has not ended."""
-        return id in self.state.requests or id in self.state.dispatcher
+        return id in self.state.lives
 
     @property
     def limits(self) -> Limits:
@@ -239,12 +240,11 @@ class Fleet:
         """A client sent a query, which takes no slot. Accepted as in `request_arrived`."""
         decisions = self._due(now)
         self.state.changes.advance()
-        dispatcher = self.state.dispatcher
         newcomer = self.admission.query(query_request, caller, now)
+        query = QueryLifecycle(id, newcomer.request, self.limits, now, caller=caller)
         if newcomer.error is not None:
-            lifecycle = QueryLifecycle(id, newcomer.request, self.limits, now, caller=caller)
-            return [*decisions, *dispatcher.refuse(lifecycle, newcomer.error, now)]
-        decisions += dispatcher.admit(id, newcomer.request, caller, now)
+            return [*decisions, *refuse_query(query, newcomer.error, now)]
+        decisions += self.state.dispatcher.admit(query, now)
         if id in self:
             self.admission.admitted(id, newcomer, now)
         self.steering.demand_changed(newcomer.request.model, now)
@@ -260,33 +260,32 @@ class Fleet:
     def close(self, id: RequestId, now: float) -> list[Decision]:
         """A client disconnected; nothing more is delivered to it."""
         decisions = self._due(now)
-        if id not in self:
-            return decisions
-        self.state.changes.advance()
-        if (request := self.state.requests.get(id)) is not None:
-            return [*decisions, *self.state.requests.close(request, now)]
-        return [*decisions, *self.state.dispatcher.close(id, now)]
+        match self.state.lives.get(id):
+            case Request() as request:
+                return [*decisions, *self.state.requests.close(request, now)]
+            case QueryLifecycle() as query:
+                return [*decisions, *self.state.dispatcher.close(query, now)]
+            case _:
+                return decisions
 
     def cancel(self, ids: Iterable[RequestId], now: float) -> list[Decision]:
         """Cancel all of these at once: none of them starts any more."""
         decisions = self._due(now)
-        requests, dispatcher = self.state.requests, self.state.dispatcher
-        live = [id for id in dict.fromkeys(ids) if id in self]
-        live_requests = [e for id in live if (e := requests.get(id)) is not None]
-        queries = [id for id in live if id in dispatcher]
-        if live:
+        found = [self.state.lives.get(id) for id in dict.fromkeys(ids)]
+        requests = [each for each in found if isinstance(each, Request)]
+        queries = [each for each in found if isinstance(each, QueryLifecycle)]
+        if requests or queries:
             self.state.changes.advance()
-        cancelled = requests.cancel(live_requests, now)
-        return [*decisions, *cancelled, *dispatcher.cancel(queries, now)]
+        cancelled = self.state.requests.cancel(requests, now)
+        error = Cancelled("cancelled before it was answered")
+        ended = self.state.dispatcher.end(dict.fromkeys(queries, error), now)
+        return [*decisions, *cancelled, *ended]
 
     def revoked(self, owner: str, error: RequestError, now: float) -> list[Decision]:
         """A caller may no longer be here: what it made ends with `error`. Costs all requests."""
         decisions = self._due(now)
-        ended = self.state.requests.end_of(owner, error, now)
-        ended += self.state.dispatcher.end_of(owner, error, now)
-        if ended:
-            self.state.changes.advance()
-        return [*decisions, *ended]
+        made = (each for each in self.state.lives if each.caller.owner == owner)
+        return [*decisions, *self.state.end(dict.fromkeys(made, error), now)]
 
     # ---- agents
 
@@ -410,17 +409,17 @@ class Fleet:
 
         Those in a row that are pieces, and of the same model and adapter, count as one change.
         """
-        get, link = self.state.requests.get, agent.link
+        get, link = self.state.lives.get, agent.link
         for item in items:
             request = get(item.id)
-            if request is not None and request.link == link:
+            if isinstance(request, Request) and request.link == link:
                 request.claim.check(item)
         gains: list[Gain] = []
         for item in items:
             request = get(item.id)
-            if request is None or request.link != link:
+            if not isinstance(request, Request) or request.link != link:
                 self.state.items_ignored += 1
-                if request is not None and isinstance(item, Ended | Refused | Busy):
+                if isinstance(request, Request) and isinstance(item, Ended | Refused | Busy):
                     request.deserted.discard(link)  # it has the request no more
             elif request.drops_rest:
                 yield from self._left(request, item, now)
@@ -670,8 +669,11 @@ class Fleet:
         def why_not_served(model: str | None) -> NotServed:
             return self.steering.not_served(model, now)
 
-        decisions += state.requests.due(now, why_not_served)
-        decisions += state.dispatcher.due(now, why_not_served)
+        due = state.lives.due(now)
+        requests = [each for each in due if isinstance(each, Request)]
+        queries = [each for each in due if isinstance(each, QueryLifecycle)]
+        decisions += state.requests.due(requests, now, why_not_served)
+        decisions += state.dispatcher.due(queries, now, why_not_served)
         decisions += self._membership.dismiss_silent(silent, now)
         if decisions:
             state.changes.advance()
@@ -686,16 +688,16 @@ class Fleet:
         if self.state.drained_at is None or now < self.state.drained_at:
             return []
         error = ShuttingDown("the balancer shut down before the request had ended")
-        ended = self.state.requests.end_all(error, now)
-        return [*ended, *self.state.dispatcher.end_all(error, now)]
+        return self.state.end(dict.fromkeys(self.state.lives, error), now)
 
     def _end_stranded(self, now: float) -> list[Decision]:
         """With draining, end the requests that no agent can serve."""
         if not self.state.is_draining:
             return []
         error = ShuttingDown("the balancer is shutting down and no agent can serve this")
-        stranded = self.state.requests.end_stranded(error, now)
-        return [*stranded, *self.state.dispatcher.end_stranded(error, now)]
+        requests = self.state.requests.dispatch.stranded()
+        stranded = [*requests, *self.state.dispatcher.stranded()]
+        return self.state.end(dict.fromkeys(stranded, error), now)
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
-from itertools import chain, islice
+from itertools import islice
 
 from ....shared.inference import (
     PRIORITY_CLASSES,
@@ -19,8 +19,10 @@ from ...control.model_status import ModelStatus
 from ..caller import ANONYMOUS, Caller
 from ..device_past import DevicePoint, Kind
 from ..host_view import host_view
+from ..lifecycle import Lifecycle
 from ..limits import Limits
 from ..requests.eligibility import Engine
+from ..requests.request import Request
 from ..view import (
     AgentView,
     Cordon,
@@ -94,7 +96,7 @@ class FleetViews:
             tokens_kept=state.requests.tokens_kept,
             parts_waiting=state.dispatcher.num_pending,
             parts_asked=state.dispatcher.num_asked,
-            num_requests=len(state.requests) + len(state.dispatcher),
+            num_requests=len(state.lives),
             num_models=len(state.models),
             num_models_unloaded=state.models.num_remembered,
             routing=dispatch.router.view,
@@ -208,38 +210,42 @@ class FleetViews:
     # ---- requests
 
     def requests(self) -> Iterator[RequestView]:
-        """Requests and then queries that have not ended, oldest first; each costs when it comes."""
+        """Requests and queries that have not ended, oldest first; each costs when it comes."""
         now = self._clock()
-        return chain(self._state.requests.views(now), self._state.dispatcher.views(now))
+        return (self._view(each, now) for each in self._state.lives)
 
     def request(self, id: RequestId) -> RequestView | None:
         """One request or query, if it has not ended."""
-        now = self._clock()
-        if (request := self._state.requests.get(id)) is not None:
-            return self._state.requests.view(request, now)
-        return self._state.dispatcher[id].view(now) if id in self._fleet else None
+        life = self._state.lives.get(id)
+        return None if life is None else self._view(life, self._clock())
+
+    def _view(self, life: Lifecycle, now: float) -> RequestView:
+        link = life.link if isinstance(life, Request) else None
+        return life.view(None if link is None else self._state.registry[link].host, now)
+
+    def _request(self, id: RequestId) -> Request | None:
+        request = self._state.lives.get(id)
+        return request if isinstance(request, Request) else None
 
     def position(self, id: RequestId) -> int | None:
         """The place of a request that waits for an agent, from 1; `None` of any other."""
-        requests = self._state.requests
-        request = requests.get(id)
+        request = self._request(id)
         if request is None or request.link is not None:
             return None
-        return requests.dispatch.place_of(request)
+        return self._state.requests.dispatch.place_of(request)
 
     def engine_of(self, id: RequestId) -> Engine | None:
         """The agents that can go on with an answer that has not ended, where that is known."""
-        request = self._state.requests.get(id)
+        request = self._request(id)
         return None if request is None else request.engine
 
     def waiting(self, id: RequestId) -> Waiting | None:
         """What a request can expect that waits for an agent; `None` of any other."""
-        requests = self._state.requests
-        request = requests.get(id)
+        request = self._request(id)
         if request is None or request.link is not None:
             return None
         now = self._clock()
-        return requests.waiting_room.of(
+        return self._state.requests.waiting_room.of(
             request, lambda model: self._steering.not_served(model, now)
         )
 

@@ -1,18 +1,24 @@
 """What the parts of the core share: the cores it is composed of, and a few facts of the whole."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ....shared.errors import RequestError
 from ....shared.inference import RequestId
 from ..bad_messages import BadMessages
 from ..change_log import ChangeLog
 from ..deadlines import earliest
-from ..decisions import LinkId
+from ..decisions import Decision, LinkId
 from ..device_past import DevicePast
 from ..identities import Identities
+from ..lifecycle import Lifecycle
 from ..limits import Limits
+from ..lives import Lives
 from ..model_registry import ModelRegistry
+from ..queries.query import QueryLifecycle
 from ..queries.query_dispatcher import QueryDispatcher
 from ..registry import Agent, Registry
+from ..requests.request import Request
 from ..requests.requests import Requests
 
 
@@ -29,6 +35,7 @@ class FleetState:
     changes: ChangeLog
     registry: Registry
     models: ModelRegistry
+    lives: Lives
     requests: Requests
     dispatcher: QueryDispatcher
     identities: Identities
@@ -48,19 +55,25 @@ class FleetState:
     @property
     def is_idle(self) -> bool:
         """Whether every accepted request and query has ended."""
-        return len(self.requests) == 0 and len(self.dispatcher) == 0
+        return len(self.lives) == 0
 
     def next_deadline(self) -> float | None:
         """The first of all deadlines. Nothing may be due then: deadlines move later."""
         if self.is_closed:
             return None
         return earliest(
+            self.lives.next_deadline(),
             self.requests.next_deadline(),
-            self.dispatcher.next_deadline(),
             self.registry.next_deadline(),
             self.models.next_deadline(),
             None if self.drained_at is None or self.is_idle else self.drained_at,
         )
+
+    def end(self, errors: Mapping[Lifecycle, RequestError], now: float) -> list[Decision]:
+        """End these, so that none of them starts in the room of another."""
+        requests = {each: errors[each] for each in errors if isinstance(each, Request)}
+        queries = {each: errors[each] for each in errors if isinstance(each, QueryLifecycle)}
+        return [*self.requests.end(requests, now), *self.dispatcher.end(queries, now)]
 
     def num_running_on(self, agent: Agent) -> int:
         """The requests that this process of an agent has."""
@@ -76,6 +89,7 @@ class FleetState:
         self.changes.check_integrity()
         self.registry.check_integrity()
         self.models.check_integrity()
+        self.lives.check_integrity()
         self.requests.check_integrity()
         self.dispatcher.check_integrity()
         self.identities.check_integrity()
@@ -89,13 +103,15 @@ def empty_state(
     """The state of a fleet without agents and requests; see `Fleet`."""
     changes = ChangeLog()
     registry = Registry(limits, changes)
+    lives = Lives(changes)
     return FleetState(
         limits=limits,
         version=version,
         changes=changes,
         registry=registry,
         models=ModelRegistry(memory=limits.model_memory),
-        requests=Requests(limits, registry, changes, ticket_secret),
-        dispatcher=QueryDispatcher(limits, registry, changes),
+        lives=lives,
+        requests=Requests(limits, registry, changes, lives, ticket_secret),
+        dispatcher=QueryDispatcher(limits, registry, changes, lives),
         identities=Identities(identity_secret, limits.first_slots),
     )

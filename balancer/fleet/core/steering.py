@@ -389,8 +389,7 @@ class Steering:
         errors = {name: e for name in found if (e := models.failed(name or None, now)) is not None}
         if not errors:
             return []
-        ended = self._state.requests.refuse(errors, now)
-        return [*ended, *self._state.dispatcher.refuse_waiting(errors, now)]
+        return self._state.end(self._state.lives.refused(errors), now)
 
     def _leave_out(self, now: float) -> list[Decision]:
         """Requests for adapters that cannot be had end, and further ones are refused."""
@@ -402,7 +401,7 @@ class Steering:
         models = self._state.models
         models.leave_out({name: issue.message for name, issue in found.items()})
         errors = {name: error for name in found if (error := models.left_out(name)) is not None}
-        return self._state.requests.refuse(errors, now) if errors else []
+        return self._state.end(self._state.lives.refused(errors), now) if errors else []
 
     def _look_at_adapters(self) -> Mapping[str, Issue]:
         """Takes note of how each is. Why those cannot be had that no agent serves."""

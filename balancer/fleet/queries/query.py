@@ -38,7 +38,6 @@ from ..recorder import Ending
 from ..requests.dispatched import Dispatched
 from ..requests.eligibility import QueueKey
 from ..requests.fair_order import Item
-from ..view import RequestView
 
 Kind = Literal["text", "embed", "rank"]
 Lane = Literal["text", "vision", "audio", "embed", "rank"]
@@ -84,58 +83,41 @@ class QueryLifecycle(Lifecycle):
     Its `parts` are those without a result, by their ids; `num_waiting` of them have no agent.
     """
 
-    __slots__ = ("lane", "num_waiting", "parts", "query_request", "results")
+    __slots__ = ("lane", "num_waiting", "parts", "results")
+
+    asked: QueryRequest
 
     def __init__(
         self,
         id: RequestId,
-        query_request: QueryRequest,
+        asked: QueryRequest,
         limits: Limits,
         now: float,
         *,
         caller: Caller = ANONYMOUS,
     ) -> None:
-        super().__init__(id, limits, now, caller=caller, model=query_request.model)
-        self.query_request = query_request
-        self.lane = query_request.lane
+        super().__init__(id, asked, limits, now, caller=caller)
+        self.lane = asked.lane
         self.results: dict[int, Result] = {}
         self.parts: dict[RequestId, Part] = {}
         self.num_waiting = 0
 
     def split(self) -> list["Part"]:
         """Its parts, once it is accepted."""
-        parts = [Part(self, number) for number in range(len(self.query_request.parts))]
+        parts = [Part(self, number) for number in range(len(self.asked.parts))]
         self.parts = {part.id: part for part in parts}
         return parts
 
     @property
-    def deadline(self) -> float:
-        """When `overdue` will have something to say, as things are."""
-        return min(self._queue_deadline, self.expires_at)
-
-    @property
     def is_complete(self) -> bool:
         """Whether every part has its result."""
-        return len(self.results) == len(self.query_request.parts)
-
-    @property
-    def is_asked(self) -> bool:
-        """Whether an agent has a part of it."""
-        return any(part.slot is not None for part in self.parts.values())
+        return len(self.results) == len(self.asked.parts)
 
     def renamed(self, names: Mapping[str, str]) -> None:
         """Its model is called something else now."""
-        name = self.query_request.model or ""
-        self.query_request = replace(self.query_request, model=names.get(name, name))
-        self.model = self.query_request.model
-
-    def begins(self, agent: str, now: float) -> None:
-        """A part was sent to this agent."""
-        self._leave_queue(agent, now)
-
-    def waits(self, now: float) -> None:
-        """No agent has a part of it any more, so it waits in the queue for the rest of its time."""
-        self._join_queue(now)
+        name = self.asked.model or ""
+        self.asked = replace(self.asked, model=names.get(name, name))
+        self.model = self.asked.model
 
     def overdue(self, now: float, lack: NotServed | None = None) -> RequestError | None:
         """The error it has to end with at `now`, if its deadline has passed.
@@ -150,7 +132,7 @@ class QueryLifecycle(Lifecycle):
 
     def answer(self) -> Settle:
         """Its results, in the order of its parts."""
-        return Settle(self.id, tuple(self.results[n] for n in range(len(self.query_request.parts))))
+        return Settle(self.id, tuple(self.results[n] for n in range(len(self.asked.parts))))
 
     def finish(self, code: str, now: float, error: RequestError | None = None) -> Finish:
         """How it ended, for the record."""
@@ -168,23 +150,9 @@ class QueryLifecycle(Lifecycle):
                     total_ms=self.total_ms(now),
                 ),
                 error=error,
-                kind=self.query_request.kind,
-                num_inputs=sum(map(_num_inputs, self.query_request.parts)),
+                kind=self.asked.kind,
+                num_inputs=sum(map(_num_inputs, self.asked.parts)),
             )
-        )
-
-    def view(self, now: float) -> RequestView:
-        """As others see it; it has no agent of its own."""
-        return RequestView(
-            id=self.id,
-            state="assigned" if self._queued_at is None else "queued",
-            model=self.query_request.model,
-            agent=None,
-            waited_seconds=self.waited(now),
-            age_seconds=now - self.accepted_at,
-            num_tokens=0,
-            priority=0,
-            caller=self.caller.name,
         )
 
 
@@ -219,12 +187,12 @@ class Part(Dispatched):
     @property
     def query(self) -> Query:
         """What an agent is asked."""
-        return self.of.query_request.parts[self.number]
+        return self.of.asked.parts[self.number]
 
     @property
     def queue_key(self) -> QueueKey:
         """Any agent of its model that answers such queries may have it."""
-        return self.of.query_request.model
+        return self.of.asked.model
 
     @property
     def flow(self) -> RequestId:

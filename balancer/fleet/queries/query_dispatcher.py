@@ -4,15 +4,14 @@ Queries take no slots: each `Lane` has a dispatch of its own, in which agents ha
 parts. A part whose agent is lost, or declines because it shuts down or has too much to do, goes to
 another agent.
 
-Invariants: every accepted query ends exactly once, with all results or one error; its deadline is
-armed, and dispatch has those of its parts that have no result.
+Invariants: every accepted query ends exactly once, with all results or one error; dispatch has
+those of its parts that have no result.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from ....shared.errors import (
     AgentLost,
-    Cancelled,
     EngineFailed,
     QueueFull,
     RequestError,
@@ -23,19 +22,17 @@ from ....shared.inference import RequestId
 from ....shared.inference.abilities import TOKENIZER
 from ....shared.messages import Ask, Reply, Withdraw
 from ....shared.queries import Declined, Query, Result
-from ..caller import Caller
 from ..change_log import ChangeLog
-from ..deadlines import Deadlines
 from ..decisions import Decision, LinkId, Refuse, Settle
 from ..lifecycle import NotServed, WhyNotServed
 from ..limits import Limits
+from ..lives import Lives
 from ..load_shedding import Wait, refusal_of
 from ..registry import Agent, Registry
 from ..requests.dispatch.dispatch import AssignSlot, Dispatch
 from ..requests.eligibility import Offer
 from ..routing.policies.load import LeastLoad
 from ..tally import Tally
-from ..view import RequestView
 from .query import Lane, Part, QueryLifecycle, QueryRequest, fits
 
 PARTS_PER_AGENT: dict[Lane, int] = {"text": 16, "vision": 2, "audio": 2, "embed": 2, "rank": 2}
@@ -48,7 +45,9 @@ MAX_AGENTS_LOST = 2
 class QueryDispatcher:
     """Every method returns decisions, to be carried out in their order."""
 
-    def __init__(self, limits: Limits, registry: Registry, changes: ChangeLog) -> None:
+    def __init__(
+        self, limits: Limits, registry: Registry, changes: ChangeLog, lives: Lives
+    ) -> None:
         self._limits = limits
         self._registry = registry
         self._changes = changes
@@ -57,14 +56,7 @@ class QueryDispatcher:
         }
         self._num_waiting: Tally[Lane] = Tally()
         """Queries with a part that no agent has yet."""
-        self._queries: dict[RequestId, QueryLifecycle] = {}
-        self._deadlines: Deadlines[QueryLifecycle] = Deadlines()
-
-    def __len__(self) -> int:
-        return len(self._queries)
-
-    def __contains__(self, id: object) -> bool:
-        return id in self._queries
+        self._lives = lives
 
     @property
     def is_ready(self) -> bool:
@@ -85,65 +77,33 @@ class QueryDispatcher:
         """Whether an agent would get a part of it at once."""
         return self._lanes[query_request.lane].has_free_slot(query_request.model)
 
-    def next_deadline(self) -> float | None:
-        """Not later than the first query's deadline."""
-        return self._deadlines.next()
-
-    def views(self, now: float) -> Iterator[RequestView]:
-        """All of them, oldest first."""
-        return (lifecycle.view(now) for lifecycle in self._queries.values())
-
-    def __getitem__(self, id: RequestId) -> QueryLifecycle:
-        """The lifecycle of a query that has not ended."""
-        return self._queries[id]
-
     def demands(self) -> Iterator[tuple[str | None, int, float]]:
         """Models that queries wait for: how many wait, and since when the first does."""
-        for each in self._queries.values():
+        for each in self._all():
             if each.num_waiting:
-                yield each.query_request.model, 1, each.accepted_at
+                yield each.asked.model, 1, each.accepted_at
 
     # ---- what clients do
 
-    def admit(
-        self, id: RequestId, query_request: QueryRequest, caller: Caller, now: float
-    ) -> list[Decision]:
+    def admit(self, query: QueryLifecycle, now: float) -> list[Decision]:
         """Accept a newcomer, or refuse it when the queue is full."""
-        lifecycle = QueryLifecycle(id, query_request, self._limits, now, caller=caller)
-        if (error := self._refusal(query_request)) is not None:
-            return self.refuse(lifecycle, error, now)
-        self._queries[id] = lifecycle
-        self._deadlines.arm(lifecycle)
-        self._changes.advance()
-        parts, dispatch = lifecycle.split(), self._lanes[lifecycle.lane]
-        self._wait(lifecycle, len(parts))
+        if (error := self._refusal(query.asked)) is not None:
+            return refuse(query, error, now)
+        self._lives.add(query)
+        self._lives.arm(query)
+        parts, dispatch = query.split(), self._lanes[query.lane]
+        self._wait(query, len(parts))
         return self._start((each for part in parts for each in dispatch.resume(part)), now)
 
-    def refuse(self, lifecycle: QueryLifecycle, error: RequestError, now: float) -> list[Decision]:
-        """Turn away a newcomer that was never accepted."""
-        return [Refuse(lifecycle.id, error), lifecycle.finish(error.code, now, error)]
-
-    def close(self, id: RequestId, now: float) -> list[Decision]:
+    def close(self, query: QueryLifecycle, now: float) -> list[Decision]:
         """Its client has gone."""
-        lifecycle = self._queries[id]
-        return [lifecycle.finish("client_gone", now), *self._end([lifecycle], now)]
-
-    def cancel(self, ids: Iterable[RequestId], now: float) -> list[Decision]:
-        """End these."""
-        error = Cancelled("cancelled before it was answered")
-        return self._fail((self._queries[id] for id in ids), error, now)
-
-    def refuse_waiting(self, errors: Mapping[str, RequestError], now: float) -> list[Decision]:
-        """End those that wait for models of this name: they would wait in vain."""
-        waiting = [each for each in self._queries.values() if each.is_waiting]
-        found = {each: errors.get(each.query_request.model or "") for each in waiting}
-        return self._fail_each({each: error for each, error in found.items() if error}, now)
+        return [query.finish("client_gone", now), *self._end([query], now)]
 
     def renamed(self, names: Mapping[str, str], now: float) -> list[Decision]:
         """Models of `names` are called something else now: queries for them follow."""
         following = [(each, each.following(names)) for each in self._lanes.values()]
-        for query in self._queries.values():
-            if query.query_request.model in names:
+        for query in self._all():
+            if query.asked.model in names:
                 query.renamed(names)
                 self._changes.advance()
         renamed = (each for dispatch, parts in following for each in dispatch.renamed(parts))
@@ -153,20 +113,22 @@ class QueryDispatcher:
 
     def replied(self, agent: Agent, reply: Reply, now: float) -> list[Decision] | None:
         """A part was answered; `None`: the agent does not have it (any more)."""
-        lifecycle = self._queries.get(RequestId(reply.id.rpartition(".")[0]))
-        part = None if lifecycle is None else lifecycle.parts.get(reply.id)
-        if lifecycle is None or part is None or part.slot != agent.link:
+        query = self._lives.get(RequestId(reply.id.rpartition(".")[0]))
+        if not isinstance(query, QueryLifecycle):
+            return None
+        part = query.parts.get(reply.id)
+        if part is None or part.slot != agent.link:
             return None
         if _is_for_another(reply.result):
             return self._came_back(agent, part, now)
-        lifecycle.results[part.number] = reply.result
+        query.results[part.number] = reply.result
         if (error := _fault(part.query, reply.result)) is not None:
-            return self._fail([lifecycle], error, now)
-        if lifecycle.is_complete:
-            finish = lifecycle.finish("answered", now)
-            return [lifecycle.answer(), finish, *self._end([lifecycle], now)]
-        del lifecycle.parts[part.id]
-        return self._start(self._lanes[lifecycle.lane].ended(part), now)
+            return self.end({query: error}, now)
+        if query.is_complete:
+            finish = query.finish("answered", now)
+            return [query.answer(), finish, *self._end([query], now)]
+        del query.parts[part.id]
+        return self._start(self._lanes[query.lane].ended(part), now)
 
     # ---- agents join, change and leave
 
@@ -209,7 +171,7 @@ class QueryDispatcher:
         error = AgentLost(
             f"{MAX_AGENTS_LOST} agents were lost while they had this query, the likely cause"
         )
-        decisions = [*self._fail(suspects, error, now), *self._start(placed, now)]
+        decisions = [*self.end(dict.fromkeys(suspects, error), now), *self._start(placed, now)]
         for query in queries:
             if query not in suspects:
                 self._look_for_agent(query, now)
@@ -217,34 +179,30 @@ class QueryDispatcher:
 
     # ---- time
 
-    def due(self, now: float, why_not_served: WhyNotServed) -> list[Decision]:
-        """Those whose deadline has come end, all at once.
+    def due(
+        self, due: Iterable[QueryLifecycle], now: float, why_not_served: WhyNotServed
+    ) -> list[Decision]:
+        """Those whose time is over end, all at once."""
 
-        None of them takes the room that another leaves: its deadline was taken out already.
-        """
-
-        def lack_of(lifecycle: QueryLifecycle) -> NotServed | None:
-            model = lifecycle.query_request.model
-            is_served = self._lanes[lifecycle.lane].num_slots_for(model)
+        def lack_of(query: QueryLifecycle) -> NotServed | None:
+            model = query.asked.model
+            is_served = self._lanes[query.lane].num_slots_for(model)
             return None if is_served else why_not_served(model)
 
-        due = self._deadlines.due(now)
         errors = {each: each.overdue(now, lack_of(each)) for each in due}
-        return self._fail_each({each: error for each, error in errors.items() if error}, now)
+        return self.end({each: error for each, error in errors.items() if error}, now)
 
-    def end_all(self, error: RequestError, now: float) -> list[Decision]:
-        """End all queries."""
-        return self._fail(list(self._queries.values()), error, now)
+    def end(self, errors: Mapping[QueryLifecycle, RequestError], now: float) -> list[Decision]:
+        """End these, all at once."""
+        decisions: list[Decision] = []
+        for query, error in errors.items():
+            decisions += [Settle(query.id, error), query.finish(error.code, now, error)]
+        return [*decisions, *self._end(errors, now)]
 
-    def end_of(self, owner: str, error: RequestError, now: float) -> list[Decision]:
-        """End the queries that a caller made."""
-        made = [each for each in self._queries.values() if each.caller.owner == owner]
-        return self._fail(made, error, now)
-
-    def end_stranded(self, error: RequestError, now: float) -> list[Decision]:
-        """End queries with a waiting part that no connected agent can answer."""
-        stranded = (part.of for each in self._lanes.values() for part in each.stranded())
-        return self._fail(list(dict.fromkeys(stranded)), error, now)
+    def stranded(self) -> list[QueryLifecycle]:
+        """Those with a waiting part that no connected agent can answer."""
+        parts = (part for each in self._lanes.values() for part in each.stranded())
+        return list(dict.fromkeys(part.of for part in parts))
 
     # ---- inside
 
@@ -263,25 +221,12 @@ class QueryDispatcher:
         self._look_for_agent(part.of, now)
         return self._start(placed, now)
 
-    def _look_for_agent(self, lifecycle: QueryLifecycle, now: float) -> None:
+    def _look_for_agent(self, query: QueryLifecycle, now: float) -> None:
         """The query waits again, unless an agent has a part of it."""
-        if not lifecycle.is_asked:
-            lifecycle.waits(now)
-            self._deadlines.arm(lifecycle)
+        if query.num_waiting == len(query.parts):
+            query.join_queue(now)
+            self._lives.arm(query)
             self._changes.advance()
-
-    def _fail(
-        self, ended: Iterable[QueryLifecycle], error: RequestError, now: float
-    ) -> list[Decision]:
-        return self._fail_each(dict.fromkeys(ended, error), now)
-
-    def _fail_each(
-        self, errors: Mapping[QueryLifecycle, RequestError], now: float
-    ) -> list[Decision]:
-        decisions: list[Decision] = []
-        for query, error in errors.items():
-            decisions += [Settle(query.id, error), query.finish(error.code, now, error)]
-        return [*decisions, *self._end(errors, now)]
 
     def _end(self, queries: Collection[QueryLifecycle], now: float) -> list[Decision]:
         """Withdraw their parts from agents, and give the room to others; those that wait go first.
@@ -289,9 +234,7 @@ class QueryDispatcher:
         So no part of theirs starts in the room of another.
         """
         for query in queries:
-            del self._queries[query.id]
-            self._deadlines.disarm(query)
-            self._changes.advance()
+            self._lives.remove(query)
             self._wait(query, -query.num_waiting)
         decisions: list[Decision] = []
         parts = [part for query in queries for part in query.parts.values()]
@@ -313,30 +256,38 @@ class QueryDispatcher:
         for assign in assigned:
             part, agent = assign.request, self._registry[assign.link]
             self._wait(part.of, -1)
-            part.of.begins(agent.name, now)
+            part.of.leave_queue(agent.name, now)
             agent.used_at = now
             self._changes.advance()
             ask = Ask(id=part.id, query=part.query)
             decisions.append(self._registry.message_to(agent.link, ask, now))
         return decisions
 
+    def _all(self) -> list[QueryLifecycle]:
+        return [each for each in self._lives if isinstance(each, QueryLifecycle)]
+
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
-        self._deadlines.check_integrity()
+        live = self._all()
         for dispatch in self._lanes.values():
             dispatch.check_integrity()
-        parts = [part for query in self._queries.values() for part in query.parts.values()]
+        parts = [part for query in live for part in query.parts.values()]
         if len(parts) != self.num_pending + self.num_asked:
             raise RuntimeError("dispatch has other parts than queries")
-        for id, query in self._queries.items():
-            if query.armed_at is None or not query.parts:
-                raise RuntimeError(f"{id} has no deadline, or has ended")
+        for query in live:
+            if not query.parts:
+                raise RuntimeError(f"{query.id} has ended")
             if query.num_waiting != sum(part.slot is None for part in query.parts.values()):
-                raise RuntimeError(f"the parts of {id} that wait are miscounted")
+                raise RuntimeError(f"the parts of {query.id} that wait are miscounted")
         for lane in PARTS_PER_AGENT:
-            waiting = [each for each in self._queries.values() if each.num_waiting]
+            waiting = [each for each in live if each.num_waiting]
             if self._num_waiting[lane] != sum(each.lane == lane for each in waiting):
                 raise RuntimeError("queries that wait are miscounted")
+
+
+def refuse(query: QueryLifecycle, error: RequestError, now: float) -> list[Decision]:
+    """Turn away a newcomer that was never accepted."""
+    return [Refuse(query.id, error), query.finish(error.code, now, error)]
 
 
 def _offer_of(agent: Agent, lane: Lane) -> Offer:

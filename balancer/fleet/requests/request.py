@@ -209,7 +209,6 @@ class Request(Lifecycle, Dispatched):
         "_slot_at",
         "able",
         "arrival",
-        "asked",
         "assigned_at",
         "bound_to",
         "cache_key",
@@ -246,6 +245,8 @@ class Request(Lifecycle, Dispatched):
         "was_held",
     )
 
+    asked: GenerateRequest
+
     def __init__(
         self,
         id: RequestId,
@@ -255,8 +256,7 @@ class Request(Lifecycle, Dispatched):
         *,
         caller: Caller = ANONYMOUS,
     ) -> None:
-        super().__init__(id, limits, now, caller=caller, model=asked.model)
-        self.asked = asked
+        super().__init__(id, asked, limits, now, caller=caller)
         self.kind = priority_class_of(asked.priority)
         self.served_as = asked.model
         if asked.deadline_ms is not None:
@@ -470,7 +470,7 @@ class Request(Lifecycle, Dispatched):
             self.fingerprint = fingerprint or (BY_TEXT if forwards else None)
         elif fingerprint != self.fingerprint:
             self.fingerprint = BY_TEXT
-        self._leave_queue(agent, now)
+        self.leave_queue(agent, now)
         self.moves.empties_at = self.held_until = inf
         self.assigned_at = self.progress_at = now
         self._slot_at = now if self._slot_at is None else self._slot_at
@@ -488,7 +488,7 @@ class Request(Lifecycle, Dispatched):
         self.look_at = inf
         self.is_streaming = False
         self.leaving_for = None
-        self._join_queue(now)
+        self.join_queue(now)
 
     def desert(self, now: float) -> Moved:
         """Its agent never answered, and was asked to stop: it waits for another.

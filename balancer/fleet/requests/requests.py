@@ -1,10 +1,10 @@
 """What happens to requests: where each goes, and who gets the slot of one that ends.
 
-Invariants: a request is here exactly when dispatch has it; its request is with the link that
-dispatch has it on; its deadline is armed.
+Invariants: a request has not ended exactly when dispatch has it; it is with the link that dispatch
+has it on.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
@@ -17,16 +17,17 @@ from ....shared.errors import (
     RequestError,
     TokenTimeout,
 )
-from ....shared.inference import AgentId, GenerateRequest, Reading, RequestId, Token
+from ....shared.inference import GenerateRequest, Reading, RequestId, Token
 from ....shared.inference.prefix_peers import PrefixSource
 from ....shared.messages import Cancel, Ended, Evicted, PromptProgress, PromptRead, Start
 from ..caller import Caller
 from ..change_log import ChangeLog
 from ..circuit_breaker import Needed
-from ..deadlines import Deadlines, earliest
+from ..deadlines import earliest
 from ..decisions import Decision, DeliverTokens, FirstToken, LinkId, Moved, Refuse
 from ..lifecycle import NotServed, WhyNotServed
 from ..limits import Limits
+from ..lives import Lives
 from ..load_shedding import Wait, least_ended, refusal_of
 from ..recorder import MoveReason
 from ..registry import Agent, Registry
@@ -34,7 +35,6 @@ from ..routing.fetches import Tickets
 from ..routing.policies import policy_of
 from ..routing.policy import LONGEST_WAIT, RoutingPolicy
 from ..routing.rates import Measurement
-from ..view import RequestView
 from .delivered import Claim, Reported, consistent
 from .dispatch.dispatch import AssignSlot, Dispatch
 from .eligibility import Able, ByText, Offer, QueueKey, UncommonNeeds, model_of
@@ -74,6 +74,7 @@ class Requests:
         limits: Limits,
         registry: Registry,
         changes: ChangeLog,
+        lives: Lives,
         ticket_secret: bytes = b"",
     ) -> None:
         self.tickets = Tickets(ticket_secret)
@@ -85,36 +86,18 @@ class Requests:
         self._limits = limits
         self._registry = registry
         self._changes = changes
-        self._live: dict[RequestId, Request] = {}
-        self.get: Callable[[RequestId], Request | None] = self._live.get
-        """The request of a request that has not ended; asked for each token."""
+        self._lives = lives
         self.tokens_kept = 0
         self.num_moves = 0
-        self._deadlines: Deadlines[Request] = Deadlines()
         self._least_patience = min(LEAST_PATIENCE, limits.first_token_timeout / 2)
         self._needed = Needed()
 
-    def __len__(self) -> int:
-        return len(self._live)
-
-    def __contains__(self, id: object) -> bool:
-        return id in self._live
-
     def next_deadline(self) -> float | None:
-        """Not later than the first request's deadline, or the next update for clients that wait."""
+        """Not later than the next update for clients that wait, or the next preemption."""
         return earliest(
-            self._deadlines.next(),
             self.waiting_room.next_deadline(),
             self._preemption.next_deadline(self.dispatch.has_free_slot),
         )
-
-    def views(self, now: float) -> Iterator[RequestView]:
-        """All of them, oldest first."""
-        return (self.view(request, now) for request in self._live.values())
-
-    def view(self, request: Request, now: float) -> RequestView:
-        """One of them."""
-        return request.view(self._agent_id(request), now)
 
     def demands(self) -> Iterator[tuple[str | None, int, float]]:
         """Models that requests wait for: how many wait, and since when the first does."""
@@ -242,19 +225,6 @@ class Requests:
                 decisions += self._cancel(request, now)
         return decisions
 
-    def refuse(self, errors: Mapping[str, RequestError], now: float) -> list[Decision]:
-        """End those that wait for models of this name: they would wait in vain.
-
-        Where a later attempt may help, those whose answer has begun wait for it.
-        """
-        waiting = [one for one in self._live.values() if one.link is None]
-        decisions: list[Decision] = []
-        for request in waiting:
-            error = errors.get(request.asked.model or "")
-            if error is not None and not (error.retryable and request.has_streamed):
-                decisions += self.fail(request, error, now)
-        return decisions
-
     # ---- what agents send
 
     def gained(
@@ -276,7 +246,7 @@ class Requests:
             if not was_streaming:
                 num_begun += 1
                 self.waiting_room.stops(request)
-                self._deadlines.arm(request)
+                self._lives.arm(request)
             if isinstance(gap, FirstToken):
                 firsts.append(gap)
             else:
@@ -304,7 +274,7 @@ class Requests:
         decisions = request.received(item, now)
         if not was_streaming and request.is_streaming:
             self.waiting_room.stops(request)
-            self._deadlines.arm(request)
+            self._lives.arm(request)
         self._changes.advance()
         return decisions
 
@@ -423,7 +393,7 @@ class Requests:
         ended = []
         running = self.dispatch.running_on(agent.link)
         for request in running:
-            if request.id not in self._live:  # it ended while a fault of ours was met
+            if request.id not in self._lives:  # it ended while a fault of ours was met
                 ended.append(request)
                 continue
             if not hung_up:
@@ -522,7 +492,7 @@ class Requests:
 
     def _look_again(self, request: Request, at: float) -> list[Decision]:
         request.look_at = at
-        self._deadlines.arm(request)
+        self._lives.arm(request)
         return []
 
     def _desert(self, request: Request, agent: Agent, now: float) -> list[Decision]:
@@ -537,14 +507,15 @@ class Requests:
 
     # ---- time
 
-    def due(self, now: float, why_not_served: WhyNotServed) -> list[Decision]:
-        """End those whose deadline has come; first those that wait, so that none of them starts.
+    def due(
+        self, due: Sequence[Request], now: float, why_not_served: WhyNotServed
+    ) -> list[Decision]:
+        """End those whose time is over; first those that wait, so that none of them starts.
 
         Those that waited long enough for one agent take any, those that waited for an agent without
         others have one emptied, and `batch` requests are preempted for those that wait.
         """
         decisions: list[Decision] = []
-        due = self._deadlines.due(now)
         for request in sorted(due, key=lambda e: e.link is not None):
             lack = self._lack_of(request, why_not_served)
             if (error := request.overdue(now, lack)) is None:
@@ -557,11 +528,11 @@ class Requests:
         for request in due:
             if request.held_until <= now and not request.is_ended:
                 request.held_until = inf
-                self._deadlines.arm(request)
+                self._lives.arm(request)
                 decisions += self._start(self.dispatch.release(request), now)
             if request.moves.empties_at <= now and not request.is_ended:
                 request.moves.empties_at = now + ISOLATED_WAIT
-                self._deadlines.arm(request)
+                self._lives.arm(request)
                 decisions += self._start(self.dispatch.empty_for(request), now)
         return [*decisions, *self._preempt(now)]
 
@@ -587,19 +558,11 @@ class Requests:
 
     # ---- many at once
 
-    def end_all(self, error: RequestError, now: float) -> list[Decision]:
-        """End all; first those that wait, so that none of them starts in a slot that frees."""
+    def end(self, errors: Mapping[Request, RequestError], now: float) -> list[Decision]:
+        """End these; first those that wait, so that none of them starts in a slot that frees."""
         decisions: list[Decision] = []
-        for request in sorted(self._live.values(), key=lambda e: e.link is not None):
-            decisions += self._give_up(request, error, now)
-        return decisions
-
-    def end_of(self, owner: str, error: RequestError, now: float) -> list[Decision]:
-        """End those that a caller made; first those that wait, as above."""
-        made = [each for each in self._live.values() if each.caller.owner == owner]
-        decisions: list[Decision] = []
-        for request in sorted(made, key=lambda e: e.link is not None):
-            decisions += self._give_up(request, error, now)
+        for request in sorted(errors, key=lambda e: e.link is not None):
+            decisions += self._give_up(request, errors[request], now)
         return decisions
 
     def move_from(self, link: LinkId, error: RequestError, now: float) -> list[Decision]:
@@ -616,13 +579,6 @@ class Requests:
                 request.leaving_for = request.leaving_for or "drained"
             else:
                 decisions += self._give_up(request, error, now)
-        return decisions
-
-    def end_stranded(self, error: RequestError, now: float) -> list[Decision]:
-        """End those that wait and that no connected agent can serve."""
-        decisions: list[Decision] = []
-        for request in self.dispatch.stranded():
-            decisions += self.fail(request, error, now)
         return decisions
 
     # ---- the steps of a request: it starts, leaves its agent, is stopped, ends
@@ -656,7 +612,7 @@ class Requests:
             self._runs(request, offer_of(agent, self.needs).keys if is_batch else ())
             if not (request.has_streamed or len(request.deserted) == MOST_DESERTED):
                 request.look_at = now + self._least_patience
-            self._deadlines.arm(request)
+            self._lives.arm(request)
             self._changes.advance()
             self._registry.touch(assign.link)
             self._registry[assign.link].used_at = now
@@ -690,7 +646,7 @@ class Requests:
         for hold in self.dispatch.take_holds():
             if hold.request.held_for is not None:
                 hold.request.held_until = now + hold.seconds
-                self._deadlines.arm(hold.request)
+                self._lives.arm(hold.request)
 
     def _unassign(self, request: Request, now: float) -> None:
         if request.has_streamed:
@@ -699,7 +655,7 @@ class Requests:
         request.came_back(now)
         self._waits(request)
         self.waiting_room.waits(request, now)
-        self._deadlines.arm(request)
+        self._lives.arm(request)
         self._changes.advance()
 
     def _move(self, request: Request, reason: MoveReason, now: float) -> list[Decision]:
@@ -716,7 +672,7 @@ class Requests:
         moved = request.desert(now) if reason == "unanswered" else request.moved(reason, now)
         self._waits(request)
         self.waiting_room.waits(request, now)
-        self._deadlines.arm(request)
+        self._lives.arm(request)
         self._changes.advance()
         return moved
 
@@ -781,15 +737,13 @@ class Requests:
     # ---- where a request is counted
 
     def _forget(self, request: Request) -> None:
-        del self._live[request.id]
+        self._lives.remove(request)
         self.tokens_kept -= request.num_tokens
-        self._deadlines.disarm(request)
         self.waiting_room.stops(request)
         self._preemption.stops(request)
         if request.kind != "batch":
             self.foreground.left(request.asked.model)
         self.needs.left(request.able)
-        self._changes.advance()
         self._touch_agent(request)
 
     def _waits(self, request: Request) -> None:
@@ -808,19 +762,15 @@ class Requests:
 
     def _came(self, request: Request, now: float) -> None:
         """It is here from now on."""
-        self._live[request.id] = request
+        self._lives.add(request)
         if request.kind != "batch":
             self.foreground.came(request.asked.model, now)
         if request.slot is None:  # otherwise it starts at once, and is armed then
-            self._deadlines.arm(request)
-        self._changes.advance()
+            self._lives.arm(request)
 
     def _touch_agent(self, request: Request) -> None:
         if request.link is not None:
             self._registry.touch(request.link)
-
-    def _agent_id(self, request: Request) -> AgentId | None:
-        return None if request.link is None else self._registry[request.link].host
 
     # ---- what not every agent can do
 
@@ -847,7 +797,7 @@ class Requests:
         if agent.generates is None or not self.needs.seen(agent.abilities):
             return []
         narrowed = []
-        for request in self._live.values():
+        for request in self._all():
             is_bound = request.has_streamed  # to who goes on with its answer
             if not is_bound and (able := self.needs.key_of(request.asked)) is not None:
                 self.needs.left(request.able)
@@ -857,24 +807,27 @@ class Requests:
         self._offer_anew()
         return self._start(self.dispatch.retry(narrowed), now)
 
+    def _all(self) -> list[Request]:
+        return [each for each in self._lives if isinstance(each, Request)]
+
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""
+        live = self._all()
         self.dispatch.check_integrity()
-        self.needs.check_integrity(each.able for each in self._live.values())
-        if len(self.foreground) != sum(e.kind != "batch" for e in self._live.values()):
+        self.needs.check_integrity(each.able for each in live)
+        if len(self.foreground) != sum(e.kind != "batch" for e in live):
             raise RuntimeError("requests above the class batch are miscounted")
         self.waiting_room.check_integrity()
-        self._preemption.check_integrity(self._live.values())
-        self._deadlines.check_integrity()
-        if self.tokens_kept != sum(each.num_tokens for each in self._live.values()):
+        self._preemption.check_integrity(live)
+        if self.tokens_kept != sum(each.num_tokens for each in live):
             raise RuntimeError("the kept tokens are miscounted")
-        for id, request in self._live.items():
+        for request in live:
             request.check_integrity()
-            if request.armed_at is None or request.is_ended:
-                raise RuntimeError(f"{id} has no deadline, or has ended")
+            if request.is_ended:
+                raise RuntimeError(f"{request.id} has ended")
             if request.link != request.slot:
-                raise RuntimeError(f"{id} is not where dispatch has it")
-        if len(self._live) != self.dispatch.num_waiting + self.dispatch.num_running:
+                raise RuntimeError(f"{request.id} is not where dispatch has it")
+        if len(live) != self.dispatch.num_waiting + self.dispatch.num_running:
             raise RuntimeError("dispatch has a request that has ended")
 
 

@@ -5,17 +5,11 @@ from math import inf
 from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.balancer.fleet.lifecycle import Lifecycle
 from arriero.balancer.fleet.limits import Limits
-from arriero.shared.inference import RequestId
+from arriero.shared.inference import GenerateRequest, RequestId
 
 
 class Life(Lifecycle):
     __slots__ = ()
-
-    def assign(self, now: float) -> None:
-        self._leave_queue("a", now)
-
-    def come_back(self, now: float) -> None:
-        self._join_queue(now)
 
     @property
     def queue_deadline(self) -> float:
@@ -24,20 +18,20 @@ class Life(Lifecycle):
 
 def life(now: float) -> Life:
     limits = Limits(buffered_request_timeout=10.0, request_timeout=60.0)
-    return Life(RequestId("r"), limits, now, caller=ANONYMOUS, model=None)
+    return Life(RequestId("r"), GenerateRequest(prompt="Once"), limits, now, caller=ANONYMOUS)
 
 
 def test_time_with_an_agent_does_not_count_as_waiting() -> None:
     one = life(100.0)
     assert (one.waited(103.0), one.queue_deadline) == (3.0, 110.0)
-    one.assign(104.0)
+    one.leave_queue("a", 104.0)
     assert (one.agent, one.waited(150.0), one.queue_deadline) == ("a", 4.0, inf)
-    one.come_back(120.0)
+    one.join_queue(120.0)
     assert (one.waited(121.0), one.queue_deadline) == (5.0, 126.0)
 
 
 def test_the_end_of_all_its_time_does_not_move() -> None:
     one = life(100.0)
-    one.assign(104.0)
-    one.come_back(120.0)
+    one.leave_queue("a", 104.0)
+    one.join_queue(120.0)
     assert (one.expires_at, one.total_ms(101.5)) == (160.0, 1500.0)

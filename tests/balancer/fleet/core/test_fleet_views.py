@@ -32,7 +32,8 @@ def test_the_view_adds_up() -> None:
     [agent] = view.agents
     assert (agent.slots.busy, agent.slots.total, agent.num_tokens) == (1, 1, 3)
     assert agent.connected_seconds == 2.0
-    assert [each.state for each in view.requests] == ["streaming", "queued"]
+    found = [(each.id, each.state, each.agent) for each in view.requests]
+    assert found == [("1", "streaming", agent.id), ("2", "queued", None)], "oldest first"
     assert (view.queue_depth, view.slots_busy, view.slots_total) == (1, 1, 1)
     assert (view.tokens_total, view.is_ready, view.is_draining) == (3, True, False)
 

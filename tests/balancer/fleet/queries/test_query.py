@@ -45,30 +45,30 @@ def test_deadlines() -> None:
     assert isinstance(query.overdue(35.0), QueueTimeout)
     error = query.overdue(35.0, NotServed("no agent is connected"))
     assert error is not None and error.message.endswith(": no agent is connected")
-    query.begins("box", 20.0)
+    query.leave_queue("box", 20.0)
     assert (query.deadline, query.overdue(35.0)) == (105.0, None)
     assert isinstance(query.overdue(105.0), RequestTimeout)
 
 
 def test_what_is_left_of_the_wait() -> None:
     query = lifecycle()
-    query.begins("box", 20.0)
-    query.waits(50.0)
-    assert (query.view(51.0).state, query.view(51.0).waited_seconds) == ("queued", 16.0)
+    query.leave_queue("box", 20.0)
+    query.join_queue(50.0)
+    assert (query.view(None, 51.0).state, query.view(None, 51.0).waited_seconds) == ("queued", 16.0)
     assert isinstance(query.overdue(65.0), QueueTimeout)
-    query.begins("other", 60.0)
+    query.leave_queue("other", 60.0)
     assert (query.deadline, query.waited(70.0)) == (105.0, 25.0)
-    query.waits(101.0)
+    query.join_queue(101.0)
     assert isinstance(query.overdue(105.0), RequestTimeout)
 
 
 def test_how_it_ended() -> None:
     query = lifecycle()
-    query.begins("box", 6.0)
-    query.begins("other", 8.0)
+    query.leave_queue("box", 6.0)
+    query.leave_queue("other", 8.0)
     query.results[0] = Embedded(vectors=(ONE, TWO))
     ending = query.finish("answered", 9.0).ending
-    assert ending.model == query.query_request.model
+    assert ending.model == query.asked.model
     assert (ending.code, ending.agent, ending.kind, ending.num_inputs) == (
         *("answered", "other", "embed", 3),
     )
@@ -78,9 +78,9 @@ def test_how_it_ended() -> None:
 
 def test_as_others_see_it() -> None:
     query = lifecycle()
-    assert (query.view(7.0).state, query.view(7.0).waited_seconds) == ("queued", 2.0)
-    query.begins("box", 8.0)
-    view = query.view(10.0)
+    assert (query.view(None, 7.0).state, query.view(None, 7.0).waited_seconds) == ("queued", 2.0)
+    query.leave_queue("box", 8.0)
+    view = query.view(None, 10.0)
     assert (view.state, view.waited_seconds, view.age_seconds) == ("assigned", 3.0, 5.0)
 
 

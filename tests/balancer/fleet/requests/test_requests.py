@@ -6,6 +6,7 @@ import pytest
 
 from arriero.balancer.fleet.caller import ANONYMOUS, Caller
 from arriero.balancer.fleet.change_log import ChangeLog
+from arriero.balancer.fleet.deadlines import earliest
 from arriero.balancer.fleet.decisions import (
     Decision,
     DeliverTokens,
@@ -17,6 +18,7 @@ from arriero.balancer.fleet.decisions import (
 )
 from arriero.balancer.fleet.lifecycle import NotServed
 from arriero.balancer.fleet.limits import Limits
+from arriero.balancer.fleet.lives import Lives
 from arriero.balancer.fleet.registry import Registry
 from arriero.balancer.fleet.requests.eligibility import UncommonNeeds
 from arriero.balancer.fleet.requests.preemption import FIRST_RUN
@@ -47,10 +49,34 @@ from tests.balancer.fleet.core.scene import NO_HEARTBEATS, A, Scene, cancel, wit
 LINK = LinkId(1)
 
 
-def requests_with_agent(slots: int = 1) -> tuple[Requests, Registry]:
+class Lone(Requests):
+    """Requests without queries beside them."""
+
+    def __init__(self, limits: Limits, registry: Registry, changes: ChangeLog) -> None:
+        self.lives = Lives(changes)
+        super().__init__(limits, registry, changes, self.lives)
+
+    def get(self, id: RequestId) -> Request:
+        found = self.lives.get(id)
+        assert isinstance(found, Request)
+        return found
+
+    @property
+    def all(self) -> list[Request]:
+        return [self.get(each.id) for each in self.lives]
+
+    def next_deadline(self) -> float | None:
+        return earliest(super().next_deadline(), self.lives.next_deadline())
+
+    def tick(self, now: float) -> list[Decision]:
+        due = [each for each in self.lives.due(now) if isinstance(each, Request)]
+        return self.due(due, now, unknown)
+
+
+def requests_with_agent(slots: int = 1) -> tuple[Lone, Registry]:
     changes = ChangeLog()
     registry = Registry(Limits(), changes)
-    requests = Requests(Limits(), registry, changes)
+    requests = Lone(Limits(), registry, changes)
     requests.agent_joined(registry.joined(LINK, hello(slots=slots), 0.0), 0.0)
     return requests, registry
 
@@ -68,7 +94,6 @@ def test_the_next_starts_right_after_the_end_is_told() -> None:
     assert sent(requests.admit(RequestId("1"), request(), ANONYMOUS, 0.0)) == [start("1")]
     assert requests.admit(RequestId("2"), request(), ANONYMOUS, 0.0) == []
     first = requests.get(RequestId("1"))
-    assert first is not None
     decisions = requests.fail(first, EngineFailed("broken"), 1.0)
     assert codes(decisions) == {"1": "engine_failed"}
     assert sent(decisions) == [start("2")]
@@ -79,31 +104,19 @@ def test_those_that_wait_time_out_before_a_slot_of_the_same_moment_is_theirs() -
     limits = Limits(buffered_request_timeout=5.0, first_token_timeout=5.0)
     changes = ChangeLog()
     registry = Registry(limits, changes)
-    requests = Requests(limits, registry, changes)
+    requests = Lone(limits, registry, changes)
     requests.agent_joined(registry.joined(LINK, hello(slots=1), 0.0), 0.0)
     for id in ("1", "2"):
         requests.admit(RequestId(id), request(), ANONYMOUS, 0.0)
-    decisions = requests.due(5.0, unknown)
+    decisions = requests.tick(5.0)
     assert codes(decisions) == {"1": "first_token_timeout", "2": "queue_timeout"}
     assert sent(decisions) == [Cancel(id=RequestId("1"))]
-
-
-def test_views_are_oldest_first_and_name_the_agent_by_id() -> None:
-    requests, _ = requests_with_agent()
-    for id in ("1", "2"):
-        requests.admit(RequestId(id), request(), ANONYMOUS, 0.0)
-    views = list(requests.views(1.0))
-    assert [(view.id, view.state, view.agent) for view in views] == [
-        ("1", "assigned", "a1"),
-        ("2", "queued", None),
-    ]
 
 
 def test_tokens_of_one_piece_share_the_time_since_the_piece_before() -> None:
     requests, _ = requests_with_agent()
     requests.admit(RequestId("1"), request(), ANONYMOUS, 0.0)
     one = requests.get(RequestId("1"))
-    assert one is not None
     steps = {1.0: (7,), 1.5: (8, 9), 2.5: ()}
     told = [
         requests.gained([(one, Token("x", "content", ids))], at)[0] for at, ids in steps.items()
@@ -115,16 +128,15 @@ LONG = GenerateRequest(prompt="A conversation that was long. " * 400)
 OTHER = LinkId(2)
 
 
-def requests_with_one_warm() -> Requests:
+def requests_with_one_warm() -> Lone:
     """The one slot of `LINK` is taken by a request with the prefix; `OTHER` is idle."""
     requests, registry = requests_with_agent()
     registry[LINK].statistics = Statistics(cells=Cells(total=100_000))
     requests.measured(registry[LINK])
     requests.admit(RequestId("1"), LONG, ANONYMOUS, 0.0)
     first = requests.get(RequestId("1"))
-    assert first is not None
     requests.gained([(first, Token("Once"))], 0.0)
-    assert requests.due(LEAST_PATIENCE, unknown) == [], "its answer has begun"
+    assert requests.tick(LEAST_PATIENCE) == [], "its answer has begun"
     requests.agent_joined(registry.joined(OTHER, hello("a2", slots=1), 0.0), 0.0)
     return requests
 
@@ -135,9 +147,9 @@ def test_who_waits_for_one_agent_takes_another_when_that_has_cost_enough() -> No
     until = requests.next_deadline()
     assert until is not None
     assert 0 < until <= Limits().buffered_request_timeout / 2
-    assert requests.due(until - 0.01, unknown) == []
+    assert requests.tick(until - 0.01) == []
     requests.check_integrity()
-    assert requests.due(until, unknown) == [Send(OTHER, Start(id=RequestId("2"), request=LONG))]
+    assert requests.tick(until) == [Send(OTHER, Start(id=RequestId("2"), request=LONG))]
     requests.check_integrity()
 
 
@@ -146,11 +158,10 @@ def test_who_waited_for_one_agent_and_got_it_waits_no_more() -> None:
     requests.admit(RequestId("2"), LONG, ANONYMOUS, 0.0)
     until = requests.next_deadline()
     first = requests.get(RequestId("1"))
-    assert first is not None
     [start] = sent(requests.done(first, ended("1"), 0.5))
     assert start == Start(id=RequestId("2"), request=LONG)
     assert until is not None
-    assert requests.due(until, unknown) == []
+    assert requests.tick(until) == []
     requests.check_integrity()
 
 
@@ -158,7 +169,7 @@ def test_by_load_nobody_waits_for_one_agent() -> None:
     limits = Limits(routing="load")
     changes = ChangeLog()
     registry = Registry(limits, changes)
-    requests = Requests(limits, registry, changes)
+    requests = Lone(limits, registry, changes)
     for link in (LINK, OTHER):
         requests.agent_joined(registry.joined(link, hello(f"a{link}", slots=1), 0.0), 0.0)
     for id in ("1", "2"):
@@ -398,7 +409,6 @@ def test_what_an_agent_cannot_serve_waits_for_one_that_can() -> None:
     plain = requests.admit(RequestId("3"), request("llama"), ANONYMOUS, 0.0)
     assert links_of(plain) == [OTHER]
     first = requests.get(RequestId("1"))
-    assert first is not None
     assert links_of(requests.fail(first, EngineFailed("broken"), 1.0)) == [LINK]
     requests.check_integrity()
 
@@ -441,7 +451,7 @@ def test_the_queue_is_as_long_for_those_that_few_agents_can_serve() -> None:
     limits = Limits(max_buffered_requests=1)
     changes = ChangeLog()
     registry = Registry(limits, changes)
-    requests = Requests(limits, registry, changes)
+    requests = Lone(limits, registry, changes)
     requests.agent_joined(registry.joined(LINK, hello(slots=1), 0.0), 0.0)
     requests.agent_joined(registry.joined(OTHER, forwarding("a2", slots=3), 0.0), 0.0)
     for id in ("1", "2"):
@@ -461,29 +471,21 @@ def links_of(decisions: list[Decision]) -> list[LinkId]:
 R = RequestId("r")
 
 
-def streaming() -> Requests:
+def streaming() -> Lone:
     requests, _ = requests_with_agent()
     requests.admit(R, request(), ANONYMOUS, 0.0)
     lifecycle = requests.get(R)
-    assert lifecycle is not None
     requests.gained([(lifecycle, Token("ab", "content", (1, 2)))], 1.0)
     return requests
 
 
 def test_kept_tokens_are_those_of_requests_that_have_not_ended() -> None:
     requests = streaming()
-    assert (len(requests), R in requests, requests.tokens_kept) == (1, True, 2)
+    assert (len(requests.lives), R in requests.lives, requests.tokens_kept) == (1, True, 2)
     lifecycle = requests.get(R)
-    assert lifecycle is not None
     requests.fail(lifecycle, EngineFailed("broken"), 2.0)
-    assert (len(requests), R in requests, requests.tokens_kept) == (0, False, 0)
+    assert (len(requests.lives), R in requests.lives, requests.tokens_kept) == (0, False, 0)
     requests.check_integrity()
-
-
-def test_a_view_is_of_now() -> None:
-    requests = streaming()
-    [early], [late] = requests.views(1.0), requests.views(3.0)
-    assert late == replace(early, age_seconds=3.0)
 
 
 def test_those_that_wait_are_demands() -> None:
@@ -518,7 +520,7 @@ class Opened:
     def __init__(self) -> None:
         changes = ChangeLog()
         registry = Registry(Limits(), changes)
-        self.requests = Requests(Limits(), registry, changes)
+        self.requests = Lone(Limits(), registry, changes)
         self.agent = registry.joined(LINK, hello(slots=1, fingerprint="f"), 0.0)
         self.requests.agent_joined(self.agent, 0.0)
         for id, caller in (("1", ALICE), ("2", BOB), ("3", ALICE)):
@@ -527,9 +529,7 @@ class Opened:
             assert sent(started) == ([] if id != "1" else [start_of("1")])
 
     def lifecycle(self, id: str) -> Request:
-        found = self.requests.get(RequestId(id))
-        assert found is not None
-        return found
+        return self.requests.get(RequestId(id))
 
 
 def start_of(id: str, caller: Caller = ALICE) -> Start:
@@ -546,16 +546,19 @@ def test_the_next_starts_when_one_fails() -> None:
 
 def test_ending_all_starts_nobody() -> None:
     opened = Opened()
-    decisions = opened.requests.end_all(ShuttingDown("closing time"), 1.0)
+    decisions = opened.requests.end(
+        dict.fromkeys(opened.requests.all, ShuttingDown("closing time")), 1.0
+    )
     assert sent(decisions) == [Cancel(id=RequestId("1"))]
     assert codes(decisions) == dict.fromkeys(("1", "2", "3"), "shutting_down")
-    assert len(opened.requests) == 0
+    assert len(opened.requests.lives) == 0
     opened.requests.check_integrity()
 
 
 def test_ending_a_callers_requests_leaves_the_others() -> None:
     opened = Opened()
-    decisions = opened.requests.end_of("alice", ShuttingDown("no key"), 1.0)
+    made = [each for each in opened.requests.all if each.caller.owner == "alice"]
+    decisions = opened.requests.end(dict.fromkeys(made, ShuttingDown("no key")), 1.0)
     assert codes(decisions) == dict.fromkeys(("1", "3"), "shutting_down")
     assert sent(decisions) == [Cancel(id=RequestId("1")), start_of("2", BOB)]
     opened.requests.check_integrity()
