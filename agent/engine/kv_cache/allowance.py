@@ -1,17 +1,17 @@
-"""How many cells may be copied to or from host memory before the next step."""
+"""The limit of cells that may be copied to or from host memory before the next step."""
 
 from collections.abc import Iterator
 from math import floor
 
 MOST_IN_PIECE = 512
-"""Cells of a piece that is copied at once."""
+"""Maximum cells of a piece that is copied at once."""
 
 LEAST_IN_PIECE = 64
 """Cells that may be copied before any step. Fewer are not parked: more will be needed soon."""
 
 
 class Allowance:
-    """Before each step, `renew` it; until then nothing is limited."""
+    """Limits the cells copied before a step. Before the first `renew` nothing is limited."""
 
     def __init__(self) -> None:
         self.num_moved = 0
@@ -19,7 +19,7 @@ class Allowance:
         self._num_owed = 0
         self._most_moved = float("inf")
         self.most_whole = float("inf")
-        """Cells whose state may be copied as one piece, where it cannot be cut."""
+        """Cells of a state that may be copied as one piece, if it cannot be cut."""
 
     @property
     def num_left(self) -> float:
@@ -28,18 +28,18 @@ class Allowance:
 
     @property
     def piece(self) -> int:
-        """Most cells that may be copied now as one piece; some before each step."""
+        """Maximum cells of the next piece; the first piece of a step may have `LEAST_IN_PIECE`."""
         most = self.num_left if self.num_moved else max(self.num_left, LEAST_IN_PIECE)
         return floor(min(most, MOST_IN_PIECE))
 
     def renew(self, num_cells: float, most_whole: float = float("inf")) -> None:
-        """Before the next step about so many cells may be copied; see `most_whole`."""
+        """Begin a step, before which about `num_cells` may be copied; sets `most_whole`."""
         self._most_moved = num_cells
         self.most_whole = most_whole
         self.num_moved, self._num_owed = self._num_owed, 0
 
     def owe(self, num_cells: int) -> None:
-        """`num_cells` are copied before the next step in any case: less else can be."""
+        """Reserve `num_cells` of the next step's limit for a copy that happens in any case."""
         self._num_owed += num_cells
 
     def has_room(self, num_cells: int) -> bool:
@@ -48,21 +48,21 @@ class Allowance:
         return not num_cells or first or num_cells <= self.num_left
 
     def is_possible(self, num_cells: int) -> bool:
-        """Whether so many can be copied as one piece before a step, if nothing else is."""
+        """Whether `num_cells` can be copied as one piece before a step without other copies."""
         return num_cells <= max(self._most_moved, self.most_whole)
 
     def pieces(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Where the pieces begin that are copied now of the cells up to `end`; their lengths."""
+        """Yield the start and length of each piece to copy now of the cells up to `end`."""
         while start < end and (count := self.take_some(end - start)):
             yield start, count
             start += count
 
     def take(self, num_cells: int) -> None:
-        """`num_cells` are copied before the next step."""
+        """Count `num_cells` that are copied before the next step."""
         self.num_moved += num_cells
 
     def take_some(self, num_cells: int) -> int:
-        """How many of `num_cells` are copied now, as one piece."""
+        """Return how many of `num_cells` are copied now as one piece."""
         count = min(self.piece, num_cells)
         self.take(count)
         return count

@@ -1,15 +1,16 @@
-"""Every cell of the KV cache, accounted for: cells that several holders share count once.
+"""Accounts for every cell of the KV cache; cells that several holders share count once.
 
-A holder is a number that cells belong to (llama.cpp's `seq_id`): below `slots` it is the slot of a
-running sequence, from there on a kept prefix. A cell is free when no holder has it.
+A holder is a number to which cells belong (llama.cpp's `seq_id`): numbers below `slots` are slots
+of running sequences, others are kept prefixes. A cell without a holder is free.
 
-A holder's cells are a chain of segments, from its own last one up to the one at position 0; holders
-that share a prefix share its segments.
+A holder's cells are a chain of segments, from its own last one back to the one at position 0;
+holders that share a prefix share its segments.
 
 Invariants, checked by `check_integrity`:
-- a holder's first segment is its alone, so that it can grow;
-- `num_used` adds up the segments that any holder has, `num_in_use` those that a slot has;
-- `num_alone` adds up those that one holder alone has, whose number is then their `only`.
+
+- a holder's last segment is not shared, so that it can grow;
+- `num_used` sums the segments with holders, `num_in_use` those with a slot;
+- `num_alone` sums a holder's segments without other holders; their `only` is its number.
 """
 
 from collections import Counter
@@ -19,9 +20,9 @@ from ..step import Copy, Edit
 
 
 class _Segment:
-    """Consecutive cells with the same holders. `parent` holds the positions before them.
+    """Consecutive cells with the same holders. `parent` has the positions before them.
 
-    `only` is the exclusive or of the holders' numbers: where there is one, it is that.
+    `only` is the exclusive or of the holders' numbers, so a single holder's number.
     """
 
     __slots__ = ("length", "num_holders", "num_slots", "only", "parent")
@@ -36,7 +37,7 @@ class _Segment:
         self.only = only
 
     def absorb(self, stop: "_Segment | None") -> None:
-        """Become one with the segments before it, as far as `stop`, that have the same holders."""
+        """Merge with earlier segments, up to `stop`, that have the same holders."""
         while (parent := self.parent) is not stop and parent is not None:
             if parent.num_holders != self.num_holders:
                 return
@@ -45,24 +46,24 @@ class _Segment:
 
 
 class Cells:
-    """Counts cells; does not know their contents."""
+    """Counts cells, without their contents."""
 
     def __init__(self, *, slots: int) -> None:
         self.num_used = 0
         self.num_in_use = 0
         self.kept_alone: set[int] = set()
-        """Kept prefixes with cells that nobody else has."""
+        """Kept prefixes with cells that no other holder has."""
         self._slots = slots
         self._num_alone: dict[int, int] = {}
         self._last: dict[int, _Segment] = {}
         self._lengths: dict[int, int] = {}
 
     def length(self, holder: int) -> int:
-        """Cells of `holder`, which are its positions from 0 on."""
+        """Return the number of cells of `holder`, which are its positions from 0 on."""
         return self._lengths.get(holder, 0)
 
     def grow(self, holder: int, count: int) -> None:
-        """`count` new cells at the end of `holder`."""
+        """Add `count` new cells at the end of `holder`."""
         last = self._last.get(holder) or self._open(holder, None)
         last.length += count
         self._lengths[holder] += count
@@ -71,7 +72,7 @@ class Cells:
         self._add_alone(holder, count)
 
     def share(self, source: int, holder: int, length: int) -> None:
-        """`holder`, which has none, gets the first `length` cells of `source`, without a copy."""
+        """Share the first `length` cells of `source` with `holder`, which has none."""
         if self._lengths.get(holder):
             raise ValueError(f"holder {holder} has cells already")
         last = self._cut(source, length)
@@ -89,12 +90,15 @@ class Cells:
                 segment.num_slots += 1
 
     def keep(self, slot: int, holder: int, length: int) -> list[Edit]:
-        """`holder` gets what `slot` computed, before that is cleared; what this is to llama.cpp."""
+        """Share what `slot` computed with `holder`, before the slot is cleared.
+
+        Returns the edits.
+        """
         self.share(slot, holder, length)
         return [Copy(slot, holder, length)]
 
     def truncate(self, holder: int, length: int) -> None:
-        """`holder` gives up its cells from position `length` on."""
+        """Remove the cells of `holder` from position `length` on."""
         kept = self._cut(holder, length)
         is_slot = holder < self._slots
         for segment in _chain(self._last.pop(holder), kept):
@@ -112,15 +116,15 @@ class Cells:
         self._lengths[holder] = length
 
     def close(self, holder: int) -> None:
-        """`holder` gives up all of its cells."""
+        """Remove all cells of `holder`."""
         if holder in self._last:
             self.truncate(holder, 0)
             del self._last[holder], self._lengths[holder], self._num_alone[holder]
 
     def discard(self, slot: int, start: int, count: int) -> None:
-        """`slot` gives up `count` cells from `start` on; those after them move up.
+        """Remove `count` cells of `slot` from `start` on; later cells move up.
 
-        They move for all who hold them, so from `start` on nobody else may.
+        They move for all their holders, so `slot` must be the only one from `start` on.
         """
         num_after = self._lengths[slot] - start - count
         if num_after < 0 or not self.is_alone(slot, start):
@@ -129,20 +133,20 @@ class Cells:
         self.grow(slot, num_after)
 
     def is_alone(self, holder: int, start: int) -> bool:
-        """Whether nobody else has the cells of `holder` from position `start` on."""
+        """Return whether `holder` is the only one of its cells from position `start` on."""
         above = self._cut(holder, start)
         return all(one.num_holders == 1 for one in _chain(self._last[holder], above))
 
     def num_alone(self, holder: int) -> int:
-        """How many cells of `holder` nobody else has."""
+        """Return the number of cells that only `holder` has."""
         return self._num_alone.get(holder, 0)
 
     def num_not_in_use(self, holder: int, length: int) -> int:
-        """How many of the first `length` cells of `holder` no slot has."""
+        """Return how many of the first `length` cells of `holder` no slot has."""
         return sum(one.length for one in _chain(self._cut(holder, length)) if not one.num_slots)
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` where an invariant is broken."""
+        """Raise `RuntimeError` if an invariant is broken."""
         chains = {holder: list(_chain(last)) for holder, last in self._last.items()}
         every = {segment for chain in chains.values() for segment in chain}
         holders = Counter(segment for chain in chains.values() for segment in chain)
@@ -165,7 +169,7 @@ class Cells:
         _check(kept_alone == self.kept_alone, f"{kept_alone} have cells alone")
 
     def _add_alone(self, holder: int, count: int) -> None:
-        """`holder` alone has so many cells more, or fewer."""
+        """Change the count of cells that only `holder` has."""
         num = self._num_alone[holder] + count
         self._num_alone[holder] = num
         if holder < self._slots:
@@ -184,7 +188,7 @@ class Cells:
         return segment
 
     def _cut(self, holder: int, length: int) -> _Segment | None:
-        """The segment of `holder` that ends at position `length`, made so if need be."""
+        """Return the segment of `holder` that ends at position `length`; split one if necessary."""
         if not 0 <= length <= self._lengths[holder]:
             raise ValueError(f"holder {holder} has {self._lengths[holder]} cells, not {length}")
         if not length:
@@ -201,7 +205,7 @@ class Cells:
 
 
 def _chain(last: _Segment | None, stop: _Segment | None = None) -> Iterator[_Segment]:
-    """`last` and all before it, up to `stop`, which is left out."""
+    """Yield `last` and the segments before it, up to and without `stop`."""
     segment = last
     while segment is not None and segment is not stop:
         segment.absorb(stop)

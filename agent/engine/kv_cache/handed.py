@@ -1,4 +1,4 @@
-"""Parts of a prefix that steps hand out, for the disk, for other agents, or under a key."""
+"""Parts of a prefix that steps read from the cache, for the disk, other agents or saves."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,11 +11,11 @@ from ..step import Edit, Free, Offload, OffloadState, ReadOut
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """A part that `edits` hand out; one of them is a `ReadOut`.
+    """A part that `edits` read; one of them is a `ReadOut`.
 
-    The part `cells` has the next `length` cells of a sequence. A `state` is the state that cannot
-    be cut, of a sequence that stands at `length`. A `tail` has the last `length` cells before a
-    state, after the last whole block.
+    The kind `cells` has the next `length` cells of a sequence. The kind `state` has a state that
+    cannot be cut, of a sequence at position `length`. The kind `tail` has the last `length` cells
+    before a state, after the last whole block.
     """
 
     kind: Literal["cells", "tail", "state"]
@@ -25,7 +25,7 @@ class Handed:
 
 @dataclass(slots=True)
 class HandOut:
-    """What was handed out so far of a prefix, from position `start` on.
+    """The parts of a prefix that were read so far, from position `start` on.
 
     It `is_lost` if the next part could not be read.
     """
@@ -38,18 +38,18 @@ class HandOut:
 
     @property
     def num_read(self) -> int:
-        """To which position it was read."""
+        """The position up to which the prefix was read."""
         return self.start + sum(piece.num_tokens for piece in self.pieces)
 
     def has_all(self, length: int) -> bool:
-        """Whether a sequence can begin with all of the first `length` tokens."""
+        """Return whether a sequence can begin with all of the first `length` tokens."""
         ends = [one.length for one in self.checkpoints[-1:]]
         return length in (self.num_read, *ends)
 
     def take(self, parts: Sequence[Handed], states: Sequence[State]) -> None:
-        """`parts` were read, each as one of `states`; an empty one could not be read.
+        """Add `parts`, each read as one of `states`; an empty state could not be read.
 
-        If a checkpoint is among them, all are taken or none.
+        If a checkpoint is among them, all are added or none.
         """
         if not all(states) and any(part.kind == "state" for part in parts):
             self.is_lost = True
@@ -68,7 +68,7 @@ class HandOut:
                     assert_never(part.kind)
 
     def stored(self, prompt: Prompt) -> StoredPrompt | None:
-        """What was read of `prompt`, if a sequence can begin with it."""
+        """Return the part of `prompt` that was read, if a sequence can begin with it."""
         if not self.pieces and not self.checkpoints:
             return None
         end = self.checkpoints[-1].length if self.checkpoints else self.num_read
@@ -77,12 +77,12 @@ class HandOut:
 
 
 def cells(holder: int, start: int, count: int, block: int, *, is_tail: bool = False) -> Handed:
-    """Cells that are read only to be handed out. No block has the number `block`."""
+    """Return a part of cells, read only to be handed out; `block` must be an unused number."""
     edits = (Offload(holder, start, count, block), ReadOut(block), Free((block,)))
     return Handed("tail" if is_tail else "cells", count, edits)
 
 
 def state(holder: int, length: int, count: int, block: int) -> Handed:
-    """A state that is read only to be handed out, which takes as long as `count` cells."""
+    """Return a part of a state, read only to be handed out; reading it counts as `count` cells."""
     edits = (OffloadState(holder, length, block, count), ReadOut(block), Free((block,)))
     return Handed("state", length, edits)

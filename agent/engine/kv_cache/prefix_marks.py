@@ -1,14 +1,14 @@
-"""Names of prefixes, and which of them are gone since the last report.
+"""Keys of cached prefixes, and the keys that left the cache since the last report.
 
-Balancers know a prefix by a key of its text, the cache knows it by its tokens. So a sequence brings
-the keys of its prompt's beginnings as marks on its positions. A key is held as long as one of its
-marks is; when the last one goes, balancers are told.
+Balancers identify a prefix by a key of its text, the cache by its tokens. So a sequence brings the
+keys of its prompt's prefixes as marks on its positions. A key is held as long as one of its marks
+exists; balancers are told when the last one is removed.
 
-Invariant: a key is held, or gone, or neither; never both. Both are bounded: a mark that finds no
-room counts as gone, and when too many are gone, everything is.
+Invariant: a key is never both held and gone. Both sets are bounded: a mark without room counts as
+gone, and if too many keys are gone, all of them count as gone.
 
-The engine's thread makes marks, the event loop's takes what is gone. Each step is one operation of
-a `dict`, so no lock is needed.
+The engine's thread adds marks, the event loop's thread takes gone keys. Each step is one operation
+of a `dict`, so no lock is needed.
 """
 
 from collections.abc import Mapping
@@ -17,13 +17,13 @@ from contextlib import suppress
 from ..statistics import Gone
 
 MAX_MARKS = 2**17
-"""Keys that are held: some 15 MB."""
+"""Maximum held keys: some 15 MB."""
 
 MAX_GONE = 2**16
-"""Keys that are gone and not yet reported."""
+"""Maximum keys that are gone and not yet reported."""
 
 Mark = tuple[int, int]
-"""A position, from 1: how many tokens the prefix has; and its key."""
+"""The length of a prefix in tokens, and its key."""
 
 
 class PrefixMarks:
@@ -37,7 +37,7 @@ class PrefixMarks:
         self._lost_track = False
 
     def __len__(self) -> int:
-        """Keys that are held."""
+        """Return the number of held keys."""
         return len(self._counts)
 
     def __contains__(self, key: object) -> bool:
@@ -45,11 +45,11 @@ class PrefixMarks:
 
     @property
     def counts(self) -> Mapping[int, int]:
-        """How many marks each key has that is held."""
+        """The number of marks of each held key."""
         return self._counts
 
     def add(self, key: int) -> bool:
-        """There is one more mark of `key`, if there is room for it."""
+        """Add a mark of `key`. Returns false if there is no room for it."""
         count = self._counts.get(key, 0)
         if not count and len(self._counts) >= self._max_marks:
             self.absent(key)
@@ -59,14 +59,14 @@ class PrefixMarks:
         return True
 
     def release(self, key: int) -> None:
-        """A mark of `key` is gone."""
+        """Remove a mark of `key`."""
         self._counts[key] -= 1
         if not self._counts[key]:
             del self._counts[key]
             self.absent(key)
 
     def absent(self, key: int) -> None:
-        """A balancer may believe that `key` is here: unless a mark of it is, it is gone."""
+        """Report `key` as gone, unless it is held: a balancer may believe that it is cached."""
         if key in self._counts:
             return
         if len(self._gone) < self._max_gone:
@@ -75,7 +75,7 @@ class PrefixMarks:
             self._lost_track = True
 
     def take_gone(self, most: int) -> Gone:
-        """Up to `most` keys that are gone, each once. From any one thread."""
+        """Return up to `most` keys that are gone, each once. Callable from any one thread."""
         if self._lost_track:
             self._lost_track = False
             self._gone.clear()

@@ -1,15 +1,17 @@
-"""A radix tree over cache keys, one a position: which holder of cells holds which prefix.
+"""A radix tree over cache keys, one a position: the holders of each prefix.
 
-A key is a token's id in a text prompt (`prompt` has the rest). Only their equality counts here.
+A key is a token's id in a text prompt (`prompt` describes the others). Only equality of keys counts
+here.
 
-A holder enters with the keys of what it has or is going to have. How many of them are computed is
-known elsewhere and given to `find`, so that a prefix can be found that somebody is still computing.
+A holder enters with the keys of its computed and planned positions. `find` gets the numbers of
+computed positions, so that it also finds a prefix that is still being computed.
 
 Invariants, checked by `check_integrity`:
+
 - each node's edge has keys, and its children begin with different ones;
-- a node knows the holders that have its whole edge; a child's holders are among its parent's;
+- a node knows the holders of its whole edge; a child's holders are among its parent's;
 - a holder's tokens end where a node ends;
-- a mark lies within its node's edge, and `marks` counts those of all nodes.
+- a mark lies within its node's edge, and `marks` counts the marks of all nodes.
 """
 
 from collections import Counter
@@ -29,14 +31,14 @@ class _Node:
         self.holders = holders
         self.children: dict[int, _Node] = {}
         self.marks: dict[int, int] = {}
-        """Marked keys, and at how many keys of the edge each ends."""
+        """Marked keys, each with the number of keys of the edge at which it ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The longest prefix that is there: `length` tokens of `source`, if any.
+    """The longest computed prefix: `length` tokens of the holder `source`, if any.
 
-    `promised` tokens, more than `length`, will be there when `promised_by` has computed them.
+    `promised` tokens, more than `length`, exist once the holder `promised_by` has computed them.
     """
 
     length: int = 0
@@ -46,7 +48,7 @@ class Found:
 
 
 class PrefixTree:
-    """Holders and their keys."""
+    """Stores holders and their keys."""
 
     def __init__(self) -> None:
         self.marks = PrefixMarks()
@@ -58,11 +60,11 @@ class PrefixTree:
         return holder in self._ends
 
     def length(self, holder: int) -> int:
-        """Tokens of `holder`."""
+        """Return the number of tokens of `holder`."""
         return self._lengths[holder]
 
     def insert(self, holder: int, keys: Sequence[int]) -> None:
-        """A new holder, which has or will have what these `keys` stand for."""
+        """Add a holder with the `keys` of its computed and planned positions."""
         if holder in self._ends:
             raise ValueError(f"holder {holder} is here already")
         self._root.holders.add(holder)
@@ -71,7 +73,7 @@ class PrefixTree:
         self.extend(holder, keys)
 
     def extend(self, holder: int, keys: Sequence[int]) -> None:
-        """More keys after those of `holder`."""
+        """Add keys at the end of `holder`."""
         rest = list(keys)
         self._lengths[holder] += len(rest)
         node = self._ends[holder]
@@ -89,7 +91,7 @@ class PrefixTree:
         self._ends[holder] = node
 
     def remove(self, holder: int) -> None:
-        """Free `holder`."""
+        """Remove `holder`."""
         del self._lengths[holder]
         node: _Node | None = self._ends.pop(holder)
         while node is not None:
@@ -104,7 +106,7 @@ class PrefixTree:
             node = parent
 
     def shorten(self, holder: int, length: int) -> None:
-        """Free what `holder` has after its first `length` tokens."""
+        """Remove the tokens of `holder` after its first `length`."""
         keys = self.keys(holder)[:length]
         kept = [mark for mark in self._marks_of(holder) if mark[0] <= length]
         for _, key in kept:
@@ -116,7 +118,7 @@ class PrefixTree:
             self.marks.release(key)
 
     def mark(self, holder: int, marks: Sequence[Mark]) -> None:
-        """Mark positions of `holder`, which grow; what lies behind its end is not here."""
+        """Mark positions of `holder`, in ascending order; marks after its end count as absent."""
         node, end = self._ends[holder], self._lengths[holder]
         for position, key in reversed(marks):
             if position > self._lengths[holder]:
@@ -137,11 +139,11 @@ class PrefixTree:
         used_at: Mapping[int, int],
         are_whole: bool = False,
     ) -> Found:
-        """The longest prefix of `keys`, of at most `most`, that somebody has computed.
+        """Return the longest prefix of `keys`, of at most `most`, that a holder has computed.
 
-        `computed` says how many tokens of a holder are computed, `None` for one that is left out.
-        If several hold the prefix, the one that was used last is the source, by `used_at`. It does
-        not end within media. If holders `are_whole`, a part of what one has computed is no prefix.
+        `computed` returns how many tokens of a holder are computed, or `None` to leave it out. If
+        several holders have the prefix, the source is the last used one, by `used_at`. The prefix
+        does not end within media. If holders `are_whole`, a part of a holder's tokens is no prefix.
         """
         best, promise = (0, -1, -1), (0, -1, -1)
         seen: set[int] = set()
@@ -167,7 +169,7 @@ class PrefixTree:
         return found
 
     def reaches(self, keys: Sequence[int]) -> dict[int, int]:
-        """How many of `keys` each holder has that has any; those with most come first."""
+        """Return how many of `keys` each holder has, if any; the largest numbers come first."""
         reaches: dict[int, int] = {}
         for node, depth in reversed(list(self._walk(keys))):
             for holder in node.holders:
@@ -175,7 +177,7 @@ class PrefixTree:
         return reaches
 
     def num_alone(self, holder: int, among: Container[int]) -> int:
-        """How many keys at the end of `holder` no other one of `among` has."""
+        """Return how many keys at the end of `holder` no other holder of `among` has."""
         count = 0
         node: _Node | None = self._ends[holder]
         while node is not None and node.parent is not None:
@@ -186,11 +188,11 @@ class PrefixTree:
         return count
 
     def others_with_all_of(self, holder: int) -> set[int]:
-        """Holders that have every token of `holder`, and maybe more."""
+        """Return the other holders that have all tokens of `holder`, and maybe more."""
         return self._ends[holder].holders - {holder}
 
     def others_within(self, holder: int) -> set[int]:
-        """Holders whose tokens are all the beginning of those of `holder`."""
+        """Return the other holders whose tokens are a prefix of the tokens of `holder`."""
         path = set()
         node: _Node | None = self._ends[holder]
         while node is not None:
@@ -199,7 +201,7 @@ class PrefixTree:
         return {other for other, end in self._ends.items() if end in path} - {holder}
 
     def keys(self, holder: int) -> list[int]:
-        """The keys of `holder`."""
+        """Return the keys of `holder`."""
         edges = []
         node: _Node | None = self._ends[holder]
         while node is not None:
@@ -208,7 +210,7 @@ class PrefixTree:
         return [key for edge in reversed(edges) for key in edge]
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` where an invariant is broken."""
+        """Raise `RuntimeError` if an invariant is broken."""
         waiting = [self._root]
         while waiting:
             node = waiting.pop()
@@ -232,7 +234,7 @@ class PrefixTree:
         _check(held == self.marks.counts, "counts of marks")
 
     def _marks_of(self, holder: int) -> list[Mark]:
-        """In the order of their positions."""
+        """Return the marks of `holder` in the order of their positions."""
         marks = []
         node, end = self._ends[holder], self._lengths[holder]
         while node.parent is not None:
@@ -242,7 +244,7 @@ class PrefixTree:
         return sorted(marks)
 
     def _merge_with_child(self, node: _Node) -> None:
-        """Undo a split that nobody needs any more."""
+        """Merge the node with its only child, if their holders are the same."""
         if node.parent is None or len(node.children) != 1:
             return
         (child,) = node.children.values()
@@ -265,7 +267,7 @@ class PrefixTree:
         return child
 
     def _walk(self, keys: Sequence[int]) -> Iterator[tuple[_Node, int]]:
-        """Nodes on the way along `keys`, each with how many of them it covers."""
+        """Yield the nodes along `keys`, each with the number of keys that the path covers."""
         node: _Node | None = self._root.children.get(keys[0])
         depth = 0
         while node is not None:
@@ -278,7 +280,7 @@ class PrefixTree:
 
 
 def _num_common(edge: list[int], keys: Sequence[int], start: int) -> int:
-    """How many keys of `edge` are those of `keys` from `start` on."""
+    """Return how many first keys of `edge` equal the keys from `start` on."""
     part = keys[start : start + len(edge)]
     if edge == part:
         return len(edge)

@@ -1,13 +1,13 @@
-"""A KV cache of its own, a stream, for each running sequence and for as many kept prefixes as fit.
+"""A KV cache with a stream of its own for each running sequence and for some kept prefixes.
 
-What a token attends to lies together, in the order of its positions, whatever runs beside it. So
-engines that are deterministic have streams. In return a prefix is copied if it cannot be handed
-over: as a whole, for a stream's state cannot be copied in parts. A kept prefix stays in the stream
-where it was computed until a newcomer needs that stream; then the prefix that is worth least goes.
-A newcomer that begins with all of a prefix gets its stream as it is.
+The cells to which a token attends are contiguous, in the order of their positions, whatever else
+runs. So deterministic engines use streams. The price is that a prefix which cannot be handed over
+is copied, and whole, since a stream's state cannot be copied in parts. A kept prefix stays in the
+stream where it was computed until a newcomer needs that stream; then the prefix with the least
+worth is evicted. A newcomer that begins with all of a prefix takes over its stream.
 
-The first copy before a step may take as long as a step; a sequence that needs a further one begins
-a step later. A prefix whose copy would surely take longer is computed again.
+The first copy before a step may take as long as a step; a sequence that needs another one begins a
+step later. A prefix whose copy would surely take longer is computed again.
 """
 
 from collections.abc import Sequence
@@ -20,10 +20,11 @@ from .unified_memory import UnifiedMemory
 
 
 class StreamMemory(UnifiedMemory):
-    """`num_streams` with `num_cells` in all; slots and kept prefixes are numbers below `holders`.
+    """The memory of an engine with `num_streams` streams, which have `num_cells` in all.
 
-    Nothing leaves the cells for host memory. Up to `most_parked` cells of prefixes that were read
-    from elsewhere are there until somebody begins with them.
+    Slots and kept prefixes are numbers below `holders`. Nothing is moved from the cells to host
+    memory. Up to `most_parked` cells of prefixes from disk or other agents are there until a
+    sequence begins with them.
     """
 
     def __init__(
@@ -41,34 +42,34 @@ class StreamMemory(UnifiedMemory):
 
     @property
     def num_free(self) -> int:
-        """All that slots could get: kept prefixes take none of these."""
+        """All cells that slots could get: kept prefixes take none of these."""
         return self.num_available
 
     def place(self, slot: int) -> int:
-        """The number of its stream."""
+        """Return the number of the slot's stream."""
         number = self._streams.stream(slot)
         if number is None:
             raise RuntimeError(f"slot {slot} has no stream")
         return number
 
     def num_needed(self, found: Found, num_tokens: int) -> int:
-        """All of them: what is shared is copied."""
+        """Return `num_tokens`: a shared prefix is copied, so it saves no cells."""
         return num_tokens
 
     def _is_present(self, found: Found) -> bool:
-        """Whether it is in the cells, and may still be copied before the next step."""
+        """Whether the prefix is in the cells, and may still be copied before the next step."""
         is_here = super()._is_present(found)
         return is_here and self.allowance.has_room(self._num_copied(found))
 
     def hand_out(self, keys: Sequence[int], start: int) -> list[Handed] | None:
-        """Nothing if a stream's whole state takes too long to copy beside those who generate."""
+        """Return no parts if copying a stream's whole state would stall generating sequences."""
         source = self.find(keys, len(keys)).source
         if source is not None and self._num_computed(source) > self.allowance.most_whole:
             return None
         return super().hand_out(keys, start)
 
     def find(self, keys: Sequence[int], most: int) -> Found:
-        """The longest prefix of `keys` that can be shared, unless its copy takes too long."""
+        """Return the longest prefix of `keys` to share, unless its copy takes too long."""
         found = super().find(keys, most)
         if found.source is None or self._goes_with_its_stream(found):
             return found
@@ -88,14 +89,17 @@ class StreamMemory(UnifiedMemory):
             self._edits.append(self._streams.copy(source, slot, found.length))
 
     def make_room(self, count: int, *, num_urgent: int | None = None) -> int:
-        """Nobody has to go: each slot has its own. How many cells are free."""
+        """Return the number of free cells.
+
+        No sequence is preempted: each slot has its own cells.
+        """
         return self.num_free
 
     def _make_room(self, count: int, *, num_urgent: int = 0, sparing: int | None = None) -> int:
         return count
 
     def _open(self, holder: int) -> None:
-        """`holder` has a stream, for which a kept prefix may have to go."""
+        """Give `holder` a stream, for which a kept prefix may be evicted."""
         if self._streams.stream(holder) is not None:
             return
         if not self._streams.has_free:
@@ -103,13 +107,13 @@ class StreamMemory(UnifiedMemory):
         self._edits.append(self._streams.open(holder))
 
     def _stream_to_go(self) -> int:
-        """The kept prefix to give up its stream."""
+        """Return the kept prefix that gives up its stream next."""
         return next(one for one in self._by_worth() if self._streams.stream(one) is not None)
 
     def _goes_with_its_stream(self, found: Found) -> bool:
-        """Whether a sequence that begins so gets the stream, and nothing is lost by that.
+        """Return whether a sequence that begins so takes over the stream, and nothing more is lost.
 
-        Or no more than would be lost anyway, if the prefix has to make room.
+        The rest of the prefix may be lost if the prefix is the next to be evicted anyway.
         """
         source = found.source
         if source is None or source not in self._worth:
@@ -120,7 +124,7 @@ class StreamMemory(UnifiedMemory):
         return is_whole or (not self._streams.has_free and self._stream_to_go() == source)
 
     def _num_copied(self, found: Found) -> int:
-        """Cells that are copied when a sequence begins with what was `found`."""
+        """Return the cells that are copied if a sequence begins with the prefix `found`."""
         if found.source is None or self._goes_with_its_stream(found):
             return 0
         return self._streams.length(found.source)

@@ -1,4 +1,4 @@
-"""Cells in streams: each holder with cells has a stream of its own, and shares none of them.
+"""Cells in streams: each holder with cells has a stream of its own, and shares no cells.
 
 Invariant: a stream has at most one owner, and a holder with cells has a stream.
 """
@@ -8,7 +8,7 @@ from .cells import Cells
 
 
 class StreamCells(Cells):
-    """Counts cells that are copied where others would be shared; there are `count` streams."""
+    """Counts cells that are copied instead of shared; there are `count` streams."""
 
     def __init__(self, *, slots: int, count: int) -> None:
         super().__init__(slots=slots)
@@ -21,27 +21,30 @@ class StreamCells(Cells):
         return bool(self._free)
 
     def stream(self, holder: int) -> int | None:
-        """The number of its stream, if it has one."""
+        """Return the number of the holder's stream, or `None`."""
         return self._streams.get(holder)
 
     def open(self, holder: int) -> Edit:
-        """`holder`, which has none, gets the first free stream; there must be one."""
+        """Give `holder`, which has none, the first free stream; there must be one."""
         number = self._streams[holder] = self._free.pop(0)
         return Place(holder, number)
 
     def share(self, source: int, holder: int, length: int) -> None:
-        """`holder`, which has a stream, gets a copy of the first `length` cells of `source`."""
+        """Copy the first `length` cells of `source` to `holder`, which has a stream."""
         if self.length(holder):
             raise ValueError(f"holder {holder} has cells already")
         self.grow(holder, length)
 
     def copy(self, source: int, holder: int, length: int) -> Edit:
-        """The same, as what it is to llama.cpp: the whole stream is copied."""
+        """Copy as `share` does. Returns the edit, which copies the whole stream."""
         self.share(source, holder, length)
         return Copy(source, holder, length, count=self.length(source))
 
     def hand_over(self, source: int, holder: int, length: int) -> list[Edit]:
-        """`holder` gets the stream of `source`, with its first `length` cells."""
+        """Give `holder` the stream of `source`, with its first `length` cells.
+
+        Returns the edits.
+        """
         num_cells = self.length(source)
         number = self._streams.pop(source)
         super().close(source)
@@ -51,18 +54,18 @@ class StreamCells(Cells):
         return edits if length == num_cells else [*edits, Clear(holder, length)]
 
     def keep(self, slot: int, holder: int, length: int) -> list[Edit]:
-        """What `slot` computed stays in its stream."""
+        """Keep what `slot` computed in its stream, which `holder` takes over. Returns the edits."""
         return self.hand_over(slot, holder, length)
 
     def close(self, holder: int) -> None:
-        """`holder` gives up its stream."""
+        """Remove all cells of `holder`, and free its stream."""
         super().close(holder)
         if (number := self._streams.pop(holder, None)) is not None:
             self._free.append(number)
             self._free.sort()
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` where an invariant is broken."""
+        """Raise `RuntimeError` if an invariant is broken."""
         super().check_integrity()
         numbers = [*self._free, *self._streams.values()]
         if len(set(numbers)) != len(numbers):

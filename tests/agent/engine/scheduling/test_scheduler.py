@@ -1186,4 +1186,4 @@ def test_an_answer_that_goes_on_has_to_fit_as_well() -> None:
     assert refusal(sized(5, ContextShift(1, 1), num_said=4), 8) is None
     error = refusal(sized(5, num_said=4), 8)
     assert isinstance(error, EngineFailed)
-    assert "longer than this context of 8" in error.message
+    assert "exceed this context of 8" in error.message
