@@ -1,1 +1,1 @@
-"""What happened in the fleet, and which hosts it has had: the diary, kept in the store."""
+"""The diary: events of the fleet and the hosts it has had, kept in the store."""

@@ -51,7 +51,7 @@ class DiaryBacklog:
 
     @property
     def has_any(self) -> bool:
-        """Whether any wait."""
+        """Whether any entries wait to be written."""
         return len(self) > 0
 
     def add(self, observed: Observed) -> int:
@@ -72,7 +72,7 @@ class DiaryBacklog:
             self.lost(item)
 
     def lost(self, item: Item) -> None:
-        """It can never be written."""
+        """Give up `item`, which can never be written."""
         if isinstance(item, DiaryEntry):
             self._entries = [each for each in self._entries if each is not item]
         elif self._hosts.get(item.name) is item:
@@ -115,7 +115,7 @@ class Diary:
 
     @property
     def num_hosts(self) -> Mapping[str, int]:
-        """How many hosts are in which state."""
+        """The number of hosts in each state."""
         states = [host.state for host in self._watcher.hosts.values()]
         return {state: states.count(state) for state in ("here", "drained", "stopped", "lost")}
 
@@ -142,7 +142,7 @@ class Diary:
     async def entries(
         self, *, since: float = 0.0, after: int = 0, limit: int, oldest_first: bool = False
     ) -> list[DiaryEntry]:
-        """As `DiaryStore.find`. Raises `StoreUnavailable`."""
+        """Find entries, like `DiaryStore.find`. Raises `StoreUnavailable`."""
         try:
             async with asyncio.timeout(READ_TIMEOUT):
                 await self._writes.flush(READ_TIMEOUT / 2)
@@ -153,7 +153,7 @@ class Diary:
             raise StoreUnavailable(f"the diary cannot be read: {error}") from error
 
     def bell(self) -> asyncio.Event:
-        """What is set once there are entries that are not there now."""
+        """An event that is set when a new entry comes."""
         return self._has_new
 
     def hosts(self) -> list[SavedHost]:

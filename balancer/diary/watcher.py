@@ -1,12 +1,11 @@
-"""What happened, told from how the fleet looks now and how it looked before.
+"""Derives the diary's events from the fleet's present and former state.
 
-A host is an agent's name: an agent that starts again has another id and the same name. One whose
-connection broke is lost only if it has not dialled again a while later, and an issue has ended only
-if it has not come back by then, so that what flickers is told once.
+A host is an agent's name: an agent that starts again has another id and the same name. A host
+whose connection broke is lost only if it has not dialled again a while later. An issue has ended
+only if it has not come back by then. So a connection or an issue that flickers makes one event.
 
-Invariants: a host is here exactly while an agent of its name is; what is told of a host's end waits
-at most `SETTLE`, or `RETURN` after the balancer's start; of hosts that are not here, at most
-`MAX_HOSTS` are known.
+Invariants: a host is connected exactly while an agent of its name is; the event of its end waits at
+most `SETTLE`, or `RETURN` after the balancer's start; at most `MAX_HOSTS` absent hosts are known.
 """
 
 from collections import Counter
@@ -48,7 +47,7 @@ class _SeenAgent:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What to write: entries of the diary, and hosts that are new or different."""
+    """Records to write: entries of the diary, and hosts that are new or different."""
 
     entries: tuple[DiaryEntry, ...] = ()
     hosts: tuple[SavedHost, ...] = ()
@@ -159,7 +158,7 @@ class Watcher:
         return min([*times, *self._ending.values()], default=None)
 
     def due(self, now: float) -> Observed:
-        """What is certain by now."""
+        """The events whose time to settle is over."""
         entries, hosts = [], []
         for name in [name for name, (until, _) in self._going.items() if until <= now]:
             _, why = self._going.pop(name)
@@ -208,7 +207,7 @@ class Watcher:
             yield _entry(now, "model_loaded", model, f"{view.name} serves it")
 
     def _drop_issues(self, owner: str) -> None:
-        """Whoever had them is gone, so whether they ended is not known."""
+        """Forget the issues of an agent that is gone: whether they ended is not known."""
         for seen in [seen for seen in self._issues if seen[0] == owner]:
             del self._issues[seen]
             self._ending.pop(seen, None)
@@ -240,7 +239,7 @@ def _entry(at: float, kind: DiaryKind, subject: str, message: str) -> DiaryEntry
 
 
 def _document(view: AgentView) -> str:
-    """What is remembered of a host, as JSON."""
+    """The stored form of a host, as JSON."""
     facts = view.facts
     return to_json(
         {

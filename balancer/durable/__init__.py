@@ -1,4 +1,4 @@
-"""What outlives its connection or its balancer: requests, and conversations that several share.
+"""Requests that outlive their connection or their balancer, and shared conversations.
 
 Both are written to the store in the background (`store.write_behind`), and the last event of an
 answer waits for its conversation. `request_journal` and `conversation_backlog` say what is to be

@@ -50,11 +50,11 @@ class ConversationBacklog:
 
     @property
     def has_any(self) -> bool:
-        """Whether there is something to write."""
+        """Whether anything waits to be written."""
         return bool(self._waiting)
 
     def add(self, new: UnwrittenConversation) -> int:
-        """It is to be written; how many are given up for it, itself perhaps among them."""
+        """Add a conversation to write. Returns how many were given up for it, perhaps itself."""
         self.drop(new.id)
         self.alone.pop(new.id, None)
         self._waiting[new.id] = new
@@ -66,14 +66,14 @@ class ConversationBacklog:
         return num - len(self)
 
     def drop(self, id: str) -> None:
-        """It is not to be written any more."""
+        """Remove a conversation that need not be written any more."""
         if self._waiting.pop(id, None) is not None:
             self.pool.remove(id)
 
     # ---- writing
 
     def next_batch(self) -> Sequence[str]:
-        """What to write next, the oldest first."""
+        """The next conversations to write, the oldest first."""
         batch: list[str] = []
         num_bytes = 0
         for each in self._waiting.values():
@@ -85,7 +85,7 @@ class ConversationBacklog:
         return batch
 
     def unwritten(self, ids: Collection[str]) -> tuple[UnwrittenConversation, ...]:
-        """What to write of these now."""
+        """The documents of these that are still to be written."""
         return tuple(each for id in ids if (each := self._waiting.get(id)) is not None)
 
     def written(self, _ids: Sequence[str], outcome: Sequence[UnwrittenConversation]) -> None:
@@ -95,7 +95,7 @@ class ConversationBacklog:
                 self.drop(each.id)
 
     def lost(self, item: str) -> None:
-        """It can never be written."""
+        """Give up `item`, which can never be written."""
         self.drop(item)
         self._give_up(item)
 

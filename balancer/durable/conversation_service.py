@@ -70,7 +70,7 @@ class ConversationService:
         return len(self.backlog)
 
     def status(self) -> StoreStatus:
-        """How the store takes conversations."""
+        """The store's status for conversations."""
         return self._writer.status()
 
     # ---- what the APIs ask for
@@ -94,7 +94,7 @@ class ConversationService:
             return
 
     async def has(self, id: str, kind: type, owner: str | None) -> bool:
-        """Whether it is stored, or is to be, or never can be. Raises `StoreUnavailable`."""
+        """Whether a conversation is stored or waits to be written. Raises `StoreUnavailable`."""
         if id in self.backlog or id in self.backlog.alone:
             return True
         name, _ = self._kinds[kind]

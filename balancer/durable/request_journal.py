@@ -1,4 +1,4 @@
-"""What of the retained requests is not in the store yet, and what is written next.
+"""The journal of retained requests: events that are not in the store yet, and the next write.
 
 Tokens are only counted here: a write takes the events behind those that were written. What was
 tried in vain is a part of the next write.
@@ -56,7 +56,7 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class JournalWrites:
-    """What to write together."""
+    """Changes that are written together."""
 
     begun: tuple[Begun, ...] = ()
     grown: tuple[Growth, ...] = ()
@@ -66,7 +66,7 @@ class JournalWrites:
 
 
 Written = tuple[JournalWrites, RetainedOutcome]
-"""What was written, and what came of it."""
+"""A write, and its outcome."""
 
 
 class RequestJournal:
@@ -98,7 +98,7 @@ class RequestJournal:
 
     @property
     def has_any(self) -> bool:
-        """Whether there is anything to write."""
+        """Whether anything waits to be written."""
         urgent = (self._begun, self._released, self._forgotten, self._cancelled)
         return bool(self._grown) or any(urgent)
 
@@ -118,7 +118,7 @@ class RequestJournal:
         self._on_change(True)
 
     def resumed(self, retained: Retained) -> None:
-        """It goes on here; its events so far are in the store."""
+        """Take over a request whose events so far are in the store."""
         self._num_written[retained.id] = len(retained.events)
 
     def grew(self, retained: Retained) -> None:
@@ -163,7 +163,7 @@ class RequestJournal:
         return tuple(dict.fromkeys(ids))
 
     def unwritten(self, ids: Collection[RequestId]) -> JournalWrites:
-        """What to write of these now."""
+        """The events of these that are still to be written."""
         chosen = set(ids)
         return JournalWrites(
             begun=tuple(new for id, new in self._begun.items() if id in chosen),
@@ -176,7 +176,7 @@ class RequestJournal:
         )
 
     def written(self, _ids: Sequence[RequestId], outcome: Written) -> None:
-        """What was written is in the store, but for what came of it."""
+        """Take the outcome of a write: all of it is in the store, except what `outcome` names."""
         what, came = outcome
         for new in what.begun:
             self._drop_begun(new.id)
@@ -192,7 +192,7 @@ class RequestJournal:
             self._drop(RequestId(name))
 
     def lost(self, item: RequestId) -> None:
-        """It cannot be written: delete what there is of it, unless that was tried."""
+        """Give up a request that cannot be written; delete its stored events if that was not tried."""
         self._drop(item)
         self._cancelled.pop(item, None)
         if self._forgotten.pop(item, self) is self:

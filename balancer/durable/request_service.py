@@ -80,7 +80,7 @@ class RequestService:
         self._retained = retained
 
     def status(self) -> StoreStatus:
-        """How the store takes retained requests."""
+        """The store's status for retained requests."""
         status = self._writer.status()
         return replace(status, num_dropped=status.num_dropped + self.journal.num_given_up)
 
@@ -181,7 +181,7 @@ class RequestService:
             logger.exception("a retained request cannot be followed", extra=context(id=retained.id))
 
     async def _follow(self, retained: RetainedRequest) -> None:
-        """What came of it at the balancer that runs it."""
+        """Follow the events that the balancer that runs the request writes."""
         found = await self._store.find_retained(retained.record.key.owner or "", id=retained.id)
         for each in found:
             self._restored(each)
@@ -239,7 +239,7 @@ class RequestService:
 
 
 def _write_of(what: JournalWrites) -> RetainedWrite:
-    """What the store takes, made on another thread, since a second's tokens may be many."""
+    """Make the store's write on another thread, since a second's tokens may be many."""
     return RetainedWrite(
         begun=tuple(saved(new.record, new.asked) for new in what.begun),
         grown=tuple(map(_saved_growth, what.grown)),

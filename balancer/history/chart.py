@@ -1,4 +1,4 @@
-"""What a reader of the history gets: columns over times, for the fleet, its agents or its models.
+"""The history's answer: columns over times, for the fleet, its agents or its models.
 
 Pure, and safe on another thread: steps never change.
 """

@@ -61,7 +61,7 @@ def latest(ended: Iterable[EndedRequest], criteria: EndingFilter) -> list[EndedR
 
 
 def ended_request(ending: Ending, at: float, balancer: str | None = None) -> EndedRequest:
-    """What is kept of `ending`, which happened at `at` and at one of several balancers."""
+    """The record of `ending`, which happened at the time `at` at one of several balancers."""
     usage, timings = ending.usage, ending.timings
     return EndedRequest(
         id=ending.request_id,

@@ -189,7 +189,7 @@ class HistoryTask:
         return [*self._handed_over().endings, *self.endings.unwritten]
 
     async def used(self, query: UsageQuery) -> list[UsageSum]:
-        """What callers used, up to now, by every run of a balancer that the store knows.
+        """The use of all callers up to now, over every run of a balancer that the store knows.
 
         Raises `StoreAway`.
         """

@@ -50,7 +50,7 @@ class OtherSteps:
         return sum(map(len, self._steps.values()))
 
     def unread(self, since: int, now: int) -> list[StepRange]:
-        """What has to be read for a look back to `since`."""
+        """The ranges to read for a look back to `since`."""
         if not 0 <= now - self._begun_at <= FORGOTTEN:
             self._begin(now)
         ranges: list[StepRange] = []
@@ -65,7 +65,7 @@ class OtherSteps:
         return ranges
 
     def take(self, read: Sequence[tuple[StepRange, Iterable[FromSource]]], now: int) -> None:
-        """What was read of each range. All ranges of one width come together."""
+        """Take the steps that were read of each range. All ranges of one width come together."""
         taken: dict[StepWidth, dict[int, list[Step]]] = {1: {}, 60: {}}
         for step_range, steps in read:
             for source, step in steps:
@@ -83,7 +83,7 @@ class OtherSteps:
             self._forget(width, now - (STEPS_KEPT[width] + 1) * width)
 
     def hear(self, reported: Mapping[str, Iterable[Step]]) -> None:
-        """What others report of themselves, by source, in place of what they reported before."""
+        """Replace the other balancers' reports, by source."""
         self._reported = []
         for source, steps in reported.items():
             latest = self._latest.get((1, source), -1)

@@ -36,7 +36,7 @@ class HistoryRecorder:
         self._models: dict[str, StepTally] = {}
 
     def close_step(self, at: int, seconds: int, totals: FleetTotals) -> Step:
-        """What happened since the last call, as a step of `seconds` from `at` on."""
+        """Return the counts since the last call, as a step of `seconds` from `at` on."""
         step = Step(
             at=at,
             seconds=seconds,

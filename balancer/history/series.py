@@ -25,7 +25,7 @@ MINUTE = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Levels:
-    """What stood at a step's end; of longer steps the mean, and of the queue the most."""
+    """Levels at a step's end. Longer steps have the mean, and of the queue the largest."""
 
     queue_depth: float = 0.0
     queue_peak: int = 0
@@ -129,7 +129,7 @@ class Series:
         return _from(islice(reversed(self.seconds), most), since)
 
     def begun_minutes(self) -> list[Step]:
-        """What there is of minutes that are not whole yet: of the last one."""
+        """The steps so far of the last minute, which is not whole yet."""
         return self._whole_minutes(self.seconds[-1].at + MINUTE) if self.seconds else []
 
     def _whole_minutes(self, now: int) -> list[Step]:

@@ -1,4 +1,4 @@
-"""What all balancers over one store counted, and which requests ended at any of them.
+"""The history and ended requests of all balancers that share a store.
 
 What the store does not have yet, the others report: the caller passes that on.
 """
@@ -15,10 +15,10 @@ from .other_steps import FromSource, OtherSteps
 from .series import Selection, Step, from_saved
 
 ReportedSteps = Mapping[str, Iterable[Step]]
-"""What others report of themselves, by the run of the balancer."""
+"""The other balancers' own steps, by the run of the balancer."""
 
 Read = list[tuple[StepRange, list[SavedStep]]]
-"""What the store has of each range."""
+"""The store's steps of each range."""
 
 
 class SharedPast:
@@ -54,7 +54,7 @@ class SharedPast:
         return latest([*unwritten, *stored], criteria), num
 
     async def _read(self, since: int, now: int) -> Read | None:
-        """What is missing for a look back; `None` while the store is away."""
+        """Read the missing steps for a look back; `None` while the store is away."""
         read: Read = []
         try:
             for step_range in self._others.unread(since, now):

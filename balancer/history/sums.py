@@ -1,4 +1,4 @@
-"""What one step of the history counts: for the fleet, for an agent, or for a model.
+"""The counts of one step of the history: for the fleet, for an agent, or for a model.
 
 `StepTally` grows while the step lasts; `Sums` is its value afterwards, and can be added to others.
 """
@@ -53,7 +53,7 @@ def merged(histograms: Iterable[Histogram]) -> Histogram:
 
 
 def num_counted(counts: Histogram) -> int:
-    """How many durations it holds."""
+    """The number of durations."""
     return sum(counts[1::2])
 
 
@@ -157,7 +157,7 @@ class StepTally:
         self._cached += ending.usage.cached_tokens
 
     def sums(self) -> Sums:
-        """What was counted."""
+        """The counts so far."""
         self._count_gaps()
         return Sums(
             completion_tokens=self._tokens,

@@ -1,9 +1,10 @@
-"""What each caller used of each model, by day (UTC), as this run of the balancer counted it.
+"""Each caller's use of each model, by day (UTC), as this run of the balancer counted it.
 
 Rows hold totals and not differences, so a row that is written twice counts once.
 
-Invariants: at most `MAX_ROWS` rows are here; today's are never forgotten. Where today alone has
-more callers and models, further models of a caller count under `OTHERS`, then all as `OTHERS`.
+Invariants: at most `MAX_ROWS` rows are here; today's are never forgotten. If today
+alone has more callers and models, further models of a caller count under `OTHERS`, then further
+callers as `OTHERS`.
 """
 
 from collections.abc import Iterable, Iterator

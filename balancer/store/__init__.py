@@ -1,1 +1,1 @@
-"""What survives a restart of the balancer: in memory, in an SQLite file, or in PostgreSQL."""
+"""The store, which survives a restart of the balancer: memory, an SQLite file, or PostgreSQL."""

@@ -33,7 +33,7 @@ class SavedConversation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationBounds:
-    """How much a store keeps: conversations, bytes, and seconds since the last use."""
+    """The most that a store keeps: conversations, bytes, and seconds since the last use."""
 
     num: int
     num_bytes: int
@@ -66,7 +66,7 @@ class SavedConversations:
             await connection.execute(adding.values(used_at=self._now), rows)
 
     async def use_conversation(self, id: str, kind: str, owner: str) -> bool:
-        """Whether it is there. It counts as used."""
+        """Mark a conversation as used. Returns whether it is stored."""
         async with self._transaction() as connection:
             used = update(CONVERSATIONS).where(_one(id, kind, owner)).values(used_at=self._now)
             return (await connection.execute(used)).rowcount > 0

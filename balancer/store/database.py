@@ -229,9 +229,9 @@ _CLOCKS: dict[bool, ColumnElement[float]] = {
 
 @contextmanager
 def reached(url: StoreUrl) -> Iterator[None]:
-    """What says inside that the store cannot be reached or written becomes `StoreAway`.
+    """Turn errors that mean the store cannot be reached or written into `StoreAway`.
 
-    Faults of a statement or of its values stay what they are: to try them again would be in vain.
+    Errors of a statement or of its values pass unchanged: trying them again would not help.
     """
     try:
         yield
@@ -252,7 +252,7 @@ def _is_fault(error: DBAPIError) -> bool:
 
 
 def sentence(error: BaseException, url: StoreUrl) -> str:
-    """What a driver says, in one line, and without the password."""
+    """A driver's message in one line, without the password."""
     original = getattr(error, "orig", None) or error
     lines = str(original).strip().splitlines()
     said = lines[0].rpartition("<class ")[2].partition(">: ")[2] or lines[0] if lines else ""

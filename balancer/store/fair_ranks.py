@@ -1,4 +1,4 @@
-"""Which rows of a shared table are beyond its bounds: the oldest of the owner with most.
+"""Finds the rows of a shared table that exceed its bounds: the oldest of the owner with most.
 
 A bound holds for all owners together. Each row has a depth: the bytes, and the number, of its own
 and its owner's newer rows. Rows are kept in the order of their depths until the bound is reached.

@@ -1,4 +1,4 @@
-"""How the store is, as each task that uses it sees it, and as operators see it.
+"""The store's health, as each task that uses it sees it, and as operators see it.
 
 Times are on the clock of the event loop.
 """
@@ -17,7 +17,7 @@ LOST = "what cannot be written was lost; the balancer's log says what"
 
 
 class StoreHealth:
-    """How a store is for one task, which says how each use ended; the log has each change once."""
+    """A store's health for one task, which reports how each use ended; logs each change once."""
 
     def __init__(self, store: str) -> None:
         """`store` is its name in the log."""
@@ -29,17 +29,17 @@ class StoreHealth:
         """Rows that were never written: they cannot be, or too many waited."""
 
     def status(self, num_pending: int = 0) -> StoreStatus:
-        """How the store was at its last use."""
+        """The store's status after its last use."""
         return StoreStatus(self._away_since, self._problem, num_pending, self.num_lost, self._fault)
 
     @property
     def is_away(self) -> bool:
-        """Whether it could not be reached."""
+        """Whether the store could not be reached."""
         return self._away_since is not None
 
     @property
     def is_failing(self) -> bool:
-        """Whether it did not take the last write as a whole."""
+        """Whether the store refused a part of the last write."""
         return self._fault is not None
 
     def went_away(self, problem: object) -> None:
@@ -67,7 +67,7 @@ class StoreHealth:
 
 
 def combined(statuses: Iterable[StoreStatus]) -> StoreStatus:
-    """How the store is by what all that write see: away if it is for one of them."""
+    """The status over all writers: away if the store is away for one of them."""
     statuses = list(statuses)
     first = min(
         (each for each in statuses if each.away_since is not None),
@@ -84,7 +84,7 @@ def combined(statuses: Iterable[StoreStatus]) -> StoreStatus:
 
 
 def issues(status: StoreStatus) -> tuple[Issue, ...]:
-    """What operators should do about the store."""
+    """Issues of the store, with what operators should do."""
     if status.is_away:
         message = f"the store is away: {status.problem}"
         hint = "changes are refused until it is back; streams go on"

@@ -47,7 +47,7 @@ class HistoryBacklog:
 
     @property
     def has_any(self) -> bool:
-        """Whether any wait."""
+        """Whether anything waits to be written."""
         return len(self) > 0
 
     @property
@@ -87,5 +87,5 @@ class HistoryBacklog:
         self._usage = {key: each for key, each in self._usage.items() if id(each) not in written}
 
     def lost(self, item: Record) -> None:
-        """It can never be written."""
+        """Give up `item`, which can never be written."""
         self.written([item], None)

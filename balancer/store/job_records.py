@@ -1,4 +1,4 @@
-"""What is saved of files, batches and chunks. Times are seconds since 1970, in UTC."""
+"""Saved records of files, batches and chunks. Times are seconds since 1970, in UTC."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -52,7 +52,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkResults:
-    """Where a chunk's results lie: bytes of outputs and errors, in two blobs named by `key`."""
+    """A chunk's results: the bytes of its outputs and errors, in two blobs named by `key`."""
 
     key: str
     num_output_bytes: int
@@ -63,7 +63,7 @@ class ChunkResults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkSums:
-    """How far a batch is, by its chunks with results."""
+    """A batch's progress, summed over its chunks with results."""
 
     num_chunks: int = 0
     num_done: int = 0

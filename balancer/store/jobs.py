@@ -93,7 +93,7 @@ class JobStore:
         return [SavedFile(**row) for row in await self._all(chosen)]
 
     async def file_totals(self) -> dict[str | None, FileTotals]:
-        """How many files each owner has, and how large they are together."""
+        """The number of each owner's files, and their size together."""
         rows = await self._all(_FILE_TOTALS)
         return {
             row["owner"]: FileTotals(
@@ -150,7 +150,7 @@ class JobStore:
         return [SavedBatch(**row) for row in await self._all(ordered)]
 
     async def num_open_batches(self) -> dict[str | None, int]:
-        """How many batches of each owner have not ended."""
+        """The number of open batches of each owner."""
         counted = select(BATCHES.c.owner, func.count().label("num")).where(BATCHES.c.is_open)
         rows = await self._all(counted.group_by(BATCHES.c.owner))
         return {row["owner"]: int(row["num"]) for row in rows}
@@ -241,7 +241,7 @@ class JobStore:
             return changed.rowcount == 1
 
     async def sums(self, batch: str) -> ChunkSums:
-        """How far a batch is."""
+        """A batch's progress."""
         row = await self._one(_SUMS.where(CHUNKS.c.batch == batch))
         return ChunkSums(**_whole(row)) if row else ChunkSums()
 

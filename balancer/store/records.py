@@ -1,4 +1,4 @@
-"""What is saved, and how that is asked for.
+"""Records of the store, and the messages that ask for a write.
 
 The fleet's core never waits for a store. A change of the desired state is a `Persist`: the
 `StoreWriter` saves it, and retries; one `PersistOutcome` says what came of that. Times are seconds
@@ -76,9 +76,9 @@ PersistOutcome = Persisted | Conflicted | NotPersisted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedRequest:
-    """How one request ended, and when; never its text.
+    """One ended request: how and when it ended, never its text.
 
-    `code` as in `Ending`. Of a query `kind` tells which it was. Names are bounded by who gives
+    `code` as in `Ending`. `kind` names the query, if it was one. Names are bounded by who gives
     them. `queue_ms` and so on, and `moves`, as in `Timings`. `balancer` is the name of the one that
     had it; `None` where there was no other.
     """
@@ -105,7 +105,7 @@ class EndedRequest:
 
 
 class EndingPlace(NamedTuple):
-    """Where an ended request stands among all of them: the latest first, then by their ids."""
+    """Sort key of ended requests: the latest first, then by id."""
 
     ended_at: float
     id: str
@@ -131,7 +131,7 @@ class EndingFilter:
     limit: int = 200
 
     def fits(self, ended: EndedRequest) -> bool:
-        """Whether a reader wants this one."""
+        """Whether the request matches the filter."""
         return (
             self.model in (None, ended.model)
             and self.agent in (None, ended.agent)
@@ -142,7 +142,7 @@ class EndingFilter:
 
 
 def place_of(ended: EndedRequest) -> EndingPlace:
-    """Where it stands."""
+    """The request's sort key."""
     return EndingPlace(ended.ended_at, ended.id)
 
 
@@ -199,7 +199,7 @@ USAGE_DAYS = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageCounts:
-    """What was used. `requests` are all that ended or were refused, `errors` those with an error.
+    """Counts of use. `requests` counts all that ended or were refused, `errors` the failed ones.
 
     `cached_tokens` are some of `prompt_tokens`.
     """
@@ -213,7 +213,7 @@ class UsageCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageRow(UsageCounts):
-    """What one caller used of one model on one day, as one run of a balancer counted it.
+    """One caller's use of one model on one day, as one run of a balancer counted it.
 
     A later row of the same run takes the place of an earlier one, so it can be written twice.
     """
@@ -251,7 +251,7 @@ class UsageQuery:
 
 @dataclass(frozen=True, slots=True)
 class StoreStatus:
-    """How the store is, from the balancer's side.
+    """The store's status, from the balancer's side.
 
     `away_since` is on the clock of the event loop; `problem` says why it is away. `num_pending`
     things wait to be written, `num_dropped` never were: they cannot be, or too many waited.
@@ -266,7 +266,7 @@ class StoreStatus:
 
     @property
     def is_away(self) -> bool:
-        """Whether the last try failed."""
+        """Whether the last attempt failed."""
         return self.away_since is not None
 
 

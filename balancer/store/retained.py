@@ -226,7 +226,7 @@ def _replacing(insert: AnyInsert) -> Insert:
 
 
 def _owned(run: str, ids: Collection[str]) -> Select[Any]:
-    """Which of `ids` may be written by `run`; they are locked until the transaction ends."""
+    """The `ids` that `run` may write; their rows are locked until the transaction ends."""
     mine = _REQUESTS.id.in_(ids) & (_REQUESTS.lease_owner == run)
     return select(_REQUESTS.id).where(mine).with_for_update()
 
@@ -273,7 +273,7 @@ def _cancelling(ids: Collection[str]) -> Update:
 
 
 def _cancelled(run: str) -> Select[Any]:
-    """Which requests of `run` are to end."""
+    """The requests of `run` whose callers have cancelled them."""
     mine = (_REQUESTS.lease_owner == run) & ~_REQUESTS.has_ended
     return select(_REQUESTS.id).where(mine & _REQUESTS.is_cancelled)
 

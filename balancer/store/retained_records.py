@@ -1,7 +1,7 @@
-"""What is saved of a request that is to outlive its balancer.
+"""The saved form of a request that is to outlive its balancer.
 
-A balancer that runs a request has a lease on it. One whose lease is over, since its balancer is
-gone or cannot reach the store, may be taken by another.
+A balancer that runs a request has a lease on it. If the lease ends, because the balancer is gone or
+cannot reach the store, another balancer may take the request.
 """
 
 from dataclasses import dataclass
@@ -41,10 +41,10 @@ class SavedEvents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetainedWrite:
-    """What to write together.
+    """Changes of retained requests that are written together.
 
-    What was `released` may be taken by any balancer at once. What was `cancelled` is to be ended by
-    the balancer that runs it, now or later; all balancers are notified.
+    Any balancer may take `released` requests at once. `cancelled` requests are ended by the
+    balancer that runs them, now or later; all balancers are notified.
     """
 
     begun: tuple[SavedRequest, ...] = ()
@@ -75,12 +75,12 @@ class FoundRequest:
     model: str | None = None
     fingerprint: str | None = None
     is_cancelled: bool = False
-    """Whether its caller wants it to end, at whichever balancer that was said."""
+    """Whether the caller has cancelled it, at any balancer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetainedBounds:
-    """How much a store retains: requests, bytes, and seconds since the last use."""
+    """The most that a store retains: requests, bytes, and seconds since the last use."""
 
     num: int
     num_bytes: int

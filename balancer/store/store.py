@@ -1,4 +1,4 @@
-"""What survives a restart of the balancer: one code for SQLite, PostgreSQL and `memory://`."""
+"""The store, which survives a restart of the balancer: SQLite, PostgreSQL and `memory://`."""
 
 import asyncio
 import errno
@@ -58,7 +58,7 @@ class Store:
 
     @property
     def is_lasting(self) -> bool:
-        """Whether what it has is there after a restart of the balancer."""
+        """Whether the content survives a restart of the balancer."""
         return self.database.is_lasting
 
     async def open(self) -> None:
@@ -132,7 +132,7 @@ class Store:
             await notify_changed(connection, "keys")
 
     async def had_keys(self) -> bool:
-        """Whether there ever was a key, as far as is known; true where that is not known."""
+        """Whether a key was ever made; true if that is unknown."""
         async with self.database.transaction() as connection:
             return (await connection.execute(select(ACCESS_STATE.c.had_keys))).scalar() is not False
 
@@ -195,7 +195,7 @@ async def _saved(connection: AsyncConnection) -> SavedState | None:
 
 
 async def _is_added(connection: AsyncConnection, key: SavedKey) -> bool:
-    """Where two insert one name at once, the second waits, and then gets the error."""
+    """Insert a key. If two insert one name at once, the second waits, and returns `False`."""
     try:
         async with connection.begin_nested():
             await connection.execute(insert(ACCESS_KEYS).values(**asdict(key)))

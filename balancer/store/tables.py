@@ -270,4 +270,4 @@ FIRST_ROWS: tuple[tuple[Table, Mapping[str, object]], ...] = (
     (ACCESS_STATE, {"id": 1, "had_keys": False}),
     (LEADERSHIP, {"id": 1, "epoch": 0}),
 )
-"""What tables have from the beginning."""
+"""Rows that tables have from the beginning."""

@@ -11,7 +11,7 @@ FORMS = "memory://, sqlite:///FILE or postgresql://USER@HOST/DATABASE"
 
 SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 PARAMETERS = ("host", "sslmode")
-"""What may stand behind the `?`: the folder of a Unix socket, and libpq's `sslmode`."""
+"""Parameters that a URL may have: the folder of a Unix socket, and libpq's `sslmode`."""
 
 
 @dataclass(frozen=True, slots=True)

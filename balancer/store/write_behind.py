@@ -45,23 +45,23 @@ Outcome_contra = TypeVar("Outcome_contra", contravariant=True)
 
 
 class Backlog(Protocol[Item, Outcome_contra]):
-    """What waits to be written, within bounds. An item stays in it until it is written or lost."""
+    """A bounded queue of items to write. An item stays in the queue until it is written or lost."""
 
     def __len__(self) -> int:
-        """What operators see: what is not in the store, as far as is known."""
+        """The number of items that are not known to be in the store."""
 
     @property
     def has_any(self) -> bool:
         """Whether there is anything to write."""
 
     def next_batch(self) -> Sequence[Item]:
-        """What to write next together, in its order."""
+        """The next items to write together, in order."""
 
     def written(self, items: Sequence[Item], outcome: Outcome_contra, /) -> None:
         """These are in the store."""
 
     def lost(self, item: Item) -> None:
-        """It can never be written."""
+        """Give up `item`, which can never be written."""
 
 
 class WriteBehind(Generic[Item, Outcome]):
@@ -100,7 +100,7 @@ class WriteBehind(Generic[Item, Outcome]):
         """What is being written."""
 
     def status(self) -> StoreStatus:
-        """How the store takes these, as of the last try."""
+        """The store's status after the last attempt."""
         return self.health.status(len(self._backlog))
 
     def stir(self, *, is_urgent: bool = True) -> None:

@@ -50,16 +50,16 @@ class StoreWriter:
 
     @property
     def keeps_history(self) -> bool:
-        """Whether there is any use in `append`."""
+        """Whether the store keeps a history."""
         return self._store.is_lasting
 
     def status(self) -> StoreStatus:
-        """How the store is, as of the last try."""
+        """The store's status after the last attempt."""
         status = self._history.status()
         return replace(status, num_pending=status.num_pending + self._num_saves)
 
     def unwritten(self) -> HistoryBatch:
-        """What was appended and is not in the store, as far as is known; no usage."""
+        """The history that was appended and is not known to be in the store; no usage."""
         return self._backlog.unwritten
 
     def persist(self, persist: Persist) -> asyncio.Future[PersistOutcome]:

@@ -54,16 +54,16 @@ class Certificates:
         return self._clients.validity.not_after
 
     def seconds_left(self) -> float:
-        """How long the certificate is still valid."""
+        """Seconds until the certificate expires."""
         return self.not_after - self._now()
 
     def issues(self) -> tuple[Issue, ...]:
-        """What operators should do about the certificate."""
+        """Issues of the certificate, with what operators should do."""
         found = issue(self.seconds_left())
         return () if found is None else (found,)
 
     def by_port(self) -> dict[str, Callable[[], ssl.SSLContext]]:
-        """What gives the context for a new connection, by the port's name.
+        """Functions that give the TLS context for a new connection, by the port's name.
 
         With `agent_ca` the management port asks for a certificate.
         """
@@ -108,7 +108,7 @@ class Certificates:
 
 
 def _stamp(file: Path) -> tuple[int, int, int] | None:
-    """What changes with a file's content; none where it cannot be seen."""
+    """A value that changes with the file's content; `None` if the file cannot be read."""
     try:
         found = file.stat()
     except OSError:
@@ -127,7 +127,7 @@ renewal has failed."""
 
 @dataclass(frozen=True, slots=True)
 class Warning:
-    """What to say now, if anything, and in how many seconds to ask again."""
+    """A warning to log now, if any, and the seconds until the next check."""
 
     message: str | None
     ask_again: float

@@ -50,7 +50,7 @@ class TlsProtocol(asyncio.Protocol):
     ) -> None:
         """`make` is called after the handshake.
 
-        `on_failure` gets the peer and the reason where TLS fails. `on_lost` is called where
+        `on_failure` gets the peer and the reason if TLS fails. `on_lost` is called if
         the connection ends before `make` was called; after that the made protocol is called.
         """
         self._incoming = ssl.MemoryBIO()
@@ -257,7 +257,7 @@ class TlsProtocol(asyncio.Protocol):
 
 
 class TlsTransport(asyncio.Transport):
-    """What the protocol above writes to. `tcp` is the transport below, which may be wrapped."""
+    """The transport of the protocol above. `tcp` is the transport below, which may be wrapped."""
 
     def __init__(self, tcp: asyncio.Transport, protocol: TlsProtocol) -> None:
         super().__init__()
@@ -270,7 +270,7 @@ class TlsTransport(asyncio.Transport):
         return getattr(self.tcp, name)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """As a transport of the event loop that speaks TLS."""
+        """Answer like an event loop's own TLS transport."""
         tls = self._protocol.tls
         match name:
             case "ssl_object":
@@ -283,12 +283,12 @@ class TlsTransport(asyncio.Transport):
                 return self.tcp.get_extra_info(name, default)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """As a transport does."""
+        """See `asyncio.Transport`."""
         if data and not self.is_closing():
             self._protocol.encrypt(data)
 
     def writelines(self, pieces: Iterable[bytes | bytearray | memoryview]) -> None:
-        """As a transport does."""
+        """See `asyncio.Transport`."""
         self.write(b"".join(pieces))
 
     def can_write_eof(self) -> bool:
@@ -296,18 +296,18 @@ class TlsTransport(asyncio.Transport):
         return False
 
     def is_closing(self) -> bool:
-        """As a transport does."""
+        """See `asyncio.Transport`."""
         return self._is_closing or self.tcp.is_closing()
 
     def close(self) -> None:
-        """What was written still leaves."""
+        """Close after the written bytes have left."""
         if not self._is_closing:
             self._is_closing = True
             self._protocol.say_goodbye()
             self.tcp.close()
 
     def abort(self) -> None:
-        """As a transport does."""
+        """See `asyncio.Transport`."""
         self._is_closing = True
         self.tcp.abort()
 
@@ -317,14 +317,14 @@ class TlsTransport(asyncio.Transport):
         self.tcp.pause_reading()
 
     def resume_reading(self) -> None:
-        """As a transport does."""
+        """See `asyncio.Transport`."""
         if self.is_paused:
             self.is_paused = False
             self.tcp.resume_reading()
             asyncio.get_running_loop().call_soon(self._protocol.read)
 
     def is_reading(self) -> bool:
-        """As a transport does."""
+        """See `asyncio.Transport`."""
         return not self.is_paused and self.tcp.is_reading()
 
     def get_write_buffer_size(self) -> int:
@@ -332,9 +332,9 @@ class TlsTransport(asyncio.Transport):
         return self.tcp.get_write_buffer_size()
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
-        """As a transport does."""
+        """See `asyncio.Transport`."""
         return self.tcp.get_write_buffer_limits()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """As a transport does."""
+        """See `asyncio.Transport`."""
         self.tcp.set_write_buffer_limits(high, low)
