@@ -192,7 +192,7 @@ class RequestJournal:
             self._drop(RequestId(name))
 
     def lost(self, item: RequestId) -> None:
-        """Give up a request that cannot be written; delete its stored events if that was not tried."""
+        """Give up a request that cannot be written; delete its stored events, once."""
         self._drop(item)
         self._cancelled.pop(item, None)
         if self._forgotten.pop(item, self) is self:
