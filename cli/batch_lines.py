@@ -118,7 +118,7 @@ def answered(result: str) -> tuple[str | int, str] | None:
 
 
 def has_failed(result: str) -> bool:
-    """Whether a result line has an error."""
+    """Return whether a result line has an error."""
     value = json.loads(result)
     response = value.get("response") or {}
     return bool(value.get("error")) or response.get("status_code", 200) != 200

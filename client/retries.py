@@ -46,7 +46,7 @@ class Retries:
         return min(pause, self.last_pause) * (0.75 + jitter / 2)
 
     def _is_too_soon(self, error: ArrieroError) -> bool:
-        """Whether all attempts would come before the failed model is loaded again."""
+        """Return whether all attempts would come before the failed model is loaded again."""
         if not isinstance(error, RequestFailed) or error.code != "model_failed":
             return False
         return error.retry_after is not None and error.retry_after > self.last_pause
@@ -56,7 +56,7 @@ NEVER = Retries(limit=0)
 
 
 def is_untouched(error: ArrieroError) -> bool:
-    """Whether the balancer has not begun the request."""
+    """Return whether the balancer has not begun the request."""
     if isinstance(error, RequestFailed):
         return error.code in _REFUSED
     return isinstance(error, Unreachable) and not error.was_sent

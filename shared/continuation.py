@@ -71,7 +71,7 @@ class Continuation:
 
     @property
     def is_by_text(self) -> bool:
-        """Whether an agent that reads no token ids can continue."""
+        """Return whether an agent that reads no token ids can continue."""
         return not self.packed_tokens and len(self.text) == self.num_characters
 
     @property

@@ -95,7 +95,7 @@ class LineWriter:
             self._has_lines.notify()
 
     def _is_written_within(self, timeout: float) -> bool:
-        """Whether something is written within `timeout` seconds."""
+        """Return whether something is written within `timeout` seconds."""
         seen = self._num_written
         return self._changed.wait_for(lambda: self._num_written != seen, timeout)
 

@@ -20,7 +20,7 @@ def priority_class_of(priority: int | None) -> PriorityClass:
 
 
 def is_background(priority: int | None) -> bool:
-    """Whether the class is `batch`, which is preempted for the other classes."""
+    """Return whether the class is `batch`, which is preempted for the other classes."""
     return priority_class_of(priority) == "batch"
 
 

@@ -50,7 +50,7 @@ class Address:
 
     @property
     def is_unspecified(self) -> bool:
-        """Whether the address means all addresses of this host; nobody can connect to it."""
+        """Return whether the address means all addresses of this host; nobody can connect to it."""
         try:
             return ip_address(self.host).is_unspecified
         except ValueError:

@@ -206,7 +206,7 @@ def _deepest(paths: list[Location]) -> Location:
 
 
 def _is_above_another(path: Location, places: Iterable[Location]) -> bool:
-    """Whether a place below `path` is wrong, too; it is in the intended branch of a union."""
+    """Return whether a place below `path`, in the intended union branch, is wrong, too."""
     return any(len(other) > len(path) and other[: len(path)] == path for other in places)
 
 

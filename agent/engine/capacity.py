@@ -56,5 +56,5 @@ class Capacity:
 
     @property
     def can_keep(self) -> bool:
-        """Whether prefixes can be kept, and states copied in pieces."""
+        """Return whether prefixes can be kept, and states copied in pieces."""
         return self.can_share or bool(self.checkpoint_gap)

@@ -259,7 +259,7 @@ class _Output:
         return line.key in self._done
 
     def answers_another(self, line: Line) -> bool:
-        """Whether the result for `line` answers another request."""
+        """Return whether the result for `line` answers another request."""
         known = self._done.get(line.key)
         return bool(known) and known != line.digest
 

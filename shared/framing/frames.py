@@ -57,7 +57,7 @@ class Codec(Protocol[M]):
         """Merge two messages about the same request into one; `None` if they cannot be merged."""
 
     def cuts_short(self, message: M, /) -> bool:
-        """Whether the message makes an earlier large one about its request unnecessary."""
+        """Return whether the message makes an earlier large one about its request unnecessary."""
 
     def in_place_of(self, message: M, /) -> M | None:
         """Return the message to send instead of both, once `message` cuts the large one short."""

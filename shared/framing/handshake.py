@@ -4,7 +4,7 @@ from aiohttp import ClientConnectionResetError, WSMessage, WSMsgType, web
 
 
 def is_handshake(socket: web.WebSocketResponse, request: web.Request) -> bool:
-    """Whether `request` is a handshake that `socket` can answer, whatever its headers are."""
+    """Return whether `request` is a handshake that `socket` can answer, with any headers."""
     try:
         return bool(socket.can_prepare(request))
     except ValueError:

@@ -193,5 +193,5 @@ TO_GO_ON = "needs `messages` that end with an assistant's message that has conte
 
 
 def can_go_on(messages: Sequence[ChatMessage] | None) -> bool:
-    """Whether `messages` end with an answer that `continue_final_message` can continue."""
+    """Return whether `messages` end with an answer that `continue_final_message` can continue."""
     return messages is not None and messages[-1].role == "assistant" and bool(messages[-1].text)

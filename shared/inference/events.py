@@ -100,7 +100,7 @@ class Token(NamedTuple):
 
     @property
     def is_silent(self) -> bool:
-        """Whether the token shows nothing: a control token, or a part of a character."""
+        """Return whether the token shows nothing: a control token, or a part of a character."""
         return not self.text and not self.log_probs
 
 

@@ -48,7 +48,7 @@ class Peer:
     state_bytes: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 0
 
     def can_use(self, other: "Peer") -> bool:
-        """Whether this agent can fetch from `other` and use its prefixes."""
+        """Return whether this agent can fetch from `other` and use its prefixes."""
         return self.cells == other.cells and self.tls == other.tls
 
 

@@ -142,7 +142,7 @@ class GenerateRequest(SamplingChoices):
 
     @property
     def has_media(self) -> bool:
-        """Whether any message has pictures or sounds."""
+        """Return whether any message has pictures or sounds."""
         return any(message.media for message in self.messages or ())
 
     @property
@@ -218,7 +218,10 @@ _values = attrgetter(*_NAMES)
 
 
 def with_seed(request: GenerateRequest, seed: int) -> GenerateRequest:
-    """A copy with this seed. Most requests get one; `dataclasses.replace` takes twice as long."""
+    """Return a copy with this seed.
+
+    Most requests get one; `dataclasses.replace` takes twice as long.
+    """
     return GenerateRequest(**dict(zip(_NAMES, _values(request), strict=True)) | {"seed": seed})
 
 
@@ -226,7 +229,7 @@ def with_seed(request: GenerateRequest, seed: int) -> GenerateRequest:
 
 
 def goes_on_by_text(request: GenerateRequest) -> bool:
-    """Whether an agent can continue the answer from its text alone.
+    """Return whether an agent can continue the answer from its text alone.
 
     It cannot if the answer has a grammar, which would begin anew. A prompt of token ids, or one
     with a suffix, has no place for the text, nor has a conversation whose template must not begin
@@ -247,7 +250,7 @@ def goes_on_by_text(request: GenerateRequest) -> bool:
 
 
 def goes_on_anywhere(request: GenerateRequest) -> bool:
-    """Whether an engine or a server of another kind can continue the answer, too.
+    """Return whether an engine or a server of another kind can continue the answer, too.
 
     Log-probabilities of two models would not match, and a saved prompt stays on its engine.
     """

@@ -226,7 +226,7 @@ def sources_of(assignment: Assignment) -> Iterator[str]:
 
 
 def needs_reload(old: Assignment, new: Assignment, *, loaded_slots: int) -> bool:
-    """Whether serving `new` needs a reload.
+    """Return whether serving `new` needs a reload.
 
     `loaded_slots` is the number of slots that the engine was loaded with: it can serve fewer.
     """

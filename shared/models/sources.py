@@ -104,7 +104,7 @@ def _hub(text: str) -> HubFile | HubQuantisation:
 
 
 def is_relative_path(text: str) -> bool:
-    """Whether `text` is a relative path that stays in its folder."""
+    """Return whether `text` is a relative path that stays in its folder."""
     return all(
         part not in ("", ".", "..") and part.isprintable() and len(part.encode()) <= MAX_PART
         for part in text.split("/")
@@ -160,7 +160,7 @@ def check_http(source: str, allowed: Collection[str]) -> None:
 
 
 def is_loopback(host: str | None) -> bool:
-    """Whether a URL's host is this machine, judged by its text alone."""
+    """Return whether a URL's host is this machine, judged by its text alone."""
     if host is None:
         return False
     if host == "localhost":

@@ -77,7 +77,7 @@ def _first_finding(error: ValidationError, given: Mapping[str, Given]) -> str:
 
 
 def _is_of(other: ErrorDetails, finding: ErrorDetails) -> bool:
-    """Whether `other` is about the same value, which may have one of several types."""
+    """Return whether `other` is about the same value, which may have one of several types."""
     return other["loc"][:1] == finding["loc"][:1] and other["input"] is finding["input"]
 
 

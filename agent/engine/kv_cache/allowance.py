@@ -43,12 +43,12 @@ class Allowance:
         self._num_owed += num_cells
 
     def has_room(self, num_cells: int) -> bool:
-        """Whether `num_cells` may still be copied as one piece; the first piece may be large."""
+        """Return whether `num_cells` may still be one piece; the first piece may be large."""
         first = not self.num_moved and num_cells <= self.most_whole
         return not num_cells or first or num_cells <= self.num_left
 
     def is_possible(self, num_cells: int) -> bool:
-        """Whether `num_cells` can be copied as one piece before a step without other copies."""
+        """Return whether `num_cells` can be one piece before a step without other copies."""
         return num_cells <= max(self._most_moved, self.most_whole)
 
     def pieces(self, start: int, end: int) -> Iterator[tuple[int, int]]:

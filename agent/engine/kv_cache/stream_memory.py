@@ -57,7 +57,7 @@ class StreamMemory(UnifiedMemory):
         return num_tokens
 
     def _is_present(self, found: Found) -> bool:
-        """Whether the prefix is in the cells, and may still be copied before the next step."""
+        """Return whether the prefix is in the cells and may be copied before the next step."""
         is_here = super()._is_present(found)
         return is_here and self.allowance.has_room(self._num_copied(found))
 

@@ -17,7 +17,7 @@ class StreamCells(Cells):
 
     @property
     def has_free(self) -> bool:
-        """Whether there is a stream without an owner."""
+        """Return whether there is a stream without an owner."""
         return bool(self._free)
 
     def stream(self, holder: int) -> int | None:

@@ -40,7 +40,7 @@ class Background:
             self._others_until = now + RECENT
 
     def are_others_here(self, now: float) -> bool:
-        """Whether there are other requests, or were recently."""
+        """Return whether there are other requests, or were recently."""
         return now < self._others_until
 
     def staying(
@@ -56,7 +56,7 @@ class Background:
         }
 
     def may_be_stopped(self, step: Step, running: Mapping[int, Progress]) -> bool:
-        """Whether `step` may be aborted for a new request, with nothing computed."""
+        """Return whether `step` may be aborted for a new request, with nothing computed."""
         return (
             self.may_stop
             and self._may_lose > 0.0

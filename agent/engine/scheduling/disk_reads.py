@@ -52,7 +52,7 @@ class DiskReads:
         return self._current is not None
 
     def waits(self, one: Progress, num_ready: int) -> bool:
-        """Whether `one`, which can begin with `num_ready` tokens, waits for more from disk."""
+        """Return whether `one`, which can begin with `num_ready` tokens, waits for the disk."""
         found = one.on_disk
         if found is None or not self._memory.may_copy:
             return False

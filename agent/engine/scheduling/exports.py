@@ -72,7 +72,7 @@ class Exports:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no export is unread or untaken."""
+        """Return whether no export is unread or untaken."""
         return not self._waiting and not self._done
 
     def add(self, id: ExportId, prompt: Prompt, *, start: int = 0, can_wait: bool = False) -> None:

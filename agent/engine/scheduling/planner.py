@@ -89,7 +89,7 @@ class Planner:
 
     @property
     def _has_turns(self) -> bool:
-        """Whether several adapters run, so that they take turns."""
+        """Return whether several adapters run, so that they take turns."""
         return len(self._queue.adapters) > 1
 
     def _relieve(self) -> None:

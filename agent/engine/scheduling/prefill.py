@@ -70,12 +70,12 @@ class Prompts:
 
     @property
     def has_media(self) -> bool:
-        """Whether the readers read media."""
+        """Return whether the readers read media."""
         return any(one.reads_media for one in self.readers)
 
     @property
     def is_whole(self) -> bool:
-        """Whether the reader reads a picture to which the model attends as a whole."""
+        """Return whether the reader reads a picture to which the model attends as a whole."""
         return any(one.num_at_once for one in self.readers)
 
 
@@ -134,7 +134,7 @@ class Prefill:
     def is_alone(
         self, num_generating: int, num_prompt_tokens: int, *, is_media: bool = False
     ) -> bool:
-        """Whether a step reads the prompt tokens without the generating sequences.
+        """Return whether a step reads the prompt tokens without the generating sequences.
 
         Media always need a step of their own: llama.cpp takes them in separate batches. Sequences
         that wait meanwhile are next (`adapter_turns`).

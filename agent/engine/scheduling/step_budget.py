@@ -49,7 +49,7 @@ class StepBudget:
         return self.moves.most_whole(seconds, is_sure=self._must_be_sure)
 
     def may_copy_whole(self, num_generating: int, num_cells: int) -> bool:
-        """Whether a sequence's state that cannot be cut may be copied before a step."""
+        """Return whether a sequence's state that cannot be cut may be copied before a step."""
         return not num_generating or self.moves.fits_whole(num_cells, self.seconds(num_generating))
 
     def draft_prices(self, num_generating: int, *, has_time: bool) -> StepPrices:

@@ -66,7 +66,7 @@ def test_requests_that_cannot_be_meant() -> None:
     for request in (PrefixRequest("t", Prompt(())), PrefixRequest("t", Prompt((1, 2, 3, 4)))):
         with pytest.raises(ExchangeError, match="too much, or for nothing"):
             read_request(Exactly(encode(request)), most_tokens=3)
-    with pytest.raises(ExchangeError, match="cannot be"):
+    with pytest.raises(ExchangeError, match="negative token ids"):
         read_request(Exactly(encode(PrefixRequest("t", Prompt((1, -2))))), most_tokens=3)
     request = encode(PrefixRequest("t", Prompt((1,)))).replace(b'"ticket"', b'"tucket"')
     with pytest.raises(ExchangeError, match="description"):

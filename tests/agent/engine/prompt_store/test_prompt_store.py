@@ -133,7 +133,7 @@ def test_a_copied_file_is_ignored(folder: Path, caplog: pytest.LogCaptureFixture
 
 def test_an_oversized_file_is_ignored(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     store_in(folder).save("a", PROMPT)
-    assert f"takes {SIZE} bytes" in ignored(store_in(folder, limit=SIZE - 1), "a", caplog)
+    assert f"has {SIZE} bytes" in ignored(store_in(folder, limit=SIZE - 1), "a", caplog)
 
 
 def test_what_cannot_be_read_is_ignored(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
