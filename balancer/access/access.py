@@ -1,8 +1,8 @@
-"""Who may come in now, and what ends when somebody no longer may.
+"""Admits callers by their keys, and ends their open connections when a key ends.
 
-The keyring decides; this holds it, the clock, the timer of the next expiry, and what callers have
-open for long (`lease`). Everything runs on the event loop, and admitting a caller whose key is
-known never waits.
+The keyring decides. `Access` holds the keyring, the clock, the timer of the next expiry, and the
+long-lived connections of callers (`lease`). Everything runs on the event loop, and admitting a
+caller whose key is known never waits.
 """
 
 import asyncio
@@ -96,7 +96,7 @@ class Access:
 
     @property
     def is_open(self) -> bool:
-        """Whether no key is needed, since nobody ever had one.
+        """Whether no key is needed, since none was ever made.
 
         A store that had keys and has none now lets nobody in: it may have been emptied by mistake.
         """
@@ -120,10 +120,10 @@ class Access:
     # ---- callers come
 
     async def admitted(self, keys: Sequence[str]) -> Identity | None:
-        """Who holds one of `keys`, those that a caller sent; `None` where no key is needed.
+        """The holder of one of the `keys` that a caller sent; `None` if no key is needed.
 
-        A key that is not known here may have been made by another program since: the store is
-        asked, at most once a `RELOAD_INTERVAL`. Raises `Unauthorized`.
+        Another program may have made a key that is unknown here, so the store is asked, at most
+        once a `RELOAD_INTERVAL`. Raises `Unauthorized`.
         """
         if self.is_open:
             await self._reload(keys)
@@ -135,7 +135,7 @@ class Access:
         return self.identify(keys)
 
     def identify(self, keys: Sequence[str]) -> Identity | None:
-        """As `admitted`, by what is known here."""
+        """Like `admitted`, without asking the store."""
         if self.is_open:
             return None
         if not keys:
@@ -149,9 +149,9 @@ class Access:
         raise error
 
     def holder(self, name: str, digest: str, *, session: str = "") -> Identity | None:
-        """Who holds the key of that name still, if it is the one with that digest and opens.
+        """The holder of the key with this name and digest, if the key is still valid.
 
-        `session`: by which session of the dashboard its holder came.
+        `session`: the session of the dashboard by which the holder came.
         """
         key = self.ring.get(name)
         if key is None or not hmac.compare_digest(key.digest, digest):
@@ -163,14 +163,14 @@ class Access:
         return replace(key.identity, session=session)
 
     def holder_of(self, owner: str) -> Identity | None:
-        """Who made what belongs to `owner`, if its key opens something still."""
+        """The holder that `owner` names, if the key is still valid."""
         now = self._clock()
         valid = (key.identity for key in self.ring.records() if key.problem(now) is None)
         return next((holder for holder in valid if holder.owner == owner), None)
 
     @contextmanager
     def lease(self, holder: Identity | None, on_end: OnEnd) -> Iterator[None]:
-        """As `watch`, for what is open for long. Who needed no key may stay."""
+        """Like `watch`, for a long-lived connection. A caller that needed no key may stay."""
         if holder is None:
             yield
             return
@@ -297,7 +297,7 @@ class Access:
             self._timer = asyncio.get_running_loop().call_later(pause, self.start)
 
     async def _reload(self, keys: Sequence[str]) -> bool:
-        """Whether the store was read; only for what looks like a key."""
+        """Read the store again if one of `keys` looks like a key. Returns whether it was read."""
         if self._load is None or not any(map(is_key, keys)):
             return False
         now = asyncio.get_running_loop().time()

@@ -1,7 +1,7 @@
-"""What an access key looks like, and what is stored of it.
+"""The form of an access key, and its stored record.
 
-A key is `ark_` and 32 random bytes. It is stored as its SHA-256 only. Slow hashes protect what
-people choose, since that can be guessed; 256 random bits cannot be, so a fast hash is enough, and
+A key is `ark_` and 32 random bytes. It is stored as its SHA-256 only. Slow hashes protect
+passwords, which can be guessed. 256 random bits cannot be guessed, so a fast hash is enough, and
 each request can afford it.
 """
 
@@ -48,7 +48,7 @@ class AccessKey:
 
     @property
     def identity(self) -> Identity:
-        """What others may know of its holder."""
+        """The part of the key that others may know."""
         return Identity(
             name=self.name,
             role=self.role,
@@ -67,17 +67,17 @@ def new_key(random_bytes: bytes) -> str:
 
 
 def is_key(text: str) -> bool:
-    """Whether `text` could be a key."""
+    """Whether `text` has the form of a key."""
     return _KEY.fullmatch(text) is not None
 
 
 def contains_key(text: str) -> bool:
-    """Whether a key stands anywhere in `text`."""
+    """Whether `text` contains a key."""
     return _KEY.search(text) is not None
 
 
 def digest_of(key: str) -> str:
-    """What is stored of a key: SHA-256, in hexadecimal digits."""
+    """The stored form of a key: its SHA-256, in hexadecimal digits."""
     return hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
 
 

@@ -23,7 +23,7 @@ Models = Annotated[ListOf[ModelName], Field(min_length=1, max_length=MAX_MODELS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallerLimits:
-    """What a caller may use; `None` is no limit.
+    """A caller's limits; `None` is no limit.
 
     `models`: names that it may ask for. `max_tokens`: most tokens of one answer. `priority`: the
     highest class that its requests may have. `default_priority`: that of requests that name none.

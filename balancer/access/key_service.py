@@ -37,7 +37,7 @@ Change = Callable[[], Coroutine[None, None, T]]
 
 
 class KnownKeys(Protocol):
-    """What knows the keys: `access.Access`."""
+    """The part of `access.Access` that this service uses."""
 
     @property
     def ring(self) -> Keyring: ...

@@ -1,4 +1,4 @@
-"""What a key shall be, as an operator gives it; and how keys change."""
+"""An operator's specification of a key, and changes of keys."""
 
 import re
 from dataclasses import dataclass, fields, replace

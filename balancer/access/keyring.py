@@ -37,11 +37,11 @@ class Keyring:
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody ever had a key, so that none is needed. A revoked one still counts."""
+        """Whether no key was ever made, so that none is needed. A revoked key still counts."""
         return not self._by_name
 
     def identify(self, key: str, now: float) -> Identity:
-        """Who holds `key`. Raises `Unauthorized`."""
+        """The holder of `key`. Raises `Unauthorized`."""
         digest = digest_of(key)
         found = self._by_digest.get(digest)
         # The look-up found a digest, not a key: its timing tells nothing of how to make one. The
@@ -94,7 +94,7 @@ class Keyring:
         return [holder for holder in before.values() if not self.holds(holder)]
 
     def holds(self, holder: Identity) -> bool:
-        """Whether `holder` is who had a valid key at the last check."""
+        """Whether the key of `holder` was valid at the last check."""
         return self._holders.get(holder.digest) == holder
 
     def next_deadline(self) -> float | None:

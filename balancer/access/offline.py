@@ -20,9 +20,9 @@ from .key_spec import KeySpec
 
 @asynccontextmanager
 async def keys_in(state: str, *, may_be_new: bool = False) -> AsyncIterator[KeyService]:
-    """What changes the keys in the store at the URL `state`. Raises `RequestError`.
+    """Open the keys in the store at the URL `state`. Raises `RequestError`.
 
-    `may_be_new`: an SQLite store that is not there is made.
+    `may_be_new`: make the SQLite store if it is missing.
     """
     url = _lasting(state)
     if not may_be_new:

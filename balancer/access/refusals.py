@@ -37,7 +37,7 @@ class _RefusedCaller:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Whether to log it, and how many refusals an entry of the diary is to tell of, if any."""
+    """Whether to log a refusal, and the number of refusals for the diary's entry, if any."""
 
     is_logged: bool
     num_noted: int = 0

@@ -102,7 +102,7 @@ class SessionService:
         return found
 
     def known(self, token: str) -> tuple[Session, Identity] | None:
-        """As `find`, by what is known here."""
+        """Like `find`, without asking the store."""
         session = self._sessions.find(digest_of(token), self._clock())
         if session is None:
             return None

@@ -35,7 +35,7 @@ MAX_FAULTS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """What is wrong with an input, and in which line."""
+    """A fault of an input, and its line."""
 
     code: str
     message: str
@@ -53,7 +53,7 @@ class BatchCaller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewBatch:
-    """What a caller asks for. `window` in seconds, and as it was written."""
+    """A caller's new batch. `window` in seconds, and as the caller wrote it."""
 
     input_file: str
     endpoint: str
@@ -96,12 +96,12 @@ class Batch:
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing will change any more."""
+        """Whether the batch is over, and will not change any more."""
         return self.status in ENDED
 
     @property
     def is_running(self) -> bool:
-        """Whether its lines run, or are about to."""
+        """Whether its lines run or are about to run."""
         return self.status == "in_progress"
 
     def begun(self, num_lines: int, now: float) -> "Batch":
@@ -110,7 +110,7 @@ class Batch:
         return replace(self, status="in_progress", num_lines=num_lines, in_progress_at=now)
 
     def failed(self, faults: tuple[Fault, ...], now: float) -> "Batch":
-        """It cannot run, or not on."""
+        """End the batch, which cannot start or go on."""
         if self.has_ended:
             raise ValueError(f"{self.id} is {self.status}")
         return replace(self, status="failed", faults=faults[:MAX_FAULTS], failed_at=now)

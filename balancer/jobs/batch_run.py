@@ -36,7 +36,7 @@ GONE = Again(1.0, is_attempt=False, for_all=True)
 
 @dataclass(frozen=True, slots=True)
 class LineResult:
-    """What came of a line; without `text` it has not run."""
+    """A line's result; a line without `text` has not run."""
 
     line: Line
     text: bytes | None
@@ -64,7 +64,7 @@ class LineRuns:
         task.add_done_callback(lambda done: self._done(line, done))
 
     def take(self) -> list[LineResult]:
-        """What came since the last call."""
+        """Take the results since the last call."""
         results, self._results = self._results, []
         for result in results:
             self._tries.pop(result.line.number, None)
@@ -95,7 +95,7 @@ class LineRuns:
         self._tools.pump()
 
     async def _outcome(self, line: Line) -> Again | LineResult:
-        """Whatever goes wrong with a line ends that line; the others do not notice."""
+        """Run a line. Whatever goes wrong ends this line only."""
         try:
             return await self._run(line)
         except Exception:
@@ -129,7 +129,7 @@ MAX_SAMPLES = 120
 
 
 class Progress:
-    """How fast a batch goes: lines that ended within the last minute.
+    """A batch's pace: the lines that ended within the last minute.
 
     Times are those of one clock, in seconds.
     """

@@ -86,7 +86,7 @@ class Batches:
         return from_document(saved.document)
 
     async def has(self, id: str, owner: str | None) -> bool:
-        """Whether there is such a batch."""
+        """Whether the batch exists."""
         saved = await self._store.batch(id)
         return saved is not None and saved.owner == owner
 

@@ -1,4 +1,4 @@
-"""What holds bytes under names, and a folder of this machine that does.
+"""Stores of named bytes: the interface, and a folder of this machine.
 
 All of it blocks: call it with `on_thread`.
 """
@@ -34,7 +34,7 @@ class BlobWriter(Protocol):
         """Append. Raises `BlobsAway`, as the others."""
 
     def commit(self) -> None:
-        """It is whole: it is there after a crash, in place of what had its name."""
+        """Put the written bytes under the name, in place of former ones; they survive a crash."""
 
     def abort(self) -> None:
         """Leave nothing behind. Does nothing after `commit`; never raises."""
@@ -78,7 +78,7 @@ _THREADS = ThreadPoolExecutor(NUM_THREADS, "files")
 
 
 async def on_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """What `function` returns or raises. It goes on where its caller is cancelled."""
+    """Run `function` on a thread, to its end even if the caller is cancelled."""
     loop = asyncio.get_running_loop()
     return await loop.run_in_executor(_THREADS, partial(function, *args, **kwargs))
 

@@ -68,7 +68,7 @@ class Files:
 
     @property
     def totals(self) -> FileTotals:
-        """How many files there are, and their bytes, as of the last change."""
+        """The number of files and their bytes, as of the last change."""
         return FileTotals(
             num_files=self.counts.total - self._coming.total,
             num_bytes=self.bytes.total - self._coming_bytes.total,
@@ -159,7 +159,7 @@ class Files:
         return file
 
     async def has(self, id: str, owner: str | None) -> bool:
-        """Whether there is such a file, be its time over or not."""
+        """Whether the file exists, even if it has expired."""
         file = await self._store.file(id)
         return file is not None and file.owner == owner
 
@@ -262,7 +262,7 @@ class Upload:
             await self._flush()
 
     async def keep(self, *, name: str, purpose: str, expires_after: float | None) -> SavedFile:
-        """It is whole: list it. `expires_after` in seconds from now."""
+        """List the file, which is complete. `expires_after` in seconds from now."""
         await self._flush()
         await on_thread(self._writer.commit)
         file = SavedFile(

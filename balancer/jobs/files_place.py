@@ -44,7 +44,7 @@ S3_PATIENCE = {
 minutes. What fsspec's configuration says in its place counts."""
 
 S3_RETRIES = 2
-"""How often s3fs makes a call, each with botocore's attempts: it waits a minute at most."""
+"""The times that s3fs makes a call, each with botocore's attempts: a minute at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class WorkPlace:
 
 
 def _name(path: Path) -> str:
-    """What the runner is called in the store: the same after a restart, and unlike any other."""
+    """The runner's name in the store: the same after a restart, and unlike any other."""
     if not path.exists() or not (name := path.read_text().strip()):
         name = f"runner-{os.urandom(8).hex()}"
         unfinished = path.with_suffix(".new")

@@ -41,7 +41,7 @@ BREATH = 0.0005
 
 @dataclass(slots=True)
 class Index:
-    """What was found. With `faults` the batch fails."""
+    """The result of a check. With `faults` the batch fails."""
 
     num_lines: int = 0
     faults: list[Fault] = field(default_factory=list)
@@ -224,7 +224,7 @@ class BatchStopped(Exception):
 
 
 async def check_input(batch: Batch, tools: Tools, is_checking: Callable[[], bool]) -> Index:
-    """What was found; what an earlier check left behind is forgotten.
+    """Check an input, and forget what an earlier check of it left.
 
     Raises `BatchStopped` some time after `is_checking` says no, and `StoreAway` and `BlobsAway`.
     """

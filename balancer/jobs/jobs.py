@@ -18,7 +18,7 @@ from .tools import HandleLine
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobNumbers:
-    """What metrics and people see; lines are those in this balancer."""
+    """Numbers for metrics and people; lines are those in this balancer."""
 
     num_files: int
     num_bytes: int
@@ -69,7 +69,7 @@ class Jobs:
         return num_completed + run.num_completed, num_failed + run.num_failed
 
     def pace(self, batch: Batch, num_done: int, now: float | None = None) -> Pace:
-        """How fast a batch goes here, of which `num_done` lines have results."""
+        """A batch's pace here; `num_done` of its lines have results."""
         run = self._runner.runs.get(batch.id)
         rate = None if run is None else run.progress.rate(time.time() if now is None else now)
         if not rate or not batch.is_running:

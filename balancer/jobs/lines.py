@@ -37,7 +37,7 @@ GROUP_BYTES = 1024
 """Lines whose prompts have so many bytes in common form a group."""
 
 _BEGINNINGS = ("model", "tools", "instructions", "response_format", "messages", "prompt", "input")
-"""What a prompt begins with, about in the order of chat templates."""
+"""Fields that a prompt begins with, about in the order of chat templates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """What came of a request: the body as JSON in one line; with an `error` it is that error's."""
+    """A request's answer: the body as JSON in one line, or the error's body."""
 
     status: int
     body: bytes
@@ -185,14 +185,14 @@ _NOT_ITS_FAULT = (*_NO_ROOM, QueueTimeout, ModelFailed)
 
 @dataclass(frozen=True, slots=True)
 class Final:
-    """What came is the line's result."""
+    """The answer is the line's result."""
 
     is_error: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """It runs again after `pause` seconds. With `for_all` its batch starts nothing until then."""
+    """The line runs again after `pause` seconds; `for_all`: no line of its batch starts earlier."""
 
     pause: float
     is_attempt: bool

@@ -78,7 +78,7 @@ class ChunkSpool:
         )
 
     def delete(self) -> None:
-        """It is stored elsewhere."""
+        """Delete the local copy, which is stored elsewhere now."""
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
 
@@ -114,7 +114,7 @@ class ChunkSpool:
 
 
 def blob_name(key: str, *, is_error: bool) -> str:
-    """Where a chunk's outputs or errors lie."""
+    """The name of the blob of a chunk's outputs or errors."""
     return f"{key}.{'errors' if is_error else 'outputs'}"
 
 

@@ -44,7 +44,7 @@ INTERNAL = Fault(code="internal_error", message="internal error; the balancer's 
 
 
 class Fleet(Protocol):
-    """What is asked of the fleet's runtime."""
+    """The part of the fleet's runtime that batches use."""
 
     @property
     def views(self) -> Views: ...
@@ -189,7 +189,7 @@ class Runner:
                 pass
 
     async def _start(self) -> None:
-        """What a former run had is free; what nobody needs any more is deleted."""
+        """Free the batches of a former run, and delete files that nobody needs any more."""
         spool = self._tools.spool
         await self._tools.store.release(self._tools.runner)
         left = await asyncio.to_thread(spool.batches)  # first: others make batches meanwhile

@@ -1,9 +1,9 @@
-"""Which line runs next, and how many at once.
+"""Decides which line runs next, and how many run at once.
 
-Each model has room for a number of lines at once, which all owners share: the owner with the fewest
-that run comes first, and of an owner's batches the one with the fewest. Of a group of lines with
-one beginning, the first runs alone, so that the others find what it computed; where nothing else
-could run, they do not wait.
+Each model has room for a number of lines at once, which all owners share. The owner with the fewest
+running lines comes first, and of an owner's batches the one with the fewest. Of a group of lines
+with one beginning, the first runs alone, so that the others find its prefix cached. If nothing
+else could run, they do not wait.
 
 Invariants: a line that is loaded waits, runs, pauses or settles, until `ended`; no model runs
 more than it has room for.
@@ -32,7 +32,7 @@ class LineKey(NamedTuple):
 
 
 Rooms = Callable[[str | None], int]
-"""How many lines of a model may run at once."""
+"""The most lines of a model that may run at once."""
 
 Groups = OrderedDict[bytes | None, deque[Line]]
 
@@ -80,7 +80,7 @@ class Schedule:
         return sum(len(batch.chunk_of) for batch in self._batches.values())
 
     def has(self, id: str) -> bool:
-        """Whether a batch is here."""
+        """Whether the schedule has the batch."""
         return id in self._batches
 
     def num_waiting(self, id: str) -> int:
@@ -220,7 +220,7 @@ class Schedule:
         return line
 
     def _may_run(self, group: bytes | None) -> bool:
-        """Whether what its lines begin with is computed, or no line computes it."""
+        """Whether the beginning of its lines is cached, or no line computes it now."""
         return group is None or group in self._warm or not self._cold[group]
 
     def _stopped(self, batch: _Batch, line: Line) -> None:
@@ -286,7 +286,7 @@ LEAST_LOADED = 64
 
 
 class Views(Protocol):
-    """What is asked of the fleet's views."""
+    """The part of the fleet's views that batches use."""
 
     def num_slots_for(self, model: str | None) -> int: ...
 
@@ -298,17 +298,16 @@ class Views(Protocol):
 
 
 class Capacity:
-    """How many lines of a model may run at once: as many as it has slots, and a few that wait.
+    """The most lines of a model that may run at once: its slots, and a few lines that wait.
 
-    What waits takes the slot that frees without a moment's pause. For a while after another caller
-    asked for the model, a slot is left free instead, so that the next one does not wait for a line
-    to end.
+    A waiting line takes a freed slot at once. For a while after another caller asked for the model,
+    a slot is left free instead, so that the next caller does not wait for a line to end.
 
-    Lines of a model that is not known do not start for `patience` seconds after the start, since
-    agents may be on their way; after that they end as such requests do. A model that was here once
-    is waited for.
+    Lines of an unknown model do not start for `patience` seconds after the start, since agents may
+    be on their way; after that they end like other requests for an unknown model. Lines wait for a
+    model that was here once.
 
-    It asks the fleet each time; nothing here costs the fleet's size.
+    The fleet is asked each time, at a cost that does not grow with the fleet.
     """
 
     def __init__(
@@ -340,7 +339,7 @@ class Capacity:
         return slots + waiting
 
     def may_come(self, model: str | None) -> bool:
-        """Whether a model that is not known may be known again."""
+        """Whether an unknown model may come (back)."""
         return self._clock() < self._patient_until or model in self._seen
 
     @property

@@ -1,4 +1,4 @@
-"""What all batches of a runner use."""
+"""Tools that all batches of a runner share."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -47,14 +47,14 @@ class Tools:
     schedule: Schedule
     ended: Ended
     checking: asyncio.Semaphore
-    """How many inputs are checked at once."""
+    """Bounds the inputs that are checked at once."""
     handle_line: HandleLine
     caller_of: Callable[[BatchCaller], Caller | None]
     """The caller that made a batch, as of now; `None` where the key is gone."""
     has_room: Callable[[str], bool]
-    """Whether more lines are to be loaded for a batch."""
+    """Whether a batch may load more lines."""
     model_may_come: Callable[[str | None], bool]
-    """Whether a model that is not known may be known again."""
+    """Whether an unknown model may come (back)."""
     pump: Callable[[], None]
     """Start what may run now."""
     clock: Callable[[], float]

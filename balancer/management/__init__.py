@@ -1,1 +1,1 @@
-"""What operators see and steer: REST, events, metrics, the dashboard's files."""
+"""The management API: REST, events, metrics, the dashboard's files."""

@@ -43,7 +43,7 @@ _HEADERS = {
 
 
 def agent_log_routes(runtime: FleetRuntime, leases: Leases) -> list[Route]:
-    """What was logged, and what is."""
+    """Routes of an agent's log: past lines, and new ones as they come."""
 
     async def log(request: web.Request) -> web.Response:
         after = log_position(request.query)

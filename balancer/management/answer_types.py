@@ -1,4 +1,4 @@
-"""What the management API answers, as types; the OpenAPI document is made of them."""
+"""Types of the management API's answers; the OpenAPI document is made of them."""
 
 from typing import Annotated, Any, Generic, Literal, NotRequired, TypeVar, get_args, get_type_hints
 
@@ -128,7 +128,7 @@ class AgentThroughput(TypedDict):
 
 
 class Work(TypedDict):
-    """How far an agent is with the model that it has to serve.
+    """An agent's progress with the model that it has to serve.
 
     `progress` is the share of the phase that is done. `memory_needed` in bytes, if it is known.
     """
@@ -285,7 +285,7 @@ class Cancelled(TypedDict):
 
 
 class Queue(TypedDict):
-    """How many requests wait for a slot, by class as well, and how many may wait at most."""
+    """The requests that wait for a slot, in all and by class, and the most that may wait."""
 
     depth: Count
     limit: Count

@@ -16,7 +16,7 @@ from itertools import islice
 MAX_DELTAS = 512
 MAX_BYTES = 1024 * 1024
 SHARED_SECONDS = 1.0
-"""How long newcomers share a snapshot, if nothing has changed: the times in it go on."""
+"""Seconds for which newcomers share a snapshot if nothing has changed; its times go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class EventHistory:
 
     @property
     def num_bytes(self) -> int:
-        """What is held for readers: the deltas and the snapshot."""
+        """Bytes of the deltas and the snapshot that are held for readers."""
         return self._num_bytes + (len(self._snapshot.frame) if self._snapshot else 0)
 
     def append(self, body: bytes) -> None:
@@ -73,11 +73,11 @@ class EventHistory:
         return int(number) if name == self._name and is_number else None
 
     def after(self, position: int | None, snapshot: Callable[[], bytes], now: float) -> list[bytes]:
-        """What a reader at `position` (`None`: a newcomer) needs to be up to date.
+        """Return what brings a reader at `position` (`None`: a newcomer) up to date.
 
-        `snapshot` gives the body of one as of `now`. It is called only when there is none to go
-        on from. A reader that is too far behind goes on from an old one, unless the deltas since
-        then are half as long as that.
+        `snapshot` makes a snapshot's body as of `now`. It is called only if there is no snapshot to
+        go on from. A reader that is too far behind goes on from an old snapshot, unless the deltas
+        since then are half as long as the snapshot.
         """
         if position is not None and self._reaches(position):
             return self._since(position)

@@ -52,7 +52,7 @@ _HEADERS = {
     "X-Accel-Buffering": "no",
 }
 _RETRY = b"retry: 1000\n\n"
-"""How long a browser waits before it dials again, in milliseconds."""
+"""A browser dials again after this many milliseconds."""
 _KEEP_ALIVE = b": keep-alive\n\n"
 
 
@@ -149,7 +149,7 @@ class EventHub:
         return len(self._readers)
 
     def numbers(self) -> EventNumbers:
-        """What is held for readers, and how far they are behind."""
+        """The bytes held for readers, and how far readers are behind."""
         behind = sum(reader.num_bytes_behind for reader in self._readers)
         return EventNumbers(self.num_subscribers, self.history.num_bytes, behind)
 
@@ -178,7 +178,7 @@ class EventHub:
                 self._unwatched.set()
 
     def frames_after(self, position: int | None) -> list[bytes]:
-        """What a reader at `position` has to be sent."""
+        """The frames that a reader at `position` has to be sent."""
         return self.history.after(position, self._snapshot, self._clock())
 
     async def run(self) -> None:

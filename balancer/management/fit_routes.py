@@ -24,7 +24,7 @@ from .serializers import dumps
 
 
 class AgentFit(TypedDict):
-    """What an agent would choose, or the `issue` for which that is not known."""
+    """The settings that an agent would choose, or the `issue` for which they are unknown."""
 
     agent: AgentId
     name: str

@@ -53,7 +53,7 @@ _COUNTED_REQUEST = _Fields(Request)
 
 
 class FleetFeed:
-    """What readers who have read everything know, but for counts: `owes_counts` of those."""
+    """The state that up-to-date readers know; `owes_counts` names counts that they do not."""
 
     def __init__(self) -> None:
         self.owes_counts = False
@@ -87,11 +87,11 @@ class FleetFeed:
         troubles: Sequence[Trouble] = (),
         counts: bool = False,
     ) -> Delta | None:
-        """What they have to be sent, if anything; they know it from then on.
+        """Return the delta to send to readers, if any; they know it from then on.
 
         `oldest`: the oldest requests as they are now, no more than `MAX_REQUESTS_SENT`. With
-        `counts` tokens and places are sent, too, however short ago they were. `others`: what
-        other balancers have; `change` has the agents of which they took more slots, or fewer.
+        `counts` tokens and places are sent, too, however recent they are. `others`: the other
+        balancers' part; `change` names the agents of which they took more or fewer slots.
         """
         totals = others.totals(change.totals)
         delta = cast(Delta, {**fleet_json(totals, at)})
@@ -150,7 +150,7 @@ class FleetFeed:
     def _follow(
         self, oldest: Iterable[Request], *, is_counted: bool
     ) -> tuple[list[Changes[Request]], list[RequestId]]:
-        """What is different of the oldest requests, and which are not among them any more."""
+        """The changes of the oldest requests, and the ids that are not among them any more."""
         fields_sent = _COUNTED_REQUEST if is_counted else _REQUEST
         known, now = self._requests, {}
         changes: list[Changes[Request]] = []

@@ -1,4 +1,4 @@
-"""Which requests `GET /api/v1/requests` lists: `state`, `model`, `caller` and `limit`."""
+"""The filter of `GET /api/v1/requests`: `state`, `model`, `caller` and `limit`."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ STATES: Mapping[str, frozenset[str]] = {
     **{state: frozenset([state]) for state in get_args(RequestState)},
     "running": frozenset(["assigned", "streaming"]),
 }
-"""What may be asked for, and the states of requests that it means."""
+"""Values of the filter `state`, and the states of requests that each means."""
 
 NAMES = ("state", "model", "caller", "limit")
 

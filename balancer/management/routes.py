@@ -202,7 +202,7 @@ def about_route(
     *,
     is_lasting: bool,
 ) -> Route:
-    """What the dashboard has to know of the balancer itself, to suggest commands and show issues.
+    """Route of the balancer's own facts, for the dashboard's commands and issues.
 
     `inference_port` is asked for each request, since ports open after the routes are made.
     """

@@ -103,7 +103,7 @@ def _devices(agent: AgentView) -> Iterator[AgentDevice]:
 def past_devices_json(
     past: Mapping[tuple[str, Kind], Sequence[DevicePoint]], now: float
 ) -> PastDevices:
-    """What was measured; the points' times are seconds from `now` on, which is since 1970."""
+    """The measured past of devices. A point's time is seconds after `now`, which is since 1970."""
     return {
         "step": STEP,
         "devices": [
@@ -134,7 +134,7 @@ def _unmeasured(
 
 
 def _models_on(device: str, agent: AgentView) -> list[MemoryOfModel]:
-    """What each model takes of a device, or of the host's memory."""
+    """The memory of a device, or of the host, that each model takes."""
     return [
         {"name": served.name, "bytes": part.bytes}
         for served in agent.models
@@ -145,7 +145,7 @@ def _models_on(device: str, agent: AgentView) -> list[MemoryOfModel]:
 
 
 def work_json(work: assignments.Work | None) -> Work | None:
-    """How far an agent is with its order; null if it has none."""
+    """An agent's progress with its assigned model; null if it has none."""
     if work is None or work.assignment is None:
         return None
     return {

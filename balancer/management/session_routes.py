@@ -37,7 +37,7 @@ from ..api.transport.fault_reports import RefusalReport
 COOKIE = "arriero_session"
 CSRF_HEADER = "x-arriero-csrf"
 SIGN_OUT_HEADER = "x-arriero-sign-out"
-"""What a proxy with a login of its own adds to a page's calls: where people end its session."""
+"""A header that a proxy with its own login adds to calls: the address that ends its session."""
 
 _PLACE = re.compile(r"(https?://[^/]|/(?![/\\]))[!-~]*", re.ASCII)
 """A path of this origin, or an address: no script, and no other origin by a path of two slashes."""
@@ -94,12 +94,12 @@ LOG_IN: TypeAdapter[LogIn] = TypeAdapter(LogIn)
 
 
 class SessionState(TypedDict):
-    """Whether a key is needed here at all, and who is logged in; all null without anyone.
+    """Whether a key is needed, and who is logged in; all null if nobody is.
 
-    `csrf` is what calls that change something send as `x-arriero-csrf` beside the cookie.
-    `expires_at`: seconds since 1970. Both are null where the request has a key in its headers,
-    which a proxy in front may add: there is no session then. `sign_out` is where people end the
-    session of that proxy, if it says so by the header `x-arriero-sign-out`.
+    Calls that change something send `csrf` as `x-arriero-csrf` beside the cookie.
+    `expires_at`: seconds since 1970. Both are null if the request has a key in its headers,
+    which a proxy in front may add: there is no session then. `sign_out` is the address that ends
+    the proxy's session, if the proxy sends the header `x-arriero-sign-out`.
     """
 
     needs_key: bool
@@ -111,7 +111,7 @@ class SessionState(TypedDict):
 
 
 def routes(access: Access, sessions: SessionService) -> list[Route]:
-    """Who is logged in, logging in, and logging out."""
+    """Routes of the session: who is logged in, log in, and log out."""
 
     def answer(
         request: web.Request,
@@ -216,7 +216,7 @@ def check_sees(holder: Identity | None) -> None:
 
 
 def sign_out_of(request: web.Request) -> str | None:
-    """Where people end the session of the proxy in front. Raises `InvalidRequest`."""
+    """The address that ends the session of the proxy in front. Raises `InvalidRequest`."""
     place = request.headers.get(SIGN_OUT_HEADER)
     if place is None or _PLACE.fullmatch(place):
         return place

@@ -62,7 +62,7 @@ def ended_filter(query: Mapping[str, str]) -> EndingFilter:
 
 
 def cursor_after(last: EndedRequest) -> str:
-    """What `before` has to be for the page after the one that ends with `last`."""
+    """The `before` of the page after the one that ends with `last`."""
     place = place_of(last)
     return f"{place.ended_at!r},{place.id}"
 

@@ -1,1 +1,1 @@
-"""What Prometheus scrapes: requests and latencies, the fleet as it is, the balancer's health."""
+"""Metrics for Prometheus: requests and latencies, the fleet's state, the balancer's health."""

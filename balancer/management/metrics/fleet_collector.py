@@ -25,7 +25,7 @@ MAX_CODES = 32
 
 @dataclass(frozen=True, slots=True)
 class EventNumbers:
-    """What is held for the readers of events."""
+    """Numbers of what is held for the readers of events."""
 
     num_subscribers: Annotated[
         int, Figure(metric=Family("event_subscribers", "Readers of /api/v1/events."))

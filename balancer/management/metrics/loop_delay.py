@@ -1,4 +1,4 @@
-"""How late the event loop runs what is due: what every request waits for."""
+"""The event loop's delay: how late it runs what is due, which every request waits for."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""What happened to requests, as Prometheus counters and histograms.
+"""Prometheus counters and histograms of requests.
 
-Invariant: no label takes its values from users' text, so the number of series is bounded; what
-describes connected agents is in `fleet_collector` and leaves with them.
+Invariant: no label takes its values from users' text, so the number of series is bounded. Series
+of connected agents are in `fleet_collector`, and go when the agents go.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -71,7 +71,7 @@ class _BetweenTokens(Collector):
 
 
 class _StoreLosses(Collector):
-    """What the store never got, by what it is."""
+    """Records that the store never got, by kind."""
 
     def __init__(self, statuses: Callable[[], Mapping[str, StoreStatus]]) -> None:
         self._statuses = statuses
@@ -89,13 +89,13 @@ class _StoreLosses(Collector):
 
 
 class SpanCounts(Collector):
-    """What becomes of the spans of traces; `numbers` is asked when the metrics are read."""
+    """Counts of spans of traces by outcome; `numbers` is asked when the metrics are read."""
 
     def __init__(self, numbers: Callable[[], QueueNumbers]) -> None:
         self._numbers = numbers
 
     def collect(self) -> Iterator[Metric]:
-        """How many wait, and a counter by outcome."""
+        """Return the number of waiting spans, and a counter by outcome."""
         now = self._numbers()
         yield GaugeMetricFamily(
             "arriero_spans_waiting", "Spans of traces that wait to be exported.", now.num_waiting

@@ -1,7 +1,7 @@
-"""What happened to requests, model by model.
+"""Metrics of requests by model.
 
 Names come from agents, and are bounded: models beyond `MAX_MODELS` share the name `other`. A model
-that has gone keeps its series, as counters must.
+that is gone keeps its series, as counters must.
 """
 
 from collections import Counter

@@ -1,1 +1,1 @@
-"""What operators steer: the desired state, its models, drains and reloads of agents."""
+"""Steering of the fleet: the desired state, its models, drains and reloads of agents."""

@@ -99,7 +99,7 @@ class DesiredStateService:
         return True
 
     async def _saved_state(self, store: Store) -> SavedState | None:
-        """What is saved while nothing is being saved here."""
+        """Read the saved state while nothing is being saved here."""
         while True:
             if self._saving is not None:
                 await asyncio.wait({self._saving})

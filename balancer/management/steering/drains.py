@@ -83,7 +83,7 @@ class DrainService:
         return SharedCordon(cordon, max(0.0, saved.deadline - self._clock()))
 
     async def _all_saved(self) -> list[SavedCordon]:
-        """What is saved while nothing is being saved here."""
+        """Read the saved drains while nothing is being saved here."""
         while True:
             if self._saves:
                 await asyncio.wait(set(self._saves))
@@ -93,7 +93,7 @@ class DrainService:
                 return saved
 
     async def _save(self, save: Save) -> None:
-        """It is saved, whether the caller waits or not."""
+        """Save a drain, even if the caller does not wait."""
         task = asyncio.get_running_loop().create_task(self._in_turn(save))
         self._num_begun += 1
         self._saves.add(task)

@@ -71,7 +71,7 @@ class Wish(TypedDict):
 
 
 class AgentStep(TypedDict):
-    """What an agent would do, and why. `model` is what it would serve then."""
+    """A step that an agent would take, and its reason. `model` is what it would serve then."""
 
     agent: AgentId
     name: str
@@ -88,7 +88,7 @@ class LackingModel(TypedDict):
 
 
 class DryRun(TypedDict):
-    """What would change; nothing has. `desired` is the whole state as it would be stored."""
+    """Changes that would be made; none were. `desired`: the whole state that would be stored."""
 
     agents: list[AgentStep]
     lacking: list[LackingModel]
@@ -290,7 +290,7 @@ DEFAULT_DRAIN = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentDrain:
-    """What still runs after `deadline` ends with an error; `null`: it may take its time."""
+    """Requests that still run after `deadline` end with an error; `null`: no deadline."""
 
     __pydantic_config__ = STRICT
     deadline: Annotated[Duration, Field(ge=0)] | None = None
