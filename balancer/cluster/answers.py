@@ -1,7 +1,7 @@
-"""What balancers ask one another, and what they answer, as JSON.
+"""Questions and answers between balancers, as JSON.
 
-A version may add fields, never change them. Answers of another balancer are checked like whatever
-comes from outside: one that does not fit counts as none.
+A version may add fields, never change them. Answers of another balancer are checked like all
+input from outside: an answer that does not fit counts as none.
 """
 
 import json
@@ -21,13 +21,13 @@ What = Literal["fleet", "requests", "request", "cancel", "metrics", "ended", "hi
 
 
 class AboutFleet(TypedDict):
-    """How many of its oldest requests a balancer is to tell at most."""
+    """Asks for a balancer's part of the fleet, with at most so many of its oldest requests."""
 
     limit: Count
 
 
 class AboutRequest(TypedDict):
-    """Which request."""
+    """Asks about one request."""
 
     id: RequestId
 
@@ -71,7 +71,7 @@ class RequestsAnswer(TypedDict):
 
 
 class CancelAnswer(TypedDict):
-    """Whether the request was there, and is cancelled."""
+    """Answers whether the request was there, and is cancelled."""
 
     is_cancelled: bool
 

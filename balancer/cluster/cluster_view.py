@@ -79,7 +79,7 @@ async def not_notified(_id: RequestId) -> bool:
 
 
 class ClusterView:
-    """What all balancers over one store have; it asks the others.
+    """The view over all balancers of one store; asks the others for their parts.
 
     `here` gives this balancer's name, and `None` while there are no others. `workers` are the names
     of the processes behind this one's port, if several are to be, this one first, with their
@@ -107,7 +107,7 @@ class ClusterView:
         return self._here()
 
     async def fleet(self, limit: int = 0) -> Others:
-        """What others have, with so many of their requests at most."""
+        """The other balancers' parts, with at most so many of their requests."""
         if (here := self.here) is None:
             return NO_OTHERS
         about = answers.written(AboutFleet, AboutFleet(limit=limit))
@@ -135,7 +135,7 @@ class ClusterView:
         return Found(oldest([], others, 1), 0, missing)
 
     async def ended(self, criteria: EndingFilter) -> FoundEnded:
-        """What others have of these, besides what is in the store."""
+        """The others' ended requests that are not in the store yet."""
         if self.here is None:
             return FoundEnded()
         replies = await self._ask("ended", answers.written(EndingFilter, criteria))
@@ -144,7 +144,7 @@ class ClusterView:
         return FoundEnded(requests, sum(found["total"] for _, found in others), missing)
 
     async def history(self, since: int) -> FoundSteps:
-        """What others counted from `since` on, besides what is in the store."""
+        """The others' counts from `since` on that are not in the store yet."""
         if self.here is None:
             return FoundSteps()
         about = answers.written(AboutHistory, AboutHistory(since=since))
@@ -177,7 +177,7 @@ class ClusterView:
 
 
 def _understood(kind: type[T], replies: Replies) -> tuple[list[tuple[str, T]], tuple[str, ...]]:
-    """What was answered, by name; and the names of those of which nothing is known."""
+    """The answers by name, and the names of balancers that are unknown."""
     replied = [(each.balancer, answers.read(kind, each.body)) for each in replies.replies]
     known = [(name, answer) for name, answer in replied if answer is not None]
     unknown = [name for name, answer in replied if answer is None]

@@ -1,4 +1,4 @@
-"""Which workers run, when a lost one starts again, and when all is over.
+"""Decides which workers run, when a lost worker starts again, and when all have ended.
 
 Every method takes an event and returns what to do, in order. Pauses before a worker starts again
 double with each loss, and are forgotten once it has served for `STEADY_PAUSES` times the last one.
@@ -70,7 +70,7 @@ class Crew:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether all are to end."""
+        """Whether all workers are to end."""
         return self._is_stopping
 
     def begin(self) -> list[Decision]:

@@ -23,7 +23,7 @@ MOST_ANSWERING = 16
 """Answers that may be on their way at once; other questions are left without one."""
 
 Respond = Callable[[str, str], bytes | None]
-"""What this balancer answers to a question and what it is about; `None` to one it does not know."""
+"""Answers a question and its subject; `None` to a question that it does not know."""
 
 
 class Inquiries:
@@ -53,7 +53,7 @@ class Inquiries:
         return len(self._questions) + len(self._answers)
 
     async def ask(self, what: str, about: str = "{}") -> Replies:
-        """What the others answer within `PATIENCE`; nothing at all where there are none."""
+        """Ask the others. Returns their answers within `PATIENCE`; none if there are no others."""
         others = [(peer.beat.run, peer.beat.name) for peer in self._peers()]
         others = [(run, name) for run, name in others if run != self._run]
         if not others:

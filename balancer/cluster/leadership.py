@@ -1,8 +1,7 @@
-"""What a balancer does beside those that share its store: what it has to read, and if it leads.
+"""Decides what a balancer of a shared store has to read, and whether it leads.
 
-Every method takes an event and returns what to do about it, in order. Invariants: it leads only
-while its session is there; epochs under which it leads grow; after each new session everything is
-read anew.
+Every method takes an event and returns what to do about it, in order. Invariants: a balancer
+leads only while its session lasts; its epochs grow; after each new session everything is read anew.
 """
 
 from collections.abc import Sequence
@@ -57,7 +56,7 @@ Decision = Read | Lead | Follow | ShareWith | Cancel | Retry
 
 
 class Leadership:
-    """That of one run of a balancer."""
+    """The leadership of one run of a balancer."""
 
     def __init__(self, run: str) -> None:
         self._run = run
@@ -101,7 +100,7 @@ class Leadership:
         return [Lead(epoch)]
 
     def must_ask(self, outbid: int | None) -> bool:
-        """Whether to ask for leadership; `outbid` is an epoch that agents know and this one not."""
+        """Whether to ask for leadership; `outbid` is a newer epoch that agents know."""
         return self.epoch is None or (outbid is not None and outbid > self.epoch)
 
     # ---- notifications

@@ -1,4 +1,4 @@
-"""What all other balancers have, added up, and put beside what this one has."""
+"""Sums of all other balancers' parts, and their addition to this balancer's part."""
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence

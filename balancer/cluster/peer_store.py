@@ -9,10 +9,10 @@ from .notifications import Letter, Notification
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """What a balancer writes about itself every second or so, while it lives.
+    """The record that a live balancer writes about itself every second or so.
 
-    `run` is its own of each start; `waiting` says for which models its requests wait (JSON). At the
-    `url` clients reach it, where it knows that.
+    `run` is new at each start. `waiting` names the models that its requests wait for (JSON).
+    Clients reach it at `url`, if it knows its address.
     """
 
     run: str

@@ -37,7 +37,7 @@ def open_peers(
     requests: RequestService | None = None,
     jobs: Jobs | None = None,
 ) -> Peers | None:
-    """What keeps this balancer in touch with others; `None` where the store has only one.
+    """Connects this balancer with the others; `None` if the store cannot be shared.
 
     Clients reach it at `url`, if that is known. `render` writes its metrics.
     """
@@ -76,7 +76,7 @@ async def reads_none() -> bool:
 
 
 def cluster_view_of(peers: Peers | None, workers: Mapping[str, int]) -> ClusterView:
-    """What all balancers have; nothing of others where there are none.
+    """The view over all balancers, of which there may be only this one.
 
     `workers`: the processes behind this one's port, if there are several; see `ClusterView`.
     """

@@ -63,7 +63,7 @@ def waiting_text(waiting: Waiting) -> str:
 
 
 def waiting_in(text: str) -> Waiting:
-    """What a balancer reported; nothing where another version wrote something else."""
+    """Read a balancer's report; empty if another version wrote another form."""
     try:
         reported = json.loads(text)
         return {str(name): (int(num), float(age)) for name, (num, age) in reported.items()}
@@ -82,7 +82,7 @@ def added_up(reported: Iterable[tuple[Waiting, float]]) -> Waiting:
 
 
 class LedViews(Protocol):
-    """What is asked of the views of a `Led`."""
+    """The views of a `Led` that are used here."""
 
     @property
     def outbid(self) -> int | None: ...
@@ -91,7 +91,7 @@ class LedViews(Protocol):
 
 
 class Led(Protocol):
-    """What a balancer leads: `fleet.runtime.FleetRuntime`."""
+    """The fleet that a balancer leads: `fleet.runtime.FleetRuntime`."""
 
     @property
     def views(self) -> LedViews: ...
@@ -121,7 +121,7 @@ Reload = Callable[[], Awaitable[bool]]
 
 @dataclass(frozen=True, slots=True)
 class PeersStatus:
-    """How a balancer stands: for operators and metrics."""
+    """A balancer's standing among the others, for operators and metrics."""
 
     run: str
     is_connected: bool
@@ -174,7 +174,7 @@ class Peers:
         led.follow()
 
     def status(self) -> PeersStatus:
-        """How this balancer stands now."""
+        """This balancer's standing now."""
         leadership, is_connected = self._leadership, self._session is not None
         num_unread = len(self._unread)
         reported_ago = self._now() - self._reported_at if leadership.peers else 0.0
@@ -284,7 +284,7 @@ class Peers:
         self._beat_at = self._reported_at + self._beat_interval
 
     async def _read_anew(self, session: PeerSession) -> None:
-        """What could not be read is read after the next beat."""
+        """Read everything again; a failed read is repeated after the next beat."""
         for what in sorted(self._unread, key=SUBJECTS.index):
             del self._unread[what]
             if what == "mail":
@@ -313,7 +313,7 @@ class Peers:
             self._end_session()
 
     def _end_session(self) -> None:
-        """Whatever may have happened to it: no balancer leads without one."""
+        """End the session in any case: no balancer leads without one."""
         session, self._session = self._session, None
         if session is not None:
             session.close()

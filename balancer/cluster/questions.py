@@ -49,7 +49,7 @@ def unpacked(text: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the balancer of this name answers."""
+    """The answer of the balancer of this name."""
 
     balancer: str
     body: bytes
@@ -57,7 +57,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Replies:
-    """What came of a question; `missing` are the names of those that did not answer it in time."""
+    """The answers to a question; `missing` names the balancers that did not answer in time."""
 
     replies: tuple[Reply, ...] = ()
     missing: tuple[str, ...] = ()
@@ -97,7 +97,7 @@ class Questions:
 
     @property
     def has_room(self) -> bool:
-        """Whether one more may be asked."""
+        """Whether one more question may be asked."""
         return len(self._open) < MOST_OPEN
 
     def ask(self, id: str, asked: Iterable[tuple[str, str]]) -> None:
@@ -115,5 +115,5 @@ class Questions:
         return None if question.asked else answer.id
 
     def close(self, id: str) -> Replies:
-        """What has come of it; what comes later is not heard."""
+        """Return the answers so far. Later ones are ignored."""
         return self._open.pop(id).so_far()

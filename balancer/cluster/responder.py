@@ -1,4 +1,4 @@
-"""What this balancer answers when another one asks."""
+"""This balancer's answers to the questions of others."""
 
 import time
 from collections.abc import Callable

@@ -95,9 +95,9 @@ def _bound(family: int, kind: int, protocol: int, at: tuple[object, ...], until:
 
 
 class Hub:
-    """Which workers live and which one leads, where their store does not say so.
+    """Knows which workers live and which one leads, if their store cannot say.
 
-    Workers are known by their numbers; times are in seconds. Invariants: a worker that leads runs;
+    Workers are known by their numbers; times are in seconds. Invariants: the leading worker runs;
     epochs grow.
     """
 

@@ -41,7 +41,7 @@ from .worker_messages import (
 logger = logging.getLogger(__name__)
 
 VARIABLE = "ARRIERO_WORKER"
-"""What a parent tells each worker as it starts it; it is no setting."""
+"""The environment variable in which a parent tells each worker its number; no setting."""
 
 EXIT_ORPHANED = 72
 
@@ -215,7 +215,7 @@ class HubSession:
         return self._id
 
     def _answered(self, answer: Peers | Granted) -> None:
-        """What comes too late is not looked at."""
+        """Take an answer; one that comes too late is ignored."""
         if self._asked is not None and not self._asked.done() and answer.id == self._id:
             self._asked.set_result(answer)
 

@@ -1,4 +1,4 @@
-"""What would become of a desired state: what each agent would do, and why; for a dry run."""
+"""A dry run of a desired state: what each agent would do, and why."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -25,13 +25,13 @@ class AgentPlan:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has no model and gets none."""
+        """Whether the agent has no model and gets none."""
         return self.action == "keep" and self.model is None
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What each agent would do; and for models that would lack agents, by name, why."""
+    """The steps of all agents, and why models, by name, would lack agents."""
 
     agents: Sequence[AgentPlan]
     shortages: Mapping[str, Issue]
@@ -40,7 +40,7 @@ class Plan:
 def plans_of(
     members: Iterable[Member], targets: Mapping[AgentId, Assignment | None]
 ) -> list[AgentPlan]:
-    """What each agent of each host would do; of those without a model, at most one of a host."""
+    """The step of each agent; of agents without a model, at most one of a host."""
     plans = [plan_of(member, targets.get(member.id)) for member in members]
     busy = {plan.agent for plan in plans if not plan.is_idle}
     idle = {plan.agent: plan for plan in reversed(plans) if plan.agent not in busy}
@@ -48,7 +48,7 @@ def plans_of(
 
 
 def plan_of(member: Member, target: Assignment | None) -> AgentPlan:
-    """What the agent would do to serve `target`."""
+    """The agent's step to serve `target`."""
     action, why = _action(member, target)
     serves = member.report.serves or (None if member.assigned is None else member.assigned.name)
     is_free = member.report.is_steered

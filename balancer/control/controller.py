@@ -56,7 +56,7 @@ class OrderNumbers:
 
     @property
     def may_order(self) -> bool:
-        """Whether agents get orders: it leads, and agents know none that led later."""
+        """Whether this balancer may give orders: it leads, and agents know no later leader."""
         return self._epoch is not None and self.outbid is None
 
     @property
@@ -108,9 +108,9 @@ class GiveOrder:
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """What became of comparing the desired state with the fleet.
+    """The result of comparing the desired state with the fleet.
 
-    `obstacles` say of each model that is to be loaded which agents may not be given it, and why.
+    `obstacles`: for each model that is to be loaded, the agents that may not get it, and why.
     """
 
     members: Mapping[AgentId, Member]
@@ -182,7 +182,7 @@ class Controller:
         return self._failures.next_retry(now, model)
 
     def placement_of(self, model: DesiredModel) -> str | None:
-        """Where a model was placed last and why, in words; `None` if it is not to be loaded."""
+        """A model's last placement and its reasons, in words; `None` if it is not to be loaded."""
         found = self._last
         obstacles = None if found is None else found.obstacles.get(model.name)
         if found is None or obstacles is None:
@@ -214,7 +214,7 @@ class Controller:
         return given
 
     def _is_settled(self, members: Mapping[AgentId, Member], now: float) -> bool:
-        """Whether agents have had the time to dial after a start, or all of each host's have."""
+        """Whether agents have had time to dial after a start, or all of each host have dialled."""
         if now < self._settled_at:
             return False
         return now >= self._settled_at + SETTLE or all_have_dialled(
@@ -228,7 +228,7 @@ class Controller:
         demands: Mapping[str, Demand],
         now: float,
     ) -> Plan:
-        """What each agent would do if this were desired, and what would lack agents.
+        """The steps of all agents if this were desired, and the models that would lack agents.
 
         Changes nothing.
         """
@@ -279,9 +279,9 @@ class Controller:
         return replace(assignment, http_hosts=self._http_hosts if is_open else ())
 
     def _allows_others(self, member: Member) -> bool:
-        """Whether the agent obeys an order of another time, with other hosts than now.
+        """Whether the agent still obeys an older order, with other hosts that may be dialled.
 
-        What failed so says nothing: it may try at once by those of now.
+        A failure of such an order says nothing: the agent may try the present order at once.
         """
         assigned = member.assigned
         return assigned is not None and self._allowed(assigned).http_hosts != assigned.http_hosts
@@ -481,13 +481,13 @@ class Controller:
 
 
 def _is_loading(member: Member, desired: Mapping[str, Assignment]) -> bool:
-    """Whether it is about to serve a model as it is desired now."""
+    """Whether the agent is loading a model as it is desired now."""
     assigned = member.assigned
     return member.is_changing and assigned is not None and desired.get(assigned.name) == assigned
 
 
 def _is_lost(order: Order, report: AgentReport) -> bool:
-    """Whether the agent dialled again without having heard the order."""
+    """Whether the agent dialled again without the order, which was lost."""
     is_known = report.work is not None and report.work.revision >= order.revision
     return report.link != order.link and not is_known
 

@@ -1,14 +1,14 @@
-"""Which models are in demand at the moment, and which come first when there are too few agents.
+"""Finds the models in demand, and their order if there are too few agents.
 
 Models with `preload` come first. A model that is loaded on demand keeps its agents while it loads
 or is used. A model with waiting requests and no agent is given one that is idle; after `PATIENCE`,
 one that is busy with another model that is loaded on demand and had its turn for `MIN_TURN`.
 
-Where a host serves several models, an agent of it may have a model and no memory for it yet: until
-models that are not used make room, that model waits like one that no agent has.
+If a host serves several models, an agent of it may have a model and no memory for it yet. Until
+unused models make room, such a model waits like a model that no agent has.
 
-A model that is in use makes room for nobody: when the requests that it was for have given up, it
-keeps its agent as long as that still has it.
+A model that is in use makes room for nobody. If the requests that wanted its room have given up, it
+keeps its agent as long as the agent still has it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,7 +49,7 @@ NO_DEMAND = Demand()
 
 
 class _Contention(IntEnum):
-    """Whether requests wait for a model that no agent has."""
+    """How long requests have waited for a model that no agent has memory for."""
 
     NONE = 0
     SHORT = 1
@@ -172,7 +172,7 @@ class Usage:
         wanted: Mapping[str, Demand],
         demands: Mapping[str, Demand],
     ) -> Mapping[AgentId, Member]:
-        """Those that were to unload a model for nobody, as far as they still have it."""
+        """Agents that were to unload a model that nobody wants room from now, and still have it."""
         always = {each.name for each in models if each.preload and each.idle_timeout is None}
         needed = {*always, *wanted, *(each.report.serves for each in members)}
         needed &= self._usage.keys()
@@ -197,7 +197,7 @@ class Usage:
         demands: Mapping[str, Demand],
         times: _Times,
     ) -> _Contention:
-        """Whether requests wait for a model that no agent has memory for, and for how long."""
+        """Tell how long requests have waited for a model that no agent has memory for."""
         contention = _Contention.NONE
         for model in models:
             if model.name in demands and not _has_memory(model.name, by_model[model.name]):
@@ -238,14 +238,14 @@ class Usage:
 
 
 def _is_draining(member: Member) -> bool:
-    """Whether it takes no new requests for the model that it is to unload."""
+    """Whether the agent takes no new requests for the model that it is to unload."""
     return member.leaves is not None and member.report.serves is None
 
 
 def _by_model(
     models: Iterable[DesiredModel], members: Sequence[Member]
 ) -> Mapping[str, list[Member]]:
-    """Who is to serve each model, or still has it while another one waits for room."""
+    """The agents of each model: those that are to serve it, or still have it."""
     found: dict[str, list[Member]] = {model.name: [] for model in models}
     crowded = {each.report.host_id for each in members if each.waits_for_room}
     for member in members:
@@ -257,5 +257,5 @@ def _by_model(
 
 
 def _has_memory(model: str, members: Iterable[Member]) -> bool:
-    """Whether some agent has a model, or loads it."""
+    """Whether an agent has a model in memory, or loads it."""
     return any(not member.waits_for_room or member.leaves == model for member in members)

@@ -1,4 +1,4 @@
-"""What operators desire: the models that the fleet should serve."""
+"""The desired state: the models that the fleet should serve."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
@@ -30,7 +30,7 @@ Replicas = Annotated[int, Field(ge=0, le=MAX_REPLICAS)] | Literal["all"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentChoice:
-    """Which agents may serve a model: those with all of `labels`; `replicas` of them.
+    """The agents that may serve a model: `replicas` agents that have all of `labels`.
 
     `"all"`: every agent that no other model needs.
     """
@@ -78,7 +78,7 @@ class DesiredModel:
 
     @property
     def assignment(self) -> Assignment:
-        """What an agent that serves this model is assigned."""
+        """The assignment of an agent that serves this model."""
         return Assignment(
             name=self.name,
             source=self.source,
@@ -95,14 +95,14 @@ class DesiredModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredState:
-    """Which models the fleet should serve. The order decides who gets agents first."""
+    """The models that the fleet should serve. Earlier models get agents first."""
 
     __pydantic_config__ = STRICT
     models: tuple[DesiredModel, ...] = ()
 
 
 def changed_models(before: DesiredState, after: DesiredState) -> str | None:
-    """Which models came (+), went (-) and changed (~); `None` where nothing did."""
+    """The models that came (+), went (-) and changed (~); `None` if none did."""
     old = {model.name: model for model in before.models}
     new = {model.name: model for model in after.models}
     words = [f"+ {name}" for name in new if name not in old]

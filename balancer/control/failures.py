@@ -1,4 +1,4 @@
-"""What hosts failed to load: when it is tried again, and which changes stop because of it.
+"""Failed loads of hosts: when each is tried again, and which changes stop because of it.
 
 Invariant: one failure for each host and model, of the assignment that was desired last.
 """
@@ -57,7 +57,7 @@ class Failures:
         return {each.host: each.issues[0].code for each in found}
 
     def may_try(self, host: AgentId, assignment: Assignment, now: float) -> bool:
-        """Whether the host has not failed with it, or may try again."""
+        """Whether the host has not failed with the assignment, or may try again."""
         failure = self.of(host, assignment)
         return failure is None or failure.retry_at <= now
 

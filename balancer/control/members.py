@@ -12,14 +12,18 @@ from ...shared.models.assignments import HOST, Assignment, HostFacts, Work
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentReport:
-    """What is known of a connected agent.
+    """The controller's knowledge of a connected agent.
 
-    `serves` is the model that it takes requests for at the moment; a request of it started or ended
-    at `used_at`. `link` changes when it dials again. A cordoned agent is not changed. `allowed` are
-    the models that its access key allows; `None` is any. It speaks `protocol`. Agents with the same
-    `host` share its memory; it says that they are `num_places`. It takes nothing new for the model
-    that it is `finishing`, which it still has. What it serves or is finishing has what is `held` of
-    each memory, if that is known. Other programs had `others` of each memory when it was measured.
+    - `serves`: the model that the agent takes requests for now; `used_at`: when one of the model's
+      requests last started or ended.
+    - `link` changes when the agent dials again; `protocol` is the version that it speaks.
+    - `allowed`: the models that its access key allows; `None` is any.
+    - Agents with the same `host` share its memory; the host says that they are `num_places`.
+    - `finishing`: the model that the agent still has, and takes no new requests for.
+    - `held`: the bytes of each memory that these models take, if known; `others`: the bytes that
+      other programs had of each memory when it was measured.
+
+    A cordoned agent is not changed.
     """
 
     id: AgentId
@@ -44,20 +48,20 @@ class AgentReport:
 
     @property
     def host_id(self) -> AgentId:
-        """What all agents of its host have in common; its own id where it is alone there."""
+        """The id of the agent's host; the agent's own id if it is alone there."""
         return self.host or self.id
 
     def knows(self, assignment: Assignment) -> bool:
-        """Whether its version knows all that the assignment has."""
+        """Whether the agent's version knows all that the assignment has."""
         return for_version(assignment, self.protocol) is assignment
 
     def may_serve(self, model: str) -> bool:
-        """Whether its key allows a model."""
+        """Whether the agent's key allows a model."""
         return self.allowed is None or model in self.allowed
 
     @property
     def is_steered(self) -> bool:
-        """Whether the controller may tell it what to serve."""
+        """Whether the controller may assign models to the agent."""
         return not (self.facts.is_pinned or self.is_cordoned)
 
     @property
@@ -107,7 +111,7 @@ class Member:
 
     @property
     def waits_for_room(self) -> bool:
-        """Whether it has the file of a model, and waits until memory is free to load it."""
+        """Whether the agent has a model's file, and waits for free memory to load it."""
         work, report = self.report.work, self.report
         return (
             self.keeps is None
@@ -166,7 +170,7 @@ def member_of(report: AgentReport, order: Order | None) -> Member:
 
 
 def all_have_dialled(reports: Iterable[AgentReport]) -> bool:
-    """Whether all agents of each host are here, as far as one of them says how many they are."""
+    """Whether all agents of each host have dialled, if one of them says how many they are."""
     here: Counter[AgentId] = Counter()
     expected: dict[AgentId, int] = {}
     for report in reports:

@@ -1,4 +1,4 @@
-"""How each desired model is: loaded, loading, waiting, failed or unloaded, and why."""
+"""Each desired model's status: loaded, loading, waiting, failed or unloaded, and why."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ TOO_OLD = Issue(
 )
 
 _WEIGHTS = {"waiting": 0.0, "fetching": 0.0, "draining": 0.5, "loading": 0.5}
-"""Where each phase begins, as a share of the whole."""
+"""The share of a load that is done when each phase begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ def share_done(work: Work) -> float:
 
 
 def _reported_by(failed: list[Failure], here: list[Member]) -> Iterator[Issue]:
-    """What agents say of their failures, and that the others wait because of them."""
+    """The failures that agents report, with a note on agents that wait because of them."""
     for failure in failed:
         for issue in failure.issues or (Issue(code="load_failed", message="could not load it"),):
             yield Issue(

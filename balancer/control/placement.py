@@ -1,27 +1,28 @@
-"""Which agent should serve which model, moving as little as it can.
+"""Decides which agent should serve which model, and moves as few models as possible.
 
 Each model requires a number of agents, or all that are left. Agents that have a model already keep
 it as long as the model requires them; then idle ones are taken, then those of models that come
-later. Where an agent with the right labels is taken by a model that could be served elsewhere as
-well, that model moves.
+later. If an agent with the right labels is taken by a model that could be served elsewhere, that
+model moves.
 
-Each model sorts the agents that it may have once, by the models that these have already. So a place
-costs O(models), and all of them O(models x agents x log agents); only where an agent has to be
-taken from a model that was placed, all agents are looked at for one place.
+Each model sorts its possible agents once, by the models that they have already. So a place costs
+O(models), and all places O(models x agents x log agents). Only if an agent has to be taken from a
+model that was placed, all agents are looked at for one place.
 
-It goes by the memory that models need (`MemoryNeeds`) and by agents that went a moment ago
-(`Departures`).
+Placement depends on the memory that models need (`MemoryNeeds`) and on agents that went a moment
+ago (`Departures`).
 
-Agents of one host share its memory, that of each device and the host's own: together they are given
-no more than it holds, and no model twice. What is placed first has it, so models that are not in
-use make room for one that requests wait for, the one that was used longest ago first, and none that
-lies elsewhere; they take nothing from each other, so what made room is not loaded elsewhere at
-another one's cost. A model that waits for room moves to a host where nothing has to go. Models with
-`preload` never make room: one that they leave too little of a device takes what is left there.
+Agents of one host share the memory of each device and the host's own. Together they get no more
+than the host holds, and no model twice. Models that are placed first get memory first. So unused
+models make room for a model that requests wait for, the least recently used first, and only on the
+same memory. Unused models take no memory from each other, so a model that made room is not loaded
+elsewhere at another one's cost. A model that waits for room moves to a host where no model has to
+go. Models with `preload` never make room: if they leave a model too little of a device, the model
+takes what is left there.
 
-What programs of others have of a host's memory varies, so it moves nothing: it decides only between
-hosts for a model that is loaded anew. One where that leaves too little is taken when there is no
-other, or when another one's model, which is in use, would have to go.
+The memory that other programs take of a host varies, so it moves no model. It only decides between
+hosts for a model that is loaded anew. A host that other programs leave too little of is taken if
+there is no other host, or if a model in use would have to go on the other hosts.
 """
 
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -218,7 +219,7 @@ class _Placing:
         ]
 
     def _is_free(self, agent: AgentId) -> bool:
-        """Whether it is given to no model; once it is given to one, it is never free again."""
+        """Whether the agent has no model yet; an agent that was given one is never free again."""
         return agent in self._chosen and self._chosen[agent] is None
 
     def _price(self, agent: AgentId, model: _PlacedModel) -> "_Price":
@@ -248,7 +249,7 @@ class _Placing:
     def _is_crowded_by_others(
         self, agent: AgentId, model: _PlacedModel, beside: Sequence[str]
     ) -> bool:
-        """Whether it would have room on a host but for what programs of others have there."""
+        """Whether only memory of other programs keeps the model from having room on the host."""
         report, needed = self._members[agent].report, model.requirement.needed
         others = report.others
         if not others:
@@ -265,7 +266,7 @@ class _Placing:
         return 0 < needed <= room < needed + sum(others.get(each, 0) for each in places)
 
     def _models_beside(self, agent: AgentId) -> list[str]:
-        """What the other agents of its host have."""
+        """The models of the host's other agents."""
         return [
             name
             for each in self._neighbours.get(agent, ())
@@ -275,7 +276,7 @@ class _Placing:
     def _first_in_the_way(
         self, agent: AgentId, model: _PlacedModel, beside: Sequence[str]
     ) -> str | None:
-        """Of the models that would have to make room, the one that comes first."""
+        """The first in order of the models that would have to make room."""
         there = [model.requirement.model, *beside]
         victim = None
         for name in sorted(beside, key=self._ranks.__getitem__, reverse=True):
@@ -288,7 +289,7 @@ class _Placing:
         return victim
 
     def _has_room(self, agent: AgentId, model: _PlacedModel) -> bool:
-        """Whether the host holds the model beside those that its other agents were given."""
+        """Whether the host has memory for the model besides those of its other agents."""
         name = model.requirement.model
         beside = self._chosen_beside(agent)
         if not beside:
@@ -304,7 +305,7 @@ class _Placing:
         return is_modest and self._needed_together([name, *beside]) <= self._memory(agent)
 
     def _takes_what_is_left(self, agent: AgentId) -> bool:
-        """Whether devices are too full for its model, by what is loaded there and stays."""
+        """Whether loaded models that stay leave too little of the devices for the model."""
         name = self._chosen[agent]
         if name is None or self._is_held(agent, name):
             return False
@@ -313,7 +314,7 @@ class _Placing:
         return self._lies_on(agent, name, self._overfull(agent, [name, *stay]))
 
     def _chosen_beside(self, agent: AgentId) -> list[str]:
-        """What the other agents of its host were given."""
+        """The models that the host's other agents were given."""
         neighbours = self._neighbours.get(agent, ())
         return [name for each in neighbours if (name := self._chosen[each]) is not None]
 
@@ -333,12 +334,12 @@ class _Placing:
         return {each for each, size in memories if sum(part.get(each, 0) for part in parts) > size}
 
     def _lies_on(self, agent: AgentId, name: str, memories: Set[str]) -> bool:
-        """Whether a model takes something of these memories of a host."""
+        """Whether a model takes some of these memories of a host."""
         parts = self._parts(agent, name) or {}
         return _ALL in memories or any(parts.get(each) for each in memories)
 
     def _parts(self, agent: AgentId, name: str) -> Mapping[str, int] | None:
-        """What a model takes of each memory of a host, or wants to find free; if that is known."""
+        """Bytes that a model takes, or needs free, of each memory of a host; `None` if unknown."""
         host = self._members[agent].report.host_id
         held, claims = self._held.get((host, name)), self._models[name].requirement.claims.get(host)
         if held is None or claims is None or HOST in held:
@@ -346,7 +347,7 @@ class _Placing:
         return {HOST: claims.get(HOST, 0), **held}
 
     def _is_held(self, agent: AgentId, name: str) -> bool:
-        """Whether a model is loaded on a host, as far as that is known."""
+        """Whether a model is known to be loaded on a host."""
         return (self._members[agent].report.host_id, name) in self._held
 
     def _stays(self, name: str) -> bool:
@@ -429,7 +430,7 @@ def _present(report: AgentReport) -> set[str | None]:
 
 
 class _Price(NamedTuple):
-    """Of taking an agent for a model: the lower one is taken."""
+    """The price of taking an agent for a model: the lowest wins."""
 
     evicts_in_use: bool
     is_crowded: bool
@@ -476,11 +477,11 @@ MAX_CLAIMS = 8192
 
 
 class MemoryNeeds:
-    """How much memory models need, as agents estimated it from their files.
+    """The bytes of memory that models need, as agents estimated them from the files.
 
-    In bytes, by what decides them: the files, adapters, slots, context and engine options. At most
-    `MAX_KNOWN` are remembered, the latest ones, and of what they claim on hosts `MAX_CLAIMS`.
-    `None` of those whose files do not tell: they are served alone on a host.
+    The key is all that decides the need: files, adapters, slots, context and engine options. The
+    latest `MAX_KNOWN` needs are kept, and the latest `MAX_CLAIMS` claims on hosts. The need is
+    `None` if the files do not tell: such a model is served alone on a host.
     """
 
     def __init__(self) -> None:
@@ -513,7 +514,7 @@ class MemoryNeeds:
     def claims(
         self, assignment: Assignment, members: Iterable[Member]
     ) -> Mapping[AgentId, Mapping[str, int]]:
-        """What it wants to find free of each memory of their hosts, by host, where one said so."""
+        """Bytes that a model needs free of each memory, by host, if the host reported them."""
         key = _key(assignment)
         hosts = {member.report.host_id for member in members}
         return {host: found for host in hosts if (found := self._claims.get((host, key)))}
@@ -536,7 +537,7 @@ class MemoryNeeds:
         return inf if needed is None else needed
 
     def fits(self, assignment: Assignment, report: AgentReport) -> bool:
-        """Whether the agent has the memory, as far as is known."""
+        """Whether the agent has the memory; true if that is unknown."""
         needed = self.least_of(assignment)
         return needed is None or not report.memory or needed <= report.memory
 
@@ -609,7 +610,7 @@ class Departures:
                 del self._gone[id]
 
     def reserved(self) -> Counter[str]:
-        """How many places of each model are reserved."""
+        """The number of reserved places of each model."""
         return Counter(gone.model for gone in self._gone.values())
 
     def redialling(self, now: float) -> set[str]:

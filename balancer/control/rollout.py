@@ -1,9 +1,9 @@
-"""Which changes may happen now, so that a model with two agents never has none.
+"""Decides which changes may happen now, so that a model with two agents always has one.
 
-A change that takes nothing away happens at once. One that interrupts a model waits until another
-agent serves that model, and until the agent that was interrupted before serves again; a failure
-stops all that want the same. The last agent of a model changes only when there is no other to wait
-for.
+A change that takes nothing away happens at once. A change that interrupts a model waits until
+another agent serves the model, and until the agent that was interrupted before serves again. A
+failure stops all changes to the same assignment. The last agent of a model changes only if there is
+no other agent to wait for.
 """
 
 from collections import Counter
@@ -58,7 +58,7 @@ class Rollout:
                 yield target.name
 
     def changes(self) -> list[Reassignment]:
-        """What may happen now."""
+        """The changes that may happen now."""
         due = [change for member in self._members if (change := self._due(member))]
         free = [change for change in due if _is_free(change)]
         others = [change for change in due if not _is_free(change)]
@@ -91,7 +91,7 @@ class Rollout:
         return Reassignment(member, target, member.interrupts or serves)
 
     def _waits_for_retry(self, member: Member) -> bool:
-        """Whether an idle agent keeps what it failed to load: it may be mended."""
+        """Whether an idle agent keeps an assignment that failed: its cause may be mended."""
         assigned = member.assigned
         if assigned is None or not member.has_failed or member.report.serves is not None:
             return False
@@ -138,12 +138,12 @@ class Rollout:
 
 
 def _is_free(change: Reassignment) -> bool:
-    """Whether it takes nothing away, or only what the order before it took already."""
+    """Whether the change takes nothing away, or only what the former order took already."""
     return change.interrupts is None or change.member.interrupts is not None
 
 
 def _waits_for_nothing(member: Member, target: Assignment | None) -> bool:
-    """Whether it waits for room on devices, where what is in the way stays."""
+    """Whether the agent waits for room on devices whose models all stay."""
     if target is None or member.assigned != target or not member.waits_for_room:
         return False
     return target.takes_what_is_left and not member.assigned.takes_what_is_left

@@ -140,7 +140,7 @@ def _sources(model: DesiredModel) -> Iterator[tuple[str, str]]:
 
 
 def _named(model: DesiredModel) -> Iterator[tuple[str, str]]:
-    """What clients can ask for, and the field that says so."""
+    """The names that clients can ask for, each with the field that has it."""
     yield "name", model.name
     for number, alias in enumerate(model.aliases):
         yield f"aliases[{number}]", alias

@@ -1,4 +1,4 @@
-"""Where a model is placed, in words: on which hosts, and why not on others."""
+"""A model's placement in words: its hosts, and why not others."""
 
 from collections.abc import Iterable, Mapping
 from itertools import islice
@@ -32,9 +32,9 @@ def placement_in_words(
     needed: int | None,
     failed_with: Mapping[AgentId, str],
 ) -> str:
-    """Where a model is or will be, and why not elsewhere.
+    """Say where a model is or will be, and why not elsewhere.
 
-    It needs `needed` bytes, if that is known. `failed_with` is the code of each host's failure.
+    `needed`: the model's bytes, if known. `failed_with`: the code of each host's failure.
     """
     there = {member.report.host_id: member.report for member in chosen}
     needs = "" if needed is None else f" ({_gib(needed)})"
