@@ -132,6 +132,9 @@ async def ask(fleet: Fleet, model: str) -> str:
 async def client(scene: Scene, name: str, model: str, is_over: Callable[[], bool]) -> None:
     fleet, tally = scene.fleets[name], scene.tallies[name]
     while not is_over():
+        if tally.is_dead:
+            await asyncio.sleep(0.2)
+            continue
         lives = tally.lives
         try:
             outcome = await ask(fleet, model)
@@ -139,7 +142,6 @@ async def client(scene: Scene, name: str, model: str, is_over: Callable[[], bool
             outcome = f"connection: {type(error).__name__}"
         if outcome != "ok" and (tally.is_dead or tally.lives != lives):
             outcome = "its balancer was killed"
-            await asyncio.sleep(0.2)
         elif outcome != "ok":
             tally.wrong.append(f"{model}: {outcome}")
             outcome = "wrong"

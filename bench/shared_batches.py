@@ -49,7 +49,7 @@ async def begin(fleet: Fleet, num: int, model: str) -> str:
         assert batch["status"] in ("validating", "in_progress"), batch
         return bool(batch["request_counts"]["completed"] >= BEGUN)
 
-    await until(runs, deadline=30.0)
+    await until(runs, deadline=120.0)
     return id
 
 
