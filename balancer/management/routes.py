@@ -51,6 +51,24 @@ def management_app(
 
     `addresses` of the ports, by name, are put in once they are open.
     """
+    access = parts.access
+    routes = _routes(parts, settings, addresses)
+    admit = guard(access, permissions(routes), by_cookie(access, parts.sessions))
+    app = web.Application(
+        middlewares=[middleware(hosts=parts.hosts, absent=absent), admit],
+        client_max_size=MAX_BODY_BYTES,
+    )
+    mount(app, routes)
+    app[ACCESS] = access
+    app[BODIES] = parts.bodies
+    app[ONLY_JSON] = True  # its pages have cookies
+    app.on_response_prepare.append(_forbid_sniffing)
+    return app
+
+
+def _routes(
+    parts: Parts, settings: BalancerSettings, addresses: Mapping[str, Address]
+) -> list[Route]:
     runtime, access, peers = parts.runtime, parts.access, parts.peers
     leases, cluster = Leases(access), parts.cluster
 
@@ -60,7 +78,7 @@ def management_app(
 
     history = parts.persistence.history
     self_alone = alone(settings.balancer_name, settings.public_url)
-    routes = [
+    return [
         *history_routes(history, parts.store_status, cluster),
         about_route(
             inference_port,
@@ -100,17 +118,6 @@ def management_app(
         *page.routes(),
         document_route("Arriero, management"),
     ]
-    admit = guard(access, permissions(routes), by_cookie(access, parts.sessions))
-    app = web.Application(
-        middlewares=[middleware(hosts=parts.hosts, absent=absent), admit],
-        client_max_size=MAX_BODY_BYTES,
-    )
-    mount(app, routes)
-    app[ACCESS] = access
-    app[BODIES] = parts.bodies
-    app[ONLY_JSON] = True  # its pages have cookies
-    app.on_response_prepare.append(_forbid_sniffing)
-    return app
 
 
 _INFERENCE = (

@@ -110,6 +110,31 @@ class SessionState(TypedDict):
     sign_out: str | None
 
 
+_OF_PROXY = parameter(SIGN_OUT_HEADER, "header")
+_SHOW_DOC = Doc(
+    "Session",
+    "Who is logged in by the cookie, or by a key, and whether anybody has to be.",
+    {200: json_answer("The session, if there is one.", SessionState)},
+    errors=(Unauthorized, Forbidden, InvalidRequest),
+    parameters=(_OF_PROXY,),
+)
+_LOG_IN_DOC = Doc(
+    "LogIn",
+    "Logs in with an access key: the answer sets a cookie, for browsers.",
+    {200: json_answer("The new session.", SessionState)},
+    body=Body(name="LogIn", adapter=LOG_IN),
+    errors=(Unauthorized, Forbidden, Conflict),
+    parameters=(_OF_PROXY,),
+)
+_LOG_OUT_DOC = Doc(
+    "LogOut",
+    "Logs out; the session ends, and so does its cookie.",
+    {200: json_answer("Nobody is logged in.", SessionState)},
+    errors=(Forbidden, InvalidRequest),
+    parameters=(_OF_PROXY,),
+)
+
+
 def routes(access: Access, sessions: SessionService) -> list[Route]:
     """Routes of the session: who is logged in, log in, and log out."""
 
@@ -174,34 +199,11 @@ def routes(access: Access, sessions: SessionService) -> list[Route]:
         )
         return response
 
-    of_proxy = parameter(SIGN_OUT_HEADER, "header")
-    show_doc = Doc(
-        "Session",
-        "Who is logged in by the cookie, or by a key, and whether anybody has to be.",
-        {200: json_answer("The session, if there is one.", SessionState)},
-        errors=(Unauthorized, Forbidden, InvalidRequest),
-        parameters=(of_proxy,),
-    )
-    log_in_doc = Doc(
-        "LogIn",
-        "Logs in with an access key: the answer sets a cookie, for browsers.",
-        {200: json_answer("The new session.", SessionState)},
-        body=Body(name="LogIn", adapter=LOG_IN),
-        errors=(Unauthorized, Forbidden, Conflict),
-        parameters=(of_proxy,),
-    )
-    log_out_doc = Doc(
-        "LogOut",
-        "Logs out; the session ends, and so does its cookie.",
-        {200: json_answer("Nobody is logged in.", SessionState)},
-        errors=(Forbidden, InvalidRequest),
-        parameters=(of_proxy,),
-    )
     path = "/api/v1/session"
     return [
-        Route("GET", path, Needs.NOTHING, shown, show_doc),
-        Route("POST", path, Needs.NOTHING, log_in, log_in_doc),
-        Route("DELETE", path, Needs.NOTHING, log_out, log_out_doc),
+        Route("GET", path, Needs.NOTHING, shown, _SHOW_DOC),
+        Route("POST", path, Needs.NOTHING, log_in, _LOG_IN_DOC),
+        Route("DELETE", path, Needs.NOTHING, log_out, _LOG_OUT_DOC),
     ]
 
 
