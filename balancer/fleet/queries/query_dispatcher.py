@@ -157,11 +157,12 @@ class QueryDispatcher:
         self, link: LinkId, dispatch: Dispatch[Part], now: float, *, hung_up: bool
     ) -> list[Decision]:
         lost = dispatch.running_on(link)
-        queries = list(dict.fromkeys(part.of for part in lost))
+        queries = dict.fromkeys(part.of for part in lost if part.of.id in self._lives)
         for query in () if hung_up else queries:
             query.num_agents_lost += 1
         suspects = [each for each in queries if each.num_agents_lost >= MAX_AGENTS_LOST]
-        ended = [part for part in lost if part.of in suspects]
+        go_on = [each for each in queries if each not in suspects]
+        ended = [part for part in lost if part.of not in go_on]
         for part in lost:
             if part in ended:
                 del part.of.parts[part.id]
@@ -172,9 +173,8 @@ class QueryDispatcher:
             f"{MAX_AGENTS_LOST} agents were lost while they had this query, the likely cause"
         )
         decisions = [*self.end(dict.fromkeys(suspects, error), now), *self._start(placed, now)]
-        for query in queries:
-            if query not in suspects:
-                self._look_for_agent(query, now)
+        for query in go_on:
+            self._look_for_agent(query, now)
         return decisions
 
     # ---- time
