@@ -78,7 +78,7 @@ _SAME_SIZE = "everything takes as much in either case"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Where an option counts.
+    """The places where an option counts.
 
     In the `fingerprint` and in the `cache`'s identity it counts with its value automatically
     (`LoadOptions.counted`). `memory`: `gguf.memory_estimate` reads it. `desired`: a desired state

@@ -267,7 +267,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class NotLoaded:
-    """Nothing could be loaded or restored for `holders`; nothing was computed.
+    """The states of `holders` could not be loaded or restored, so nothing was computed.
 
     The cells of these holders, and of holders that were to share them in this step, are invalid.
     """

@@ -1,4 +1,4 @@
-"""What `--fit` chooses for a model file, from its header, the devices and the free memory.
+"""The options of `--fit` for a model file, from its header, the devices and the free memory.
 
 `fit.py` makes the choice; this module converts sizes, devices and options to its numbers.
 """

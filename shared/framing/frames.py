@@ -42,7 +42,7 @@ Topic = str
 
 
 class Codec(Protocol[M]):
-    """What a queue needs to know of the messages of one direction."""
+    """Encodes, splits and merges the messages of one direction for a queue."""
 
     def encode(self, message: M, /) -> bytes:
         """Return the message as UTF-8 text."""

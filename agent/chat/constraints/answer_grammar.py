@@ -53,7 +53,7 @@ class AnswerGrammar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerFormat:
-    """How the answer to a conversation will be parsed.
+    """The form in which the answer to a conversation will be parsed.
 
     `is_thinking`: the prompt ends within reasoning. `may_think`: the answer may begin with
     reasoning. `control` holds the control tokens among the family's markers, by text. `is_told`:

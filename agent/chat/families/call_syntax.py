@@ -1,4 +1,4 @@
-"""How a family writes calls, for a grammar that generates them.
+"""The notation of a family's calls, for a grammar that generates them.
 
 Some words and signs are placeholders:
 
@@ -38,7 +38,7 @@ class Members:
 
 @dataclass(frozen=True, slots=True)
 class CallSyntax:
-    """How a family writes all calls of an answer.
+    """The notation of all calls of an answer.
 
     `before` and `after` enclose all calls; `begin` and `end` enclose the arguments of each call;
     `between` separates two calls. Without `between` only one call is possible. If `is_quoted`, the

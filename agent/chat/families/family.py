@@ -12,7 +12,7 @@ _JSON = (("", JSON_CALLS),)
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """How a family writes calls: after one of `openings`, in the first matching one of `notations`.
+    """The notation of a family: after one of `openings`, in the first of `notations` that matches.
 
     `closings` may follow a call; `wrappers` may enclose several calls; `inner` markers occur within
     one.

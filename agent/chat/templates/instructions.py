@@ -51,7 +51,7 @@ class _Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """Which instructions a template does not show; by default it shows all."""
+    """The instructions that a template does not show; by default it shows all."""
 
     has_developers: bool = True
     hides_first: frozenset[Role] = frozenset()

@@ -50,7 +50,7 @@ _TOOL = {
 
 @dataclass(frozen=True, slots=True)
 class MessageForm:
-    """How a template expects messages. `silence` is the content of a message that only calls.
+    """A template's form of messages. `silence` is the content of a message that only calls.
 
     `shows_calls` is false if no form made the template show a call and its result.
     """

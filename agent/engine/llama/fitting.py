@@ -1,4 +1,4 @@
-"""What `--fit` chooses for a model file on this host, with its current devices and memory."""
+"""The options of `--fit` for a model file on this host, with its current devices and memory."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

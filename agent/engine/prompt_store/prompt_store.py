@@ -22,7 +22,7 @@ _NAME_BYTES = 24
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """Nothing was loaded or saved; `reason` says why, for the client."""
+    """A prompt could not be loaded or saved; `reason` says why, for the client."""
 
     reason: str
 

@@ -13,7 +13,7 @@ from ...engine.sequence import NewSequence
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parsing:
-    """How to separate an answer's reasoning and calls from its content.
+    """The way to separate an answer's reasoning and calls from its content.
 
     `is_thinking`: the prompt ends within reasoning. Without `tools`, calls are not parsed. `shown`
     maps the control tokens among the family's markers to their text.
