@@ -1,6 +1,6 @@
 """The wiring of the engine process: the worker, generation, and a connection per balancer.
 
-The worker's thread hands over each step's outputs with one call; they are detokenised and sent on
+The worker's thread hands over each step's outputs with one call. They are detokenised and sent on
 the event loop's thread while the next step is computed.
 """
 

@@ -1,7 +1,7 @@
 """Reads the request lines of a batch, and writes the result lines.
 
 A request line is a line of OpenAI's batch files (`custom_id`, `url`, `body`), the fields of
-`/api/v1/generate` as JSON, a JSON string, or plain text; a string or a text is a question. The
+`/api/v1/generate` as JSON, a JSON string, or plain text. A string or a text is a question. The
 result of an OpenAI line has OpenAI's format. Another result has the number of its request `line`,
 from 1, and an `answer` or an `error`. The `id` of every result line ends with a digest of the
 request, so that a batch that continues detects a changed input.

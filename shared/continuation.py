@@ -2,7 +2,7 @@
 
 The next agent computes the prompt and these tokens, passes the tokens through the parser and the
 stop strings again, and sends only what follows. The counts say how much was delivered to the
-client: a text can be held back, and the items of a step can be cut between two frames.
+client. A text can be held back, and the items of a step can be cut between two frames.
 
 An agent that forwards to another server continues the answer's text, since servers take no token
 ids. An engine does the same with an answer that another kind of engine or server began. A

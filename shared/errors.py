@@ -121,7 +121,7 @@ class PromptTooLong(ClientError):
     ) -> "PromptTooLong":
         """Return the error for a prompt of `num_tokens`, or of at least as many, where `most` fit.
 
-        Clients that shorten conversations search the message: some read the counts of "prompt is
+        Clients that shorten conversations search the message. Some read the counts of "prompt is
         too long: 9 tokens > 8", others look for "This model's maximum context length is".
         """
         name = f"`{field}`: " if field else ""

@@ -1,7 +1,7 @@
 """Estimates the cost of parsing a JSON text before the text is parsed.
 
-The time and memory of parsing depend on the number of values, not of bytes: a string of 16 MiB is
-one value and takes 10 ms; 16 MiB of `[],[],…` are 5 million values and block the process for
+The time and memory of parsing depend on the number of values, not of bytes. A string of 16 MiB is
+one value and takes 10 ms. 16 MiB of `[],[],…` are 5 million values and block the process for
 seconds. Counting is cheap, works on the pieces of a text as they arrive, and stops as soon as a
 limit is exceeded.
 """

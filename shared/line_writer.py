@@ -1,7 +1,7 @@
 """Writes lines on a thread of its own, so that logging never waits for a reader.
 
 A single line is written at once. Lines that come within `GATHERING` seconds after it are written
-together: waking the thread for each line took a tenth of a busy balancer's time.
+together. Waking the thread for each line took a tenth of a busy balancer's time.
 
 Waiting lines are bounded. Lines beyond the limit are dropped and counted, and a line reports the
 count as soon as there is room again.

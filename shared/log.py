@@ -4,7 +4,7 @@ A message has a context, which both formats show as keys and values: `logger.inf
 extra=context(agent=name, slots=4))`. Passwords in URLs are masked in all records; other secrets
 must not be logged at all.
 
-Errors quote what clients sent, so each part of a record is bounded: the middle of a long text is
+Errors quote what clients sent, so each part of a record is bounded. The middle of a long text is
 cut, and the line says how many bytes are missing. Control characters for terminals are escaped, and
 so are line ends in a message, so that nobody can forge a record.
 

@@ -49,7 +49,7 @@ OLDEST_PROTOCOL = 1
 """The balancer rejects versions older than this one, and versions newer than its own.
 
 A hello has only fields of this version, so that an older balancer can read it and say why it
-rejects it; the agent then connects again with an older version. Both sides speak the version of the
+rejects it. The agent then connects again with an older version. Both sides speak the version of the
 hello.
 """
 
@@ -286,7 +286,7 @@ Item = Annotated[
 MAX_ITEMS = 1024
 """Maximum items of a message.
 
-A message about several requests has at most 16 KiB, so some 300 items; a message about one request
+A message about several requests has at most 16 KiB, so some 300 items. A message about one request
 has at most 256 items that waited, and the items of a step.
 """
 

@@ -1,7 +1,7 @@
 """Opens sequences on separate threads, while the engine's thread decodes.
 
 Setting up a sampler reads the whole prompt. Encoding media takes seconds on a CPU, so it has a
-separate thread: text does not wait for it, and its lower priority hardly slows steps. Sequences of
+separate thread. Text does not wait for it, and its lower priority hardly slows steps. Sequences of
 the class `batch` have a thread of their own, too: many arrive at once, and no other sequence waits
 for them. An error ends only its sequence.
 """

@@ -4,10 +4,10 @@ Only tests set its two environment variables:
 
 - `ARRIERO_PACE_SOCKET` is the path of a Unix socket. A test listens there and sends how many steps
   may be computed: a number, or `free`, one per line. Each line is answered by a line once it is
-  obeyed. The number counts steps that give some sequence a token; steps of prefill alone are free
-  until it is used up, and at 0 nothing is computed. An optional second number is the maximum of
-  steps per second. The engine waits for the first line before it begins. If the other side closes
-  the socket, the engine is free.
+  obeyed. The number counts steps that give some sequence a token. Steps of prefill alone are free
+  until it is used up; at 0 nothing is computed. An optional second number is the maximum of steps
+  per second. The engine waits for the first line before it begins. If the other side closes the
+  socket, the engine is free.
 - `ARRIERO_PACE_STEPS` is the maximum of steps per second: steps take at least that long.
 """
 

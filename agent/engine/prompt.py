@@ -16,7 +16,7 @@ The keys of a plain text prompt are its token ids. Adapters are set for a step
 (`scheduling.adapter_turns`).
 
 Media are computed in parts like text, but a prefix that is shared or cached ends at the `border` of
-a span: cells of a picture may have positions in two dimensions, and llama.cpp cannot cut between
+a span. Cells of a picture may have positions in two dimensions, and llama.cpp cannot cut between
 them. If a model computes a picture as a whole, each of its positions depends on all others, so one
 step computes them.
 """

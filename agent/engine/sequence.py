@@ -1,6 +1,6 @@
 """A sequence in the engine: one prompt and the tokens that follow it.
 
-The engine does not know text, APIs or balancers: a sequence goes in as a `Prompt` and comes out as
+The engine does not know text, APIs or balancers. A sequence goes in as a `Prompt` and comes out as
 token ids, step by step, with exactly one `SequenceEnd`.
 """
 
@@ -70,7 +70,7 @@ class SequenceStats:
     """Counts, and times in seconds by the scheduler's clock (`None`: there was no such step).
 
     `prefill_tokens` of the prompt, and of `said`, were computed in steps of prefill alone, in
-    `prefill_seconds`; mixed steps do not show how long each part took. `completion_tokens` were
+    `prefill_seconds`. Mixed steps do not show how long each part took. `completion_tokens` were
     generated here.
     """
 

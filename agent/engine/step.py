@@ -231,10 +231,10 @@ Explained = Mapping[SequenceId, tuple[LogProbs, ...]]
 class Decoded:
     """The step was computed: one token for each run that samples, in the order of the runs.
 
-    If it equals the drafted token, the token after it follows, and so on: at least one token per
-    run, and one more for each drafted token that is right. `log_probs` has a sequence's tokens in
-    order, if requested, and `prompt_log_probs` the tokens that its run `scored`. For `broken`
-    sequences the choice failed: their runs have no tokens here.
+    If it equals the drafted token, the token after it follows, and so on. So a run gives at least
+    one token, and one more for each drafted token that is right. `log_probs` has a sequence's
+    tokens in order, if requested, and `prompt_log_probs` the tokens that its run `scored`. For
+    `broken` sequences the choice failed: their runs have no tokens here.
 
     `saved` are the states of the `ReadOut` edits, in order, empty if one could not be read. Copying
     cells' contents took `move_seconds`.

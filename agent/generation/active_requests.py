@@ -5,14 +5,14 @@ to the end of its save if it asked for one. The shell, `local_generation`, carri
 order.
 
 Invariants: every request that was started ends exactly once, with `Ended` or `Refused` as its last
-item, unless it was discarded; each is released exactly once. A request's sequence is in preparation
+item, unless it was discarded. Each is released exactly once. A request's sequence is in preparation
 or in the engine exactly as long as the request has neither ended nor is being saved. A request with
 `save_cache` ends when its save is written, so that the next request finds the saved prompt. Only
 one request at a time saves under a key.
 
-This is the failure boundary of a request on the event loop: an exception in its answer, its
-detokeniser, its parser or its schema check ends that request alone, with `internal_error`, and is
-logged with its traceback.
+This is the failure boundary of a request on the event loop. An exception in its answer, its
+detokeniser, its parser or its schema check ends that request alone, with `internal_error`. The log
+has the traceback.
 """
 
 from collections.abc import Callable, Iterable, Sequence

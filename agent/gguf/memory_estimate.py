@@ -2,7 +2,7 @@
 
 The formulas follow llama.cpp. The KV cache is `llama_kv_cache`: per layer, cells times the width of
 keys and values. Recurrent layers have rows of state for the slots, for the spare sequence, and for
-as many checkpoints; further checkpoints are counted in the host cache. Each state has one more row
+as many checkpoints. Further checkpoints are counted in the host cache. Each state has one more row
 per token that may be drafted. The output buffer is `llama_context::output_reserve`. The compute
 buffer is what `graph_reserve` needs for a full micro-batch: the inputs, and the larger of a layer
 (rows of the feed-forward, a mask of attention) and the logits. Weights take their size in the file.

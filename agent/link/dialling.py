@@ -51,8 +51,8 @@ class KeyRefused(DialFailed):
 class AgentKey:
     """The agent's access key. It is read again for each dial, so that it can be changed.
 
-    It comes from the file, if one is given, else from the environment; never from the command line,
-    which every user of a host can see.
+    It comes from the file, if one is given, else from the environment. It never comes from the
+    command line, which every user of a host can see.
     """
 
     def __init__(self, file: Path | None, environ: Mapping[str, str] = os.environ) -> None:

@@ -1,6 +1,6 @@
 """The process that runs the engine; the agent's supervisor starts it and sends it orders.
 
-The process ends at once when its supervisor is gone: nothing else could stop it, and the next agent
+The process ends at once when its supervisor is gone. Nothing else could stop it, and the next agent
 on this host needs its memory.
 """
 

@@ -1,8 +1,9 @@
 """Messages as WebSocket frames; a large message is sent in pieces, with others in between.
 
-A message of up to `PIECE_BYTES` is one text frame. A longer one is cut into binary frames: a header
-(the transfer's number, and whether the piece is the last one), then a part of the message's UTF-8
-text. So a heartbeat, or another request's message, never waits for more than one piece.
+A message of up to `PIECE_BYTES` is one text frame. A longer one is cut into binary frames. Each has
+a header (the transfer's number, and whether the piece is the last one), then a part of the
+message's UTF-8 text. So a heartbeat, or another request's message, never waits for more than one
+piece.
 
 Order is kept within a request: a message waits for earlier large messages about the same request,
 and overtakes the others. A message about several requests (a step's output) is halved if it is too

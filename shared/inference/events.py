@@ -80,7 +80,7 @@ class TokenLogProbs:
 class Token(NamedTuple):
     """A piece of text, always whole characters, and the ids of new tokens.
 
-    `tokens` and `text` need not match: a character can span several tokens, and text is held back
+    `tokens` and `text` need not match. A character can span several tokens, and text is held back
     while it can be the beginning of a stop string. Over a whole answer both are complete.
 
     `log_probs`, if requested, belong to the tokens whose text begins in `text`. A token without

@@ -2,7 +2,7 @@
 
 Two prompts with a common prefix have the same keys up to about the place where they differ. So a
 key identifies a prefix, and an agent that has computed the prefix need not do so again. The
-distance between keys grows with the prompt: the length of a known prefix is underestimated by an
+distance between keys grows with the prompt. The length of a known prefix is underestimated by an
 eighth at most, and 32 MiB have fewer than a thousand keys.
 
 Keys are not salted: a collision costs its maker a worse choice of agent, and reveals no text.

@@ -1,8 +1,8 @@
 """Ids and numbers that requests and events share, with their bounds.
 
-A number from an agent has a range in its type, so that one number can do no harm: sums of them fit
-into 64 bits, and computing with them neither overflows nor divides by zero. An agent keeps its
-numbers within the ranges (`rate_of`, `within`).
+A number from an agent has a range in its type, so that one number can do no harm. Sums of such
+numbers fit into 64 bits, and computing with them neither overflows nor divides by zero. An agent
+keeps its numbers within the ranges (`rate_of`, `within`).
 """
 
 from typing import Annotated, NewType

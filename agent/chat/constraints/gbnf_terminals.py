@@ -2,7 +2,7 @@
 
 llguidance's lexer is greedy: it makes each terminal as long as possible. Terminals are fast, and
 any rule that is not recursive could be one. But if the text that follows the rule could also extend
-the terminal (`[0-9]+ ws` before a new line), the lexer would add that text to the terminal, and the
+the terminal (`[0-9]+ ws` before a new line), the lexer would add that text to the terminal. The
 parser would never see it. Such a rule stays a rule of the parser; its parts may still be terminals,
 down to single characters.
 

@@ -1,8 +1,8 @@
 """Assigns tokens to the parts of an answer's text, for log-probabilities and counts.
 
-Text is sent later than its tokens are generated: characters may be incomplete, a possible stop
-string or marker is held back, and markers are never sent. A token belongs to the first text sent
-that contains one of its characters. A token that completes no character (part of one, or a control
+Text is sent later than its tokens are generated. Characters may be incomplete, and a possible stop
+string or marker is held back. Markers are never sent. A token belongs to the first text sent that
+contains one of its characters. A token that completes no character (part of one, or a control
 token) belongs to the character that follows.
 """
 

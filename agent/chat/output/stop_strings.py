@@ -1,7 +1,7 @@
 """Finds stop strings in streamed text, and holds back as little text as possible.
 
-Invariants: the boundaries of the pieces do not matter; the text returned plus the text held is all
-text so far; the text held is the longest suffix that is a prefix of a stop string. The stop string
+Invariants: the boundaries of the pieces do not matter. The text returned plus the text held is all
+text so far. The text held is the longest suffix that is a prefix of a stop string. The stop string
 that is complete first wins. If several end at the same position, the longest wins.
 """
 

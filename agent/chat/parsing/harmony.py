@@ -2,9 +2,9 @@
 
 `<|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>final<|message|>…`
 
-The channel `analysis` is reasoning; a message with a recipient is a call, of `NAME` if the
-recipient is `functions.NAME`; everything else is content, including `commentary` before a call.
-The prompt ends with `<|start|>assistant`. Text without a header is content.
+The channel `analysis` is reasoning. A message with a recipient is a call, of `NAME` if the
+recipient is `functions.NAME`. Everything else is content, including `commentary` before a call. The
+prompt ends with `<|start|>assistant`. Text without a header is content.
 """
 
 import re

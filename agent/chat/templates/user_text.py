@@ -5,7 +5,7 @@ template wrote the characters, and must not where a message, a tool or a variabl
 
 So a conversation whose strings contain the beginning of a control token is rendered twice. For the
 second render, the first character of each such place is replaced by a *mark*: a character of a
-private use area that occurs nowhere else. Marks survive what templates do with text: lengths stay
+private use area that occurs nowhere else. Marks survive what templates do with text. Lengths stay
 the same, and text with marks is trimmed, split, joined, cut and written as JSON in the same way.
 With the marks replaced back, both texts must be equal; then the marks show the places in the text.
 There the text is *cut* after the first character, and the tokenizer gets the pieces. A text without

@@ -7,7 +7,7 @@ zero, which never promises too much; less of it explores. An observation's weigh
 `log(2) / (1 - forgetting)` after it.
 
 A step that took much longer than predicted usually means that the machine was busy with something
-else: it counts as at most `MOST_SURPRISE` times the prediction. A second one in a row counts fully.
+else. It counts as at most `MOST_SURPRISE` times the prediction. A second one in a row counts fully.
 A line that `doubts` is for steps that are much alike. There smaller deviations count as a surprise,
 and after a second one in a row, or after a step that took much less, earlier observations count
 little.
@@ -78,7 +78,7 @@ class LinearCost:
     def most_within(self, seconds: float) -> float:
         """Return the highest count that costs at most `seconds`; infinite if all are free.
 
-        It is at least half of what a line through zero gives: a base that a few slow steps have
+        It is at least half of what a line through zero gives. A base that a few slow steps have
         caused must not leave room for no count at all.
         """
         base, slope = self._fit()

@@ -24,7 +24,7 @@ It applies while all steps had one size; the first drafts show the real share.
 LEAST_OWN = 0.1
 """The minimum cost of prompt tokens next to generating ones, relative to their share by number.
 
-The expected cost of generating may come from a time when the machine was slower: then nothing would
+The expected cost of generating may come from a time when the machine was slower. Then nothing would
 be left for prompts, and their next chunk would be unbounded.
 """
 
@@ -186,7 +186,7 @@ class PrefillCost:
     learnt from both. Untiled attention never counts as the cheaper one.
 
     Beliefs change slowly. A step that took much longer than predicted usually means that the
-    machine was busy with something else: it counts as `MOST_SURPRISE` times the prediction. If the
+    machine was busy with something else. It counts as `MOST_SURPRISE` times the prediction. If the
     next step does too, the machine has become slower. A step that took far less shows that it has
     become faster. While sequences stream, a step prefills at most `MOST_GROWTH` times the largest
     earlier prefill.

@@ -6,9 +6,9 @@ waits for it.
 
 The embedder has a thread of its own, so it never delays sending or preparation. The contexts share
 the machine's cores, so its chunks and the engine's steps take turns. A chunk is sized to take half
-of `max_stall`, by the cost of earlier chunks: a running stream never waits longer for it than for
-prompts. The exception is models that must compute an input as a whole: they cannot generate anyway
-(or they rank).
+of `max_stall`, by the cost of earlier chunks. So a running stream never waits longer for it than
+for prompts. The exception is models that must compute an input as a whole: they cannot generate
+anyway (or they rank).
 
 All methods are called on that one thread, except for the constructor and `num_cells`.
 """

@@ -1,6 +1,6 @@
 """The batch that llama.cpp decodes, filled through NumPy.
 
-NumPy owns the memory and llama.cpp gets pointers into it, laid out once: each token belongs to one
+NumPy owns the memory, and llama.cpp gets pointers into it, laid out once. Each token belongs to one
 sequence, so a step only writes tokens, positions, sequence ids and which logits it needs.
 """
 

@@ -1,6 +1,6 @@
 """Devices of llama.cpp's RPC servers (`rpc-server`): in other processes or on other hosts.
 
-Such a server has no authentication and no encryption, and serves one process at a time: others wait
+Such a server has no authentication and no encryption. It serves one process at a time; others wait
 silently. llama.cpp aborts the process if a server is missing or has another protocol version, so
 each server is contacted first.
 """

@@ -1,9 +1,9 @@
 """Bounds the stack and time that llama.cpp's tokenizers take.
 
 A BPE tokenizer first splits a text into words. For some vocabularies that splitter is written by
-hand. For all others llama.cpp uses `std::regex`, which calls itself for each character of a match:
-320 bytes of stack each, for every expression and every kind of character (llama.cpp 0.3.36's build
-with GCC). So a long word without a break overflows the stack of an ordinary thread.
+hand. For all others llama.cpp uses `std::regex`, which calls itself for each character of a match.
+Each call takes 320 bytes of stack, for every expression and every kind of character (llama.cpp
+0.3.36's build with GCC). So a long word without a break overflows the stack of an ordinary thread.
 
 Before that, llama.cpp looks for special tokens in the whole text. Each token found costs time for
 all found before it, so the time grows with the square of their number.

@@ -2,7 +2,7 @@
 
 The folder has stored prompts (by key), and the disk tier's blocks and checkpoints. Several agents
 may share it, on one host or over a network. A file is written under a temporary name, synchronised
-and renamed. Its writer holds a lock on it meanwhile, which the system drops with the process: an
+and renamed. Its writer holds a lock on it meanwhile, which the system drops with the process. An
 unlocked temporary file is left over from a killed process, and is removed.
 
 Blocks are evicted for prompts, which requests have asked for, but never prompts for blocks.

@@ -1,7 +1,7 @@
 """The disk tier of the prefix cache: prefixes are written to disk and read back.
 
 A prefix is written soon after a sequence has left it, block by block (`blocks`), if reading will
-take much less time than computing took; blocks on disk are not written again. So a prefix that host
+take much less time than computing took. Blocks on disk are not written again. So a prefix that host
 memory evicts is on disk already, and a killed process loses little. Blocks are read for a sequence
 whose prompt has a longer prefix on disk than in memory. Reading and writing have one thread each;
 the engine's thread only passes states over, and takes them.

@@ -7,9 +7,9 @@ sorted, and drawn from as in llama.cpp: the same seed gives the same token.
 
 If many tokens remain (a flat row, or no filter at all), nothing is sorted: tokens are drawn in the
 order of their ids. The result of the last filter is then not even computed. A token is drawn from
-all, and accepted if it passes; otherwise another one is drawn from those before it, with a number
-that follows from the first. Each token's probability is the same. The same holds for weights at
-another temperature than the filters' (`Weights.draw_raised`), which are not computed for all
+all, and accepted if it passes. Otherwise another one is drawn from the tokens before it, with a
+number that follows from the first. Each token's probability is the same. The same holds for weights
+at another temperature than the filters' (`Weights.draw_raised`), which are not computed for all
 tokens.
 
 If the next filter needs the result of the last one, that is computed, except for a nucleus of a

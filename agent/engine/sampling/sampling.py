@@ -132,8 +132,8 @@ class Sampling:
     def can_resume(self) -> bool:
         """Return whether a sampler can continue exactly after tokens that another one chose.
 
-        Three samplers depend on earlier rows of logits, which are no longer there, and start again:
-        mirostat draws only if there is a choice, and its `mu` follows the tokens' surprise;
+        Three samplers depend on earlier rows of logits, which are no longer there, and start again.
+        Mirostat draws only if there is a choice, and its `mu` follows the tokens' surprise;
         `adaptive_p` follows a mean of probabilities; XTC draws, from a generator of its own, only
         if at least two candidates remain. A rare row without finite logits also takes no draw.
         """

@@ -1,7 +1,7 @@
 """A row of logits as weights, their exponentials, and draws from them without sorting.
 
 Weights are summed in blocks: a draw finds its block first, and then its token in the block. Arrays
-as long as the row go only through NumPy's vectorised loops, without a branch per token: choosing by
+as long as the row go only through NumPy's vectorised loops, without a branch per token. Choosing by
 a mask (`row[mask]`, `numpy.where`) takes ten times as long as multiplying by it. Arrays of a row's
 size are reused (`Scratch`), since the memory of new ones must be paged in.
 """
@@ -221,7 +221,7 @@ class Weights:
         """Draw a token of `prefix` by its weight to the `power`, at most 2, or return `None`.
 
         Only weights of some blocks are raised. A block is drawn by an upper bound on the sum of its
-        raised weights; draws beyond the real sum, or beyond the prefix, are rejected. `None` after
+        raised weights. Draws beyond the real sum, or beyond the prefix, are rejected. `None` after
         several rejected draws has no meaning for the result.
         """
         scale = float(self._of_blocks.max())

@@ -1,6 +1,6 @@
 """Admission: which waiting sequences begin now, and with which computed prefix.
 
-Sequences begin in order of rank: if there is no room for one, later ones wait too, so that large
+Sequences begin in order of rank. If there is no room for one, later ones wait too, so that large
 ones do not wait for ever. A sequence whose prefix another sequence is computing waits for the
 prefix instead of computing it again; later ones need not wait.
 
@@ -15,7 +15,7 @@ If states can only be copied whole, one state is loaded before a step. If that w
 while others stream, the prompt is computed instead.
 
 If the disk has more of a prompt than memory, the sequence waits for the read, if reading is faster
-than computing (`disk_reads`); later ones need not wait.
+than computing (`disk_reads`). Later ones need not wait.
 """
 
 from ..kv_cache.prefix_tree import Found

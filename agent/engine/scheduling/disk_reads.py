@@ -2,7 +2,7 @@
 
 A sequence begins with the prefix in memory, or waits until the disk's longer prefix is read, if
 reading is faster than computing. Other sequences run meanwhile. A long prefix is read in parts, so
-that host memory holds one part at a time; while one part is copied to the cells, the next one is
+that host memory holds one part at a time. While one part is copied to the cells, the next one is
 read.
 """
 

@@ -2,10 +2,10 @@
 
 Preemption comes first: every running sequence must be able to gain a token. Then waiting sequences
 begin, as far as there is room. Then the step is composed for the sequences of one adapter
-(`adapter_turns`), with batch requests last (`background`): a token of each generating sequence, and
-as much of the prompts as time and cells allow, or one of the two (`prefill`). A picture to which
-the model attends as a whole is read in one step, which reads nothing else, however long that takes.
-Drafts use only cells that no sequence needs.
+(`adapter_turns`), with batch requests last (`background`). It has a token of each generating
+sequence, and as much of the prompts as time and cells allow, or one of the two (`prefill`). A
+picture to which the model attends as a whole is read in one step, which reads nothing else, however
+long that takes. Drafts use only cells that no sequence needs.
 """
 
 from collections import Counter

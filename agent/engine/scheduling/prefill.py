@@ -18,11 +18,11 @@ takes 523 ms in one step, and 481 in two; a chunk of 32 takes 278 and 319. If a 
 pay, steps that generate and steps that read take turns.
 
 A partial tile costs as much as a full one. Fewer tokens than a tile cost even more at later
-positions: 60 tokens take 850 ms at position 1,200, and 360 ms at the start. So the remainder is
+positions. 60 tokens take 850 ms at position 1,200, and 360 ms at the start. So the remainder is
 read first, and then whole tiles to the end.
 
 If each sequence has a cache of its own, llama.cpp computes parts of a batch that differ in length
-one after the other: then a mixed step never pays.
+one after the other. Then a mixed step never pays.
 """
 
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence

@@ -5,7 +5,7 @@ drafter answers the `draft_requests`. A sequence waits (best priority first, the
 in a slot, and ends exactly once, unless it is dropped.
 
 If cells run short, kept prefixes are evicted first. Then the sequence of the worst rank is
-preempted: its tokens stay, its cells are freed, and it waits at the head of its rank to be computed
+preempted. Its tokens stay, its cells are freed, and it waits at the head of its rank to be computed
 again. Newcomers wait.
 
 Invariants, checked by `check_integrity`:

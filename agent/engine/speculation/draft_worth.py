@@ -4,7 +4,7 @@ A draft is computed in the same batch as the token before it. As far as it is ri
 several tokens; wrong tokens were computed in vain, and are dropped. The text is the same.
 
 Drafting pays if all sequences together gain more tokens per second. A drafted token gains its
-chance to be right; its cost is learnt from the steps that were run, and from the batches of a draft
+chance to be right. Its cost is learnt from the steps that were run, and from the batches of a draft
 model. Chances fall along a draft, so each draft is as long as pays at the moment, which may be 0
 tokens.
 """
@@ -122,7 +122,7 @@ _WEIGHT = 2.0
 class Confidence:
     """Learns how often a draft model's guesses are right, by the model's probability.
 
-    The model's probability alone says little: it may be overconfident, the sequence may be drawn at
+    The model's probability alone says little. It may be overconfident, the sequence may be drawn at
     a high temperature, or the model may not know the text. Whether the sequence continued with a
     guess is observed even if the guess was not computed in a step. Before any observation, guesses
     are as right as the model believes.

@@ -1,6 +1,6 @@
 """The engine's side of a drafter: asks it, reports sequences' gains, survives its failure.
 
-A drafter that fails costs only the drafts: the failure is logged with its traceback, operators see
+A drafter that fails costs only the drafts. The failure is logged with its traceback, operators see
 an issue, and steps continue without proposals until the model is loaded again.
 """
 
@@ -90,7 +90,7 @@ class Drafting:
 def checking_cost(prices: StepPrices, step: Step, seconds: float) -> float:
     """Return the seconds that drafts added to `step`, which took `seconds`; 0 without drafts.
 
-    Prices are estimates, and relying on them alone may lose for long: two or three more rows may
+    Prices are estimates, and relying on them alone may lose for long. Two or three more rows may
     fill another tile of a kernel, or make llama.cpp build its graph again. So the step's duration
     counts, compared with the expected duration without drafts. Noise should cancel out over many
     steps, so a negative cost counts too.

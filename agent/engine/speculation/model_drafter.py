@@ -4,8 +4,8 @@ Each sequence has a text in the draft model's cache (`draft_cache`). A round cat
 sequence that is far behind, by at most a chunk, and drafts for the others while another token is
 worth it (`draft_worth`).
 
-A model whose quality is unknown, or that does not pay, is only tried: it guesses how a sequence
-continues, the next steps verify that, and the guesses are not computed with a step. The losses of
+A model whose quality is unknown, or that does not pay, is only tried. It guesses how a sequence
+continues, and the next steps verify that; the guesses are not computed with a step. The losses of
 tries and drafts are bounded, whatever was predicted (`DraftAllowance`).
 """
 

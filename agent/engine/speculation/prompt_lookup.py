@@ -4,7 +4,7 @@ It needs no model. A position in the sequence's own text is followed while the t
 did there. When it does not, the last few tokens are looked up among all earlier ones, and the
 latest position counts.
 
-A token costs the same however long the text is. Positions are in a hash table of fixed size: if two
+A token costs the same however long the text is. Positions are in a hash table of fixed size. If two
 n-grams collide, one loses its position, and comparing tokens shows whether a position is right.
 """
 
@@ -110,7 +110,7 @@ class Acceptance:
     """The acceptance rate of drafts by length of the match before them, learnt from every token.
 
     Whether the predicted token follows can be seen without computing a draft. So learning costs
-    nothing, and happens before the first draft is paid for: two matching tokens say little, ten say
+    nothing, and happens before the first draft is paid for. Two matching tokens say little, ten say
     nearly all, and the exact rates depend on the model and its task. Before any observation, a
     match of n tokens counts as right after n successes and one failure.
     """

@@ -1,6 +1,6 @@
 """Failures of an upstream server, as errors of requests.
 
-If the server refuses a request for reasons of its own, the request is given back: another agent may
+If the server refuses a request for reasons of its own, the request is given back. Another agent may
 serve it, or this one later. If the request itself is wrong, its client gets the server's words,
 with the key removed.
 """

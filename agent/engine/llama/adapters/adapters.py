@@ -2,7 +2,7 @@
 
 llama.cpp selects adapters for a whole context: changing the selection costs a little (it plans its
 buffers again), keeping it costs nothing. An adapter stays loaded while sequences use it that were
-opened when it was available; it is freed before the steps that follow the last of them.
+opened when it was available. It is freed before the steps that follow the last of them.
 
 llama.cpp reads a model's list of adapters when a context is made and when a batch is decoded. So
 `load` and `keep` take the steps' turn whenever they change the list, for a part of a file at a time

@@ -1,9 +1,9 @@
 """Cuts a step into batches in which a token's numbers depend only on the tokens before it.
 
-llama.cpp chooses its kernels by the shape of a computation, and kernels add in different orders:
-one row uses other kernels than two rows, eight rows others than seven, some compute tiles of four,
-and from 64 rows of a sequence on attention uses tiles. For the batches made here the kernels are
-always the same:
+llama.cpp chooses its kernels by the shape of a computation, and kernels add in different orders.
+One row uses other kernels than two rows, and eight rows others than seven. Some kernels compute
+tiles of four, and from 64 rows of a sequence on, attention uses tiles. For the batches made here
+the kernels are always the same:
 
 - A batch has a multiple of `TILE` rows, at most `MOST_ROWS`. Missing rows are filled; filling rows
   are removed afterwards.
