@@ -141,7 +141,7 @@ _OPENAIS = (
     *vllm_routes.PATHS,
     *llama_server_routes.PATHS,
 )
-"""Where errors are as OpenAI's: other servers have no shape of their own, or take this one."""
+"""Paths whose errors have OpenAI's shape, which most other servers use, too."""
 
 
 _SHARED = ("/v1/models", "/v1/files", "/v1/skills", "/v1/complete")
@@ -181,7 +181,7 @@ class SlotCounts(TypedDict):
 
 
 class Readiness(TypedDict):
-    """Whether requests can be served at once."""
+    """Whether requests can be served now."""
 
     ready: bool
     slots: SlotCounts
@@ -245,7 +245,7 @@ _MISSING: Mapping[str, str] = {
     "/v1/audio": _NO_SOUND,
     "/v1/images": "{path}: no images are drawn or edited here; models answer with text",
 }
-"""What is missing of OpenAI's and Anthropic's APIs, by the beginning of the path."""
+"""Missing parts of OpenAI's and Anthropic's APIs, by the beginning of the path."""
 
 _UNSUPPORTED: Mapping[str, str] = {
     "/api/pull": "models are not pulled by clients",
@@ -255,7 +255,7 @@ _UNSUPPORTED: Mapping[str, str] = {
     "/api/delete": "models are not deleted by clients",
     "/api/blobs": "models are not uploaded by clients",
 }
-"""What is missing of Ollama's API, by the beginning of the path."""
+"""Missing parts of Ollama's API, by the beginning of the path."""
 
 _DESIRED_STATE = (
     "an operator sets the desired state (`arriero apply`, or PUT /api/v1/desired-state on the "

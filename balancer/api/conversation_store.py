@@ -25,7 +25,7 @@ DEFAULT_AGE = 3600.0
 
 
 class Entry(Protocol):
-    """What is stored under an id."""
+    """A stored conversation."""
 
     @property
     def num_bytes(self) -> int:
@@ -109,7 +109,7 @@ class ConversationStore:
         return True
 
     def is_shared(self, id: str) -> bool:
-        """Whether the entry of this id is in a store of several balancers, too."""
+        """Whether the entry is also in a store that several balancers share."""
         return id in self._entries and self._entries[id].is_shared
 
     def drop(self, id: str) -> None:

@@ -105,7 +105,7 @@ class Conversations:
         return self.newest_here(id, found, owner=owner)
 
     def newest_here(self, id: str, known: V, *, owner: str | None = None) -> V:
-        """What is here under this id, if it is newer than `known`."""
+        """The entry of this id in this balancer, if it is newer than `known`."""
         here = self.memory.find(id, type(known), self._clock(), owner=owner)
         return known if here is None or here.version <= known.version else here
 

@@ -53,7 +53,7 @@ EARLY_HEADERS_KEY = web.AppKey("EARLY_HEADERS", float)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """What is known of an answer once its requests are accepted.
+    """Facts of an answer whose requests are accepted.
 
     `id` and `created_at` (in seconds since 1970) are the first request's; `model` is the name by
     which it is served, `priority` its class, and `content_type` the type of the answer's stream.
@@ -304,7 +304,7 @@ def opened_of(
     first: Stream,
     content_type: str = EVENT_STREAM,
 ) -> Opened:
-    """What is known of the answer to `generation`, whose first request is the stream `first`."""
+    """The facts of the answer to `generation`; `first` is its first request's stream."""
     request = generation.requests[0]
     return Opened(
         id=first.id,

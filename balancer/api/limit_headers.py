@@ -19,7 +19,7 @@ Signal = Callable[[web.Request, web.StreamResponse], Awaitable[None]]
 
 
 def limit_headers(runtime: FleetRuntime) -> Signal:
-    """What an application has to call before each answer (`on_response_prepare`)."""
+    """A handler for `on_response_prepare` that adds the headers of limits."""
 
     async def add(request: web.Request, response: web.StreamResponse) -> None:
         standing = runtime.views.standing(known_caller(request))
@@ -55,7 +55,7 @@ def anthropic_headers(standing: Standing, now: datetime) -> dict[str, str]:
 
 
 def duration(seconds: float) -> str:
-    """As OpenAI writes it: `0s`, `120ms`, `1.5s`, `1m0s`."""
+    """A duration in OpenAI's form: `0s`, `120ms`, `1.5s`, `1m0s`."""
     if 0 < seconds < 1:
         return f"{max(1, round(seconds * 1000))}ms"
     minutes, rest = divmod(round(seconds, 3), 60)

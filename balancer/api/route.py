@@ -60,14 +60,14 @@ class Route:
         return re.sub(r"\{(\w+):[^}]*\}", r"{\1}", self.path)
 
     def definition(self) -> web.RouteDef:
-        """What an app is given."""
+        """The route's definition for an aiohttp app."""
         if self.method == hdrs.METH_GET:
             return web.get(self.path, self.handler, allow_head=not self.is_endless)
         return web.route(self.method, self.path, self.handler)
 
 
 def permissions(routes: Iterable[Route]) -> Table:
-    """What each route needs. Raises `ValueError` where one was declared twice."""
+    """The permission that each route needs. Raises `ValueError` if one is declared twice."""
     table: dict[tuple[str, str], Needs] = {}
     for route in routes:
         place = route.method, route.template

@@ -1,1 +1,1 @@
-"""Who may call what: what routes may need, the keys in a request, and the middleware."""
+"""Permissions of callers: what routes may need, the keys in a request, and the middleware."""

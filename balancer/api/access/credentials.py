@@ -18,9 +18,9 @@ class Headers(Protocol):
 
 
 def keys_in(headers: Headers) -> list[str]:
-    """What is sent as `Authorization: Bearer` and as `x-api-key` (Anthropic's clients), in turn.
+    """The keys in `Authorization: Bearer` and `x-api-key` (Anthropic's clients), in this order.
 
-    Other schemes are a proxy's and not looked at.
+    Other schemes belong to a proxy, and are ignored.
     """
     found = []
     for value in headers.getall("Authorization", ()):

@@ -22,7 +22,7 @@ ACCESS = web.AppKey("ACCESS", Access)
 """App key of the balancer's `Access`."""
 
 Identify = Callable[[web.Request], Awaitable[Identity | None]]
-"""Who sent a request; `None` where no key is needed. Raises `Unauthorized`."""
+"""Finds the sender of a request; `None` if no key is needed. Raises `Unauthorized`."""
 
 
 def guard(access: Access, table: Table, identify: Identify | None = None) -> Middleware:
@@ -80,6 +80,6 @@ def _needs(table: Table, request: web.Request) -> Needs | None:
 
 
 def _may_come_later(request: web.Request, needs: Needs | None) -> bool:
-    """Whether the key may come in the first message, since browsers send no headers."""
+    """Whether the key may come in a socket's first message, since browsers send no headers."""
     is_keyless = not keys_in(request.headers)
     return needs is Needs.FIRST_FRAME and is_keyless and is_upgrade(request.headers)

@@ -25,18 +25,18 @@ class Leases:
         self._access = access
 
     def holder(self, request: web.Request) -> Identity | None:
-        """Who holds the key of `request`; `None` where no key is needed."""
+        """The holder of the key of `request`; `None` if no key is needed."""
         return request.get(identity_key)
 
     @property
     def needs_key(self) -> bool:
-        """Whether a key is needed to come in."""
+        """Whether callers need a key."""
         return not self._access.is_open
 
     async def identify(self, key: str) -> Identity | None:
-        """Who holds `key`, which came over an open socket of whoever calls models.
+        """The holder of `key`, which came over an open socket for inference.
 
-        `None` where no key is needed. Raises `Unauthorized`, or `Forbidden` for another role.
+        `None` if no key is needed. Raises `Unauthorized`, or `Forbidden` for another role.
         """
         holder = await self._access.admitted([key])
         if holder is not None:
@@ -89,7 +89,7 @@ async def while_good(access: Access, request: web.Request, handler: Handler) -> 
 
 
 class _End:
-    """How one request ends, in its own task."""
+    """Ends one request, in its own task."""
 
     def __init__(self, request: web.Request) -> None:
         task = asyncio.current_task()

@@ -1,4 +1,4 @@
-"""What a route may need, and what each role may."""
+"""Permissions that routes need, and that roles have."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -8,11 +8,11 @@ from ...access.identity import Identity, Role
 
 
 class Needs(Enum):
-    """What a route needs."""
+    """A permission that a route needs."""
 
     NOTHING = "no key"
     ANY = "any key but an agent's"
-    """What says how to use a port."""
+    """The permission of routes that say how to use a port."""
     CALL = "calling models"
     FIRST_FRAME = "calling models; the key may come in the first message"
     LIST = "seeing which models there are"
@@ -42,7 +42,7 @@ Table = Mapping[tuple[str, str], Needs]
 
 
 def needs_of(table: Table, method: str, path: str) -> Needs | None:
-    """What the route needs; `None` where it has no row."""
+    """The permission that the route needs; `None` if it is not listed."""
     return table.get(("GET" if method == "HEAD" else method, path))
 
 
@@ -54,5 +54,5 @@ def check_role(holder: Identity, needs: Needs | None) -> None:
 
 
 def may(role: Role, needs: Needs) -> bool:
-    """Whether a key of this role opens what needs this."""
+    """Whether a key of this role has the permission."""
     return needs is Needs.NOTHING or role in ROLES[needs]

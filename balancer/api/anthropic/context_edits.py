@@ -48,7 +48,7 @@ AppliedEdit = ThinkingCleared | ToolUsesCleared
 
 
 CLEARED = "[This tool result was removed to save context.]"
-"""What a model reads in place of a cleared result."""
+"""The text in place of a cleared tool result."""
 
 MAX_EDITS = 3
 """Each kind of edit once."""
@@ -83,7 +83,7 @@ class Edit(ABC):
 
     @abstractmethod
     def change(self, messages: _Messages) -> EditedConversation | None:
-        """What the edit makes of `messages`; `None` if there is nothing to clear."""
+        """Apply the edit to `messages`; `None` if there is nothing to clear."""
 
     @abstractmethod
     def applied(self, num_cleared: int, num_tokens: int) -> AppliedEdit:

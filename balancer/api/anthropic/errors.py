@@ -15,7 +15,7 @@ class ErrorCode(TypedDict):
 
 
 class ErrorDetail(TypedDict):
-    """What went wrong."""
+    """An error's type and message."""
 
     type: str
     message: str

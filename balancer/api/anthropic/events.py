@@ -34,7 +34,7 @@ StopReason = Literal[
 
 
 class ThinkingDetails(TypedDict):
-    """How many of an answer's tokens went into thinking."""
+    """The number of an answer's thinking tokens."""
 
     thinking_tokens: Count
 
@@ -246,7 +246,7 @@ class MessageEvents(EventRenderer):
         return deltas.write(block.add(token.text))
 
     def frame_of(self, kind: TokenKind) -> TextFrame | None:
-        """What is around the text of the open block's tokens."""
+        """The bytes around the text of each token of the open block."""
         block, deltas = self._open, self._deltas
         if block is None or deltas is None or block.kind != kind:
             return None
@@ -315,7 +315,7 @@ class _Block(ABC):
 
     kind: TokenKind
     is_silent = False
-    """Whether its text is sent at its end, or not at all."""
+    """Whether its text is sent at its end, or never."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []

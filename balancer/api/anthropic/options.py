@@ -1,4 +1,4 @@
-"""How a request wants to be answered: thinking, format, effort, tier."""
+"""Options of a request: thinking, format, effort, tier."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -46,7 +46,7 @@ class OutputOptions:
 
 
 def grammar(options: OutputOptions, format: Format | None) -> Grammar | None:
-    """What the answer is held to; `format` is the older field for it. Raises `InvalidRequest`."""
+    """The grammar of the answer; `format` is the older field for it. Raises `InvalidRequest`."""
     if None not in (format, options.format) and format != options.format:
         field = "output_format"
         raise InvalidRequest(
@@ -78,7 +78,7 @@ def tier_of(priority: int | None) -> MessageTier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThinkingOptions:
-    """Whether the model thinks, and whether its thoughts are sent."""
+    """Options of thinking: whether the model thinks, and whether its thoughts are sent."""
 
     __pydantic_config__ = STRICT
 

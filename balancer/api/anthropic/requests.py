@@ -83,7 +83,7 @@ class ContinueThread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessagesInput:
-    """What an answer follows from: instructions, tools and messages."""
+    """Input of an answer: instructions, tools and messages."""
 
     system: str | tuple[Text, ...] | None
     tools: tuple[CustomTool | ClientTool, ...]

@@ -45,13 +45,13 @@ from .threads import Thread, stored_thread, unknown_thread
 
 
 class OriginalCount(TypedDict):
-    """How many tokens a message's input would have without context edits."""
+    """The input's tokens without context edits."""
 
     original_input_tokens: Count
 
 
 class CountedMessage(TypedDict):
-    """How many tokens a message's input would have."""
+    """The number of a message's input tokens."""
 
     input_tokens: Count
     context_management: NotRequired[OriginalCount]
@@ -60,7 +60,7 @@ class CountedMessage(TypedDict):
 T = TypeVar("T")
 
 ID_HEADER = "request-id"
-"""Where Anthropic's clients look for an answer's id."""
+"""The header in which Anthropic's clients look for an answer's id."""
 
 
 def routes(runtime: FleetRuntime, conversations: Conversations, bodies: Bodies) -> list[Route]:
@@ -166,7 +166,7 @@ class _MessagesCall:
 
 
 class _Messages:
-    """What answers messages, and counts their tokens."""
+    """Handlers that answer messages and count their tokens."""
 
     def __init__(self, runtime: FleetRuntime, conversations: Conversations, bodies: Bodies) -> None:
         self._runtime = runtime
@@ -186,7 +186,7 @@ class _Messages:
         )
 
     async def count(self, requested: MessagesRequest, caller: Caller) -> KnownAnswer:
-        """How many tokens the conversation has, after its edits."""
+        """Count the conversation's tokens, after its edits."""
         asked = await self._asked(requested, caller.owner)
         edited = await self._edited(asked, caller)
         num_tokens = edited.num_tokens
@@ -265,7 +265,7 @@ class _Answer(MessageEvents):
         return rendered
 
     def stored(self) -> Awaitable[None] | None:
-        """What to wait for: any balancer can then continue the thread."""
+        """A future that is done when any balancer can continue the thread."""
         if self._asked.requested.thread is None:
             return None
         return self._store.written(self.message["id"])

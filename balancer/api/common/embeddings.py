@@ -1,4 +1,4 @@
-"""What is embedded, and the vectors in the requested encoding.
+"""Inputs of embeddings, and vectors in the requested encoding.
 
 Inputs are a text, a list of texts, token ids, or a list of lists of token ids. Vectors are numbers,
 or 32-bit floats in base64 as agents send them.
@@ -33,7 +33,7 @@ _FLOAT_BYTES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbedBodyFields:
-    """What the bodies of all calls that embed have in common."""
+    """Fields of all calls that embed."""
 
     __pydantic_config__ = STRICT
 

@@ -102,11 +102,11 @@ class EventRenderer(Rendering):
 
     @abstractmethod
     def _done(self, done: Done) -> Iterator[Json]:
-        """It ended well."""
+        """End the answer after its last event."""
 
     @abstractmethod
     def _failed(self, error: RequestError) -> Iterator[Json]:
-        """It ended with `error`."""
+        """End the answer with `error`."""
 
 
 HOLE = "\0"
@@ -126,7 +126,7 @@ class Deltas:
         return b"%b%b%b%b}\n\n" % (self._start, to_json(text), self._end, members)
 
     def frame(self, kind: TokenKind, keep: Callable[[str], object]) -> TextFrame:
-        """What is around the text of tokens of a kind, each of which `keep` is called with."""
+        """The bytes around the text of tokens of a kind; `keep` is called with each token."""
         return TextFrame(kind, self._start, self._end + b"}\n\n", keep)
 
 

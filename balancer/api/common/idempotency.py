@@ -63,7 +63,7 @@ class OpenStream(Protocol):
 
 
 async def keyed_opener(request: web.Request, key: str, *, tell_waiting: float | None) -> OpenStream:
-    """What opens the streams of `request` under its idempotency key; see `FleetRuntime.open`."""
+    """A function that opens streams of `request` under its key; see `FleetRuntime.open`."""
     caller = caller_of(request)
     retained, digest = request.app[RETAINED_REQUESTS], request[body_digest_key]
     await _restore(request, key)
@@ -89,9 +89,9 @@ async def keyed_opener(request: web.Request, key: str, *, tell_waiting: float | 
 async def retained_opener(
     request: web.Request, note: bytes
 ) -> Callable[[GenerateRequest], RetainedRequest]:
-    """What opens a request that outlives its connection, with its API's `note`.
+    """A function that opens a request that outlives its connection, with its API's `note`.
 
-    Raises as `idempotency_key` does.
+    Raises like `idempotency_key`.
     """
     retained, caller = request.app[RETAINED_REQUESTS], caller_of(request)
     key = idempotency_key(request)

@@ -17,7 +17,7 @@ from .accumulator import Accumulator
 
 
 class EventStream(Protocol):
-    """What is read here: events, of which the last one is the end."""
+    """A source of events, of which the last one is the end."""
 
     @property
     def id(self) -> RequestId | None: ...
@@ -68,7 +68,7 @@ class OpenOne(Protocol[OpenedStream]):
 def open_together(
     open_one: OpenOne[AnyStream], requests: Sequence[GenerateRequest]
 ) -> list[AnyStream]:
-    """As `open_all`; where the caller's limits have no room for all, none is opened at all."""
+    """Like `open_all`, but opens none if the caller's limits have no room for all."""
     if len(requests) == 1:
         return [open_one(requests[0], together=1)]
     left = count(len(requests), -1)
@@ -78,7 +78,7 @@ def open_together(
 def or_refusal(
     open_one: Callable[[GenerateRequest], EventStream],
 ) -> Callable[[GenerateRequest], EventStream]:
-    """As `open_one`, but a refused request gets a `RefusedStream`."""
+    """Like `open_one`, but a refused request gets a `RefusedStream`."""
 
     def open_or_refuse(request: GenerateRequest) -> EventStream:
         try:

@@ -25,7 +25,7 @@ _MOST_NAMED = 5
 
 
 class ModelMeta(TypedDict):
-    """What llama-server says about a model: tokens of a context, parameters, bytes."""
+    """A model's figures as llama-server names them: tokens of a context, parameters, bytes."""
 
     n_ctx: int
     n_params: int

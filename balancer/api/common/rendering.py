@@ -1,4 +1,4 @@
-"""What an API gives the frame of its endpoints: how its answer is written."""
+"""The interface between endpoints and an API: how the API writes its answers."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable
@@ -8,9 +8,9 @@ from ..transport.text_frame import TextFrame
 
 
 class Rendering(ABC):
-    """How an API writes one answer: as a stream, or whole.
+    """Writes one answer in the form of an API: as a stream, or whole.
 
-    Where an answer is made of several requests, events come with the number of theirs.
+    If an answer is made of several requests, each event comes with its request's number.
     """
 
     @abstractmethod
@@ -18,7 +18,7 @@ class Rendering(ABC):
         """The bytes for `event`, which may be none."""
 
     def frame_of(self, _kind: TokenKind, /) -> TextFrame | None:
-        """What is around the text of the next tokens of a kind, if they differ in no more."""
+        """The bytes around the text of the next tokens of a kind, if only their text differs."""
         return None
 
     def tail(self) -> bytes:
@@ -26,7 +26,7 @@ class Rendering(ABC):
         return b""
 
     def stored(self) -> Awaitable[None] | None:
-        """What to wait for before the last bytes are sent: the answer is stored then."""
+        """A future to wait for before the last bytes are sent: then the answer is stored."""
         return None
 
     @abstractmethod

@@ -31,7 +31,7 @@ def _callable_name(name: str) -> str:
 FunctionName = Annotated[
     str, StringConstraints(min_length=1, max_length=MAX_NAME), AfterValidator(_callable_name)
 ]
-"""What a model can call."""
+"""A function's name."""
 
 
 def check_tools(tools: Iterable[Mapping[str, Any]], names: FieldNames = SAME_NAMES) -> None:

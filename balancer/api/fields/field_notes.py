@@ -1,4 +1,4 @@
-"""Which fields of one body were ignored."""
+"""Notes on the ignored fields of one body."""
 
 import re
 

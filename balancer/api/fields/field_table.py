@@ -82,7 +82,7 @@ class FieldTable:
 
     @cached_property
     def shape(self) -> Shape:
-        """What the type obeys. Raises `ValueError` if a rule is about an obeyed field."""
+        """Fields that the type obeys. Raises `ValueError` if a rule is about an obeyed field."""
         shape = with_kinds(shape_of(self._adapter), self._kinds)
         if both := self._obeyed(shape) & self.rules.keys():
             raise ValueError(f"obeyed and yet ignored or refused: {', '.join(sorted(both))}")
@@ -119,7 +119,7 @@ class FieldTable:
 
 
 _LOOKED_AT = (dict, list, str)
-"""As a tuple: `dict | list | str` makes an object each time, against which checking is slow."""
+"""A tuple, since `dict | list | str` would make a union each time, which is slow to check."""
 
 
 class _Pass:
@@ -167,7 +167,7 @@ class _Pass:
         return kept
 
     def _is_left_out(self, value: Any, shape: Shape, place: Place) -> bool:
-        """Whether a value is of an ignored kind. Raises `InvalidRequest` if it is refused."""
+        """Whether the value is one that is ignored. Raises `InvalidRequest` if it is refused."""
         tag = shape.tag if isinstance(value, dict) else None
         kind = value.get(tag) if tag is not None else value
         known: Collection[str] = shape.choices if tag is None else shape.variants

@@ -29,7 +29,7 @@ class Shape:
 
     @property
     def is_open(self) -> bool:
-        """Whether it may hold anything, if it is an object or a list."""
+        """Whether an object or a list here may hold anything."""
         return self.members is None and self.entries is None and self.tag is None
 
     def paths(self) -> Iterator[str]:
@@ -43,7 +43,7 @@ class Shape:
             yield from variant.paths()
 
     def kinds(self) -> Iterator[str]:
-        """What may stand in it, as paths: `tools[].type=function`, `tool_choice=auto`."""
+        """The allowed kinds, as paths: `tools[].type=function`, `tool_choice=auto`."""
         yield from (f"{self.path}={choice}" for choice in self.choices)
         yield from (f"{self.path}.{self.tag}={variant}" for variant in self.variants)
         for each in (*(self.members or {}).values(), *self.variants.values()):
@@ -134,7 +134,7 @@ def _choices(schema: Schema) -> frozenset[str]:
 
 
 def _is_text(schema: Schema, named: Mapping[str, Schema]) -> bool:
-    """Whether any string may stand there."""
+    """Whether any string is allowed."""
     if "$ref" in schema:
         return _is_text(named[schema["$ref"].rpartition("/")[2]], named)
     return schema.get("type") == "string" and not _choices(schema)

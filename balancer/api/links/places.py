@@ -1,4 +1,4 @@
-"""Where the bodies of all APIs have links to pictures, and how pictures take their place.
+"""Finds links to pictures in the bodies of all APIs, and puts pictures in their place.
 
 | API | a picture |
 | --- | --- |
@@ -6,7 +6,7 @@
 | `/v1/responses` | `{"type": "input_image", "image_url": …}` |
 | `/v1/messages` | `{"type": "image", "source": {"type": "url", "url": …}}` |
 
-Only the parts of messages are searched: what tools are given or say in JSON is no picture.
+Only parts of messages are searched: arguments and results of tools in JSON are no pictures.
 """
 
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ class Link:
 
 
 def may_have_links(body: bytes) -> bool:
-    """Whether it is worth looking for links."""
+    """Whether the body may have links."""
     return b"image" in body and b"http" in body.lower()
 
 
@@ -57,7 +57,7 @@ def links(document: object) -> list[Link]:
 
 
 def kind_of(data: bytes) -> Kind | None:
-    """What kind of picture a file is, by its first bytes."""
+    """The kind of picture that a file is, by its first bytes."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "webp"
     return next((kind for begin, kind in _BEGINNINGS if data.startswith(begin)), None)

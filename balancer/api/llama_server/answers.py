@@ -48,7 +48,7 @@ class TokenProb(TopProb):
 
 
 class LlamaTimings(TypedDict):
-    """What prompt and answer took, in milliseconds; null where there is no figure."""
+    """Times of prompt and answer in milliseconds; null if there is no figure."""
 
     prompt_n: Count
     prompt_ms: float
@@ -188,7 +188,7 @@ def _framed(body: object) -> bytes:
 
 
 def _settings(request: GenerateRequest) -> Mapping[str, Any]:
-    """What the request chose; the rest is as the model's defaults have it."""
+    """The settings that the request chose, over the model's defaults."""
     most = -1 if request.max_tokens is None else request.max_tokens
     return {**chosen(request), "n_predict": most, "stream": request.stream}
 

@@ -34,14 +34,14 @@ class DefaultSettings(TypedDict):
 
 
 class Modalities(TypedDict):
-    """What the model takes besides text."""
+    """Inputs that the model takes besides text."""
 
     vision: bool
     audio: bool
 
 
 class Props(TypedDict):
-    """What there is to know of a model; empty for what it does not have."""
+    """Properties of a model; empty if it lacks one."""
 
     default_generation_settings: DefaultSettings
     total_slots: Count

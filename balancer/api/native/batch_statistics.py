@@ -1,4 +1,4 @@
-"""What a batch amounts to when all of its requests have ended.
+"""Statistics of a batch whose requests have all ended.
 
 All requests of a batch are accepted at once, so their times count from one moment. A request reads
 its prompt from its slot to its first token, and generates from there to its end; several do so at
@@ -16,7 +16,7 @@ Span = tuple[float, float]
 
 
 class BatchStatistics(TypedDict):
-    """What a batch amounts to. Of requests that failed there is no more than their number.
+    """Statistics of a batch. Failed requests are only counted.
 
     `total_ms` is the time from its beginning to its end, and `tokens_per_second` counts over it.
     `prefill_tokens_per_second` are the tokens of prompts that were computed over the time in which

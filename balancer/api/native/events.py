@@ -42,7 +42,7 @@ from .batch_statistics import BatchStatistics
 
 
 class DoneFields(TypedDict):
-    """How a request ended. `stop_string` is the one that ended it, if one did."""
+    """The end of a request. `stop_string` is the string that ended it, if one did."""
 
     finish_reason: FinishReason
     stop_string: NotRequired[str]
@@ -233,7 +233,7 @@ class EventWriter:
                 assert_never(event)
 
     def frame_of(self, kind: TokenKind) -> TextFrame:
-        """What is around the text of tokens of a kind."""
+        """The bytes around the text of tokens of a kind."""
         start = self._token_starts.get(kind) or self._token_start(kind)
         return TextFrame(kind, start, b"}" + self._framing.after)
 
@@ -263,7 +263,7 @@ def batch_done(statistics: BatchStatistics, framing: Framing) -> bytes:
 
 
 def done_fields(done: Done) -> DoneFields:
-    """How the request ended."""
+    """The last event of a request."""
     fields: DoneFields = {
         "finish_reason": done.finish_reason,
         "usage": done.usage,
@@ -276,7 +276,7 @@ def done_fields(done: Done) -> DoneFields:
 
 
 def end_fields(end: EndEvent) -> DoneFields | ErrorAnswer:
-    """How a request of a batch ended."""
+    """The end of a request of a batch."""
     return {"error": public_body(end.error)} if isinstance(end, Failed) else done_fields(end)
 
 

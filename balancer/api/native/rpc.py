@@ -95,7 +95,7 @@ def parse_frame(frame: bytes) -> Call:
 
 
 def is_id(value: object) -> bool:
-    """Whether `value` can be a call's id: it must be short, since every event repeats it."""
+    """Whether `value` can be a call's id, which is short, since every event repeats it."""
     if isinstance(value, str):
         return len(value) <= MAX_ID_LENGTH
     if isinstance(value, int | float):

@@ -60,7 +60,7 @@ from .rpc import (
 from .socket_key import AUTHENTICATE_TIMEOUT, SocketKey
 
 FLUSH_SECONDS = 2.0
-"""How long a socket may take to read its last frames when the balancer shuts down."""
+"""Seconds for a socket to read its last frames when the balancer shuts down."""
 
 MAX_CLOSE_REASON = 123
 """Bytes of a reason in a close frame (RFC 6455, 5.5)."""
@@ -83,7 +83,7 @@ MAX_LIVE_REQUESTS = 1024
 
 
 class OpenedCall(Protocol):
-    """What the fleet runtime has opened for a call: a stream, or a query handle."""
+    """An opened call: a stream, or a query handle."""
 
     @property
     def id(self) -> RequestId | None: ...
@@ -234,7 +234,7 @@ class SocketSession:
                 self._live.close()
 
     async def _has_key(self) -> bool:
-        """Whether the client may call; otherwise the socket has been closed."""
+        """Whether the client may call; if not, the socket has been closed."""
         with suppress(TimeoutError):
             async with asyncio.timeout(AUTHENTICATE_TIMEOUT):
                 while self._key.is_awaited and self._key.error is None:
@@ -351,7 +351,7 @@ class SocketSession:
         return shown
 
     def _cancel(self, call: Call) -> int:
-        """How many requests were cancelled."""
+        """Cancel requests, and return how many there were."""
         try:
             named = self._live.named(call.params)
         except RequestError as error:
@@ -427,7 +427,7 @@ class SocketSession:
 
 
 class Frames(Protocol):
-    """Where frames go: `frame_writer.FrameWriter`."""
+    """Takes frames: `frame_writer.FrameWriter`."""
 
     def write(self, frame: bytes, /) -> bool:
         """Write one frame; says whether there is room for another."""

@@ -55,7 +55,7 @@ DoneReason = Literal["stop", "length", "load"]
 
 
 class OllamaFunction(TypedDict):
-    """What a call calls; its `index` among the calls of the answer."""
+    """A call's function; `index` is its place among the calls of the answer."""
 
     index: Count
     name: str
@@ -79,7 +79,7 @@ class OllamaMessage(TypedDict):
 
 
 class OllamaFigures(TypedDict, total=False):
-    """How an answer ended. Durations in nanoseconds; `load_duration` is the wait for a slot."""
+    """Figures of an answer, in nanoseconds; `load_duration` is the wait for a slot."""
 
     done_reason: DoneReason
     total_duration: Count
@@ -91,7 +91,7 @@ class OllamaFigures(TypedDict, total=False):
 
 
 class OllamaHead(TypedDict):
-    """What each line of an answer has."""
+    """Members of each line of an answer."""
 
     model: str
     created_at: str
@@ -133,7 +133,7 @@ def time_text(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LineHead:
-    """What every line repeats; `created` in seconds since 1970."""
+    """Members that every line repeats; `created` in seconds since 1970."""
 
     model: str
     created: float
@@ -146,7 +146,7 @@ class LineHead:
 
 @dataclass(frozen=True, slots=True)
 class LineShape:
-    """How the lines of the two calls differ: what stands before and after a token's text."""
+    """The difference between the lines of the two calls: the bytes around a token's text."""
 
     content: tuple[bytes, bytes]
     reasoning: tuple[bytes, bytes]

@@ -76,7 +76,7 @@ EMBEDDINGS_FIELDS = FieldTable(_embeddings, fields.EMBEDDINGS)
 
 @dataclass(frozen=True, slots=True)
 class EmbedCall:
-    """What is to be embedded. `place` is the body's field for the input, in errors."""
+    """Texts to embed. Errors name the body's field `place`."""
 
     model: str
     inputs: tuple[EmbedInput, ...]

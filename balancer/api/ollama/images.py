@@ -15,7 +15,7 @@ from ....shared.strict import ListOf
 Images = Annotated[ListOf[str], Field(max_length=MAX_IMAGES)]
 
 _BEGINNINGS = {"iVBORw0KGgo": "png", "/9j/": "jpeg", "R0lGOD": "gif", "UklGR": "webp"}
-"""How these files begin, in base64."""
+"""Beginnings of picture files, in base64."""
 
 
 def with_images(

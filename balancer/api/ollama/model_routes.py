@@ -38,7 +38,7 @@ class OllamaVersion(TypedDict):
 
 
 GREETING = "Ollama is running"
-"""What clients look for at the root, where they ask whether somebody is there."""
+"""The answer at the root, by which clients see that a server is there."""
 
 FRONT_PAGE = """<!doctype html>
 <meta charset="utf-8"><meta name="viewport" content="width=device-width">
@@ -76,7 +76,7 @@ def routes(runtime: FleetRuntime) -> list[Route]:
 
 
 class _ModelHandlers:
-    """What answers the routes."""
+    """Handlers of the routes."""
 
     def __init__(self, runtime: FleetRuntime, started: str) -> None:
         self._runtime = runtime

@@ -181,7 +181,7 @@ def described(
 
 
 def capabilities(info: ModelInfo, template: str) -> list[str]:
-    """What the model can do. As in Ollama, its template says whether it takes tools and thinks."""
+    """Abilities of the model. As in Ollama, its template says whether it takes tools and thinks."""
     if "generate" not in info.tasks:
         return ["embedding"] if "embed" in info.tasks else []
     found = ["completion", *(["vision"] if "vision" in info.tasks else [])]
@@ -193,7 +193,7 @@ def capabilities(info: ModelInfo, template: str) -> list[str]:
 
 
 def details_of(info: ModelInfo) -> OllamaDetails:
-    """What agents report of a model."""
+    """A model's details, as agents report them."""
     families = [info.architecture] if info.architecture else []
     return {
         "parent_model": "",

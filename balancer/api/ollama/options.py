@@ -27,7 +27,7 @@ _Int = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What they mean is in `neutral`. A `num_predict` below 1 has no bound."""
+    """Options; `neutral` says what each means. A `num_predict` below 1 has no bound."""
 
     __pydantic_config__ = STRICT
 
@@ -80,7 +80,7 @@ _NAMES = FieldNames(
 _IMAGE = "content[].image_url.url"
 CHAT_NAMES = _NAMES.also({f"messages[].{_IMAGE}": "messages[].images[]"})
 GENERATE_NAMES = _NAMES.also({f"messages[{place}].{_IMAGE}": "images[]" for place in (0, 1)})
-"""What the neutral fields are called in the bodies of `/api/chat` and `/api/generate`.
+"""Names of the neutral fields in the bodies of `/api/chat` and `/api/generate`.
 
 Pictures come before a message's text, so a part's index is the picture's.
 """

@@ -42,7 +42,7 @@ Think = bool | Literal["low", "medium", "high", "max"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OllamaBody:
-    """What both take."""
+    """Fields of both calls."""
 
     __pydantic_config__ = STRICT
 

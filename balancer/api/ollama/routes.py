@@ -42,7 +42,7 @@ Parse = Callable[[bytes, FieldNotes | None], OllamaRequest]
 
 @dataclass(frozen=True, slots=True)
 class _OllamaCall:
-    """How the two calls differ."""
+    """The difference between the two calls."""
 
     parse: Parse
     names: FieldNames

@@ -95,7 +95,7 @@ def streamed(description: str, whole: Form, *kinds: str, item: Form | None = Non
 
 @dataclass(frozen=True, slots=True)
 class Doc:
-    """What a document says of one method of one path. No two have one `name`.
+    """The description of one method of one path. Its `name` is unique.
 
     Parameters in the path follow from the path.
     """

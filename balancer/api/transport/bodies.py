@@ -207,7 +207,7 @@ body_digest_key = web.RequestKey("body_digest_key", bytes)
 
 
 class _BodyRead:
-    """What has come of one body. Raises `Overloaded`, `RequestTooLarge` and `InvalidRequest`."""
+    """The received part of a body. Raises `Overloaded`, `RequestTooLarge` and `InvalidRequest`."""
 
     def __init__(self, held: "Held") -> None:
         self.data = bytearray()
@@ -278,10 +278,10 @@ def body_too_large(most: int = MAX_BODY_BYTES) -> RequestTooLarge:
 
 
 _JSON_TYPES = frozenset({"application/json", "application/octet-stream"})
-"""What a browser sends to another origin only after it has asked."""
+"""Content types that browsers send to another origin only after a preflight."""
 
 _SIMPLE_TYPES = frozenset({"application/x-www-form-urlencoded", "text/plain"})
-"""What a browser sends anywhere unasked; `curl -d` and some libraries say so of JSON."""
+"""Content types that browsers send anywhere; `curl -d` and some libraries use them for JSON."""
 
 
 def _check_content_type(request: web.Request) -> None:

@@ -117,7 +117,7 @@ def as_invalid_request(error: MalformedHttp) -> InvalidRequest:
 
 
 def reason_of(error: MalformedHttp) -> str:
-    """What is wrong, on one line."""
+    """The reason of an error, on one line."""
     source = error.__cause__ if isinstance(error, RequestPayloadError) else error
     message = source.message if isinstance(source, HttpProcessingError) else str(error)
     return " ".join(message.split())[:LONGEST_REASON]
@@ -232,7 +232,7 @@ class ConnectionsRunner(web.AppRunner):
         self._connections = connections
 
     async def cleanup(self) -> None:
-        """As aiohttp does, which knows nothing of handshakes."""
+        """Clean up as aiohttp does, which knows nothing of handshakes."""
         for handshake in list(self._connections.handshakes):
             handshake.abort()
         await super().cleanup()
@@ -363,7 +363,7 @@ _NEWLINE = b"\n"
 
 
 def end_of_http(data: bytes, start: int) -> int:
-    """Where the part of `data` from `start` ends that is read at once."""
+    """The end of the part of `data` from `start` that is read at once."""
     end = min(len(data), start + BYTES_AT_ONCE)
     num_lines = data.count(_NEWLINE, start, end)
     while num_lines > LINES_AT_ONCE:
@@ -401,12 +401,12 @@ class _PausableTransport:
         return getattr(self._transport, name)
 
     def pause_reading(self) -> None:
-        """As a transport does."""
+        """See `asyncio.Transport`."""
         self.is_paused = True
         self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """As a transport does, but maybe later."""
+        """See `asyncio.Transport`; may happen later."""
         self.is_paused = False
         self._resume()
 
@@ -426,7 +426,7 @@ class _FrameParser:
         return kept
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
-        """As aiohttp's."""
+        """See aiohttp's parser."""
         if self._kept is None:
             fed: tuple[bool, bytes] = self._parser.feed_data(data)
             return fed
@@ -434,14 +434,15 @@ class _FrameParser:
         return False, b""
 
     def feed_eof(self) -> None:
-        """As aiohttp's."""
+        """See aiohttp's parser."""
         self._parser.feed_eof()
 
 
 class _Connection(web.RequestHandler):
-    """It uses aiohttp's private `_upgraded`, which says whether a WebSocket was asked for.
+    """A connection. Uses two private names of aiohttp's.
 
-    And its `_messages`, the requests that have come whole and are not handled yet.
+    `_upgraded` says whether a WebSocket was asked for. `_messages` are the requests that have
+    come whole and are not handled yet.
     """
 
     __slots__ = (
@@ -493,7 +494,7 @@ class _Connection(web.RequestHandler):
         self.on_fault: Callable[[str, WSCloseCode], None] = lambda *_why: self.close()
 
     def set_parser(self, parser: Any, data_received_cb: Callable[[], None] | None = None) -> None:
-        """As aiohttp does, except that the first frames come in their turns as well."""
+        """Set the parser as aiohttp does, but pass the first frames in their turns, too."""
         frames = _FrameParser(parser)
         super().set_parser(cast("Any", frames), data_received_cb)
         self._keep(frames.opened() + self._rest[self._start :])
@@ -540,7 +541,7 @@ class _Connection(web.RequestHandler):
             self._take_turn()
 
     def resume_reading(self, *args: Any, **kw: Any) -> None:
-        """As aiohttp does, which calls it twice with each body, whether it had paused or not."""
+        """Resume as aiohttp does, which calls this twice a body, even if nothing was paused."""
         if self._reading is not None and self._reading.is_paused:
             super().resume_reading(*args, **kw)
 
@@ -558,7 +559,7 @@ class _Connection(web.RequestHandler):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """As aiohttp does; what waited for whether this becomes a WebSocket is parsed now."""
+        """Finish as aiohttp does, then parse the bytes that waited for a possible WebSocket."""
         finished = await super().finish_response(request, resp, start_time)
         self._is_busy = False
         self._expect_turn()
@@ -571,7 +572,7 @@ class _Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """As aiohttp does, except that malformed HTTP is not reported as a server error."""
+        """Handle errors as aiohttp does, but do not report malformed HTTP as a server error."""
         if not isinstance(exc, MalformedHttp) or request.writer.output_size:
             return super().handle_error(request, status, exc, message)
         self._limits.malformed.log(self._peer(), exc)
@@ -580,7 +581,7 @@ class _Connection(web.RequestHandler):
         return response
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
-        """As aiohttp does, unless a body turned out to be malformed after the answer had begun."""
+        """Log as aiohttp does, unless a body proved malformed after the answer had begun."""
         if isinstance(error := kw.get("exc_info"), MalformedHttp):
             self._limits.malformed.log(self._peer(), error)
         else:
@@ -637,7 +638,7 @@ class _Connection(web.RequestHandler):
 
     @property
     def _may_parse(self) -> bool:
-        """Whether aiohttp can take more, and it is known which parser takes it."""
+        """Whether aiohttp can take more bytes, and the parser for them is known."""
         is_held = self._reading is None or self._reading.is_paused
         return not is_held and not (self._upgraded and not self._has_frames)
 
@@ -658,7 +659,7 @@ class _Connection(web.RequestHandler):
 
     @property
     def _is_in_plain_body(self) -> bool:
-        """Whether a body comes whose length is known, so that lines in it cost nothing."""
+        """Whether a body of known length is coming, in which lines cost nothing."""
         if self._newest is None:
             return False
         message, body = self._newest
@@ -673,7 +674,7 @@ class _Connection(web.RequestHandler):
 
     @property
     def is_idle(self) -> bool:
-        """Whether it waits for a request, or for the rest of its header."""
+        """Whether the connection waits for a request, or for the rest of its header."""
         is_open = self._patient is not None and not self._patient.is_closing()
         return is_open and (self._header_timer is not None or self._is_between_requests)
 

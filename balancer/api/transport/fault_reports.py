@@ -89,7 +89,7 @@ def route_of(request: web.Request) -> str:
 
 
 def client_of(request: web.Request) -> str:
-    """Who sent `request`: an address and a user agent, on one line."""
+    """The sender of `request`: address and user agent, on one line."""
     caller = known_caller(request)
     return f"{caller.address} {caller.user_agent or ''!r}"
 

@@ -1,4 +1,4 @@
-"""Which hosts a port answers to, and which pages may use it.
+"""Checks the hosts that a port answers to, and the pages that may use it.
 
 Protects against DNS rebinding: a foreign page can make its name resolve to this machine's address.
 To the browser its requests are then same-origin, and only their `Host` shows that they were not

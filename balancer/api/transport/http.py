@@ -184,7 +184,7 @@ def _preflight_answer(request: web.Request) -> web.Response:
 def admit_origins(
     hosts: AllowedHosts,
 ) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
-    """What an application calls before each answer: pages of admitted origins may read it.
+    """A handler for `on_response_prepare` that lets pages of admitted origins read answers.
 
     Cookies are never asked for, so a page shows a key or comes as anybody does.
     """

@@ -29,13 +29,13 @@ class PatientTransport:
         self.is_closing = transport.is_closing
         self.resume_reading = transport.resume_reading
         self.write: Callable[[Data], None] = self._watch.write
-        """As a transport does."""
+        """See `asyncio.Transport`."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
     def writelines(self, pieces: Iterable[Data]) -> None:
-        """As a transport does."""
+        """See `asyncio.Transport`."""
         self.write(b"".join(pieces))
 
     def stop_watching(self) -> None:

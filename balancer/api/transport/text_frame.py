@@ -1,4 +1,4 @@
-"""What stands around the text of a token, as long as an answer's tokens differ in nothing else."""
+"""The bytes around a token's text, for answers whose tokens differ in their text only."""
 
 from collections.abc import Callable
 from typing import NamedTuple

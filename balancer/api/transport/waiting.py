@@ -1,4 +1,4 @@
-"""What streams say while their request waits or its prompt is read, and from when on.
+"""Signs of life on streams whose request waits or whose prompt is read, and when they begin.
 
 The first word of it begins the response: an error that comes later is an event, and no HTTP status
 any more. So it comes late, but early enough for proxies that cut silent connections. A client that
@@ -52,7 +52,7 @@ class PromptProgress(TypedDict):
 
 
 def prompt_progress(reading: Reading) -> PromptProgress:
-    """How much of a prompt is read, as llama-server says it."""
+    """The progress of reading a prompt, in llama-server's form."""
     return {
         "total": reading.num_tokens,
         "cache": reading.num_cached,

@@ -1,4 +1,4 @@
-"""What arrives on WebSockets, counted frame by frame before aiohttp reads it.
+"""Counts the bytes that arrive on WebSockets, frame by frame, before aiohttp reads them.
 
 aiohttp hands out whole messages and bounds each one. This counts the parts of those that are not
 complete yet, so that all of them together can be bounded (`bodies`); it bounds how many frames are
@@ -51,7 +51,7 @@ class Allowance:
         self._left = self.most
 
     def use(self, num: int, now: float) -> bool:
-        """Whether so many more are within it."""
+        """Use so many more; whether they are within the bound."""
         since = 0.0 if self._at is None else now - self._at
         self._at = now
         self._left = min(self.most, self._left + since * self.per_second) - num

@@ -58,7 +58,7 @@ class _VllmTokenizeBody:
     parse_special: bool = True
 
     def query(self) -> Tokenize:
-        """As vLLM has it for a `prompt`, and as llama-server has it for a `content`."""
+        """The query: vLLM's form for a `prompt`, llama-server's for a `content`."""
         if self.prompt is not None:
             return Tokenize(
                 text=self.prompt, add_special=self.add_special_tokens, parse_special=True
@@ -98,7 +98,7 @@ class VllmText(TypedDict):
 
 
 class VllmTokenizer(TypedDict):
-    """What the model's prompts begin and end with, and its template; null for what it lacks."""
+    """Tokens that begin and end the model's prompts, and its template; null if it lacks one."""
 
     model: str
     bos_token: str | None

@@ -1,4 +1,1 @@
-"""What the model is given of a Messages API request: messages, blocks, tools.
-
-Lives here: their types, and their conversion to neutral messages and tools.
-"""
+"""Messages, blocks and tools of the Messages API: their types, and their neutral form."""

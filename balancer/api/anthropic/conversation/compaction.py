@@ -22,7 +22,7 @@ INSTRUCTIONS = (
     "short quotations where they matter), what failed, and what is still to be done. Answer with "
     "the summary alone."
 )
-"""What the model is asked if the request has no instructions of its own."""
+"""Instructions for the summary, if the request has none of its own."""
 
 HEADING = "This is a summary of the conversation so far:"
 
@@ -55,7 +55,7 @@ def from_summary(messages: tuple[Message, ...]) -> tuple[Message, ...]:
 
 
 def summary_of(block: Compaction) -> str:
-    """What the model reads of a summary; empty if there is none."""
+    """The text that stands for a summary; empty if there is none."""
     return f"{HEADING}\n\n{block.content}" if block.content else ""
 
 

@@ -24,7 +24,7 @@ class Text:
 
     @property
     def read(self) -> str:
-        """What the model reads."""
+        """The text that the model reads."""
         return self.text
 
 
@@ -42,7 +42,7 @@ class PlainSource:
 
     @property
     def read(self) -> str:
-        """What the model reads."""
+        """The text that the model reads."""
         return self.data
 
 
@@ -56,7 +56,7 @@ class BlockSource:
 
     @property
     def read(self) -> str:
-        """What the model reads."""
+        """The text that the model reads."""
         return paragraphs(self.content)
 
 
@@ -72,7 +72,7 @@ class Document:
 
     @property
     def read(self) -> str:
-        """What the model reads."""
+        """The text that the model reads."""
         return _tagged(self.type, self.source.read, title=self.title, context=self.context)
 
 
@@ -88,7 +88,7 @@ class SearchResult:
 
     @property
     def read(self) -> str:
-        """What the model reads."""
+        """The text that the model reads."""
         text = paragraphs(self.content)
         return _tagged(self.type, text, title=self.title, source=self.source)
 
@@ -103,7 +103,7 @@ class ToolReference:
 
     @property
     def read(self) -> str:
-        """What the model reads."""
+        """The text that the model reads."""
         return f"<{self.type}>{self.tool_name}</{self.type}>"
 
 

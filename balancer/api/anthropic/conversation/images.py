@@ -11,7 +11,7 @@ from .....shared.inference import ImagePart, ImageUrl, MediaPart, TextPart
 from .....shared.strict import STRICT
 
 Content = str | tuple[TextPart | MediaPart, ...]
-"""What a neutral message says: text, or parts where there are pictures."""
+"""A neutral message's content: text, or parts if there are pictures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ class CustomTool:
     strict: bool | None = None
 
     def neutral(self) -> Json:
-        """What a neutral request has in its place."""
+        """The neutral form."""
         function: Json = {"name": self.name}
         if self.description is not None:
             function["description"] = self.description
@@ -56,7 +56,7 @@ class ClientTool:
     strict: bool | None = None
 
     def neutral(self) -> Json:
-        """What a neutral request has in its place."""
+        """The neutral form."""
         return _function({**FUNCTIONS[self.type], "name": self.name}, self.strict)
 
 
@@ -155,7 +155,7 @@ def with_changes(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolUseChoice:
-    """Whether the model calls tools."""
+    """A choice of whether the model calls tools."""
 
     __pydantic_config__ = STRICT
 
@@ -163,13 +163,13 @@ class ToolUseChoice:
     disable_parallel_tool_use: bool | None = None
 
     def neutral(self) -> ToolChoice:
-        """What a neutral request has in its place."""
+        """The neutral form."""
         return "required" if self.type == "any" else self.type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedChoice:
-    """Which tool the model calls."""
+    """The choice of one tool, which the model calls."""
 
     __pydantic_config__ = STRICT
 
@@ -178,7 +178,7 @@ class NamedChoice:
     disable_parallel_tool_use: bool | None = None
 
     def neutral(self) -> ToolChoice:
-        """What a neutral request has in its place."""
+        """The neutral form."""
         return NamedTool(name=self.name)
 
 

@@ -1,4 +1,4 @@
-"""What all handlers of files and batches have around them."""
+"""The boundary around all handlers of files and batches."""
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator

@@ -254,7 +254,7 @@ def _file_name(given: str | None) -> str:
 
 @contextmanager
 def _refused() -> Iterator[None]:
-    """What is wrong with the form becomes `InvalidRequest`."""
+    """Turn faults of the form into `InvalidRequest`."""
     try:
         yield
     except TimeoutError as error:

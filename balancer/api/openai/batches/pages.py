@@ -1,4 +1,4 @@
-"""What `/v1/files` and `/v1/batches` answer: files, batches, and pages of them."""
+"""Answers of `/v1/files` and `/v1/batches`: files, batches, and pages of them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Generic, Literal, TypeVar
@@ -42,7 +42,7 @@ class FileObject(TypedDict):
 
 
 class DeletedFile(TypedDict):
-    """What is said of a file that is gone."""
+    """The answer to the deletion of a file."""
 
     id: str
     object: Literal["file"]
@@ -50,7 +50,7 @@ class DeletedFile(TypedDict):
 
 
 class BatchFault(TypedDict):
-    """What is wrong with a batch's input."""
+    """A fault of a batch's input."""
 
     code: str
     message: str

@@ -45,13 +45,13 @@ from ..errors import openai_error
 
 
 class PromptDetails(TypedDict):
-    """How many of a prompt's tokens were not computed again."""
+    """The number of a prompt's cached tokens."""
 
     cached_tokens: Count
 
 
 class CompletionDetails(TypedDict):
-    """How many of an answer's tokens went into reasoning."""
+    """The number of an answer's reasoning tokens."""
 
     reasoning_tokens: Count
 
@@ -238,7 +238,7 @@ _FINISH_REASONS: dict[FinishReason, ChatFinish] = {
 
 
 class AnswerShape(Protocol):
-    """How chat and completions differ."""
+    """The difference between chat and completions."""
 
     id_prefix: str
     object_name: str
@@ -510,7 +510,7 @@ class ChoicesAnswer(Rendering):
         return b"%b%b%b%b" % (opening, start, to_json(text), end)
 
     def frame_of(self, kind: TokenKind, /) -> TextFrame | None:
-        """What is around the text of the only choice's tokens of a kind, if they are plain."""
+        """The bytes around the text of the only choice's tokens of a kind, if they are plain."""
         return self._text_frames.get((0, kind)) if self._is_plain else None
 
     def _log_probs(self, number: int, token: Token) -> bytes:

@@ -120,7 +120,7 @@ class Guided(SamplingChoices):
         *,
         also: Mapping[str, str] = MappingProxyType({}),
     ) -> FieldNames:
-        """What fields of the neutral grammar are called, if one of these fields gave it."""
+        """Names of the neutral grammar's fields, if one of these fields gave it."""
         name = found[0][0] if found else ""
         is_ours = name == "grammar" and not isinstance(self.grammar, str)
         if is_ours or name in ("", "response_format", "text.format"):

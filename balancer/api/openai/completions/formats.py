@@ -17,7 +17,7 @@ _BETWEEN = "__"
 
 
 def qualified(name: str, namespace: str | None) -> str:
-    """What the model calls a function of a namespace, which may bring its own separator."""
+    """A namespaced function's name for the model; the namespace may bring its own separator."""
     if not namespace:
         return name
     return f"{namespace}{'' if namespace.endswith(_BETWEEN) else _BETWEEN}{name}"
@@ -103,12 +103,12 @@ class FunctionChoice:
 
 FORMAT_NAMES = FieldNames({"grammar.schema": "response_format.json_schema.schema"})
 OBJECT_NAMES = FieldNames({"grammar.schema": "response_format.schema"})
-"""What the neutral fields are called in a body with a `response_format`."""
+"""Names of the neutral fields in a body with a `response_format`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllowedTools:
-    """Which of the tools may be called; the model sees no others."""
+    """The tools that may be called; the model sees no others."""
 
     __pydantic_config__ = STRICT
 
@@ -116,9 +116,9 @@ class AllowedTools:
     tools: Annotated[ListOf[dict[str, Any]], Field(min_length=1, max_length=MAX_TOOLS)]
 
     def among(self, tools: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
-        """Which of the neutral `tools` are allowed.
+        """The allowed ones of the neutral `tools`.
 
-        Entries that are no functions are left out, as such tools are. Raises `InvalidRequest`.
+        Entries that are no functions are left out, like such tools. Raises `InvalidRequest`.
         """
         given = {tool["function"].get("name") for tool in tools if _is_function(tool)}
         names = {_name_of(entry) for entry in self.tools if entry.get("type") == "function"}

@@ -12,7 +12,7 @@ from ...common.field_names import FieldNames
 Json = dict[str, Any]
 
 FIELDS = ("functions", "function_call", "messages[].function_call", "messages[].role=function")
-"""What is turned into something else here."""
+"""Fields that are turned into others here."""
 
 NAMES = {
     "tools[].function": "functions[]",
@@ -20,7 +20,7 @@ NAMES = {
     "tool_choice": "function_call",
     "messages[].tool_calls": "messages[].function_call",
 }
-"""What fields of tools are called in a body with functions."""
+"""Names of the fields of tools in a body with functions."""
 
 
 class Modern(NamedTuple):

@@ -57,7 +57,7 @@ class Switches:
 
     @property
     def effort(self) -> Effort | None:
-        """How much the model is to reason: `none` if any field turns reasoning off.
+        """The effort of reasoning: `none` if any field turns reasoning off.
 
         If fields only turn it on, the effort is the template's own.
         """

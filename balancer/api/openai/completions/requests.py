@@ -74,7 +74,7 @@ class _StreamOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CompletionsBody(ServerExtras):
-    """What both endpoints take."""
+    """Fields of both endpoints."""
 
     __pydantic_config__ = STRICT
 
@@ -133,7 +133,7 @@ class CompletionsRequest:
     has_running_usage: bool = False
     tells_progress: bool = False
     has_functions: bool = False
-    """Whether an answer's call is one of a function, as before there were tools."""
+    """Whether an answer's call has the older form of a function call."""
 
     @property
     def has_log_probs(self) -> bool:

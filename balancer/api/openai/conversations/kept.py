@@ -76,7 +76,7 @@ class KeptConversation:
         )
 
     def as_stored(self) -> Stored:
-        """What a response continues that belongs to it."""
+        """The conversation of a response, in its stored form."""
         return Stored(
             response=b"",
             input=(),

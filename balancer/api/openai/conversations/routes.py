@@ -71,7 +71,7 @@ def _answering(answer: Callable[[web.Request], Awaitable[object]]) -> Handler:
 
 
 class _ConversationHandlers:
-    """What answers the routes."""
+    """Handlers of the routes."""
 
     def __init__(self, book: ConversationBook) -> None:
         self._book = book

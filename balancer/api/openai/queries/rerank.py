@@ -32,7 +32,7 @@ class RankedDocument(TypedDict):
 
 
 class Ranked(TypedDict):
-    """How well the document at `index` answers the query."""
+    """The score of the document at `index`."""
 
     index: Count
     relevance_score: float

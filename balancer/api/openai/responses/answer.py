@@ -61,7 +61,7 @@ class ResponseAnswer(ResponseEvents):
         return rendered
 
     def stored(self) -> Awaitable[None]:
-        """What to wait for: any balancer can then continue the response, and its conversation."""
+        """A future: when done, any balancer can continue the response and its conversation."""
         conversation = self._requested.conversation_id
         return self._store.written(self.response["id"], *([conversation] if conversation else []))
 

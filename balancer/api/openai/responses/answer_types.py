@@ -1,4 +1,4 @@
-"""What the Responses API answers, as types."""
+"""Types of the Responses API's answers."""
 
 from typing import Any, Literal, NotRequired
 
@@ -112,14 +112,14 @@ class InputItems(TypedDict):
 
 
 class InputDetails(TypedDict):
-    """How many of an input's tokens were not computed again."""
+    """The number of an input's cached tokens."""
 
     cached_tokens: Count
     cache_write_tokens: Count
 
 
 class OutputDetails(TypedDict):
-    """How many of an output's tokens went into reasoning."""
+    """The number of an output's reasoning tokens."""
 
     reasoning_tokens: Count
 
@@ -168,7 +168,7 @@ class ConversationEcho(TypedDict):
 
 
 class ResponseEcho(TypedDict):
-    """What a response repeats of its request, and the service tier that it has."""
+    """Members that a response repeats of its request, and its service tier."""
 
     model: str
     instructions: str | None
@@ -211,7 +211,7 @@ class Response(ResponseEcho):
 
 
 class CountedInput(TypedDict):
-    """How many tokens an input would have."""
+    """The number of an input's tokens."""
 
     object: Literal["response.input_tokens"]
     input_tokens: Count

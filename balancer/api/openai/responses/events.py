@@ -207,7 +207,7 @@ class ResponseEvents(EventRenderer):
 
 @dataclass(frozen=True, slots=True)
 class _TextKind:
-    """How messages and reasoning differ."""
+    """The difference between messages and reasoning."""
 
     token: TokenKind
     type: str

@@ -284,7 +284,7 @@ class ResponsesRequest:
         return request
 
     def echo(self, model: str, service_tier: UsedTier = "default") -> ResponseEcho:
-        """What the response repeats of its request; `model` is the one that answers."""
+        """The members that the response repeats; `model` is the one that answers."""
         body = self._body
         choice = body.tool_choice
         echo: ResponseEcho = {

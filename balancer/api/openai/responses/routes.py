@@ -72,7 +72,7 @@ class _ResponsesCall:
 
 
 class Responses:
-    """What answers a new response, and counts its input; `background` has those that may run."""
+    """Handlers of new responses and counts; `background` has responses that may run on."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Responses:
         )
 
     async def count(self, requested: ResponsesRequest, caller: Caller) -> KnownAnswer:
-        """How many tokens the input has."""
+        """Count the input's tokens."""
         asked = await self.asked(requested, caller)
         num_tokens = await count_tokens(
             self._runtime, asked.neutral, requested.field_names, caller=caller
@@ -166,7 +166,7 @@ class Responses:
         return {id: item for id, item in known.items() if id not in before}
 
     async def _previous(self, id: str | None, caller: Caller) -> Stored | None:
-        """What a response continues. Raises `NotFound`, and `Conflict` while that one runs."""
+        """The response that is continued. Raises `NotFound`, and `Conflict` while it runs."""
         if id is None:
             return None
         previous = await self._stored(id, caller, field="previous_response_id")

@@ -1,4 +1,4 @@
-"""What goes over a WebSocket of the Responses API: what clients ask for, and events as frames.
+"""Events on a WebSocket of the Responses API: those of clients, and answers as frames.
 
 | `type` of a client's event | what it does |
 | --- | --- |
@@ -47,7 +47,7 @@ class AskedResponse:
 
 @dataclass(frozen=True, slots=True)
 class ResponseSteer:
-    """What a client wants to steer a response with."""
+    """A client's event to steer a response."""
 
     steer: Mapping[str, Any]
 
@@ -91,7 +91,7 @@ class SocketWriting:
         self._has_begun = False
 
     def frames(self, event: Event) -> list[bytes]:
-        """What the client is sent for `event`."""
+        """The frames of `event` for the client."""
         if isinstance(event, Waiting | Reading):
             return []
         if self._has_begun:

@@ -65,11 +65,11 @@ HEARTBEAT_SECONDS = 30.0
 """A peer that does not answer a ping for half this long is gone."""
 
 FLUSH_SECONDS = 2.0
-"""How long a socket may take to read its last frames when the balancer shuts down."""
+"""Seconds for a socket to read its last frames when the balancer shuts down."""
 
 
 class _Everybodys:
-    """What the sockets of this balancer share with everybody: responses that are to be stored.
+    """Responses of this balancer's sockets that are to be stored, which all callers can then reach.
 
     See `conversations.SharedConversations`.
     """
