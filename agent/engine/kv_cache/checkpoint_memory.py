@@ -1,23 +1,24 @@
-"""One KV cache for all, of a model whose sequences cannot give up their last tokens.
+"""One KV cache for all sequences of a model that cannot give up their last tokens.
 
-Sliding windows lose what lies behind them, and the state of a recurrent layer goes on and cannot go
-back. So another sequence can begin with what one has computed only where that stands right then, or
-stood when a *checkpoint* was taken: a holder that got all its cells, by reference, and goes no
-further. llama.cpp copies a recurrent state when the sequence goes on from it; cells with two owners
-outlive the window.
+A sliding window loses the cells behind it, and the state of a recurrent layer cannot go back. So
+another sequence can begin with computed tokens only where a sequence stands right then, or stood
+when a *checkpoint* was taken: a holder that shared all its cells and does not grow. llama.cpp
+copies a recurrent state when the sequence goes on from it; cells with two owners outlive the
+window.
 
 Checkpoints are taken
-- where a prompt parts from another that is known: the next one that begins so finds it;
+
+- where a prompt differs from another known one: the next prompt that begins so finds it;
 - where another sequence waits for a part of a prompt that is being read;
-- where messages begin, as far as it is said, and every `EVERY` tokens;
+- where messages begin, if the request says so, and every `EVERY` tokens;
 - before the last token of a prompt, for the same prompt again;
 - at the end of an answer, for the next turn, and where a sequence is preempted.
 
 A part of a prompt that is read at once ends at such a place (`next_border`).
 
-What the last step of a sequence drafted in vain can be taken back (`discard`). A recurrent state
-that was taken back belongs to its sequence alone until the sequence goes on. A sequence that begins
-with it before that gets a copy (`Copy.is_rolled_back`).
+Rejected drafts of a sequence's last step can be taken back (`discard`). A recurrent state that was
+taken back belongs to its sequence alone until the sequence goes on. A sequence that begins with it
+before that gets a copy (`Copy.is_rolled_back`).
 
 When numbers or cells run short, those checkpoints go first whose loss costs least. They go to host
 memory, where they are *parked* (`parked_checkpoints`), unless all that is there is worth more. They
@@ -26,10 +27,11 @@ for longer than the `allowance` says. What cannot be copied in time is lost. A p
 comes back the same way, under a number of its own, and stays parked, so it goes at once when it has
 to go again.
 
-`greedy_dual` says what a checkpoint is worth, by the tokens between it and the one before it.
+`greedy_dual` computes the worth of a checkpoint from the number of tokens since the one before it.
 
 Invariants, checked by `check_integrity`:
-- a checkpoint has the cells of all its keys, and is not cut within media;
+
+- a checkpoint has the cells of all its keys, and does not end within media;
 - a parked checkpoint is in the tree, unless one with its keys has cells.
 """
 
@@ -63,29 +65,34 @@ from .prefix_marks import Mark
 from .prefix_tree import Found
 
 LEAST_GAIN = 8
-"""Tokens that an answer goes beyond a checkpoint, at least, to get one of its own."""
+"""Minimum tokens of an answer after a checkpoint for another checkpoint at its end."""
 
 EVERY = 2048
-"""Tokens of a long prompt after which there is a checkpoint in any case."""
+"""Tokens of a long prompt between two checkpoints that are taken in any case."""
 
 NUM_AHEAD = 2
-"""Checkpoints that are copied before they have to go."""
+"""Checkpoints that are copied ahead of their eviction."""
 
 AHEAD = 8
-"""One in so many cells should be free, or be those of a checkpoint that is parked."""
+"""The part of cells (1/8) that should be free, or belong to parked checkpoints."""
 
 RESERVE = 16
-"""Steps for which the cells that streams need are not given to prompts while checkpoints are
-copied: what is needed at once cannot be waited for."""
+"""Steps of streams whose cells prompts do not get while checkpoints are copied.
+
+Cells that are needed at once cannot wait for the copies.
+"""
 
 MOST_SAVED = 4
-"""Checkpoints of a prompt that is saved, each with a state: its end, that of the prompt before the
-answer, and where its last messages begin."""
+"""Maximum checkpoints of a saved prompt, each with a state.
+
+They are its end, the end of the prompt before the answer, and the places where its last messages
+begin.
+"""
 
 
 @dataclass(slots=True)
 class _Parking:
-    """A checkpoint that is being copied: those of its `blocks` that are, and what is `left`."""
+    """A checkpoint that is being copied: its `blocks` so far, and the keys that are `left`."""
 
     left: list[Keys]
     blocks: list[int] = field(default_factory=list)
@@ -93,7 +100,7 @@ class _Parking:
 
 @dataclass(slots=True)
 class _Restoring:
-    """The checkpoint `name` that comes back as `holder`, as long as somebody waits for it."""
+    """The checkpoint `name` that is restored as `holder`, as long as a sequence waits for it."""
 
     name: int
     holder: int
@@ -101,14 +108,14 @@ class _Restoring:
 
 
 class CheckpointMemory(Memory):
-    """Kept prefixes are checkpoints.
+    """A memory whose kept prefixes are checkpoints.
 
-    Where nobody asks for one, they lie `gap` tokens apart: fewer are computed again in a moment.
-    `most_parked` bytes of host memory can have more of them, in blocks of `block` cells, each cell
-    with `cell_bytes`, and states of `state_bytes`. Without `state_bytes` none can be copied. What
-    comes back shares no cells of the `window` before its end: there is no other room for that. With
-    `copies_state` a checkpoint gets a copy of the state when it is taken, and a sequence when it
-    begins with one: small windows cannot be shared.
+    Checkpoints that no sequence asks for are `gap` tokens apart: computing fewer takes a moment.
+    `most_parked` bytes of host memory can have further checkpoints, in blocks of `block` cells of
+    `cell_bytes`, and states of `state_bytes`. If `state_bytes` is 0, none can be copied. A restored
+    checkpoint shares no cells of the `window` before its end, because they have no other place.
+    With `copies_state`, a checkpoint gets a copy of the state when it is taken, and a sequence when
+    it begins with the checkpoint: small windows cannot be shared.
     """
 
     can_cut = False
@@ -152,10 +159,10 @@ class CheckpointMemory(Memory):
         self._parking: dict[int, _Parking] = {}
         self._restoring: _Restoring | None = None
         self._adopted: deque[tuple[int, ...]] = deque()
-        """Names of what was read from disk; those of the last ones may be waited for."""
+        """Names of adopted checkpoints; sequences may be waiting for the last ones."""
         self._began_with: dict[int, int] = {}
         self._rolled_back: set[int] = set()
-        """Slots that gave up their last cells since they were computed last."""
+        """Slots that gave up their last cells after their last computed token."""
 
     # ---- counts
 
@@ -165,14 +172,14 @@ class CheckpointMemory(Memory):
         return self._parked.num_positions
 
     def num_needed(self, found: Found, num_tokens: int) -> int:
-        """One that comes back shares none of its cells."""
+        """Return the needed cells; a parked checkpoint shares none of its cells."""
         if found.source is None or found.source in self._parked:
             return num_tokens
         num_not_in_use = self._cells.num_not_in_use(found.source, found.length)
         return num_tokens - found.length + num_not_in_use
 
     def fetch(self, found: Found) -> Found | None:
-        """It comes back under another number. One comes back at a time."""
+        """Restore a parked checkpoint under another number. One is restored at a time."""
         name = found.source
         if name is None or name not in self._parked:
             return found
@@ -200,7 +207,7 @@ class CheckpointMemory(Memory):
         return Found(length, holder)
 
     def num_loadable(self, stored: StoredPrompt, keys: Sequence[int], most: int) -> int:
-        """Up to the last checkpoint of `stored` that `keys` begin with."""
+        """Return the length of the last checkpoint of `stored` on `keys`."""
         if not self.may_copy:
             return 0
         common = stored.num_common(keys, most)
@@ -208,10 +215,10 @@ class CheckpointMemory(Memory):
         return max((length for length in lengths if length <= common), default=0)
 
     def saves(self, slot: int, start: int, done: Collection[int]) -> list[Handed] | None:
-        """What to hand out of `slot` from block `start` on, as far as may be copied now.
+        """Return what to read of `slot` from block `start` on, as far as may be copied now.
 
-        Whole blocks first, then checkpoints that are not `done`, with what lies behind the last
-        whole block before each. Last the one where it stands: then all is done.
+        Whole blocks come first, then checkpoints that are not in `done`, each with the cells after
+        its last whole block. The checkpoint at the slot's end comes last.
         """
         if not self.may_copy:
             return None
@@ -238,9 +245,9 @@ class CheckpointMemory(Memory):
         return parts
 
     def hand_out(self, keys: Sequence[int], start: int) -> list[Handed] | None:
-        """All of the longest checkpoint that `keys` begin with, once it is parked.
+        """Return all parts of the longest checkpoint on `keys`, once it is parked.
 
-        `None` if there is none, or it cannot be parked.
+        Returns `None` if there is none, or if it cannot be parked.
         """
         length, one = 0, -1
         for holder, reach in self._tree.reaches(keys).items() if keys else ():
@@ -258,7 +265,7 @@ class CheckpointMemory(Memory):
         return [*parts, Handed("state", length, (ReadOut(name),))]
 
     def checkpoints(self, keys: Sequence[int]) -> tuple[int, ...]:
-        """How long the last `MOST_SAVED` are that `keys` begin with, parked or with cells."""
+        """Return the lengths of the last `MOST_SAVED` checkpoints on `keys`, parked or not."""
         lengths = {
             length
             for one, reach in (self._tree.reaches(keys) if keys else {}).items()
@@ -268,7 +275,7 @@ class CheckpointMemory(Memory):
 
     @property
     def may_copy(self) -> bool:
-        """Whether a checkpoint can be copied at all beside those who stream."""
+        """Return whether a checkpoint can be copied at all while others generate."""
         largest = max(self._state_cells, self._parked.block)
         return self._can_move and self.allowance.is_possible(largest)
 
@@ -282,7 +289,7 @@ class CheckpointMemory(Memory):
             self._share(found.source, slot, found.length)
 
     def adopt(self, stored: StoredPrompt, source: int | None = None) -> int | None:
-        """The checkpoints of `stored` are parked from now on: the number of the longest one."""
+        """Park the checkpoints of `stored`. Returns the name of the longest one."""
         names: list[int] = []
         pieces = [piece.state for piece in stored.pieces]
         for one in stored.checkpoints:
@@ -309,14 +316,14 @@ class CheckpointMemory(Memory):
         return names[-1]
 
     def grow(self, slot: int, count: int) -> None:
-        """`count` more tokens of `slot` were computed."""
+        """Record that `count` more tokens of `slot` were computed."""
         self._rolled_back.discard(slot)
         super().grow(slot, count)
 
     def discard(self, slot: int, start: int | None = None, count: int | None = None) -> None:
-        """What the last step drafted for `slot` in vain goes, or all that it has.
+        """Remove rejected drafts of the last step of `slot`, or all its tokens.
 
-        So few tokens can be taken back. Cells of these models cannot move.
+        Only these few tokens can be taken back. Cells of these models cannot move.
         """
         if count is not None:
             raise TypeError("cells of this model cannot move")
@@ -328,7 +335,7 @@ class CheckpointMemory(Memory):
         self._edits.append(Clear(slot, start))
 
     def leave(self, slot: int, *, keeps: bool = True) -> None:
-        """The sequence of `slot` is gone; where it stood may be a checkpoint."""
+        """End the sequence of `slot`; its last position may become a checkpoint."""
         super().leave(slot, keeps=keeps)
         self._rolled_back.discard(slot)
         self._began_with.pop(slot, None)
@@ -336,7 +343,7 @@ class CheckpointMemory(Memory):
     # ---- room
 
     def make_room(self, count: int, *, num_urgent: int | None = None) -> int:
-        """Checkpoints go, once they are parked if that can be in time."""
+        """Evict checkpoints, and park them first if there is time."""
         num_urgent = count if num_urgent is None else num_urgent
         num_reserved = 0
         while count > self.num_free:
@@ -353,9 +360,10 @@ class CheckpointMemory(Memory):
         return max(min(num_urgent, self.num_free), self.num_free - num_reserved)
 
     def lose(self, holder: int) -> tuple[int, ...]:
-        """The cells of `holder` are not what they should be: their source is not used again.
+        """Forget the source of `holder`, whose cells are wrong.
 
-        Nor is what was parked of it, nor what shares blocks with that: these names are lost.
+        Its parked copy and checkpoints that share blocks with it are lost, too. Returns their
+        names.
         """
         source = self._began_with.get(holder, holder)
         if self._restoring is not None and source == self._restoring.holder:
@@ -374,7 +382,7 @@ class CheckpointMemory(Memory):
         return ()
 
     def take_edits(self) -> tuple[Edit, ...]:
-        """What to do to the cells before the next batch is computed."""
+        """Return the edits to carry out before the next batch, and forget them."""
         if self._restoring is not None:
             if not self._restoring.is_wanted:
                 self._stop_restoring()
@@ -383,7 +391,7 @@ class CheckpointMemory(Memory):
         return super().take_edits()
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` where an invariant is broken."""
+        """Raise `RuntimeError` if an invariant is broken."""
         super().check_integrity()
         if self._restoring is not None:
             holder = self._restoring.holder
@@ -402,19 +410,19 @@ class CheckpointMemory(Memory):
         return self._length(holder)
 
     def _length(self, holder: int) -> int:
-        """Cells of a holder, or what is parked under a name."""
+        """Return the number of cells of a holder, or of positions parked under a name."""
         if holder in self._parked:
             return self._parked.length(holder)
         return self._cells.length(holder)
 
     def _before(self, keys: Sequence[int]) -> int:
-        """How long the longest checkpoint is that `keys` could begin with."""
+        """Return the length of the longest checkpoint on `keys`."""
         reaches = self._tree.reaches(keys) if keys else {}
         lengths = {one: self._length(one) for one in reaches if one >= self._slots}
         return max((n for one, n in lengths.items() if n <= reaches[one]), default=0)
 
     def _on_the_way(self, slot: int) -> list[tuple[int, int]]:
-        """The last checkpoints of what `slot` computed: lengths, and holders or names."""
+        """Return the last checkpoints on the slot's tokens: lengths, and holders or names."""
         end = self._cells.length(slot)
         ends = {end: slot}
         if slot in self._tree:
@@ -426,7 +434,7 @@ class CheckpointMemory(Memory):
         return sorted(ends.items())[-MOST_SAVED:]
 
     def _equal(self, keys: Sequence[int]) -> int | None:
-        """The checkpoint of exactly these `keys`, if there is one."""
+        """Return the checkpoint of exactly these `keys`, or `None`."""
         reaches = self._tree.reaches(keys)
         equal = (one for one in reaches if one >= self._slots and self._length(one) == len(keys))
         return next((one for one in equal if reaches[one] == len(keys)), None)
@@ -439,7 +447,7 @@ class CheckpointMemory(Memory):
         marks: Sequence[Mark],
         borders: Sequence[int],
     ) -> None:
-        """Its prompt has borders where others may part from it or go on."""
+        """Enter the slot's tokens, with borders where other prompts may differ or continue."""
         shared = keys[:most_shared]
         self._catch_up_all()
         parting = max(self._tree.reaches(shared).values(), default=0) if shared else 0
@@ -451,7 +459,7 @@ class CheckpointMemory(Memory):
         self._borders[slot] = _apart(self._gap, start, (border(shared, place) for place in places))
 
     def _keep(self, slot: int, *, is_over: bool) -> None:
-        """Where `slot` stands is a checkpoint, if that can be and is worth it."""
+        """Take a checkpoint at the slot's position, if it is possible and worth it."""
         length = self._cells.length(slot)
         if not length or slot not in self._tree:
             return
@@ -487,7 +495,7 @@ class CheckpointMemory(Memory):
             self._parked.use(name, self._worth[holder])
 
     def _make_room(self, count: int) -> bool:
-        """Whether there are `count` free cells for what comes back, after others have gone."""
+        """Evict checkpoints for a restore. Returns whether `count` cells are free."""
         while count > self.num_free:
             going = self._next_to_go()
             if going is None or not self._let_go(going, is_urgent=False):
@@ -495,13 +503,13 @@ class CheckpointMemory(Memory):
         return True
 
     def _leave_cells(self, holder: int) -> None:
-        """If it is parked, it stays so."""
+        """Evict a checkpoint from the cells; a parked copy stays."""
         if (name := self._copies.get(holder)) is not None:
             self._insert_parked(name, self._tree.keys(holder))
         super()._leave_cells(holder)
 
     def _insert_parked(self, name: int, keys: Sequence[int]) -> None:
-        """It is found from now on, after what has cells."""
+        """Enter a parked checkpoint in the tree; checkpoints with cells are preferred."""
         self._tree.insert(name, keys)
         self._used_at[name] = 0
 
@@ -518,14 +526,17 @@ class CheckpointMemory(Memory):
     # ---- host memory
 
     def _let_go(self, holder: int, *, is_urgent: bool) -> bool:
-        """Whether `holder` has left the cells: once it is parked, if it can be in time."""
+        """Evict `holder`, after parking it if there is time.
+
+        Returns whether it has left the cells.
+        """
         if not self._park(holder) and not is_urgent:
             return False
         self._leave_cells(holder)
         return True
 
     def _park_ahead(self, count: int) -> None:
-        """Copy those that go next, if cells or numbers are short beside `count` cells."""
+        """Copy the next checkpoints to evict, if more than `count` cells, or numbers, are short."""
         has_cells = self.num_free - count >= self.num_cells // AHEAD
         if not self._parked.most_bytes or (has_cells and len(self._free) >= NUM_AHEAD):
             return
@@ -533,7 +544,10 @@ class CheckpointMemory(Memory):
             self._park(holder)
 
     def _park(self, holder: int) -> bool:
-        """Copy of `holder` what may be copied now; whether it is parked, or never can be."""
+        """Copy as much of `holder` as may be copied now.
+
+        Returns whether it is parked, or can never be parked.
+        """
         if holder in self._copies:
             return True
         parked = self._parked
@@ -555,12 +569,12 @@ class CheckpointMemory(Memory):
         return self._copy_out(holder, parking)
 
     def _in_the_way(self, num_positions: int, holder: int) -> list[int] | None:
-        """What has to leave host memory before `holder` is parked; `None`: that is worth more."""
+        """Return what to remove from host memory to park `holder`; `None` if that is worth more."""
         sparing = None if self._restoring is None else self._restoring.name
         return self._parked.in_the_way(num_positions, self._worth[holder], sparing=sparing)
 
     def _copy_out(self, holder: int, parking: _Parking) -> bool:
-        """Go on with it, as far as may be copied now; whether it is done."""
+        """Continue a copy, as far as may be copied now. Returns whether it is complete."""
         start = self._cells.length(holder) - sum(map(len, parking.left))
         while parking.left:
             num = len(parking.left[0])
@@ -580,7 +594,10 @@ class CheckpointMemory(Memory):
         return True
 
     def _begin_restoring(self, name: int) -> bool:
-        """Whether `name` has a number to come back to. It shares what others have of its start."""
+        """Begin to restore `name` under a free number. Returns whether there is one.
+
+        It shares the cells that others have of its beginning.
+        """
         if not self._free and self._worth:
             self._let_go(min(self._worth, key=self._worth.__getitem__), is_urgent=False)
         if not self._free or name not in self._parked:
@@ -600,7 +617,7 @@ class CheckpointMemory(Memory):
         return True
 
     def _restored(self, restoring: _Restoring) -> None:
-        """It is a checkpoint with cells now, and parked as well."""
+        """Enter the restored checkpoint, which stays parked, too."""
         name, holder = restoring.name, restoring.holder
         self._restoring = None
         self._tree.insert(holder, self._tree.keys(name))
@@ -612,13 +629,13 @@ class CheckpointMemory(Memory):
         self._trim()
 
     def _trim(self) -> None:
-        """Of what was adopted beyond what there is room for, sequences may be waiting for some."""
+        """Remove parked checkpoints above the limit, except those that sequences may wait for."""
         awaited = {name for names in self._adopted for name in names}
         while (surplus := self._parked.surplus(awaited)) is not None:
             self._forget_parked(surplus)
 
     def _stop_restoring(self) -> None:
-        """What has come back of it gives up its cells again."""
+        """Cancel the restore, and free its cells."""
         if self._restoring is None:
             return
         holder, self._restoring = self._restoring.holder, None
@@ -627,14 +644,14 @@ class CheckpointMemory(Memory):
         self._free.append(holder)
 
     def _lose_parked(self, name: int) -> tuple[int, ...]:
-        """What shares blocks with it cannot be had either."""
+        """Forget the parked checkpoints that share blocks with `name`. Returns their names."""
         names = tuple(self._parked.relatives(name))
         for one in names:
             self._forget_parked(one)
         return names
 
     def _forget_parked(self, name: int) -> None:
-        """`name` leaves host memory."""
+        """Remove `name` from host memory."""
         if self._restoring is not None and self._restoring.name == name:
             self._stop_restoring()
         if name in self._tree:
@@ -647,14 +664,14 @@ class CheckpointMemory(Memory):
             self._edits.append(Free(tuple(blocks)))
 
     def _suits(self, stored: StoredPrompt, length: int) -> bool:
-        """Whether the pieces of `stored` are whole blocks, as far as those before `length` go."""
+        """Return whether the pieces of `stored` before `length` are whole blocks."""
         block = self._parked.block
         counts = [piece.num_tokens for piece in stored.pieces[: (length - 1) // block]]
         return counts == [block] * ((length - 1) // block)
 
 
 def _apart(gap: int, start: int, places: Iterable[int]) -> list[int]:
-    """Those of `places` that lie `gap` behind `start` and apart; the first ones count most."""
+    """Return places after `start` that are at least `gap` apart; the first ones have precedence."""
     chosen: list[int] = []
     for place in places:
         if all(abs(place - other) >= gap for other in (start, *chosen)) and place > start:

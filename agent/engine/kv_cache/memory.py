@@ -1,21 +1,22 @@
 """The KV cache as the scheduler sees it: cells of running sequences and of kept prefixes.
 
-Everything that changes cells is recorded as an edit, to be carried out before the next batch, in
-the order in which it happened here.
+Every change of cells is recorded as an edit. Edits are carried out before the next batch, in the
+order of the changes.
 
 A slot's cells are its sequence's computed tokens, in order, from position 0. What an ended sequence
-computed is *kept* as a prefix that others can begin with, in the cache or *parked* in host memory,
-as long as there is room. What a cell holds is known by its cache key (`prompt`): sequences share
-where their keys are equal.
+computed is *kept* as a prefix with which others can begin, in the cache or *parked* in host memory,
+as long as there is room. A cell's content is identified by its cache key (`prompt`): sequences
+share cells with equal keys.
 
-`Memory` knows who has which cells and which keys, and what each kept prefix is worth. Its kinds say
-where prefixes can end, what leaves the cells, and how it comes back: `unified_memory` for models
-whose sequences can give up their last tokens, `checkpoint_memory` for all others.
+`Memory` knows the cells and keys of each holder, and the worth of each kept prefix. Its subclasses
+decide where prefixes can end, what leaves the cells, and how it comes back: `unified_memory` for
+models whose sequences can give up their last tokens, `checkpoint_memory` for all others.
 
 Invariants, checked by `check_integrity`:
+
 - a number above the slots is free, or has a kept prefix;
 - a kept prefix has all its keys computed;
-- a slot's borders lie behind its cells, in their order.
+- a slot's borders are after its cells, in ascending order.
 """
 
 from abc import ABC, abstractmethod
@@ -33,30 +34,30 @@ from .prefix_tree import Found, PrefixTree
 
 
 class Policy(Protocol):
-    """Says what goes first: what is worth least."""
+    """Decides which prefix is evicted first: the one with the least worth."""
 
     def worth(self, num_tokens: int) -> float:
-        """What a prefix is worth that is used now: without it `num_tokens` are computed again."""
+        """Return the worth of a prefix used now; without it, `num_tokens` are computed again."""
 
     def went(self, worth: float) -> None:
-        """A prefix of this worth had to go."""
+        """Record that a prefix of this worth was evicted."""
 
 
 class Memory(ABC):
-    """`num_cells` for `slots` sequences, and for as many kept prefixes as `holders` leaves numbers.
+    """Manages `num_cells` for `slots` sequences, and for kept prefixes below `holders`.
 
-    Prefixes that are worth least by the `policy` go first.
+    The prefix with the least worth by the `policy` is evicted first.
     """
 
     can_cut = True
-    """Whether sequences can begin with any part of a prefix."""
+    """True if sequences can begin with any part of a prefix."""
 
     def __init__(
         self, *, slots: int, holders: int, num_cells: int, cells: Cells, policy: Policy
     ) -> None:
         self.num_cells = num_cells
         self.allowance = Allowance()
-        """What may be copied before the next step, and what is."""
+        """The limit of copies before the next step, and the copies so far."""
         self._slots = slots
         self._limit = num_cells
         self._edits: list[Edit] = []
@@ -67,7 +68,7 @@ class Memory(ABC):
         self._free = list(range(slots, holders))
         self._policy = policy
         self._worth: dict[int, float] = {}
-        """What each kept prefix was worth when it was used last."""
+        """The worth of each kept prefix when it was used last."""
         self._used_at: dict[int, int] = {}
         self._num_uses = 0
 
@@ -85,12 +86,12 @@ class Memory(ABC):
 
     @property
     def num_available(self) -> int:
-        """Cells that running sequences could still get, if all kept prefixes went."""
+        """Cells that running sequences could still get, if all kept prefixes were evicted."""
         return self._limit - self._cells.num_in_use
 
     @property
     def num_free(self) -> int:
-        """Cells that can be had without giving anything up; negative if too many are taken."""
+        """Cells that are free without an eviction; negative if too many are taken."""
         return self._limit - self._cells.num_used
 
     @property
@@ -100,7 +101,7 @@ class Memory(ABC):
 
     @property
     def counts(self) -> Counts:
-        """What the cells hold, and how many cells' worth of prefixes is in host memory."""
+        """The use of the cells, and the cells' worth of prefixes in host memory."""
         return Counts(
             total=self.num_cells,
             used=self._cells.num_in_use,
@@ -115,54 +116,54 @@ class Memory(ABC):
 
     @property
     def may_copy(self) -> bool:
-        """Whether what comes from elsewhere can be copied to the cells beside those who stream."""
+        """Return whether adopted prefixes can be copied to the cells while others generate."""
         return True
 
     def length(self, slot: int) -> int:
-        """Cells of `slot`."""
+        """Return the number of cells of `slot`."""
         return self._cells.length(slot)
 
     def place(self, slot: int) -> int:
-        """Where `slot` stands in a batch: runs are in the order of their places."""
+        """Return the place of `slot` in a batch: runs are in the order of their places."""
         return 0
 
     # ---- to and from elsewhere
 
     @abstractmethod
     def num_loadable(self, stored: StoredPrompt, keys: Sequence[int], most: int) -> int:
-        """With how many of `keys`, at most `most`, a sequence can begin out of `stored`."""
+        """Return how many of `keys`, at most `most`, a sequence can begin with out of `stored`."""
 
     @abstractmethod
     def adopt(self, stored: StoredPrompt, source: int | None = None) -> int | None:
-        """`stored` is a kept prefix from now on, parked: its number, if there is one.
+        """Keep `stored` as a parked prefix. Returns its number, or `None` without a free one.
 
-        What comes before its `start` it shares with `source`, which has that in the cells.
+        It shares what comes before its `start` with `source`, which has that in the cells.
         """
 
     @abstractmethod
     def saves(self, slot: int, start: int, done: Collection[int]) -> list[Handed] | None:
-        """What to hand out of `slot`, from position `start` on, as far as may be copied now.
+        """Return what to read of `slot` from position `start` on, as far as may be copied now.
 
-        If sequences can begin only at checkpoints, those that are `done` are left out. Returns
-        `None` if it can never be, as those who stream would wait too long.
+        If sequences can begin only at checkpoints, checkpoints of the lengths in `done` are left
+        out. Returns `None` if the slot can never be read, because streams would stall too long.
         """
 
     @abstractmethod
     def hand_out(self, keys: Sequence[int], start: int) -> list[Handed] | None:
-        """Hand out the cached part of `keys` from `start` on, as far as it may be copied now.
+        """Return what to read now of the cached part of `keys` from position `start` on.
 
-        Returns `None` if no part is cached. The parts are read before anything else changes. If
-        sequences can begin only at checkpoints, the longest parked checkpoint is handed out whole.
+        Returns `None` if no part is cached. The parts are read before any other change. If
+        sequences can begin only at checkpoints, the longest parked checkpoint is read whole.
         """
 
     def checkpoints(self, keys: Sequence[int]) -> tuple[int, ...]:
-        """How long the last checkpoints are that `keys` begin with; they grow."""
+        """Return the lengths of the last checkpoints on `keys`, in ascending order."""
         return ()
 
     # ---- a running sequence
 
     def find(self, keys: Sequence[int], most: int) -> Found:
-        """The longest prefix of `keys`, of at most `most`, that can be shared now or soon."""
+        """Return the longest prefix of `keys`, up to `most`, that can be shared now or soon."""
         if most < 1:
             return Found()
         self._catch_up_all()
@@ -176,14 +177,15 @@ class Memory(ABC):
 
     @abstractmethod
     def num_needed(self, found: Found, num_tokens: int) -> int:
-        """What `num_tokens` take of the available cells when their beginning was `found`."""
+        """Return the available cells that `num_tokens` need if they begin with `found`."""
 
     @abstractmethod
     def fetch(self, found: Found) -> Found | None:
-        """Bring back what was `found`, as far as may be copied now.
+        """Restore the prefix `found`, as far as may be copied now.
 
-        Returns with what a sequence can begin before the next step: that is `found`, maybe under
-        another number. `None` if there is more to copy. There must be `num_needed` available cells.
+        Returns the prefix with which a sequence can begin before the next step: `found`, maybe
+        under another number. Returns `None` if there is more to copy. There must be `num_needed`
+        available cells.
         """
 
     def enter(
@@ -197,10 +199,10 @@ class Memory(ABC):
         marks: Sequence[Mark] = (),
         borders: Sequence[int] = (),
     ) -> None:
-        """A sequence gets `slot`, beginning with what was `found` and fetched.
+        """Begin a sequence in `slot` with the prefix that was `found` and fetched.
 
-        Others may share its first `most_shared` tokens, or all: then `keys` is read again later,
-        as it grows. `marks` are the names of its beginnings, by which others ask for them; its
+        Others may share its first `most_shared` tokens, or all: then `keys` is read again later, as
+        it grows. `marks` are the keys of its prefixes, by which balancers ask for them; its
         messages begin at `borders`.
 
         If prefixes cannot be kept, it begins with the tokens of `stored` that `found` counts. There
@@ -212,19 +214,19 @@ class Memory(ABC):
         self._announce(slot, keys, most_shared, marks, borders)
 
     def expect(self, slot: int, length: int) -> None:
-        """Others wait for the first `length` tokens of `slot`, which it is going to compute."""
+        """Note that others wait until the first `length` tokens of `slot` are computed."""
         borders = self._borders[slot]
         if length > self._cells.length(slot) and length not in borders:
             borders.append(length)
             borders.sort()
 
     def next_border(self, slot: int) -> int | None:
-        """Where the part of its prompt has to end that `slot` computes next, if anywhere."""
+        """Return the position at which the slot's next part of the prompt has to end, or `None`."""
         borders = self._borders[slot]
         return borders[0] if borders else None
 
     def grow(self, slot: int, count: int) -> None:
-        """`count` more tokens of `slot` were computed."""
+        """Record that `count` more tokens of `slot` were computed."""
         self._cells.grow(slot, count)
         borders, length = self._borders[slot], self._cells.length(slot)
         is_border = False
@@ -235,15 +237,15 @@ class Memory(ABC):
 
     @abstractmethod
     def discard(self, slot: int, start: int | None = None, count: int | None = None) -> None:
-        """`count` tokens of `slot` go, from `start` on; those after them move up.
+        """Remove `count` tokens of `slot` from `start` on; later tokens move up.
 
-        Without a `count` all go from there on, as does what a step may have written to `slot`
-        without being accounted for; without a `start` that alone. If others may share more than
-        `start` tokens, none may go.
+        Without `count` it removes all tokens from `start` on, and cells that a step may have
+        written to `slot` without accounting for them; without `start` only those cells. Tokens that
+        others may share must stay.
         """
 
     def leave(self, slot: int, *, keeps: bool = True) -> None:
-        """The sequence of `slot` is gone; what it computed may be kept as a prefix for others."""
+        """End the sequence of `slot`; its tokens may be kept as a prefix for others."""
         if keeps:
             self._keep(slot, is_over=True)
         self._forget(slot)
@@ -254,21 +256,21 @@ class Memory(ABC):
 
     @abstractmethod
     def make_room(self, count: int, *, num_urgent: int | None = None) -> int:
-        """Evict kept prefixes until `count` cells are free; how many then are.
+        """Evict kept prefixes until `count` cells are free. Returns the number of free cells.
 
         That may be fewer, if no more cells may be copied before the next step, but at least
-        `num_urgent`: all if it is not given. Ask for no more than are available.
+        `num_urgent`, which is `count` by default. Do not ask for more than are available.
         """
 
     def empty_cells(self) -> bool:
-        """Evict all kept prefixes that are in the way; whether there were any."""
+        """Evict all kept prefixes that take cells. Returns whether there were any."""
         num_kept = self.num_kept
         self.make_room(self.num_available)
         return self.num_kept < num_kept
 
     @abstractmethod
     def lose(self, holder: int) -> tuple[int, ...]:
-        """What was parked as `holder` is lost; with it what has these other numbers."""
+        """Forget the parked prefix `holder`, which is lost. Returns other numbers lost with it."""
 
     def lower_limit(self, num_free: int) -> None:
         """Count at most `num_free` cells as free from now on."""
@@ -283,13 +285,13 @@ class Memory(ABC):
         self._limit = max(self._limit, at_least)
 
     def take_edits(self) -> tuple[Edit, ...]:
-        """What to do to the cells before the next batch is computed."""
+        """Return the edits to carry out before the next batch, and forget them."""
         edits = tuple(self._edits)
         self._edits.clear()
         return edits
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` where an invariant is broken."""
+        """Raise `RuntimeError` if an invariant is broken."""
         self._cells.check_integrity()
         self._tree.check_integrity()
         check(self._cells.num_used <= self.num_cells, f"{self._cells.num_used} cells used")
@@ -308,24 +310,24 @@ class Memory(ABC):
 
     @abstractmethod
     def _num_computed(self, holder: int) -> int | None:
-        """How many tokens of a holder are computed; `None` if they cannot be brought back."""
+        """Return how many tokens of a holder are computed; `None` if they cannot be restored."""
 
     @abstractmethod
     def _cost(self, holder: int) -> int:
-        """How many tokens of a kept prefix are computed again without it."""
+        """Return how many tokens of a kept prefix would be computed again without it."""
 
     @abstractmethod
     def _begin(self, slot: int, found: Found, stored: StoredPrompt | None) -> None:
-        """`slot` gets the cells of what was `found`."""
+        """Give `slot` the cells of the prefix `found`."""
 
     @abstractmethod
     def _keep(self, slot: int, *, is_over: bool) -> None:
-        """What `slot` computed is kept, as far as it can be and is worth it."""
+        """Keep what `slot` computed, as far as it is possible and worth it."""
 
     # ---- for all kinds
 
     def _use(self, holder: int) -> None:
-        """It is worth as much as if it were new, and goes after those that are worth the same."""
+        """Renew the worth of a holder; of equal ones, the last used is evicted last."""
         self._num_uses += 1
         self._used_at[holder] = self._num_uses
         if self._worth.pop(holder, None) is not None:
@@ -339,7 +341,7 @@ class Memory(ABC):
         marks: Sequence[Mark],
         borders: Sequence[int],
     ) -> None:
-        """Others may share what `slot` has or is going to have."""
+        """Enter the computed and planned tokens of `slot`, which others may share."""
         self._borders[slot] = []
         self._tree.insert(slot, keys[:most_shared])
         self._tree.mark(slot, marks)
@@ -352,7 +354,7 @@ class Memory(ABC):
             self._catch_up(slot)
 
     def _catch_up(self, slot: int) -> None:
-        """Enter the tokens that were computed since the last time."""
+        """Enter the tokens that were computed since the last call."""
         keys = self._keys.get(slot)
         if keys is None:
             return
@@ -363,10 +365,10 @@ class Memory(ABC):
     def _next_to_go(
         self, *, sparing: int | None = None, rather: Collection[int] = ()
     ) -> int | None:
-        """The kept prefix to leave the cells next: the one that is worth least.
+        """Return the kept prefix to evict from the cells next: the one with the least worth.
 
-        First those with cells that nobody else has, `rather` these if there are any; then those
-        that share them with each other.
+        Prefixes with cells of their own come first, and of these the ones in `rather`; then come
+        prefixes that share all their cells with each other.
         """
         alone = (self._cells.kept_alone & self._worth.keys()) - {sparing}
         if alone:
@@ -379,32 +381,35 @@ class Memory(ABC):
         return self._cells.num_not_in_use(holder, length) if length else 0
 
     def _make_number(self) -> bool:
-        """Whether there is a number for one more; the one that is worth least goes for it."""
+        """Free a number for a kept prefix by an eviction, if necessary.
+
+        Returns whether one is free.
+        """
         if not self._free and self._worth:
             self._leave_cells(min(self._numbered(), key=self._worth.__getitem__))
         return bool(self._free)
 
     def _numbered(self) -> Collection[int]:
-        """The kept prefixes that may go for a number."""
+        """Return the kept prefixes that may be evicted for a number."""
         return self._worth
 
     def _leave_cells(self, holder: int) -> None:
-        """A kept prefix goes. What is new from now on is worth more than it was."""
+        """Evict a kept prefix. Prefixes that are used from now on are worth more."""
         self._policy.went(self._worth[holder])
         self._drop(holder)
 
     def _drop(self, holder: int) -> None:
-        """A kept prefix goes, and its number is free."""
+        """Remove a kept prefix, and free its number."""
         self._forget(holder)
         del self._worth[holder]
         self._free.append(holder)
 
     def _by_worth(self) -> list[int]:
-        """The kept prefixes, the one that is worth least first."""
+        """Return the kept prefixes in ascending order of worth."""
         return sorted(self._worth, key=self._worth.__getitem__)
 
     def _forget(self, holder: int) -> None:
-        """`holder` gives up its cells, and nobody finds them any more."""
+        """Remove the cells of `holder`, and remove it from the tree."""
         self._cells.close(holder)
         self._edits.append(Clear(holder))
         if holder in self._tree:
