@@ -7,6 +7,7 @@ chosen, so an answer that is sent back becomes the tokens that it was.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,11 @@ _Q_RANK, _KV_RANK, _ROPE, _NOPE = 64, 64, 32, 32
 
 Shapes = Iterator[tuple[str, tuple[int, ...]]]
 """Names of tensors, and their dimensions as NumPy has them."""
+
+Field = tuple[str, Any, gguf.GGUFValueType, gguf.GGUFValueType | None]
+"""A field's name, its contents, its type, and that of its items."""
+
+_TOKENS = "tokenizer.ggml.tokens"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,20 +80,31 @@ def _add(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
 
 def _add_vocabulary(writer: gguf.GGUFWriter) -> list[str]:
     """The demo model's, with its template; the answer is its tokens."""
-    demo = gguf.GGUFReader(_DEMO)
-    copy_fields(writer, demo, lambda name: name.startswith("tokenizer."))
-    tokens: list[str] = demo.fields["tokenizer.ggml.tokens"].contents()
+    for each in _vocabulary():
+        writer.add_key_value(*each)
+    tokens: list[str] = next(each[1] for each in _vocabulary() if each[0] == _TOKENS)
     return tokens
+
+
+@cache
+def _vocabulary() -> tuple[Field, ...]:
+    """The demo model's. Reading it takes longer than writing a model."""
+    return tuple(_fields(gguf.GGUFReader(_DEMO), lambda name: name.startswith("tokenizer.")))
 
 
 def copy_fields(
     writer: gguf.GGUFWriter, reader: gguf.GGUFReader, is_wanted: Callable[[str], bool]
 ) -> None:
     """Writes the fields of another file whose names are wanted."""
+    for each in _fields(reader, is_wanted):
+        writer.add_key_value(*each)
+
+
+def _fields(reader: gguf.GGUFReader, is_wanted: Callable[[str], bool]) -> Iterator[Field]:
     for name, field in reader.fields.items():
         if is_wanted(name):
             kind, *inner = field.types
-            writer.add_key_value(name, field.contents(), kind, inner[-1] if inner else None)
+            yield name, field.contents(), kind, inner[-1] if inner else None
 
 
 def finish(writer: gguf.GGUFWriter) -> None:

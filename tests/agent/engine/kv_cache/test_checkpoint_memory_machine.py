@@ -35,6 +35,8 @@ from tests.agent.engine.prompt_store.test_prompt_store import ORIGIN
 from tests.waiting import HANGS
 
 KINDS = (*WINDOWED, *(f"{name} off" for name in WINDOWED), *RECURRENT)
+EACH_MEMORY = ("gemma3", "gpt-oss off", "qwen35 drafts", "mamba2")
+"""One of each kind of memory: for tests of what no architecture changes."""
 DRAFTING = ("gemma3 drafts", "gpt-oss off drafts", "qwen35 drafts", "lfm2 drafts")
 CONTEXT = 256
 ANSWER = 12
@@ -187,6 +189,9 @@ def engine(
     wipe(engine)
 
 
+each_memory = pytest.mark.parametrize("engine", EACH_MEMORY, indirect=True)
+
+
 def test_a_conversation_is_gone_on_with(engine: LlamaEngine) -> None:
     served = Served(engine)
     history = text(1, 100)
@@ -237,6 +242,7 @@ def test_who_stops_after_a_draft_in_vain_is_gone_on_with(
     served.check()
 
 
+@each_memory
 def test_the_first_of_many_computes_what_they_have_in_common(engine: LlamaEngine) -> None:
     served = Served(engine)
     common = text(2, 150)
@@ -245,6 +251,7 @@ def test_the_first_of_many_computes_what_they_have_in_common(engine: LlamaEngine
     served.check()
 
 
+@each_memory
 def test_a_new_session_begins_where_the_messages_of_another_did(engine: LlamaEngine) -> None:
     served = Served(engine)
     system = text(3, 120)
@@ -253,6 +260,7 @@ def test_a_new_session_begins_where_the_messages_of_another_did(engine: LlamaEng
     served.check()
 
 
+@each_memory
 def test_whoever_is_preempted_goes_on_with_its_answer(engine: LlamaEngine) -> None:
     served = Served(engine, num_cells=CONTEXT)
     for number in range(3):
@@ -262,6 +270,7 @@ def test_whoever_is_preempted_goes_on_with_its_answer(engine: LlamaEngine) -> No
     served.check(num_tokens=60)
 
 
+@each_memory
 def test_what_had_to_leave_the_cells_is_not_computed_again(engine: LlamaEngine) -> None:
     served = Served(engine, num_cells=300)
     histories = {seed: text(seed, 100) for seed in range(60, 65)}
@@ -275,6 +284,7 @@ def test_what_had_to_leave_the_cells_is_not_computed_again(engine: LlamaEngine) 
     served.check()
 
 
+@each_memory
 def test_a_stored_prompt_goes_on_branches_and_answers_again(engine: LlamaEngine) -> None:
     served = Served(engine, is_saving=True)
     system, message = text(70, 100), text(71, 30)

@@ -152,8 +152,12 @@ def generate(
 
 
 def apart(function: Callable[..., Any], *arguments: Any, deadline: float = HANGS) -> Any:
-    """What `function` returns or raises in a process of its own."""
-    context = multiprocessing.get_context("spawn")
+    """What `function` returns or raises in a process of its own.
+
+    It is forked from one that has imported this module, and has loaded nothing yet.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
     with ProcessPoolExecutor(1, mp_context=context) as executor:
         return executor.submit(function, *arguments).result(deadline)
 

@@ -178,7 +178,7 @@ SAMPLED = Sampling(seed=5, temperature=0.9, repeat_penalty=1.2)
 SAMPLINGS = [replace(one, top_log_probs=5) for one in (GREEDY, SAMPLED)]
 
 
-@pytest.fixture(params=SAMPLINGS, ids=["greedy", "sampled"])
+@pytest.fixture(scope="module", params=SAMPLINGS, ids=["greedy", "sampled"])
 def sampling(request: pytest.FixtureRequest) -> Sampling:
     chosen = request.param
     assert isinstance(chosen, Sampling)
@@ -211,6 +211,11 @@ def eight(engine: LlamaEngine, sampling: Sampling) -> list[NewSequence]:
     return sequences(engine, sampling)[:8]
 
 
+@pytest.fixture(scope="module")
+def alone_of_eight(deterministic_engine: LlamaEngine, sampling: Sampling) -> Answers:
+    return alone(deterministic_engine, eight(deterministic_engine, sampling))
+
+
 def test_answers_are_equal_beside_others_and_with_a_cached_prefix(
     deterministic_engine: LlamaEngine, sampling: Sampling
 ) -> None:
@@ -226,25 +231,32 @@ def test_answers_are_equal_beside_others_and_with_a_cached_prefix(
 
 
 def test_answers_are_equal_though_steps_are_stopped(
-    deterministic_engine: LlamaEngine, sampling: Sampling
+    deterministic_engine: LlamaEngine, sampling: Sampling, alone_of_eight: Answers
 ) -> None:
     engine = deterministic_engine
     wanted = eight(engine, sampling)
     stops = (0, 1, 4, 9, 20, 21, 40)
-    assert answers(engine, wanted, slots=8, stops=stops) == alone(engine, wanted)
+    assert answers(engine, wanted, slots=8, stops=stops) == alone_of_eight
+
+
+@pytest.fixture(scope="module")
+def other(model_path_of_module: Path) -> Iterator[LlamaEngine]:
+    """An engine of another size."""
+    options = LoadOptions(slots=3, context_size=300, threads=1, gpu_layers=0, deterministic=True)
+    engine = load_engine(model_path_of_module, options)
+    assert isinstance(engine, LlamaEngine)
+    yield engine
+    engine.free()
 
 
 def test_answers_that_another_engine_began_go_on_equally(
-    deterministic_engine: LlamaEngine, model_path: Path, sampling: Sampling
+    deterministic_engine: LlamaEngine,
+    other: LlamaEngine,
+    sampling: Sampling,
+    alone_of_eight: Answers,
 ) -> None:
     """From each of several tokens on, beside others, on an engine of another size."""
-    wanted = eight(deterministic_engine, sampling)
-    expected = alone(deterministic_engine, wanted)
-    other = load_engine(
-        model_path,
-        LoadOptions(slots=3, context_size=300, threads=2, gpu_layers=0, deterministic=True),
-    )
-    assert isinstance(other, LlamaEngine)
+    wanted, expected = eight(deterministic_engine, sampling), alone_of_eight
     for num_said in (1, 9):
         moved = [
             replace(one, said=expected[one.id][0][0][:num_said])
@@ -259,7 +271,6 @@ def test_answers_that_another_engine_began_go_on_equally(
             for one in moved
         }
         assert answers(other, moved, slots=3) == rest
-    other.free()
 
 
 def test_prompts_are_explained_equally(deterministic_engine: LlamaEngine) -> None:
