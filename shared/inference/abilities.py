@@ -113,8 +113,8 @@ _NEEDS: dict[Ability, Callable[[GenerateRequest], str | None]] = {
 
 def needs_of(request: GenerateRequest, among: frozenset[Ability] = ABILITIES) -> frozenset[Ability]:
     """Return the abilities of `among` that an agent needs to serve the whole of `request`."""
-    asked = among & _NEEDS.keys()
-    return frozenset(each for each in asked if _NEEDS[each](request) is not None)
+    asked = [each for each in among if each in _NEEDS]
+    return frozenset([each for each in asked if _NEEDS[each](request) is not None])
 
 
 def field_of(request: GenerateRequest, ability: Ability) -> str:

@@ -226,6 +226,12 @@ class Delivered:
         """To be delivered before the end: how many notices the client did not get, if any."""
         return self._notices.last
 
+    @property
+    def num_computed(self) -> int:
+        """How many tokens of the prompt were computed, not cached; 0 before that is known."""
+        begun = self._begun
+        return 0 if begun is None else begun.prompt_tokens - begun.cached_tokens
+
     def usage(self, num_tokens: int) -> Usage:
         """The usage of an answer that ends after `num_tokens`; its prompt counts once computed."""
         return self.as_delivered(Usage(completion_tokens=num_tokens))

@@ -412,8 +412,7 @@ class Request(Lifecycle, Dispatched):
     @property
     def charge(self) -> int:
         """What it has taken of its caller's share: tokens that were computed for it."""
-        usage = self.delivered.usage(self.num_tokens)
-        return charge_of_usage(usage.prompt_tokens - usage.cached_tokens, self.num_tokens)
+        return charge_of_usage(self.delivered.num_computed, self.num_tokens)
 
     def slot_seconds(self, now: float) -> float:
         """How long the agent that it is with has had it."""
