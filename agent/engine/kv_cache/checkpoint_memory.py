@@ -21,7 +21,7 @@ taken back belongs to its sequence alone until the sequence goes on. A sequence 
 before that gets a copy (`Copy.is_rolled_back`).
 
 When numbers or cells run short, those checkpoints go first whose loss costs least. They go to host
-memory, where they are *parked* (`parked_checkpoints`), unless all that is there is worth more. They
+memory, where they are *parked* (`parked_blocks`), unless all that is there is worth more. They
 are copied piece by piece before they go, and a little ahead of need, so that nobody waits for them
 for longer than the `allowance` says. What cannot be copied in time is lost. A parked checkpoint
 comes back the same way, under a number of its own, and stays parked, so it goes at once when it has
@@ -48,7 +48,6 @@ from ..step import (
     Clear,
     Copy,
     Edit,
-    Free,
     Offload,
     OffloadState,
     Put,
@@ -60,7 +59,7 @@ from .cells import Cells
 from .greedy_dual import GreedyDual
 from .handed import Handed, cells, state
 from .memory import Memory, check
-from .parked_checkpoints import Keys, ParkedCheckpoints
+from .parked_blocks import Keys, ParkedBlocks
 from .prefix_marks import Mark
 from .prefix_tree import Found
 
@@ -140,22 +139,20 @@ class CheckpointMemory(Memory):
             num_cells=num_cells,
             cells=Cells(slots=slots),
             policy=GreedyDual(),
+            parked=ParkedBlocks(
+                first=holders,
+                block=block,
+                most_bytes=most_parked,
+                cell_bytes=cell_bytes,
+                state_bytes=state_bytes,
+            ),
         )
         self._gap = gap
-        self._parked = ParkedCheckpoints(
-            first=holders,
-            block=block,
-            most_bytes=most_parked,
-            cell_bytes=cell_bytes,
-            state_bytes=state_bytes,
-        )
         self._can_move = state_bytes > 0
         self._window = window
         self._copies_state = copies_state
         self._state_cells = ceil(state_bytes / cell_bytes)
         """Copying a state takes as long as copying so many cells."""
-        self._copies: dict[int, int] = {}
-        """Names of the checkpoints with cells that are parked as well."""
         self._parking: dict[int, _Parking] = {}
         self._restoring: _Restoring | None = None
         self._adopted: deque[tuple[int, ...]] = deque()
@@ -165,11 +162,6 @@ class CheckpointMemory(Memory):
         """Slots that gave up their last cells after their last computed token."""
 
     # ---- counts
-
-    @property
-    def num_parked(self) -> int:
-        """Cells' worth of checkpoints in host memory."""
-        return self._parked.num_positions
 
     def num_needed(self, found: Found, num_tokens: int) -> int:
         """Return the needed cells; a parked checkpoint shares none of its cells."""
@@ -489,11 +481,6 @@ class CheckpointMemory(Memory):
         keys = self._tree.keys(holder)
         return len(keys) - self._before(keys[:-1])
 
-    def _use(self, holder: int) -> None:
-        super()._use(holder)
-        if (name := self._copies.get(holder)) is not None:
-            self._parked.use(name, self._worth[holder])
-
     def _make_room(self, count: int) -> bool:
         """Evict checkpoints for a restore. Returns whether `count` cells are free."""
         while count > self.num_free:
@@ -571,7 +558,7 @@ class CheckpointMemory(Memory):
     def _in_the_way(self, num_positions: int, holder: int) -> list[int] | None:
         """Return what to remove from host memory to park `holder`; `None` if that is worth more."""
         sparing = None if self._restoring is None else self._restoring.name
-        return self._parked.in_the_way(num_positions, self._worth[holder], sparing=sparing)
+        return self._parked.in_the_way(num_positions, self._worth[holder], sparing={sparing})
 
     def _copy_out(self, holder: int, parking: _Parking) -> bool:
         """Continue a copy, as far as may be copied now. Returns whether it is complete."""
@@ -658,10 +645,6 @@ class CheckpointMemory(Memory):
             self._remove_parked(name)
         self._copies = {one: copy for one, copy in self._copies.items() if copy != name}
         self._free_blocks([*self._parked.remove(name), name])
-
-    def _free_blocks(self, blocks: list[int]) -> None:
-        if blocks:
-            self._edits.append(Free(tuple(blocks)))
 
     def _suits(self, stored: StoredPrompt, length: int) -> bool:
         """Return whether the pieces of `stored` before `length` are whole blocks."""

@@ -25,10 +25,11 @@ from typing import Protocol
 
 from ....shared.reports.statistics import Cells as Counts
 from ..prompt_store.stored_prompt import StoredPrompt
-from ..step import Clear, Edit
+from ..step import Clear, Edit, Free
 from .allowance import Allowance
 from .cells import Cells
 from .handed import Handed
+from .parked_blocks import ParkedBlocks
 from .prefix_marks import Mark, PrefixMarks
 from .prefix_tree import Found, PrefixTree
 
@@ -53,7 +54,14 @@ class Memory(ABC):
     """True if sequences can begin with any part of a prefix."""
 
     def __init__(
-        self, *, slots: int, holders: int, num_cells: int, cells: Cells, policy: Policy
+        self,
+        *,
+        slots: int,
+        holders: int,
+        num_cells: int,
+        cells: Cells,
+        policy: Policy,
+        parked: ParkedBlocks,
     ) -> None:
         self.num_cells = num_cells
         self.allowance = Allowance()
@@ -71,6 +79,9 @@ class Memory(ABC):
         """The worth of each kept prefix when it was used last."""
         self._used_at: dict[int, int] = {}
         self._num_uses = 0
+        self._parked = parked
+        self._copies: dict[int, int] = {}
+        """Names under which kept prefixes with numbers are parked, as a whole or in part."""
 
     # ---- counts
 
@@ -95,9 +106,9 @@ class Memory(ABC):
         return self._limit - self._cells.num_used
 
     @property
-    @abstractmethod
     def num_parked(self) -> int:
         """Cells' worth of kept prefixes in host memory."""
+        return self._parked.num_positions
 
     @property
     def counts(self) -> Counts:
@@ -331,7 +342,9 @@ class Memory(ABC):
         self._num_uses += 1
         self._used_at[holder] = self._num_uses
         if self._worth.pop(holder, None) is not None:
-            self._worth[holder] = self._policy.worth(self._cost(holder))
+            worth = self._worth[holder] = self._policy.worth(self._cost(holder))
+            if (name := self._copies.get(holder)) is not None:
+                self._parked.use(name, worth)
 
     def _announce(
         self,
@@ -403,6 +416,10 @@ class Memory(ABC):
         self._forget(holder)
         del self._worth[holder]
         self._free.append(holder)
+
+    def _free_blocks(self, blocks: Sequence[int]) -> None:
+        if blocks:
+            self._edits.append(Free(tuple(blocks)))
 
     def _by_worth(self) -> list[int]:
         """Return the kept prefixes in ascending order of worth."""

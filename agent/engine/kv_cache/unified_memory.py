@@ -9,14 +9,20 @@ and llama.cpp's sums come out a little differently: the same seed would not give
 twice. A model that cannot share (it cannot give up a suffix of a sequence, or may have lost the
 start of one) keeps nothing.
 
-Prefixes move piece by piece, from their end on, and come back from their beginning on. How many
-cells may move before the next step says the `allowance`: a running stream waits for that. If a cell
-is needed beyond that, a prefix that shares all of its cells with others gives them up. Prompts that
-were read from disk are prefixes, too, that begin parked.
+Prefixes move block by block, from their end on, and come back from their beginning on. What has
+come back stays parked, so it need not be copied when it has to go again. How many cells may move
+before the next step says the `allowance`: a running stream waits for that. If a cell is needed
+beyond that, a prefix that shares all of its cells with others gives them up. Prompts that were read
+from disk are prefixes, too, that begin parked.
+
+Invariants, checked by `check_integrity`:
+- a kept prefix is in the cells up to the beginning of a block, and parked from there on;
+- what is parked beyond its cells is here.
 """
 
 from collections.abc import Collection, Iterator, Sequence
 
+from ..capacity import BLOCK
 from ..prompt import border
 from ..prompt_store.stored_prompt import StoredPrompt
 from ..step import Clear, Copy, Discard, Free, Offload, Put, ReadOut, Restore
@@ -24,8 +30,8 @@ from .allowance import LEAST_IN_PIECE, MOST_IN_PIECE
 from .cells import Cells
 from .handed import Handed, cells
 from .least_recently_used import LeastRecentlyUsed
-from .memory import Memory, Policy
-from .parked_pieces import ParkedPieces
+from .memory import Memory, Policy, check
+from .parked_blocks import ParkedBlocks
 from .prefix_marks import Mark
 from .prefix_tree import Found
 
@@ -34,7 +40,7 @@ ENOUGH_AT_ONCE = 1024
 
 
 class UnifiedMemory(Memory):
-    """Of the kept prefixes up to `most_parked` cells go to host memory.
+    """Of the kept prefixes up to `most_parked` cells go to host memory, in blocks of `block` cells.
 
     With `is_compact` they go as soon as somebody else begins.
     """
@@ -47,6 +53,7 @@ class UnifiedMemory(Memory):
         num_cells: int,
         can_share: bool,
         most_parked: int,
+        block: int = BLOCK,
         is_compact: bool = False,
         cells: Cells | None = None,
         policy: Policy | None = None,
@@ -57,31 +64,35 @@ class UnifiedMemory(Memory):
             num_cells=num_cells,
             cells=cells or Cells(slots=slots),
             policy=policy or LeastRecentlyUsed(),
+            parked=ParkedBlocks(
+                first=0, block=block, most_bytes=most_parked, cell_bytes=1, state_bytes=0
+            ),
         )
         self._is_compact = is_compact
         self._can_share = can_share
         self._unshared: dict[int, Sequence[Mark]] = {}
         """Marks of slots that are not shared, until their prompts are read."""
-        self._parked = ParkedPieces(most_parked=most_parked)
-
-    @property
-    def num_parked(self) -> int:
-        """Cells' worth of kept prefixes in host memory."""
-        return self._parked.num_parked
 
     def num_needed(self, found: Found, num_tokens: int) -> int:
-        """Of the last parked piece that is needed, all comes back."""
+        """Of the last block that is needed, all comes back."""
         if found.source is None:
             return num_tokens
         present = min(found.length, self._cells.length(found.source))
         in_use = present - self._cells.num_not_in_use(found.source, present) if present else 0
-        whole = present + sum(self._pieces_to(found))
+        whole = present + sum(num for _, _, num in self._missing(found))
         return max(num_tokens, whole) - in_use
 
     def check_integrity(self) -> None:
         """Raise `RuntimeError` where an invariant is broken."""
         super().check_integrity()
-        self._parked.check_integrity()
+        self._parked.check_integrity([])
+        check(self._copies.keys() <= self._worth.keys(), "copies")
+        check({*self._copies.values()} == {*self._parked}, "names")
+        for holder in self._worth:
+            away = self._away(holder)
+            length = self._cells.length(holder) + sum(num for _, _, num in away)
+            check(length == self._tree.length(holder), f"blocks of kept prefix {holder}")
+            check(all(self._parked.is_here(id) for id, _, _ in away), f"{holder}: not here")
 
     # ---- to and from elsewhere
 
@@ -100,20 +111,28 @@ class UnifiedMemory(Memory):
             return None
         if stored.start and (source is None or self._cells.length(source) < stored.start):
             return None  # it had the oldest number
-        length = len(stored.prompt) - stored.start
-        in_the_way = self._parked.in_the_way(length, among=self._by_worth(), sparing={source})
-        for one in self._by_worth() if in_the_way is None else in_the_way:
-            self._forget_parked(one)
-        holder = self._free.pop()
-        self._tree.insert(holder, stored.prompt.keys)
+        holder, keys = self._free.pop(), stored.prompt.keys
+        self._tree.insert(holder, keys)
         self._worth[holder] = 0.0
         if stored.start and source is not None:
             self._cells.share(source, holder, stored.start)
             self._edits.append(Copy(source, holder, stored.start))
-        blocks = self._parked.adopt(holder, [piece.num_tokens for piece in stored.pieces])
-        for block, piece in zip(blocks, stored.pieces, strict=True):
-            self._edits.append(Put(block, piece.state))
+        blocks: list[int] = []
+        for part in self._parked.cut(keys[: stored.start]):
+            blocks.append(self._parked.take(blocks, part, is_here=False))
+        end = stored.start
+        for piece in stored.pieces:
+            part = tuple(keys[end : end + piece.num_tokens])
+            blocks.append(self._parked.take(blocks, part, is_here=False))
+            if not self._parked.is_here(blocks[-1]):
+                self._parked.put(blocks[-1])
+                self._edits.append(Put(blocks[-1], piece.state))
+            end += piece.num_tokens
+        self._copies[holder] = self._parked.add(blocks, 0.0)
         self._use(holder)
+        self._drop_copies(0)
+        while (surplus := self._parked.surplus(self._names(holder, source))) is not None:
+            self._forget_parked(self._holder_of(surplus))
         if stored.start:
             self._drop_within(holder)
         return holder
@@ -128,10 +147,10 @@ class UnifiedMemory(Memory):
         else:
             self.allowance.take(end - start)
             pieces = [(start, end - start)]
-        return [cells(slot, *piece, self._parked.new_block()) for piece in pieces]
+        return [cells(slot, *piece, self._parked.new_number()) for piece in pieces]
 
     def hand_out(self, keys: Sequence[int], start: int) -> list[Handed] | None:
-        """Pieces of the cells, and of the parked pieces after them."""
+        """Pieces of the cells, and of the parked blocks after them."""
         found = self.find(keys, len(keys))
         if found.source is None or found.length <= start:
             return None
@@ -142,7 +161,7 @@ class UnifiedMemory(Memory):
                 if not (count := self.allowance.take_some(end - start)):
                     return parts
                 if block is None:
-                    parts.append(cells(found.source, start, count, self._parked.new_block()))
+                    parts.append(cells(found.source, start, count, self._parked.new_number()))
                 else:
                     parts.append(Handed("cells", count, (ReadOut(block, start - first, count),)))
                 start += count
@@ -150,11 +169,9 @@ class UnifiedMemory(Memory):
 
     def _extents(self, holder: int) -> Iterator[tuple[int | None, int, int]]:
         """Where a prefix is, from its start on: the block, `None` for cells, and its positions."""
-        end = self._cells.length(holder)
-        yield None, 0, end
-        for block, length in self._parked.pieces(holder):
-            yield block, end, end + length
-            end += length
+        yield None, 0, self._cells.length(holder)
+        for block, start, num in self._away(holder):
+            yield block, start, start + num
 
     # ---- a running sequence
 
@@ -163,22 +180,21 @@ class UnifiedMemory(Memory):
         return super().find(keys, most) if self._can_share else Found()
 
     def fetch(self, found: Found) -> Found | None:
-        """As many parked pieces come back as are needed."""
+        """As many blocks come back as are needed."""
         source = found.source
         if source is None or self._is_present(found):
             return found
         self._use(source)
-        for length in self._pieces_to(found):
-            if self.allowance.num_moved and length > self.allowance.num_left:
+        for block, start, num in self._missing(found):
+            if self.allowance.num_moved and num > self.allowance.num_left:
                 return None
-            if self._make_room(length, sparing=source) < length:
+            if self._make_room(num, sparing=source) < num:
                 return None
             self._open(source)
-            block, _ = self._parked.restore(source)
-            start = self._cells.length(source)
-            self.allowance.take(length)
-            self._cells.grow(source, length)
-            self._edits += [Restore(source, start, length, block), Free((block,))]
+            self.allowance.take(num)
+            self._cells.grow(source, num)
+            self._edits.append(Restore(source, start, num, block))
+        self._drop_copies(0)
         return found if self._is_present(found) else None
 
     def _begin(self, slot: int, found: Found, stored: StoredPrompt | None) -> None:
@@ -195,7 +211,7 @@ class UnifiedMemory(Memory):
         self.make_room(len(stored.prompt))
         self.allowance.take(len(stored.prompt))
         for piece in stored.pieces:
-            block, start = self._parked.new_block(), self._cells.length(slot)
+            block, start = self._parked.new_number(), self._cells.length(slot)
             restore = Restore(slot, start, piece.num_tokens, block)
             self._edits += [Put(block, piece.state), restore, Free((block,))]
             self._cells.grow(slot, piece.num_tokens)
@@ -250,8 +266,8 @@ class UnifiedMemory(Memory):
     # ---- kept prefixes
 
     def _num_computed(self, holder: int) -> int:
-        """Its cells, and what of it is parked."""
-        return self._cells.length(holder) + self._parked.length(holder)
+        """Of a kept prefix all, in the cells or parked."""
+        return self._tree.length(holder) if holder in self._worth else self._cells.length(holder)
 
     def _cost(self, holder: int) -> int:
         return self._tree.num_alone(holder, self._worth)
@@ -273,23 +289,28 @@ class UnifiedMemory(Memory):
             self._use(max(covering))
             return
         self._edits += self._cells.keep(slot, holder, length)
-        self._drop_within(holder)
         self._worth[holder] = 0.0
         self._use(holder)
+        self._drop_within(holder)
 
     def _drop_within(self, holder: int) -> None:
-        """Kept prefixes go that `holder` begins with: it has all of them."""
-        for within in self._tree.others_within(holder) & self._worth.keys():
-            self._drop(within)
+        """Kept prefixes go that `holder` begins with: it has all of them, and their blocks."""
+        within = self._tree.others_within(holder) & self._worth.keys()
+        if within & self._copies.keys():
+            self._name(holder)
+        for one in within:
+            self._drop(one)
 
     def _numbered(self) -> Collection[int]:
         """Those that are parked, before others."""
-        return [one for one in self._worth if self._parked.length(one)] or self._worth
+        return [one for one in self._worth if self._away(one)] or self._worth
 
     def _forget_parked(self, holder: int) -> None:
         """What is parked of it goes; what is in the cells stays."""
-        if self._parked.length(holder):
+        if self._away(holder):
             self._shorten(holder, self._cells.length(holder))
+        else:
+            self._forget_blocks(holder)
 
     def _shorten(self, holder: int, length: int) -> None:
         """A kept prefix has only its first `length` tokens, which are in the cells, or fewer.
@@ -310,25 +331,61 @@ class UnifiedMemory(Memory):
         super()._drop(holder)
 
     def _forget_blocks(self, holder: int) -> None:
-        if blocks := self._parked.forget(holder):
-            self._edits.append(Free(blocks))
+        if (name := self._copies.pop(holder, None)) is not None:
+            self._free_blocks(self._parked.remove(name))
+
+    def _name(self, holder: int, start: int | None = None) -> int:
+        """The name under which it is parked, as far as it is; its last block begins at `start`."""
+        name = self._copies.get(holder)
+        if name is None:
+            keys, blocks = self._tree.keys(holder), list[int]()
+            rest = [] if start is None else [tuple(keys[start:])]
+            for part in [*self._parked.cut(keys[:start]), *rest]:
+                blocks.append(self._parked.take(blocks, part, is_here=False))
+            name = self._copies[holder] = self._parked.add(blocks, self._worth[holder])
+        return name
+
+    def _names(self, *holders: int | None) -> set[int]:
+        return {self._copies[one] for one in holders if one in self._copies}
+
+    def _holder_of(self, name: int) -> int:
+        return next(one for one, copy in self._copies.items() if copy == name)
+
+    def _drop_copies(self, count: int) -> bool:
+        """Whether there is room for `count` cells more in host memory.
+
+        Blocks go for them whose cells are all there. They go last of those that leave the cells
+        next.
+        """
+        parked = self._parked
+        if parked.num_bytes + count <= parked.most_bytes:
+            return True
+        needed = {id for holder in self._copies for id, _, _ in self._away(holder)}
+        for holder in reversed(self._by_worth()):
+            name = self._copies.get(holder)
+            for id, _, _ in parked.blocks(name) if name is not None else ():
+                if parked.num_bytes + count <= parked.most_bytes:
+                    return True
+                if parked.is_here(id) and id not in needed:
+                    parked.drop(id)
+                    self._free_blocks((id,))
+        return parked.num_bytes + count <= parked.most_bytes
+
+    def _away(self, holder: int) -> list[tuple[int, int, int]]:
+        """Its blocks behind its cells: the number of each, where it begins, and its positions."""
+        name, end = self._copies.get(holder), self._cells.length(holder)
+        if name is None or end == self._parked.length(name):
+            return []
+        return [block for block in self._parked.blocks(name) if block[1] >= end]
+
+    def _missing(self, found: Found) -> list[tuple[int, int, int]]:
+        """The blocks that hold the rest of what was `found`."""
+        away = [] if found.source is None else self._away(found.source)
+        return [block for block in away if block[1] < found.length]
 
     def _is_present(self, found: Found) -> bool:
         """Whether all that was `found` is in the cells."""
         return found.source is None or self._cells.length(found.source) >= found.length
-
-    def _pieces_to(self, found: Found) -> tuple[int, ...]:
-        """Cells of the parked pieces that hold the rest of what was `found`."""
-        if found.source is None:
-            return ()
-        end = self._cells.length(found.source)
-        needed = []
-        for _, length in self._parked.pieces(found.source):
-            if end >= found.length:
-                break
-            needed.append(length)
-            end += length
-        return tuple(needed)
 
     def _open(self, holder: int) -> None:
         """A holder may get cells."""
@@ -340,10 +397,15 @@ class UnifiedMemory(Memory):
         return self._make_room(count, num_urgent=count if num_urgent is None else num_urgent)
 
     def lose(self, holder: int) -> tuple[int, ...]:
-        """What was parked as `holder` is lost, and nothing else."""
+        """What was parked as `holder` is lost, and what shares blocks with it."""
+        lost: list[int] = []
+        if (name := self._copies.get(holder)) is not None:
+            lost = [self._holder_of(one) for one in self._parked.relatives(name)]
+        for one in lost:
+            self._forget_parked(one)
         if holder in self._worth:
             self._drop(holder)
-        return ()
+        return tuple(lost)
 
     def _make_room(self, count: int, *, num_urgent: int = 0, sparing: int | None = None) -> int:
         while (num_missing := count - self.num_free) > 0:
@@ -362,59 +424,89 @@ class UnifiedMemory(Memory):
         if holder is None:
             raise RuntimeError(f"{num_missing} cells more asked for than are available")
         self._policy.went(self._worth[holder])
-        if num_urgent and not self.allowance.piece and not self._cells.num_alone(holder):
+        length, num_alone = self._cells.length(holder), self._cells.num_alone(holder)
+        start = self._last_block(holder)
+        may_copy = not self.allowance.num_moved or length - start <= self.allowance.num_left
+        if self._is_parked(holder, start):
+            self._retreat(holder, start)
+        elif num_urgent and not may_copy and not num_alone:
             # Parking it would free nothing, and go on until all who share these cells are parked.
-            self._shorten(holder, self._cells.length(holder) - self._num_not_in_use(holder))
-            return True
-        allowed = max(self.allowance.piece, num_urgent)
-        evictable = self._cells.num_alone(holder) or self._num_not_in_use(holder)
-        wanted = min(evictable, max(num_missing, LEAST_IN_PIECE), MOST_IN_PIECE)
-        if not self._can_park(holder, min(wanted, max(allowed, 1)), sparing=sparing):
-            self._shorten(holder, self._cells.length(holder) - wanted)
-            return True
-        if not allowed:
+            self._shorten(holder, length - self._num_not_in_use(holder))
+        elif not self._make_host_room(holder, length - start, sparing=sparing):
+            evictable = num_alone or self._num_not_in_use(holder)
+            least = max(num_missing, LEAST_IN_PIECE)
+            self._shorten(holder, length - min(evictable, least, MOST_IN_PIECE))
+        elif num_urgent or may_copy:
+            self._park(holder, start)
+        else:
             return False
-        self._park(holder, min(wanted, allowed), sparing=sparing)
         return True
 
     def _clear_the_way(self, *, sparing: int | None) -> None:
         """Park what is not needed by the one that begins, as much of it as takes a moment."""
-        if not self._parked.most_parked:
+        if not self._parked.most_bytes:
             return
-        allowance, start = self.allowance, self.allowance.num_moved
+        begun = self.allowance.num_moved
         for holder in sorted(self._cells.kept_alone - {sparing}, key=self._worth.__getitem__):
-            if allowance.num_left < 1 or allowance.num_moved - start >= ENOUGH_AT_ONCE:
+            if self.allowance.num_moved - begun >= ENOUGH_AT_ONCE:
                 return
-            while count := self._num_parkable(holder):
-                if not self._can_park(holder, count, sparing=sparing):
+            while (length := self._cells.length(holder)) and (
+                length - (start := self._last_block(holder)) <= self._cells.num_alone(holder)
+            ):
+                count, most = length - start, self.allowance.num_left
+                if self._is_parked(holder, start):
+                    self._retreat(holder, start)
+                elif count <= most and self._make_host_room(holder, count, sparing=sparing):
+                    self._park(holder, start)
+                else:
                     break
-                self._park(holder, count, sparing=sparing)
 
-    def _num_parkable(self, holder: int) -> int:
-        """Cells of a kept prefix that nobody else has, and that may be copied now as a piece."""
-        most = int(min(self.allowance.num_left, MOST_IN_PIECE))
-        return min(self._cells.num_alone(holder), most)
+    def _last_block(self, holder: int) -> int:
+        """Where the last block of its cells begins. A first one has no cells that others have."""
+        length, num_alone = self._cells.length(holder), self._cells.num_alone(holder)
+        if (name := self._copies.get(holder)) is None:
+            start = max(0, length - 1) // self._parked.block * self._parked.block
+            return max(start, length - num_alone) if num_alone else start
+        starts = (start for _, start, _ in self._parked.blocks(name) if start < length)
+        return max(starts, default=0)
 
-    def _can_park(self, holder: int, count: int, *, sparing: int | None) -> bool:
-        """Whether its last `count` cells have a place in host memory.
+    def _is_parked(self, holder: int, start: int) -> bool:
+        """Whether its block that begins at `start` is parked already."""
+        if (name := self._copies.get(holder)) is None:
+            return False
+        return any(
+            at == start and self._parked.is_here(id) for id, at, _ in self._parked.blocks(name)
+        )
+
+    def _make_host_room(self, holder: int, count: int, *, sparing: int | None) -> bool:
+        """Whether its last `count` cells have a place in host memory, for which others may go.
 
         Not if they would have to go for what comes before them.
         """
-        if self._num_computed(holder) > self._parked.most_parked:
+        parked = self._parked
+        if self._num_computed(holder) > parked.most_bytes:
             return False
-        return self._in_the_way(holder, count, sparing=sparing) is not None
+        if self._drop_copies(count):
+            return True
+        spared = self._names(holder, sparing)
+        going = parked.in_the_way(count, self._worth[holder], sparing=spared)
+        for one in going or ():
+            gone = self._holder_of(one)
+            self._policy.went(self._worth[gone])
+            self._forget_parked(gone)
+        return going is not None
 
-    def _in_the_way(self, holder: int, count: int, *, sparing: int | None) -> list[int] | None:
-        if self._parked.num_parked + count <= self._parked.most_parked:
-            return []
-        return self._parked.in_the_way(count, among=self._by_worth(), sparing={holder, sparing})
+    def _park(self, holder: int, start: int) -> None:
+        """Its last block, which begins at `start`, goes to host memory."""
+        name, count = self._name(holder, start), self._cells.length(holder) - start
+        block = next(id for id, at, _ in self._parked.blocks(name) if at == start)
+        if not self._parked.is_here(block):
+            self._parked.put(block)
+            self._edits.append(Offload(holder, start, count, block))
+            self.allowance.take(count)
+        self._retreat(holder, start)
 
-    def _park(self, holder: int, count: int, *, sparing: int | None) -> None:
-        for one in self._in_the_way(holder, count, sparing=sparing) or ():
-            self._policy.went(self._worth[one])
-            self._forget_parked(one)
-        start = self._cells.length(holder) - count
+    def _retreat(self, holder: int, start: int) -> None:
+        """It gives up its last block, which is parked."""
         self._cells.truncate(holder, start)
-        block = self._parked.park(holder, count)
-        self._edits += [Offload(holder, start, count, block), Clear(holder, start)]
-        self.allowance.take(count)
+        self._edits.append(Clear(holder, start))

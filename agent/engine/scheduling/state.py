@@ -1,6 +1,8 @@
 """The state that the scheduler's parts share: the sequences, the cells, and the step costs."""
 
 from ..capacity import Capacity
+from ..cost.move_cost import MOST_BYTES
+from ..kv_cache.allowance import LEAST_IN_PIECE
 from ..kv_cache.checkpoint_memory import CheckpointMemory
 from ..kv_cache.handed import Handed, HandOut
 from ..kv_cache.memory import Memory
@@ -115,5 +117,6 @@ def _memory(slots: int, capacity: Capacity) -> Memory:
         num_cells=capacity.num_cells,
         can_share=capacity.can_share,
         most_parked=capacity.most_parked,
+        block=min(capacity.block, max(LEAST_IN_PIECE, MOST_BYTES // (capacity.cell_bytes or 1))),
         is_compact=capacity.is_compact,
     )

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from arriero.agent.engine.capacity import BLOCK
 from arriero.agent.engine.kv_cache.allowance import LEAST_IN_PIECE, MOST_IN_PIECE
 from arriero.agent.engine.kv_cache.prefix_tree import Found
 from arriero.agent.engine.kv_cache.unified_memory import UnifiedMemory
@@ -101,13 +102,17 @@ def test_room_is_made_by_parking_what_was_not_used_for_the_longest_time() -> Non
     memory.take_edits()
     assert (memory.num_kept, memory.num_available) == (300, 400)
     memory.make_room(101)
-    assert memory.take_edits() == park(first, 150 - LEAST_IN_PIECE, LEAST_IN_PIECE, block=0)
-    assert (memory.num_kept, memory.num_parked) == (300 - LEAST_IN_PIECE, LEAST_IN_PIECE)
+    assert memory.take_edits() == park(first, BLOCK, 150 - BLOCK, block=1)
+    assert (memory.num_kept, memory.num_parked) == (150 + BLOCK, 150 - BLOCK)
     memory.make_room(250)
-    assert memory.take_edits() == park(first, 0, 150 - LEAST_IN_PIECE, block=1)
+    assert memory.take_edits() == park(first, 0, BLOCK, block=0)
     memory.make_room(400)
-    gone, *parked = memory.take_edits()[1:]
-    assert (gone, *parked) == (Clear(first), *park(second, 0, 150, block=2)), "it had to go for it"
+    first_gone = (Free((0, 1)), Clear(first))
+    assert memory.take_edits() == (
+        *park(second, BLOCK, 150 - BLOCK, block=4),
+        *first_gone,
+        *park(second, 0, BLOCK, block=3),
+    ), "there is no room for both"
     assert (memory.num_kept, memory.num_parked) == (0, 150)
     memory.check_integrity()
 
@@ -156,10 +161,9 @@ def test_what_is_parked_comes_back_before_somebody_begins_with_it() -> None:
     memory.leave(1)
     memory.take_edits()
     assert run(memory, 0, 1, 2, 3, 9) == 3
-    restored, forgotten, *_, shared = memory.take_edits()
+    restored, *_, shared = memory.take_edits()
     assert (restored, shared) == (Restore(first, 0, 5, 0), Copy(first, 0, 3))
-    assert forgotten == Free((0,))
-    assert memory.num_parked == 4
+    assert memory.num_parked == 5 + 4, "what has come back stays parked"
     memory.check_integrity()
 
 
@@ -215,9 +219,9 @@ def test_no_more_cells_move_than_are_allowed() -> None:
     memory.leave(0)
     memory.allowance.renew(700)
     run(memory, 1, 5)
-    assert memory.allowance.num_moved == memory.num_parked == 700
+    assert memory.allowance.num_moved == memory.num_parked == 700 - (700 - 1500) % BLOCK
     memory.leave(1)
-    for allowed in (300, 100):
+    for allowed in (300, 100, 100, 100):
         memory.allowance.renew(allowed)
         present = memory.fetch(memory.find([1] * 1500, 1499))
         assert memory.allowance.num_moved <= max(allowed, MOST_IN_PIECE)
@@ -250,11 +254,11 @@ def test_what_was_read_from_disk_is_a_kept_prefix_that_is_parked() -> None:
     assert [one.state for one in puts] == [piece.state for piece in stored.pieces]
     assert memory.num_parked == 7
     assert run(memory, 0, 1, 2, 3, 4, 9) == 4
-    first, _, second, _, copy = memory.take_edits()
+    first, second, copy = memory.take_edits()
     assert first == Restore(holder, 0, 3, puts[0].block)
     assert second == Restore(holder, 3, 3, puts[1].block)
     assert copy == Copy(holder, 0, 4)
-    assert memory.num_parked == 1
+    assert memory.num_parked == 7
 
 
 def test_what_was_read_from_disk_goes_before_what_is_parked() -> None:
@@ -391,9 +395,15 @@ def test_what_can_be_read_of_a_prefix_ends_where_a_piece_does() -> None:
     memory.allowance.renew(MOST_IN_PIECE)
     memory.take_edits()
     memory.make_room(700, num_urgent=0)
-    [parked] = [edit for edit in memory.take_edits() if isinstance(edit, Offload)]
+    last, *_, parked = [edit for edit in memory.take_edits() if isinstance(edit, Offload)]
+    assert (last.start + last.count, parked.count) == (1500, BLOCK)
     memory.allowance.renew(10_000)
-    assert read(memory, history, parked.start - 9) == [(parked.start - 9, 9), (0, parked.count)]
+    end = parked.start + BLOCK + 1
+    assert read(memory, history[:end], parked.start - 9) == [
+        (parked.start - 9, 9),
+        (0, BLOCK),
+        (0, 1),
+    ]
     assert read(memory, history[: parked.start + 5], parked.start + 2) == [(2, 3)]
     assert memory.hand_out([*history, 7], 1500) is None
     assert memory.hand_out([7, 7], 0) is None
@@ -471,16 +481,18 @@ def test_no_more_is_parked_for_a_prompt_than_may_be_copied_before_a_step() -> No
         memory.make_room(400, num_urgent=1)
         num_parked.append(memory.allowance.num_moved)
         memory.check_integrity()
-    assert num_parked == [150, 150, 100]
-    assert memory.num_free == memory.num_parked == 400
+    assert num_parked == [1000 % BLOCK, BLOCK, BLOCK]
+    memory.allowance.renew(150)
+    memory.make_room(400, num_urgent=1)
+    assert memory.num_free == memory.num_parked == 1000 % BLOCK + 3 * BLOCK
 
 
 def test_what_was_copied_for_others_counts() -> None:
     memory = full(1000)
     memory.allowance.renew(150)
-    memory.allowance.take(120)
-    assert memory.make_room(400, num_urgent=0) == 30
-    assert memory.make_room(400, num_urgent=0) == 30, "no more before this step"
+    memory.allowance.take(40)
+    assert memory.make_room(400, num_urgent=0) == 1000 % BLOCK
+    assert memory.make_room(400, num_urgent=0) == 1000 % BLOCK, "no more before this step"
 
 
 @pytest.mark.parametrize("num_taken", [0, 150])
@@ -488,7 +500,7 @@ def test_what_is_urgent_is_parked_whatever_was_copied(num_taken: int) -> None:
     memory = full(1000)
     memory.allowance.renew(150)
     memory.allowance.take(num_taken)
-    assert memory.make_room(700, num_urgent=7) == max(7, 150 - num_taken)
+    assert memory.make_room(700, num_urgent=7) == 1000 % BLOCK
 
 
 def test_what_prefixes_share_is_not_copied_in_tiny_pieces_for_the_sake_of_a_cell() -> None:
@@ -514,7 +526,7 @@ def test_what_prefixes_share_is_not_copied_in_tiny_pieces_for_the_sake_of_a_cell
 def test_some_room_is_made_before_each_step() -> None:
     memory = full(1000)
     memory.allowance.renew(0)
-    assert memory.make_room(400, num_urgent=0) == LEAST_IN_PIECE
+    assert memory.make_room(400, num_urgent=0) == 1000 % BLOCK
 
 
 def test_giving_up_the_end_of_a_prefix_copies_nothing_and_has_no_limit() -> None:
@@ -548,3 +560,66 @@ def test_a_prefix_comes_back_into_full_cells_piece_by_piece() -> None:
         memory.check_integrity()
     assert num_steps >= 600 / 200
     assert memory.num_free >= 0
+
+
+# ---- blocks that are parked
+
+
+def offloaded(memory: UnifiedMemory) -> list[tuple[int, int]]:
+    """Where the blocks begin that were copied to host memory, and their cells."""
+    edits = memory.take_edits()
+    return [(one.start, one.count) for one in edits if isinstance(one, Offload)]
+
+
+def test_what_has_come_back_is_not_copied_again() -> None:
+    memory = full(300)
+    memory.make_room(300)
+    assert offloaded(memory) == [(256, 44), (128, 128), (0, 128)]
+    keys = [0] * 300
+    assert memory.fetch(memory.find(keys, 300)) is not None
+    assert (memory.num_used, memory.num_parked) == (300, 300)
+    memory.allowance.renew(0)
+    assert memory.make_room(300, num_urgent=0) == 300, "that costs nothing"
+    assert offloaded(memory) == []
+    memory.check_integrity()
+
+
+def test_of_a_further_turn_only_what_is_new_is_copied() -> None:
+    memory = full(300, 100, most_parked=500)
+    memory.make_room(400)
+    memory.take_edits()
+    keys = [0] * 300
+    found = memory.fetch(memory.find(keys, 300))
+    assert found is not None
+    memory.enter(0, keys + [7] * 100, found)
+    memory.grow(0, 100)
+    memory.leave(0)
+    memory.check_integrity()
+    memory.make_room(400)
+    assert memory.num_used == 0
+    assert offloaded(memory) == [(384, 16), (256, 128)]
+    assert memory.num_parked == 400 + 100
+    memory.check_integrity()
+
+
+def test_what_prefixes_begin_with_alike_is_in_host_memory_once() -> None:
+    memory = UnifiedMemory(slots=2, holders=8, num_cells=700, can_share=True, most_parked=4000)
+    for token in (1, 2):
+        keys = [0] * 256 + [token] * 100
+        memory.enter(0, keys, memory.find(keys, 356))
+        memory.grow(0, 356 - memory.length(0))
+        memory.leave(0)
+    memory.make_room(700)
+    assert memory.num_parked == 256 + 2 * 100
+    memory.check_integrity()
+
+
+def test_copies_of_what_is_in_the_cells_go_first() -> None:
+    memory = full(300, 300, most_parked=400)
+    memory.make_room(300)
+    assert memory.fetch(memory.find([0] * 300, 300)) is not None
+    memory.make_room(300)
+    for token in (0, 1):
+        assert memory.find([token] * 300, 300).length == 300, "nothing is lost"
+    assert memory.num_used == 300 <= memory.num_parked <= 400
+    memory.check_integrity()

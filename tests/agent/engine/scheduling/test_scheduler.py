@@ -992,8 +992,8 @@ def test_who_is_dropped_saves_nothing() -> None:
 
 
 def test_a_stored_prompt_is_released_once_it_is_in_the_cells() -> None:
-    engine = FakeEngine(slots=1)
-    scheduler = make(slots=1)
+    engine = FakeEngine(slots=1, most_parked=0)
+    scheduler = make(slots=1, most_parked=0)
     state = bytearray(state_of((1, 2, 3)))
     pieces = (Piece(3, memoryview(state)),)
     first = new(1, (1, 2, 3, 4, 5), max_tokens=50)

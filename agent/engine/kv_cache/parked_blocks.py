@@ -1,36 +1,39 @@
-"""Checkpoints in host memory: attention in blocks that they share, and a state of each.
+"""Kept prefixes in host memory: their cells in blocks that they share, and for checkpoints a state.
 
 What layers have that look back to the start can be cut anywhere. It is parked in blocks of so many
-positions, the last one of a checkpoint shorter, and what begins alike has the same blocks (W. Kwon
+positions, the last one of a prefix shorter, and what begins alike has the same blocks (W. Kwon
 et al.: Efficient memory management for large language model serving with PagedAttention, SOSP
 2023). What layers with a sliding window and recurrent layers have is one state for each checkpoint.
 
-A parked checkpoint has a name, a number that no cells belong to. When there is no room, those go
-that are worth least (`checkpoint_memory`), and none for one that is worth less.
+A parked prefix has a name, a number that no cells belong to. Some of its blocks may not be here:
+those that were never copied, because the prefix still has their cells. When there is no room, those
+prefixes go that are worth least (`memory`), and none for one that is worth less.
 
 Invariants, checked by `check_integrity`:
-- a block is here as long as something uses it, and what comes before it too;
-- `num_bytes` adds up blocks and states. It is at most `most_bytes`, but for what came from outside.
+- a block is known as long as something uses it, and what comes before it too;
+- `num_bytes` adds up blocks that are here, and states. It is at most `most_bytes`, but for what
+  came from outside.
 """
 
 from collections import Counter
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 
 MOST = 1024
-"""Checkpoints, however small they are: looking for the longest one passes over all that fit."""
+"""Prefixes, however small they are: looking for the longest one passes over all that fit."""
 
 Keys = tuple[int, ...]
 
 
 @dataclass(slots=True)
 class _Block:
-    """`keys` after all those of the block `parent`; of how many checkpoints it is a part."""
+    """`keys` after all those of the block `parent`; of how many prefixes it is a part."""
 
     parent: int
     keys: Keys
     num_users: int = 0
+    is_here: bool = False
 
 
 @dataclass(slots=True)
@@ -44,8 +47,8 @@ _START = -1
 """The parent of first blocks."""
 
 
-class ParkedCheckpoints:
-    """At most `most_bytes`, with `cell_bytes` a position and `state_bytes` a checkpoint.
+class ParkedBlocks:
+    """At most `most_bytes`, with `cell_bytes` a position and `state_bytes` a prefix.
 
     A block has `block` positions. Numbers of names and blocks begin at `first`.
     """
@@ -54,6 +57,8 @@ class ParkedCheckpoints:
         self, *, first: int, block: int, most_bytes: int, cell_bytes: int, state_bytes: int
     ) -> None:
         self.num_bytes = 0
+        self.num_positions = 0
+        """How many positions all blocks have together that are here."""
         self.most_bytes = most_bytes
         self.block = block
         self._cell_bytes = cell_bytes
@@ -69,17 +74,12 @@ class ParkedCheckpoints:
     def __iter__(self) -> Iterator[int]:
         return iter(tuple(self._parked))
 
-    @property
-    def num_positions(self) -> int:
-        """How many positions all blocks have together."""
-        return sum(len(block.keys) for block in self._blocks.values())
-
     def new_number(self) -> int:
         """A number for a block in host memory."""
         return next(self._numbers)
 
     def length(self, name: int) -> int:
-        """How many tokens the checkpoint has."""
+        """How many tokens the prefix has."""
         return self._parked[name].length
 
     def blocks(self, name: int) -> Iterator[tuple[int, int, int]]:
@@ -99,11 +99,15 @@ class ParkedCheckpoints:
         return self._ids.get((blocks[-1] if blocks else _START, keys))
 
     def in_the_way(
-        self, num_positions: int, worth: float, *, sparing: int | None = None
+        self,
+        num_positions: int,
+        worth: float,
+        *,
+        sparing: Collection[int | None] = (),
     ) -> list[int] | None:
-        """What has to go before a checkpoint can be parked with so many positions of its own.
+        """What has to go before a prefix can be parked with so many positions of its own.
 
-        `None`: in vain, for the others are worth as much. `sparing` is in use right now.
+        `None`: in vain, for the others are worth as much. `sparing` are in use right now.
         """
         excess = self.num_bytes - self.most_bytes
         excess += num_positions * self._cell_bytes + self._state_bytes
@@ -113,10 +117,10 @@ class ParkedCheckpoints:
         for name in sorted(self._parked, key=self.worth) if excess > 0 or num_excess > 0 else ():
             if excess <= 0 and len(going) >= num_excess:
                 break
+            if name in sparing:
+                continue
             if self.worth(name) >= worth:
                 return None
-            if name == sparing:
-                continue
             going.append(name)
             excess -= self._state_bytes
             for id in self._parked[name].blocks:
@@ -133,19 +137,39 @@ class ParkedCheckpoints:
         """It was used: so much it is worth now."""
         self._parked[name].worth = worth
 
-    def take(self, blocks: Sequence[int], keys: Keys) -> int:
-        """The block with `keys` after those `blocks` has one user more; it is new if need be."""
+    def take(self, blocks: Sequence[int], keys: Keys, *, is_here: bool = True) -> int:
+        """The block with `keys` after those `blocks` has one user more; it is new if need be.
+
+        From now on it `is_here`, or it stays as it is.
+        """
         parent = blocks[-1] if blocks else _START
         id = self._ids.get((parent, keys))
         if id is None:
             id = self._ids[parent, keys] = self.new_number()
             self._blocks[id] = _Block(parent, keys)
-            self.num_bytes += self._bytes(id)
         self._blocks[id].num_users += 1
+        if is_here and not self._blocks[id].is_here:
+            self.put(id)
         return id
 
+    def put(self, id: int) -> None:
+        """The block is here from now on."""
+        self._blocks[id].is_here = True
+        self.num_bytes += self._bytes(id)
+        self.num_positions += len(self._blocks[id].keys)
+
+    def drop(self, id: int) -> None:
+        """The block, which is here, is not here any more."""
+        self.num_bytes -= self._bytes(id)
+        self.num_positions -= len(self._blocks[id].keys)
+        self._blocks[id].is_here = False
+
+    def is_here(self, id: int) -> bool:
+        """Whether the block was copied or put here."""
+        return self._blocks[id].is_here
+
     def add(self, blocks: Sequence[int], worth: float) -> int:
-        """A checkpoint that uses `blocks`, which were taken for it: its name."""
+        """A prefix that uses `blocks`, which were taken for it: its name."""
         name = self.new_number()
         length = sum(len(self._blocks[id].keys) for id in blocks)
         self._parked[name] = _Parked(tuple(blocks), length, worth)
@@ -153,20 +177,23 @@ class ParkedCheckpoints:
         return name
 
     def remove(self, name: int) -> list[int]:
-        """It is gone; the blocks that nobody uses any more."""
+        """It is gone; the blocks that were here and that nobody uses any more."""
         self.num_bytes -= self._state_bytes
         return self.release(self._parked.pop(name).blocks)
 
     def release(self, blocks: Sequence[int]) -> list[int]:
-        """`blocks` have a user less; those that have none are gone."""
+        """`blocks` have a user less; those that were here and have none."""
         gone = []
         for id in blocks:
             block = self._blocks[id]
             block.num_users -= 1
-            if not block.num_users:
+            if block.num_users:
+                continue
+            if block.is_here:
                 self.num_bytes -= self._bytes(id)
-                del self._blocks[id], self._ids[block.parent, block.keys]
+                self.num_positions -= len(block.keys)
                 gone.append(id)
+            del self._blocks[id], self._ids[block.parent, block.keys]
         return gone
 
     def relatives(self, name: int) -> list[int]:
@@ -174,8 +201,8 @@ class ParkedCheckpoints:
         blocks = set(self._parked[name].blocks)
         return [one for one, parked in self._parked.items() if blocks & set(parked.blocks)]
 
-    def surplus(self, sparing: Container[int]) -> int | None:
-        """What has to go where there is more than room for; not those of `sparing`."""
+    def surplus(self, sparing: Collection[int | None]) -> int | None:
+        """What has to go if there is more than room for; not those of `sparing`."""
         if self.num_bytes <= self.most_bytes:
             return None
         others = (name for name in self._parked if name not in sparing)
@@ -193,11 +220,14 @@ class ParkedCheckpoints:
         _check(len(self._ids) == len(self._blocks), "ids of blocks")
         num_bytes = sum(map(self._bytes, self._blocks)) + self._state_bytes * len(self._parked)
         _check(num_bytes == self.num_bytes, f"{self.num_bytes} bytes")
+        here = [block for block in self._blocks.values() if block.is_here]
+        _check(self.num_positions == sum(len(block.keys) for block in here), "positions")
 
     def _bytes(self, id: int) -> int:
-        return len(self._blocks[id].keys) * self._cell_bytes
+        block = self._blocks[id]
+        return len(block.keys) * self._cell_bytes if block.is_here else 0
 
 
 def _check(holds: bool, finding: str) -> None:
     if not holds:
-        raise RuntimeError(f"parked checkpoints out of order: {finding}")
+        raise RuntimeError(f"parked blocks out of order: {finding}")

@@ -2,15 +2,15 @@
 
 import pytest
 
-from arriero.agent.engine.kv_cache.parked_checkpoints import MOST, ParkedCheckpoints
+from arriero.agent.engine.kv_cache.parked_blocks import MOST, ParkedBlocks
 
 
-def make(most_bytes: int = 100) -> ParkedCheckpoints:
+def make(most_bytes: int = 100) -> ParkedBlocks:
     """Two bytes a position, and ten a state."""
-    return ParkedCheckpoints(first=50, block=4, most_bytes=most_bytes, cell_bytes=2, state_bytes=10)
+    return ParkedBlocks(first=50, block=4, most_bytes=most_bytes, cell_bytes=2, state_bytes=10)
 
 
-def park(parked: ParkedCheckpoints, *keys: int, worth: float = 1.0) -> int:
+def park(parked: ParkedBlocks, *keys: int, worth: float = 1.0) -> int:
     blocks: list[int] = []
     for part in parked.cut(keys):
         blocks.append(parked.take(blocks, part))
@@ -55,7 +55,7 @@ def test_what_is_worth_least_is_in_the_way_and_nothing_that_is_worth_as_much() -
     assert parked.in_the_way(10, 3) == [low]
     assert parked.in_the_way(16, 3) == [low, high], "with the last one goes what they share"
     assert parked.in_the_way(16, 2) is None
-    assert parked.in_the_way(16, 3, sparing=low) is None
+    assert parked.in_the_way(16, 3, sparing={low}) is None
     assert parked.in_the_way(90, 3) is None, "not even if all went"
     parked.use(low, 5)
     assert parked.in_the_way(10, 3) == [high]
