@@ -26,7 +26,7 @@ class BadMessage(Exception):
 
 
 class Speaker(NamedTuple):
-    """Who said it: an agent with an access key, or without one. Another key's agent is another."""
+    """The sender of a message: an agent with its access key, if any. Agents of two keys are two."""
 
     key: str | None
     id: AgentId
@@ -39,7 +39,7 @@ def speaker_of(holder: Identity | None, id: AgentId) -> Speaker:
 
 @dataclass(slots=True)
 class Offence:
-    """What one agent did last, at `at`, for the `num`th time."""
+    """One agent's last offence, at `at`, its `num`th."""
 
     reason: str
     at: float
@@ -51,7 +51,7 @@ class Offence:
         return self.at + min(FIRST_PAUSE * 2.0 ** min(self.num - 1, 32), LONGEST_PAUSE)
 
     def issue(self, now: float) -> Issue | None:
-        """What operators see; `None` once it is too long ago."""
+        """The issue for operators; `None` once it is too long ago."""
         if now - self.at > MEMORY:
             return None
         times = "" if self.num == 1 else f", for the {self.num}th time"
@@ -86,7 +86,7 @@ class BadMessages:
         return offence
 
     def of(self, speaker: Speaker, now: float) -> Offence | None:
-        """What it did last, if that was not too long ago."""
+        """The last offence, if it was not too long ago."""
         offence = self._offences.get(speaker)
         if offence is not None and now - offence.at > MEMORY:
             del self._offences[speaker]

@@ -1,4 +1,4 @@
-"""Who sent a request: carried from the API to the log and the record of its end."""
+"""The sender of a request, carried from the API to the log and the record of its end."""
 
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -18,7 +18,7 @@ NETWORK_BITS = 64
 
 
 class Account(NamedTuple):
-    """Who shares limits and turns: a key, or without one an address; of IPv6 a /64 network."""
+    """The holder of limits and turns: a key, or without one an address (IPv6: a /64 network)."""
 
     name: str
     address: str | None
@@ -64,17 +64,17 @@ class Caller:
 
     @property
     def is_anonymous(self) -> bool:
-        """Whether it has no access key."""
+        """Whether the caller has no access key."""
         return self.name == ANONYMOUS_NAME
 
     @property
     def traceparent(self) -> str | None:
-        """What is passed on with the request, so that its work is a part of its trace."""
+        """The `traceparent` that agents get, so that their work is a part of the trace."""
         return None if self.trace is None else self.trace.traceparent
 
     @property
     def scope(self) -> str | None:
-        """What agents learn of it, to tell its prompts from others'; `None` without a key."""
+        """The name by which agents tell its prompts from others'; `None` without a key."""
         if self.owner is None:
             return None
         return blake2b(self.owner.encode(), digest_size=_SCOPE_BYTES, person=b"scope").hexdigest()
@@ -85,7 +85,7 @@ class Caller:
 
     @property
     def flow(self) -> Flow | None:
-        """Who shares what its account gets in the queue: its connections, where it has no key."""
+        """The flow within the account's share of the queue: the connection, if there is no key."""
         if not self.is_anonymous or self.connection is None:
             return None
         return Flow(self.address, self.connection)

@@ -1,10 +1,10 @@
-"""What changed since a revision, at the cost of the change and not of the fleet.
+"""Finds what changed since a revision, at a cost of the change and not of the fleet.
 
 The revision grows with every change that others can see. Each agent is listed under the revision of
-its last change, so what changed since any revision stands at the end of the list; those that only
-gave tokens are listed apart, since that is most of them all the time. It remembers the last
-`MAX_GONE` agents that left. For older revisions it has no answer, and the caller takes a whole
-view. Requests are not listed: they change with each token, and those who watch look at few of them.
+its last change, so the changes since any revision are at the end of the list. Agents that only gave
+tokens have a list of their own, since most do so all the time. The log remembers the last
+`MAX_GONE` agents that left. It has no answer for older revisions; then the caller takes a whole
+view. Requests are not listed: they change with each token, and watchers look at few of them.
 
 Invariants: an agent is in each list once; no entry is newer than the revision.
 """
@@ -19,12 +19,12 @@ from ...shared.inference import AgentId
 K = TypeVar("K", bound=Hashable)
 
 MAX_GONE = 4096
-"""How many agents that left are remembered."""
+"""The most agents that are remembered after they left."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[K]):
-    """What is new or different (oldest change first), and what is gone."""
+    """Agents that are new or different (oldest change first), and ids that are gone."""
 
     changed: tuple[K, ...]
     gone: tuple[K, ...]

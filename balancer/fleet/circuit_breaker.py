@@ -27,11 +27,12 @@ UNRESPONSIVE = "unresponsive"
 
 @dataclass(slots=True, eq=False)
 class CircuitBreaker:
-    """That of one agent, over all its links.
+    """The circuit breaker of one agent, over all its links.
 
-    `earned` is how many requests it may have at once, 0 while the circuit is open. Then the next
-    probe may go at `probe_at`; `is_probed` from that time on, until the probe's outcome is known.
-    `is_needed`: no other agent that answers serves its model. It `has_answered` at least once.
+    - `earned`: the requests that the agent may have at once, 0 while the circuit is open.
+    - `probe_at`: when the next probe may go. `is_probed` from then until its outcome is known.
+    - `is_needed`: no other agent that answers serves its model.
+    - `has_answered`: at least once.
     """
 
     earned: int = FIRST_SLOTS
@@ -42,17 +43,17 @@ class CircuitBreaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether it has lost all that it had earned."""
+        """Whether the circuit is open: the agent has lost all that it had earned."""
         return self.earned == 0
 
     @property
     def allowed(self) -> int:
-        """How many requests it may have at once, if it has so many slots."""
+        """The requests that the agent may have at once, if it has so many slots."""
         return NO_LIMIT if self.is_needed else self.earned or int(self.is_probed)
 
     @property
     def issues(self) -> tuple[Issue, ...]:
-        """What operators see of it."""
+        """Issues of the agent for operators."""
         if not self.is_open:
             return ()
         return (
@@ -77,13 +78,13 @@ class CircuitBreaker:
         return True
 
     def failed(self, now: float) -> None:
-        """It left a request unanswered, or answered it wrongly."""
+        """Count a request that the agent left unanswered, or answered wrongly."""
         self.earned //= 2
         if self.is_open:
             self.probe_at, self.is_probed = now + PROBE_PAUSE, False
 
     def probe(self, now: float) -> bool:
-        """Whether a probe may go from now on."""
+        """Begin probing if the pause is over. Returns whether a probe may go."""
         if self.is_probed or now < self.probe_at:
             return False
         self.probe_at, self.is_probed = inf, True
@@ -100,7 +101,7 @@ class _Group:
 
 
 class Needed:
-    """Which agents no other can replace: all others that serve the same model do not answer.
+    """Finds agents that no other can replace: all others of the same model do not answer.
 
     A change costs a constant time, unless none of a model's agents answers.
     """
@@ -110,7 +111,7 @@ class Needed:
         self._models: dict[LinkId, str] = {}
 
     def serves(self, link: LinkId, model: str | None, *, is_open: bool) -> dict[LinkId, bool]:
-        """What an agent serves, if it takes work: those that are needed now, and those no more."""
+        """Take what an agent serves. Returns agents that are needed now, and no more."""
         before = self._models.pop(link, None)
         if before is not None:
             self._groups[before].closed.discard(link)

@@ -1,4 +1,4 @@
-"""What the devices of each host had to do in the last minutes: memory, use and temperature.
+"""The last minutes of each host's devices: memory, use and temperature.
 
 Invariants: a device has at most `NUM_STEPS` points, each of another step of `STEP` seconds, and a
 host at most `MAX_DEVICES` devices. A host that left is forgotten, unless it is back within
@@ -29,7 +29,7 @@ Kind = Literal["cpu", "gpu", "igpu"]
 
 @dataclass(frozen=True, slots=True)
 class DevicePoint:
-    """What was measured in the step that began at `at`; `used` are bytes, `use` is from 0 to 1."""
+    """A measurement of the step that began at `at`; `used` are bytes, `use` is from 0 to 1."""
 
     at: float
     used: int

@@ -1,7 +1,7 @@
-"""How much memory a request takes while it waits or runs: an estimate from its values.
+"""Estimates the memory that a request takes while it waits or runs, from its values.
 
-Everything that a request brought lies in memory until it ends: it may have to move to another
-agent. What the values take is not what the body took: a body of 7.9 MB can be 64 MB of lists and
+The whole request stays in memory until it ends, since it may have to move to another agent. Its
+values take another size than its body: a body of 7.9 MB can be 64 MB of lists and
 numbers, or 32 MB of text if one of its letters is an emoji. So the values are measured, as CPython
 holds them.
 """

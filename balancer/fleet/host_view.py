@@ -40,9 +40,9 @@ def host_view(agents: Sequence[AgentView]) -> AgentView:
 
 
 def total_statistics(said: Sequence[Statistics]) -> Statistics:
-    """What the engines of one host did together. They measure the same devices.
+    """Sum the statistics of one host's engines, which measure the same devices.
 
-    How many sequences ran at once is known of each alone.
+    The number of sequences at once is known for each engine alone.
     """
     if len(said) == 1:
         return said[0]
@@ -53,7 +53,7 @@ def total_statistics(said: Sequence[Statistics]) -> Statistics:
 
 
 def _stalls(several: Sequence[Histogram]) -> Histogram:
-    """Those with the buckets of the most; an engine that had none yet has no buckets."""
+    """The stalls of all engines; an engine without stalls has no buckets."""
     bounds = max((each.bounds for each in several), key=len)
     same = [each for each in several if each.bounds == bounds]
     return Histogram(

@@ -93,7 +93,7 @@ class Identities:
         return None
 
     def _is_anothers(self, id: AgentId, holder: Identity | None, now: float) -> bool:
-        """Whether an agent with another key is known under this id."""
+        """Whether this id belongs to an agent with another key."""
         owner, gone_until = self._owners.get(id), self._gone.get(id)
         if owner is None or owner.key in (None, key_of(holder)):
             return False
@@ -130,7 +130,7 @@ class Identities:
             del self._by_proof[_proof(owner.secret)]
 
     def _is_owner(self, owner: IdentityOwner, hello: Hello, holder: Identity | None) -> bool:
-        """Whether it is the same process, or has the same key."""
+        """Whether the agent is the same process, or has the same key."""
         shown = (hello.secret or "").encode("utf-8", "surrogatepass")
         if compare_digest(shown, owner.secret.encode()):
             return True
@@ -160,5 +160,5 @@ def _known(key: str, said: AgentId) -> AgentId:
 
 
 def key_of(holder: Identity | None) -> str | None:
-    """What tells the holders of keys apart, also after a key was replaced."""
+    """A value that tells the holders of keys apart, also after a key was replaced."""
     return None if holder is None else holder.owner or holder.name

@@ -1,4 +1,4 @@
-"""What the lives of requests and queries have in common: the time without an agent, and deadlines.
+"""The common part of the lives of requests and queries: time in the queue, and deadlines.
 
 Invariants: `expires_at` never moves; the time in the queue adds up over all stays there.
 """
@@ -24,11 +24,11 @@ class NotServed:
 
 
 WhyNotServed = Callable[[str | None], NotServed]
-"""Of a model that no agent serves now; `None` is any model."""
+"""Says why no agent serves a model now; `None` is any model."""
 
 
 class Asked(Protocol):
-    """What a client asked for."""
+    """A client's request, as it was asked."""
 
     @property
     def model(self) -> str | None:
@@ -81,16 +81,16 @@ class Lifecycle:
 
     @property
     def has_streamed(self) -> bool:
-        """Whether anything of the answer was delivered."""
+        """Whether a part of the answer was delivered."""
         return False
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it has no agent."""
+        """Whether it waits for an agent."""
         return self._queued_at is not None
 
     def view(self, agent: AgentId | None, now: float) -> RequestView:
-        """As others see it; `agent` is the id of the one it is with."""
+        """The view of it for others; `agent` is the id of its agent."""
         return RequestView(
             id=self.id,
             state="queued" if self.is_waiting else "assigned",
@@ -112,7 +112,7 @@ class Lifecycle:
         return (now - self.accepted_at) * 1000
 
     def join_queue(self, now: float) -> None:
-        """It has no agent; what is left of its time in the queue goes on."""
+        """Join the queue; the rest of its time in the queue goes on."""
         self._queued_at = now
 
     def leave_queue(self, agent: str, now: float) -> None:

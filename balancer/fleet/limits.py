@@ -1,4 +1,4 @@
-"""How much may wait and how long anything may take; and how agents are chosen."""
+"""Bounds of waiting requests, time limits, and the choice of agents."""
 
 from dataclasses import dataclass
 

@@ -35,20 +35,20 @@ class Lives:
         return iter(self._lives.values())
 
     def add(self, life: Lifecycle) -> None:
-        """It was accepted; arm it before time goes on."""
+        """Add an accepted request; `arm` it before time goes on."""
         self._lives[life.id] = life
         self._changes.advance()
 
     def remove(self, life: Lifecycle) -> None:
-        """It has ended."""
+        """Remove a request that has ended."""
         del self._lives[life.id]
         self._deadlines.disarm(life)
         self._changes.advance()
 
     def refused(self, errors: Mapping[str, RequestError]) -> dict[Lifecycle, RequestError]:
-        """Those that wait for models of this name: they would wait in vain.
+        """The requests that would wait in vain for models of this name.
 
-        Where a later attempt may help, those whose answer has begun wait for it.
+        If a later attempt may help, requests whose answer has begun wait for it.
         """
         found = {}
         for each in self:

@@ -32,12 +32,12 @@ PLURALS = {"request": "requests", "query": "queries"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """What is known of the wait of a newcomer that no agent starts at once.
+    """The expected wait of a newcomer that no agent starts at once.
 
-    `num_before` wait already, of `most` that may; it has this `position` among them. It gets a slot
-    in about `seconds`, 0 where that is not known, and may wait `longest` seconds; after
-    `deadline_ms` its answer is of no use. One that `has_to_go` waited, and others with less in the
-    queue did not find room.
+    - `num_before` requests wait already, of `most` that may; `position` is the newcomer's place.
+    - `seconds`: the estimate until it gets a slot, 0 if unknown; it may wait for `longest`.
+    - `deadline_ms`: after that its answer is of no use.
+    - `has_to_go`: a waiting request that is dropped for callers with less in the queue.
     """
 
     num_before: int = 0
@@ -52,17 +52,17 @@ class Wait:
 
     @property
     def is_full(self) -> bool:
-        """Whether as many wait as may."""
+        """Whether the queue is full."""
         return self.num_before >= self.most
 
     @property
     def is_after_deadline(self) -> bool:
-        """Whether its answer would be of no use any more."""
+        """Whether the answer would come after its deadline."""
         return self.deadline_ms is not None and self.seconds * 1000 > self.deadline_ms
 
     @property
     def is_too_long(self) -> bool:
-        """Whether it would wait far longer than it may."""
+        """Whether it would wait far longer than allowed."""
         return self.seconds > LONGEST_ADMITTED * self.longest
 
 

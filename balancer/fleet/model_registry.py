@@ -61,12 +61,12 @@ class PromptRoom:
 
 
 def room_of(infos: Iterable[ModelInfo]) -> PromptRoom:
-    """What fits into the largest context among these models; anything if there is none."""
+    """The room of the largest context among these models; unbounded if there is none."""
     return largest(_room(info) for info in infos if "generate" in info.tasks)
 
 
 def largest(rooms: Iterable[PromptRoom]) -> PromptRoom:
-    """What fits into any of these; anything if there is none."""
+    """The largest of these rooms; unbounded if there is none."""
     all_rooms = list(rooms)
     if not all_rooms:
         return PromptRoom()
@@ -107,9 +107,9 @@ _SENSES: tuple[Task, ...] = ("vision", "audio")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What an agent says of its model, and what requests may need of that agent.
+    """An agent's report of its model, and the agent's abilities.
 
-    `failure` is why it cannot serve the model now, though it has it.
+    `failure`: why the agent cannot serve the model now, although it has it.
     """
 
     info: ModelInfo
@@ -133,7 +133,7 @@ check it about as often."""
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What follows from the reports on one model.
+    """Facts of one model, derived from all reports on it.
 
     `abilities` are those of each agent, `generating` of each that generates text with it.
     """
@@ -146,7 +146,7 @@ class Facts:
 
 
 def _shown(infos: Sequence[ModelInfo], tasks: frozenset[Task]) -> ModelInfo:
-    """What is known of a model: what its first agent says, and which media any agent takes."""
+    """A model's facts: those of its first agent, and the media that any agent takes."""
     first = infos[0]
     more = tuple(task for task in _SENSES if task in tasks and task not in first.tasks)
     return replace(first, tasks=(*first.tasks, *more)) if more else first
@@ -189,12 +189,12 @@ class KnownModel:
 
 
 def _worth(report: Report) -> tuple[bool, bool]:
-    """Those that serve first, then those that will, then those that cannot."""
+    """Sort key of reports: serving agents first, then loading, then failed ones."""
     return report.failure is not None, not report.is_loaded
 
 
 def adapted(report: Report) -> list[Report]:
-    """What it says of the model, and of the model under each of its adapters, which generates."""
+    """The reports on the model, and on the model under each of its adapters."""
     info = report.info
     plain = replace(info, adapters=())
     tasks = tuple(task for task in info.tasks if task in ("generate", *_SENSES))
@@ -287,7 +287,7 @@ class ModelRegistry:
 
     @property
     def aliases(self) -> Mapping[str, str]:
-        """What models are also called, and their names."""
+        """Aliases of models, each with its model's name."""
         return self._aliases
 
     def resolve(self, name: str | None) -> str | None:
@@ -433,9 +433,9 @@ class ModelRegistry:
         return None if None in errors else errors[0]
 
     def can_tokenize(self, name: str | None, *, also: frozenset[Ability] = frozenset()) -> bool:
-        """Whether an agent of the model, or of any, answers what is asked of its tokenizer.
+        """Whether an agent of the model, or of any model, answers queries of its tokenizer.
 
-        And can do what is `also` needed.
+        The agent must also have the abilities `also`.
         """
         sets = self._abilities(name)
         return not sets or any(each >= TOKENIZER | also for each in sets)
@@ -443,7 +443,7 @@ class ModelRegistry:
     def _abilities(
         self, name: str | None, *, generating: bool = False
     ) -> frozenset[frozenset[Ability]]:
-        """What agents of the model can do, or those of any with `None`; or those that generate."""
+        """Abilities of agents of a model (`None`: any model), or only of those that generate."""
         if name is not None:
             model = self._models.get(name)
             return frozenset() if model is None else _abilities_of(model, generating)
@@ -551,7 +551,7 @@ class ModelRegistry:
         return not len(model.reports) and name not in self._wished
 
     def _outdate(self, model: KnownModel) -> None:
-        """What is known of `model` has changed, so answers about all models have, too."""
+        """Forget cached answers about `model`, and about all models."""
         model.cached = None
         self._outdate_all()
 

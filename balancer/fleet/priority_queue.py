@@ -19,7 +19,7 @@ class Ordered(Hashable, Protocol):
     """A key that comes before others."""
 
     def __lt__(self, other: Any, /) -> bool:
-        """Whether it comes before the other."""
+        """Whether the key comes before the other."""
 
 
 class PriorityQueue(Generic[K, R]):
@@ -96,7 +96,7 @@ class Groups(Generic[G, K, R]):
         self._queues: dict[G, PriorityQueue[K, R]] = {}
 
     def __len__(self) -> int:
-        """How many groups there are."""
+        """The number of groups."""
         return len(self._queues)
 
     def __iter__(self) -> Iterator[G]:
@@ -108,7 +108,7 @@ class Groups(Generic[G, K, R]):
         return self._queues.get(group, ())
 
     def size(self, group: G) -> int:
-        """How many keys a group has."""
+        """The number of keys in a group."""
         queue = self._queues.get(group)
         return 0 if queue is None else len(queue)
 

@@ -1,4 +1,4 @@
-"""How a request ended, and the `Recorder` that gets each measurement."""
+"""Measurements of requests and their ends, and the `Recorder` that gets them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from .caller import ANONYMOUS, Caller
 
 
 class Origin(NamedTuple):
-    """Where tokens come from: the names of the agent and of its model, under an adapter's."""
+    """The origin of tokens: the names of the agent and its model, with the adapter."""
 
     agent: str = ""
     model: str = ""
@@ -30,7 +30,7 @@ balancer that has gone asked for."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How one request ended.
+    """The end of one request.
 
     `code` is a finish reason (`stop`, `length`, `tool_calls`, `cancelled`), an error's code, or
     `client_gone`; a query that was answered has `answered`. `agent` is the name of the one it ran

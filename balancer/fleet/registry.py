@@ -98,7 +98,7 @@ class Agent:
 
     @property
     def takes_work(self) -> bool:
-        """Whether it may be given requests and queries."""
+        """Whether the agent may get requests and queries."""
         return self.is_accepting and not self.is_cordoned and not self.is_retired
 
     @property
@@ -117,7 +117,7 @@ class Agent:
 
     @property
     def host(self) -> AgentId:
-        """What all agents of its host have in common; its own id where it is alone there."""
+        """The id of the agent's host; the agent's own id if it is alone there."""
         return self.hello.host or self.hello.agent_id
 
     @property
@@ -137,7 +137,7 @@ class Agent:
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """What requests may need of it: dispatch and refusals go by this alone."""
+        """The abilities of the agent. Dispatch and refusals use nothing else."""
         info = self.model or self.loading
         return ABILITIES if info is None else info.abilities
 
@@ -149,12 +149,12 @@ class Agent:
 
     @property
     def fingerprint(self) -> str | None:
-        """That of the model: agents with the same one can go on with each other's answers."""
+        """The model's fingerprint; agents with the same can continue each other's answers."""
         return self.model.fingerprint if self.model else None
 
     @property
     def forwards(self) -> bool:
-        """Whether it passes requests on to another server."""
+        """Whether the agent passes requests on to another server."""
         return self.model is not None and self.model.upstream is not None
 
     @property
@@ -165,15 +165,15 @@ class Agent:
         return next((issue for issue in self.issues if issue.code in SERVER_GONE), None)
 
     def goes_on_from(self, origin: str | None) -> bool:
-        """Whether it goes on by text with an answer of engines with this fingerprint.
+        """Whether the agent can continue, by text, an answer of engines with this fingerprint.
 
-        `None`: of a server, or of several agents. Between engines the weights have to be the same;
-        of a server that is its operator's claim, who gave its model the same name.
+        `None`: the answer is of a server, or of several agents. Engines need the same weights. Of a
+        server the operator claims that, by giving its model the same name.
         """
         return self.forwards or origin in (None, self.fingerprint)
 
     def state(self, num_busy: int) -> AgentState:
-        """What it does, with so many requests."""
+        """The agent's state, with so many requests."""
         if self.is_cordoned:
             return "draining" if num_busy else "drained"
         if not self.is_accepting:
@@ -188,9 +188,9 @@ class Agent:
         return "loading" if phase is not None or self.loading is not None else "idle"
 
     def may_change(self, now: float) -> bool:
-        """Whether a status counts at once: the first ones do, and then a few a second.
+        """Whether a status is taken at once: the first ones are, and then a few a second.
 
-        A status costs a look at all that waits, so a flood of them may not.
+        Each status costs a look at all waiting requests, so a flood of them is held back.
         """
         left = self.num_statuses - (now - self.status_at) * STATUSES_A_SECOND
         self.num_statuses, self.status_at = max(left, 0.0), now
@@ -230,7 +230,7 @@ class Agent:
         return (Issue(code="identity_claimed", message=message[:MAX_WORDS], hint=hint),)
 
     def view(self, num_busy: int, now: float) -> AgentView:
-        """As others see it, under its host's id."""
+        """The view of the agent for others, under its host's id."""
         return AgentView(
             id=self.host,
             name=self.name,
@@ -249,7 +249,7 @@ class Agent:
         )
 
     def _models(self, num_busy: int) -> tuple[ServedView, ...]:
-        """What it serves, or else is about to."""
+        """The model that the agent serves, or is about to serve."""
         work = self.work
         assigned = None if work is None or work.assignment is None else work.assignment.name
         name = self.served or assigned
@@ -295,7 +295,7 @@ class Registry:
         self._deadlines: Deadlines[Agent] = Deadlines()
 
     def __len__(self) -> int:
-        """How many links there are."""
+        """The number of links."""
         return len(self._agents)
 
     def __iter__(self) -> Iterator[Agent]:
@@ -304,7 +304,7 @@ class Registry:
 
     @property
     def num_agents(self) -> int:
-        """How many hosts are here, be it as several agents."""
+        """The number of hosts, each with one or more agents."""
         return len(self._hosts)
 
     def hosts(self) -> Iterator[AgentId]:
@@ -420,7 +420,7 @@ class Registry:
             self._departures.popitem(last=False)
 
     def _left_at_last(self, agent: Agent) -> None:
-        """What it still ran counts no more for the process that took over."""
+        """Forget the former process's requests, which another process took over."""
         id = agent.hello.agent_id
         self._retired[id].remove(agent.link)
         if not self._retired[id]:
@@ -456,12 +456,12 @@ class Registry:
         return Send(link, for_version(message, agent.hello.protocol))
 
     def rests(self, agent: Agent, now: float) -> None:
-        """It is full; it is tried again after a pause."""
+        """The agent is full: try it again after a pause."""
         agent.rested_at = now + BUSY_PAUSE
         self._deadlines.arm(agent)
 
     def waits(self, agent: Agent, status: Status) -> None:
-        """It says too much: this counts when it `may_change`, unless it says something else."""
+        """Hold back a status until it `may_change`; a newer one replaces it."""
         agent.status = status
         self._deadlines.arm(agent)
 
@@ -478,7 +478,7 @@ class Registry:
         return self._deadlines.due(now)
 
     def seen_to(self, agent: Agent) -> None:
-        """What was due is done: arm the agent's next deadline."""
+        """Arm the agent's next deadline, after what was due is done."""
         self._deadlines.arm(agent)
 
     def check_integrity(self) -> None:

@@ -1,4 +1,4 @@
-"""What is known of a request that outlives its connection, besides its events."""
+"""The record of a request that outlives its connection, besides its events."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -30,7 +30,7 @@ class RetainedRecord(NamedTuple):
 
 
 class AskedRequest(NamedTuple):
-    """What was asked for, and by whom.
+    """A request and its caller.
 
     `note` is its API's own: what it needs to answer at another run of the balancer, as JSON.
     """

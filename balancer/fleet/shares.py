@@ -35,7 +35,7 @@ REFUSALS: tuple[Refusal, ...] = get_args(Refusal)
 
 
 class Amounts(Generic[K]):
-    """How much each holder has, and which has most.
+    """The amount of each holder, and the holder with most.
 
     Amounts change with each request, and the holder with most is asked for when a pool is full. So
     holders are ordered then.
@@ -180,7 +180,7 @@ class Shares(Generic[K]):
         return self.refusal(holder, amount) is None
 
     def is_fair(self, holder: K, amount: int) -> bool:
-        """Whether there is room for `amount` of the holder's if no other one has more than that."""
+        """Whether there is room for `amount` of the holder if no other holder has more."""
         if self.total + amount <= self.bound:
             return True
         others = sum(min(self.held(each), amount) for each in self._amounts if each != holder)
@@ -237,7 +237,7 @@ class Holding(Generic[K]):
         return is_granted
 
     def may_ever(self, amount: int) -> bool:
-        """Whether it may hold `amount` more if its holder holds nothing else."""
+        """Whether the holder may have `amount` if it has nothing else."""
         return self.amount + amount <= self._shares.share
 
     def give_back(self, amount: int | None = None) -> None:
@@ -258,7 +258,7 @@ class Holding(Generic[K]):
 
 
 class FairEviction(Generic[K, I]):
-    """Which item leaves a full pool: the least recently used one of the holder with most.
+    """Chooses the item that leaves a full pool: the least recently used of the holder with most.
 
     The pool is full if its items are larger than `sizes.bound` together, or more than
     `counts.bound`. Call `evict` after each change until it returns `None`.

@@ -1,11 +1,10 @@
-"""What a request may take in tokens, before it was tokenised.
+"""Estimates the tokens of a request before it is tokenised.
 
-There are two estimates. Its `Reservation` is held against its caller's limits until it ends: of
-texts every `BYTES_PER_TOKEN` bytes of UTF-8 count as one token, which with common vocabularies is
-about right for English, a little more than it takes for code, and less for most other scripts. Its
-charge says what it counts in the fair queue, where every request passes: of texts it takes
-characters, so its cost does not grow with their length. Token ids are counted. What it really took
-counts at its end.
+There are two estimates. The `Reservation` is held against the caller's limits until the request
+ends. `BYTES_PER_TOKEN` bytes of UTF-8 count as one token: with common vocabularies that is about
+right for English, a little too many for code, and too few for most other scripts. The charge is the
+request's weight in the fair queue, which every request passes: it counts characters, so its cost
+does not grow with the text. Token ids are counted. At the request's end the real tokens count.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,10 +18,10 @@ from ...shared.queries import Embed, Query, Rank
 BYTES_PER_TOKEN = 4
 
 TOKENS_PER_MESSAGE = 4
-"""What chat templates put around a message, about."""
+"""Tokens that chat templates put around a message, about."""
 
 TOKENS_PER_IMAGE = 576
-"""What LLaVA takes for each picture; others take from a hundred to thousands.
+"""Tokens of a picture for LLaVA; other models take from a hundred to thousands.
 
 Half a minute of sound takes as many, or less.
 """
@@ -40,11 +39,11 @@ LEAST = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """What one request asks of its caller's limits.
+    """The share of its caller's limits that one request asks for.
 
     `num_prompt_tokens` and `num_answer_tokens` are estimates from above; without `max_tokens` the
-    answer may take more. What does not count as a request (`num_requests` of 0) is only counted
-    among those that run at once. `num_copies` of it come together, and all are let in or none.
+    answer may take more. A reservation with `num_requests` of 0 counts only among the requests that
+    run at once. `num_copies` of it come together; all are admitted or none.
     """
 
     num_requests: int = 1
@@ -60,7 +59,7 @@ class Reservation:
 
 
 def reservation_of(request: GenerateRequest, room: float) -> Reservation:
-    """What `request` asks for; prompt and answer together have at most `room` tokens."""
+    """The reservation of `request`; prompt and answer together have at most `room` tokens."""
     prompt = _num_prompt_tokens(request)
     answer = ASSUMED_ANSWER if request.max_tokens is None else request.max_tokens
     if request.prefill_only:
@@ -75,7 +74,7 @@ def reservation_of(request: GenerateRequest, room: float) -> Reservation:
 
 
 def reservation_of_queries(queries: Sequence[Query]) -> Reservation:
-    """What a call asks for: tokenising, counting and the like cost neither requests nor tokens."""
+    """The reservation of queries: tokenising and counting cost neither requests nor tokens."""
     if not any(isinstance(each, Embed | Rank) for each in queries):
         return Reservation(num_requests=0)
     return Reservation(num_prompt_tokens=sum(map(_num_query_tokens, queries)))

@@ -140,7 +140,7 @@ WAITS = Family(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingView:
-    """How agents were chosen so far.
+    """Statistics of the choice of agents so far.
 
     `num_warm` requests went to agents that were believed to hold at least half of their prompts,
     `num_cold` did not. `num_waited` waited for one agent alone, and got it or, `num_gave_up`, took
@@ -210,7 +210,7 @@ class ForegroundView:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """How much of a minute's limit is left; all of it after `reset_after` seconds."""
+    """The rest of a minute's limit; the whole limit after `reset_after` seconds."""
 
     limit: int
     remaining: int
@@ -219,7 +219,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a caller stands with its limits; `None` where it has no limit."""
+    """A caller's limits and their rest; `None` if it has no limit."""
 
     requests: Level | None = None
     tokens: Level | None = None
@@ -346,7 +346,7 @@ class FleetTotals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetDelta:
-    """What changed from one revision to `revision`, at a cost of the size of the change.
+    """The changes from one revision to `revision`, at a cost of the size of the change.
 
     `agents` are new or look different; times in them are as of now. Those that gave tokens alone
     are not among them. An agent that came and went in between is only among those that are gone. Of

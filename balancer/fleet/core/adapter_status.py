@@ -1,4 +1,4 @@
-"""How a desired adapter is: as its model, and where that is loaded, as its agents say."""
+"""A desired adapter's status: its model's, and if that is loaded, what its agents report."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -61,7 +61,7 @@ def _has(agent: Agent, adapter: WishedAdapter) -> bool:
 
 
 def _is_told(agent: Agent, adapter: WishedAdapter) -> bool:
-    """Whether its order has the adapter, as it is desired now."""
+    """Whether the agent's order has the adapter as it is desired now."""
     work = agent.work
     if work is None or work.assignment is None:
         return False

@@ -1,4 +1,4 @@
-"""Who is let in: what the fleet can do, and what the caller may.
+"""Admission of requests, by what the fleet can do and the caller may do.
 
 A newcomer is refused because the balancer shuts down, because no model can do it, or because of its
 caller's limits, or because of the memory that requests take, in this order; a full queue refuses it
@@ -48,10 +48,10 @@ _MAX_NAMES = 10
 
 @dataclass(frozen=True, slots=True)
 class Newcomer(Generic[AnyRequest]):
-    """What came, as it may run: with its model's own name, and within its caller's limits.
+    """A new request, with its model's own name, and within its caller's limits.
 
-    With an `error` it is refused. Otherwise `reservation` is what it takes of the limits, and
-    `num_bytes` what it takes of the memory, once accepted.
+    With an `error` it is refused. If it is accepted, it takes `reservation` of the limits and
+    `num_bytes` of the memory.
     """
 
     request: AnyRequest
@@ -81,7 +81,7 @@ class Admission:
         self._limiter.num_balancers = num_balancers
 
     def standing(self, caller: Caller, now: float) -> Standing:
-        """How much of its limits a caller has left."""
+        """The rest of a caller's limits."""
         return self._limiter.standing(caller, now)
 
     def models_of(self, caller: Caller) -> frozenset[str]:
@@ -147,7 +147,7 @@ class Admission:
         self.admitted(id, Newcomer(request, num_bytes=footprint(request)), now)
 
     def ended(self, id: RequestId, usage: Usage, now: float) -> None:
-        """It has ended; what was never accepted is ignored."""
+        """Release a request that has ended; one that was never accepted is ignored."""
         if (grant := self._grants.pop(id, None)) is not None:
             self._limiter.ended(grant, usage.prompt_tokens + usage.completion_tokens, now)
             self.memory.give_back(grant.request.account, grant.num_bytes)

@@ -67,12 +67,12 @@ class Cordons:
             self._deadlines.remove(id)
 
     def remove(self, id: AgentId) -> None:
-        """It gets work again, if it got none."""
+        """Let the agent get work again. Returns whether it got none."""
         self._cordons.pop(id, None)
         self._set_deadline(id, None)
 
     def joined(self, id: AgentId, name: str, is_here: Callable[[AgentId], bool]) -> bool:
-        """Whether the agent that joins is cordoned, be it under an id that it had before."""
+        """Whether the joining agent is cordoned, perhaps under a former id."""
         if id in self._cordons:
             return True
         for old, cordon in self._cordons.items():

@@ -148,12 +148,12 @@ class Fleet:
         """Until the next event: each is asked for the deadline before and after it."""
 
     def __contains__(self, id: object) -> bool:
-        """Whether a request was accepted and has not ended."""
+        """Whether the request was accepted and has not ended."""
         return id in self.state.lives
 
     @property
     def limits(self) -> Limits:
-        """How much may wait and how long anything may take."""
+        """Bounds of waiting requests, and time limits."""
         return self.state.limits
 
     @property
@@ -336,7 +336,7 @@ class Fleet:
         return [*decisions, *self._end_stranded(now)]
 
     def agent_broke(self, link: LinkId, reason: str, now: float) -> list[Decision]:
-        """What came over a link is no message, or one with a value that cannot be."""
+        """End a link over which came no message, or one with an impossible value."""
         decisions = self._due(now)
         if (agent := self.state.registry.get(link)) is not None:
             decisions += self._membership.broke(agent, reason, now, error=None, is_ours=False)
@@ -526,7 +526,7 @@ class Fleet:
         return [*decisions, *self._renamed(now)]
 
     def _renamed(self, now: float) -> list[Decision]:
-        """What came before its alias follows it."""
+        """Move requests that came under the former alias."""
         aliases = self.state.models.aliases
         requests = self.state.requests.renamed(aliases, now)
         return [*requests, *self.state.dispatcher.renamed(aliases, now)]
@@ -629,7 +629,7 @@ class Fleet:
     # ---- time, and the end of it
 
     def tick(self, now: float) -> list[Decision]:
-        """Whatever is due at `now`.
+        """Do what is due at `now`.
 
         Agents are given up here only: when the timer fires, what they sent has been read, however
         long that took.
@@ -650,7 +650,7 @@ class Fleet:
         return [*decisions, *self._membership.say_goodbye(now)]
 
     def _due(self, now: float, *, is_timer: bool = False) -> list[Decision]:
-        """What has come due, in the order that starts nothing in vain. Every event begins so."""
+        """Do what is due, in the order that starts nothing in vain. Every event begins so."""
         self.state.requests.dispatch.now = now
         deadline = self.next_deadline()
         self._is_deadline_known = False
@@ -722,7 +722,7 @@ def _finish(id: RequestId, error: RequestError) -> Finish:
 
 
 def _error(request: Request, wire: WireError) -> RequestError:
-    """What its client hears. Only who cancels hears that it was cancelled."""
+    """The error for the client. Only a client that cancels hears that it was cancelled."""
     if wire.code == Cancelled.code and not request.is_cancelling:
         return EngineFailed(wire.message)
     return from_agent(wire)

@@ -1,4 +1,4 @@
-"""What others see of the fleet as of now. Reading changes nothing."""
+"""Views of the present fleet. Reading changes nothing."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -51,7 +51,7 @@ class FleetViews:
 
     @property
     def limits(self) -> Limits:
-        """How much may wait and how long anything may take."""
+        """Bounds of waiting requests, and time limits."""
         return self._state.limits
 
     @property
@@ -67,7 +67,7 @@ class FleetViews:
         return self._admission.num_accounts
 
     def standing(self, caller: Caller) -> Standing:
-        """How much of its limits a caller has left."""
+        """The rest of a caller's limits."""
         return self._admission.standing(caller, self._clock())
 
     def priority(self, request: GenerateRequest, caller: Caller) -> int | None:
@@ -113,7 +113,7 @@ class FleetViews:
         )
 
     def changes_since(self, revision: int) -> FleetDelta | None:
-        """What changed after `revision`; `None` if that is too long ago, so take a `view`."""
+        """The changes after `revision`; `None` if it is too long ago: take a `view`."""
         changes = self._state.changes.since(revision)
         if changes is None:
             return None
@@ -132,7 +132,7 @@ class FleetViews:
         return [(id, sum(each.num_tokens for each in registry.on_host(id))) for id in generated]
 
     def num_called(self, name: str) -> int:
-        """How many hosts have agents of this name."""
+        """The number of hosts with agents of this name."""
         return len({each.host for each in self._state.registry.current() if each.name == name})
 
     # ---- models
@@ -184,27 +184,27 @@ class FleetViews:
         return self._steering.outbid
 
     def waiting_by_model(self) -> Mapping[str, tuple[int, float]]:
-        """How many requests and queries wait for each model, and the oldest one's seconds so far.
+        """Requests and queries that wait for each model: how many, and the oldest one's seconds.
 
-        Those that name no model wait for the first that is desired.
+        Requests without a model wait for the first desired model.
         """
         now, demands = self._clock(), self._steering.own_demands()
         return {name: (each.num_waiting, now - each.since) for name, each in demands.items()}
 
     def statuses(self) -> Mapping[str, ModelStatus]:
-        """How each desired model is."""
+        """The status of each desired model."""
         return self._steering.statuses
 
     def adapters(self) -> Mapping[str, ModelStatus]:
-        """How each desired adapter is, by the name that clients ask for."""
+        """The status of each desired adapter, by the name that clients ask for."""
         return self._steering.adapters
 
     def placement_of(self, model: str) -> str | None:
-        """Where a desired model is placed and why, in words. Costs the size of the fleet."""
+        """A desired model's placement and its reasons, in words. Costs the size of the fleet."""
         return self._steering.placement_of(model)
 
     def dry_run(self, desired: DesiredState) -> Plan:
-        """What would become of it if this were desired. Costs the size of the fleet."""
+        """The steps that would be taken if this were desired. Costs the size of the fleet."""
         return self._steering.dry_run(desired, self._clock())
 
     # ---- requests
@@ -240,7 +240,7 @@ class FleetViews:
         return None if request is None else request.engine
 
     def waiting(self, id: RequestId) -> Waiting | None:
-        """What a request can expect that waits for an agent; `None` of any other."""
+        """The expected wait of a request without an agent; `None` for any other."""
         request = self._request(id)
         if request is None or request.link is not None:
             return None
@@ -278,7 +278,7 @@ class FleetViews:
         return self._steering.cordons.get(id if agent is None else agent.host)
 
     def slots_taken(self) -> dict[AgentId, int]:
-        """How many slots of each agent this balancer has taken, where it has any."""
+        """The number of slots of each agent that this balancer has taken, if any."""
         taken: Counter[AgentId] = Counter()
         for agent in self._state.registry.current():
             taken[agent.host] += self._state.num_busy_on(agent)

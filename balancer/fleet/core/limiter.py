@@ -1,13 +1,13 @@
-"""Whether a caller may send another request now: the accounts of all callers with limits.
+"""Limits of callers: decides whether a caller may send another request now.
 
 Keys have one account each, and callers without a key one for each address (of IPv6 for each
 /64 network, since a host has all of it). The tokens that a request may take are held from its
-admission to its end; then what it took counts at that moment, and the rest is free again.
+admission to its end. Then the tokens that it took count at that moment, and the rest is free again.
 
 Invariants: callers without limits have no account; accounts whose requests run are never forgotten;
 besides those, at most `MAX_ACCOUNTS` of keys and as many of addresses are kept. Addresses never
-crowd out keys. Each request is admitted once and ended once; what is held is the sum of what the
-requests that have not ended hold.
+crowd out keys. Each request is admitted once and ended once; held tokens are the sum over the
+requests that have not ended.
 """
 
 from collections import OrderedDict, deque
@@ -58,7 +58,7 @@ class SlidingWindow:
         self._sum = 0
 
     def __len__(self) -> int:
-        """How many entries it keeps."""
+        """The number of entries."""
         return len(self._entries)
 
     def add(self, amount: int, now: float) -> None:
@@ -100,7 +100,7 @@ class SlidingWindow:
 
 @dataclass(slots=True, eq=False)
 class Grant:
-    """What a request that was let in holds until it ends: bytes, and tokens of an `account`."""
+    """The share of an admitted request until it ends: bytes, and tokens of an `account`."""
 
     request: Lifecycle
     num_bytes: int = 0
@@ -109,7 +109,7 @@ class Grant:
 
 
 class UsageAccount:
-    """What one caller has used in the last minute, and what its running requests hold.
+    """One caller's use in the last minute, and the tokens that its running requests hold.
 
     Limits are given with each call, since they may change.
     """
@@ -152,7 +152,7 @@ class UsageAccount:
         self._tokens.add(num_tokens, now)
 
     def standing(self, limits: CallerLimits, now: float) -> Standing:
-        """How much is left."""
+        """The rest of the limits."""
         held = self._num_held
         return Standing(
             requests=_level(limits.requests_per_minute, self._requests, 0, now),
@@ -283,7 +283,7 @@ class Limiter:
 
     @property
     def num_accounts(self) -> int:
-        """How many callers it knows."""
+        """The number of callers with an account."""
         return sum(map(len, self._accounts))
 
     def limits_of(self, caller: Caller) -> CallerLimits:
@@ -312,12 +312,12 @@ class Limiter:
             grant.account.ended(grant, num_tokens, now)
 
     def live(self, caller: Caller) -> Collection[Grant]:
-        """What requests of its account hold that have not ended, if the caller has limits."""
+        """The tokens that the account's running requests hold, if the caller has limits."""
         account = self._find(caller)
         return () if account is None else account.live
 
     def standing(self, caller: Caller, now: float) -> Standing:
-        """How much of its limits is left."""
+        """The rest of the caller's limits."""
         limits = self.limits_of(caller)
         if limits.requests_per_minute is None and limits.tokens_per_minute is None:
             return NO_STANDING
@@ -377,7 +377,7 @@ def joined(own: CallerLimits, defaults: CallerLimits) -> CallerLimits:
 
 
 def share_of(limits: CallerLimits, num_balancers: int) -> CallerLimits:
-    """What one of several balancers lets a caller have, so that all together let it have `limits`.
+    """One balancer's share of a caller's `limits`, so that all balancers together give them.
 
     Shares are rounded up, so all together may let it have up to one more for each balancer.
     """

@@ -64,14 +64,14 @@ class Membership:
         return [*decisions, *state.dispatcher.agent_changed(agent, now)]
 
     def puts_off(self, agent: Agent, status: Status, now: float) -> bool:
-        """Whether `status` counts later, since it came too soon after others."""
+        """Whether `status` is taken later, since it came too soon after others."""
         if agent.status is None and agent.may_change(now):
             return False
         self._state.registry.waits(agent, status)
         return True
 
     def changed(self, agent: Agent, status: Status, now: float) -> list[Decision]:
-        """It has other slots or another model, or takes work again, or no longer."""
+        """The agent has other slots or another model, or takes work again, or no longer."""
         agent.status = None
         state = self._state
         if (excess := _excess(agent.holder, {}, status.model)) is not None:
@@ -87,7 +87,7 @@ class Membership:
         return [*decisions, *state.dispatcher.agent_changed(agent, now)]
 
     def measured(self, agent: Agent, statistics: Statistics, now: float) -> None:
-        """It reported what its engine did, for whichever balancer."""
+        """The agent reported its engine's work, for any balancer."""
         if agent.statistics is not None and _computed(statistics) > _computed(agent.statistics):
             agent.spoke_at = now
         agent.statistics = statistics
@@ -106,7 +106,7 @@ class Membership:
     def broke(
         self, agent: Agent, reason: str, now: float, *, error: Exception | None, is_ours: bool
     ) -> list[Decision]:
-        """It said what no agent says, or what could not be handled: it is lost, for a while."""
+        """An agent sent an impossible message, or one that failed: it is lost, for a while."""
         speaker = speaker_of(agent.holder, agent.hello.agent_id)
         self._state.bad_messages.came_from(speaker, reason, now)
         log = LogBad(agent.name, reason, error, is_ours)
@@ -214,7 +214,7 @@ class Membership:
         return self.dismiss(agent, "the agent has dialled again", now)
 
     def _retire(self, agent: Agent, now: float) -> list[Decision]:
-        """It gets nothing new, finishes what it has, and leaves."""
+        """Give the agent nothing new; it finishes its requests and leaves."""
         state = self._state
         state.registry.retire(agent)
         state.models.agent_left(agent.link, now)
@@ -222,7 +222,7 @@ class Membership:
         return [*decisions, *state.dispatcher.agent_changed(agent, now)]
 
     def _reads_lost(self, agent: Agent) -> list[Decision]:
-        """What was asked over this link has no answer: another process may have one."""
+        """End reads over this link without an answer; another process may have one."""
         readers = self._state.open_reads
         ids = tuple(id for id, link in readers.items() if link == agent.link)
         for id in ids:

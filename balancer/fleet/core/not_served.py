@@ -37,7 +37,7 @@ def reason_of(model: str | None, status: ModelStatus | None, agents: Iterable[Ag
 
 
 def _has(agent: Agent, model: str | None) -> bool:
-    """Whether it has the model, though it may take no requests."""
+    """Whether the agent has the model, even if it takes no requests."""
     if agent.model is None:
         return False
     name = agent.model.name
@@ -57,7 +57,7 @@ def _of_those(having: list[Agent]) -> str:
 
 
 def _loads(agent: Agent, model: str | None, status: ModelStatus | None) -> bool:
-    """Whether it is about to serve the model."""
+    """Whether the agent is about to serve the model."""
     names = {model} if status is None else {model, status.model.name}
     if agent.loading is not None and (model is None or agent.loading.name in names):
         return True

@@ -1,4 +1,4 @@
-"""What the parts of the core share: the cores it is composed of, and a few facts of the whole."""
+"""State that the parts of the core share: its cores, and a few facts of the whole."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -49,7 +49,7 @@ class FleetState:
 
     @property
     def is_draining(self) -> bool:
-        """Whether nothing more is accepted."""
+        """Whether nothing more is accepted: the balancer shuts down."""
         return self.drained_at is not None
 
     @property

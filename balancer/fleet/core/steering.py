@@ -38,7 +38,7 @@ LEAST_SHARE = 0.02
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """Where an agent was when its phase was first seen."""
+    """An agent's progress when its phase was first seen."""
 
     revision: int
     phase: Phase
@@ -47,9 +47,9 @@ class _Mark:
 
 
 class LoadTimes:
-    """How long agents will still take to load: from how fast they got on in their present phase.
+    """Estimates the rest of each load, by the progress in its present phase.
 
-    It gets every report of an agent. Invariant: a mark is of a connected agent that fetches
+    Gets every report of an agent. Invariant: a mark is of a connected agent that fetches
     or loads.
     """
 
@@ -127,16 +127,16 @@ class Steering:
 
     @property
     def statuses(self) -> Mapping[str, ModelStatus]:
-        """How each desired model is."""
+        """The status of each desired model."""
         return self._controller.statuses
 
     def placement_of(self, name: str) -> str | None:
-        """Where a desired model is placed and why, in words, if it is to be loaded."""
+        """A desired model's placement and its reasons, in words, if it is to be loaded."""
         status = self.statuses.get(name)
         return None if status is None else self._controller.placement_of(status.model)
 
     def status_of(self, name: str) -> ModelStatus | None:
-        """How a desired model or adapter is."""
+        """The status of a desired model or adapter."""
         return self.statuses.get(name) or self.adapters.get(name)
 
     # ---- how far agents are
@@ -198,7 +198,7 @@ class Steering:
         self._learn(desired, now)
 
     def restored(self, desired: DesiredState, now: float) -> None:
-        """It was desired before the balancer started."""
+        """Take the state that was desired before the balancer started."""
         self._controller.restored(desired, now)
         self._learn(desired, now)
 
@@ -247,7 +247,7 @@ class Steering:
         self._peer_demands = {}
 
     def others_wait(self, demands: Mapping[str, Demand], now: float) -> None:
-        """What requests at other balancers wait for."""
+        """Take the models that requests at other balancers wait for."""
         if demands or self._peer_demands:
             self._peer_demands = demands
             self.look_soon(now)
@@ -258,7 +258,7 @@ class Steering:
         self.look_soon(now)
 
     def own_demands(self) -> Mapping[str, Demand]:
-        """What requests and queries of this balancer wait for."""
+        """The models that requests and queries of this balancer wait for."""
         return self._added_up(self._waiting())
 
     # ---- operators
@@ -419,7 +419,7 @@ class Steering:
         return {name: each.left_out for name, each in found.items() if each.left_out is not None}
 
     def dry_run(self, desired: DesiredState, now: float) -> Plan:
-        """What would become of it if this were desired."""
+        """The steps that would be taken if this were desired."""
         return self._controller.dry_run(desired, self._reports(), self._demands(), now)
 
     def _reports(self) -> Iterable[AgentReport]:
@@ -463,7 +463,7 @@ class Steering:
         )
 
     def _demands(self) -> dict[str, Demand]:
-        """What requests and queries wait for; any model stands for the first one."""
+        """The models that requests and queries wait for; any model stands for the first one."""
         at_peers = (
             (name, each.num_waiting, each.since) for name, each in self._peer_demands.items()
         )
@@ -486,13 +486,13 @@ class Steering:
 
 
 def _is_leaving(agent: Agent) -> bool:
-    """Whether it takes nothing new for another reason than that it changes its model."""
+    """Whether the agent takes nothing new, and not because it changes its model."""
     phases = ("draining", "loading", "fetching", "waiting")
     return not agent.is_accepting and (agent.work is None or agent.work.phase not in phases)
 
 
 def may_need_order(agent: Agent, status: Status) -> bool:
-    """Whether what an agent says may need an order: not if only its download goes on."""
+    """Whether a status may need an order: not if only the agent's download goes on."""
     return (
         agent.model != status.model
         or agent.is_accepting != status.accepting
@@ -507,10 +507,10 @@ def _essence(work: Work | None) -> tuple[object, ...]:
 
 
 def memory_of_others(agents: Sequence[Agent]) -> Mapping[str, int]:
-    """What programs of others have of each memory of a host, by what its `agents` measured last.
+    """The bytes of each memory of a host that other programs have, as its `agents` measured last.
 
-    Where the driver does not tell, all that is neither free nor of a model that they have loaded;
-    nothing while they load or unload one.
+    If the driver does not tell, these are all bytes that are neither free nor of a loaded model;
+    none while a model is loaded or unloaded.
     """
     measured = {
         each.name: each for agent in agents if agent.statistics for each in agent.statistics.devices

@@ -54,7 +54,7 @@ class QueryRequest:
 
     @property
     def task(self) -> Task | None:
-        """What the model must be able to do; `None` where every model can."""
+        """The ability that the model needs; `None` if every model has it."""
         if self.kind != "text":
             return self.kind
         return next(iter(self.senses), None)
@@ -66,7 +66,7 @@ class QueryRequest:
 
     @property
     def senses(self) -> tuple[Sense, ...]:
-        """What a model has to have for the media that are to be counted."""
+        """The abilities that a model needs for the media that are counted."""
         counted = self.first_with_media
         return () if counted is None else counted.senses
 
@@ -110,7 +110,7 @@ class QueryLifecycle(Lifecycle):
 
     @property
     def is_complete(self) -> bool:
-        """Whether every part has its result."""
+        """Whether all parts have their results."""
         return len(self.results) == len(self.asked.parts)
 
     def renamed(self, names: Mapping[str, str]) -> None:
@@ -135,7 +135,7 @@ class QueryLifecycle(Lifecycle):
         return Settle(self.id, tuple(self.results[n] for n in range(len(self.asked.parts))))
 
     def finish(self, code: str, now: float, error: RequestError | None = None) -> Finish:
-        """How it ended, for the record."""
+        """End it, with the outcome for the record."""
         return Finish(
             Ending(
                 code=code,
@@ -186,7 +186,7 @@ class Part(Dispatched):
 
     @property
     def query(self) -> Query:
-        """What an agent is asked."""
+        """The query of the part, for an agent."""
         return self.of.asked.parts[self.number]
 
     @property
@@ -201,7 +201,7 @@ class Part(Dispatched):
 
 
 def fits(query: Query, result: Result) -> bool:
-    """Whether that is an answer to `query` at all."""
+    """Whether the answer has the form that `query` asks for."""
     match query, result:
         case Embed(), Embedded():
             return len(query.inputs) == len(result.vectors)

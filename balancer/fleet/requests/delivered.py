@@ -47,7 +47,7 @@ MAX_NOTICES = 64
 
 
 class Notices:
-    """What a client got beside its answer: each notice once, and of many only the first."""
+    """Notices that a client got beside its answer: each once, and of many only the first."""
 
     __slots__ = ("_delivered", "_num_left_out")
 
@@ -56,7 +56,7 @@ class Notices:
         self._num_left_out = 0
 
     def is_new(self, notice: Notice) -> bool:
-        """Whether to deliver it to the client; it counts as delivered from then on."""
+        """Whether the notice is new. It counts as delivered from then on."""
         if notice in self._delivered:
             return False
         if len(self._delivered) == MAX_NOTICES:
@@ -77,7 +77,7 @@ class Notices:
 
 
 Reported = CallStarted | Called | Noticed | PromptRead
-"""What an agent sends of an answer or about it, besides its pieces and its end."""
+"""Reports of an agent about an answer, besides its pieces and its end."""
 
 ReportedEvent = ToolCallStarted | ToolCall | Notice | Begun
 
@@ -120,7 +120,7 @@ class Delivered:
 
     @classmethod
     def after(cls, events: Iterable[Event]) -> Self:
-        """Where a client was given these: what an earlier run of the balancer delivered."""
+        """Restore what an earlier run of the balancer delivered."""
         delivered = cls()
         delivered.keep_text()
         for event in events:
@@ -144,12 +144,12 @@ class Delivered:
 
     @property
     def has_begun(self) -> bool:
-        """Whether anything of the answer was delivered: text or a call."""
+        """Whether a part of the answer was delivered: text or a call."""
         return self.has_answer or self.num_prompt_characters > 0
 
     @property
     def has_answer(self) -> bool:
-        """Whether anything was delivered of what comes after the prompt."""
+        """Whether anything after the prompt was delivered."""
         return bool(self.num_tokens or self.num_characters or self.num_calls_started)
 
     def keep_text(self) -> None:
@@ -163,12 +163,12 @@ class Delivered:
 
     @property
     def has_text(self) -> bool:
-        """Whether all that was delivered is text of the answer, and kept."""
+        """Whether only text of the answer was delivered, and all of it is kept."""
         return self._text is not None and not (self.num_calls_started or self.num_calls)
 
     @property
     def num_tokens(self) -> int:
-        """How many ids are kept."""
+        """The number of kept token ids."""
         return len(self._tokens)
 
     def add(self, token: Token) -> None:
@@ -197,7 +197,7 @@ class Delivered:
             self._text = None
 
     def event_of(self, item: Reported) -> ReportedEvent | None:
-        """What the client gets of `item`; `None` if the same was delivered before."""
+        """The event of `item` for the client; `None` if it was delivered before."""
         match item:
             case CallStarted():
                 self.num_calls_started += 1
@@ -253,9 +253,9 @@ class Delivered:
 
     @property
     def by_ids(self) -> Continuation | None:
-        """Where another agent goes on by token ids.
+        """The continuation by token ids.
 
-        `None` if none can: the answer is too long, or has an id that no vocabulary has.
+        `None` if no agent can continue: the answer is too long, or has an impossible id.
         """
         if not self.is_whole:
             return None
@@ -271,7 +271,7 @@ class Delivered:
 
     @property
     def by_text(self) -> Continuation | None:
-        """Where another agent goes on by text; `None` if none can."""
+        """The continuation by text; `None` if no agent can continue."""
         if self._text is None or not self.has_text or not self.is_whole:
             return None
         return Continuation(
@@ -301,7 +301,7 @@ MOST_PROGRESS = 2**16
 
 @dataclass(slots=True)
 class Claim:
-    """What one agent may say of one request, and what it said so far.
+    """The bounds of what one agent may send of one request, and what it has sent.
 
     `num_tokens` counts the whole answer, of other agents before it, too.
     """
@@ -320,7 +320,7 @@ class Claim:
 
     @classmethod
     def of(cls, request: GenerateRequest, model: ModelInfo | None, delivered: Delivered) -> "Claim":
-        """That of an agent with `model` which begins a request, or goes on with it."""
+        """The claim of an agent with `model` that begins a request, or continues it."""
         context = 0 if model is None or request.n_discard is not None else model.context_size
         is_servers = model is not None and model.upstream is not None
         spare = SPARE_OF_SERVERS if is_servers else SPARE

@@ -1,4 +1,4 @@
-"""What dispatch has: a request, or a part of a query. How it finds an agent, and where it waits."""
+"""An item of dispatch: a request, or a part of a query, with its place in the queue."""
 
 from collections.abc import Hashable
 from typing import Any
@@ -41,7 +41,7 @@ class Dispatched:
     may_be_dropped: bool = False
 
     def __lt__(self, other: "Dispatched") -> bool:
-        """Whether it came before the other."""
+        """Whether it arrived before the other."""
         return self.arrival < other.arrival
 
     @property
@@ -51,7 +51,7 @@ class Dispatched:
 
     @property
     def flow(self) -> Hashable:
-        """Who shares what its account gets."""
+        """The flow within its account's share."""
         raise NotImplementedError
 
     @property

@@ -1,4 +1,4 @@
-"""Which agents may serve a request: what an agent offers, and keys for what requests wait for."""
+"""Decides which agents may serve a request, by offers of agents and keys of queues."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -23,7 +23,7 @@ class Engine(NamedTuple):
 
     @property
     def is_by_text(self) -> bool:
-        """Whether they go on by the answer's text, and not by its token ids."""
+        """Whether the request continues by the answer's text, and not by its token ids."""
         return self.fingerprint.startswith(BY_TEXT)
 
 
@@ -79,13 +79,14 @@ def agents_of(key: QueueKey) -> QueueKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What an agent can be given. Without a model it gets nothing.
+    """An agent's offer to requests. Without a model it gets none.
 
-    `cache_tokens` is how much its cache holds, as long as it has not said so itself. `able` are
-    the needs that it can meet, of those that not all agents can. `adapted` are the names of its
-    model under each of its adapters. As a `peer` it lends prefixes to other agents. What is
-    cached in its `home` outlives it. It may have `allowed` requests at once, however many slots it
-    has (`circuit_breaker.py`).
+    - `cache_tokens`: the tokens that its cache holds, until the agent reports it itself.
+    - `able`: the needs that it can meet, of those that not all agents can.
+    - `adapted`: the names of its model under each of its adapters.
+    - `peer`: the address at which it lends prefixes to other agents.
+    - `home`: the place whose cache outlives the agent.
+    - `allowed`: the requests that it may have at once, besides its slots (`circuit_breaker.py`).
     """
 
     model: str | None
@@ -101,7 +102,7 @@ class Offer:
 
     @property
     def is_able(self) -> bool:
-        """Whether it takes work and has a slot, free or not."""
+        """Whether the agent takes work and has a slot, free or not."""
         return self.is_accepting and self.model is not None and self.slots > 0
 
     @property
@@ -115,7 +116,7 @@ class Offer:
 
     @property
     def names(self) -> tuple[str | None, ...]:
-        """What requests may name that it takes; `None` is any."""
+        """The model names of requests that the agent takes; `None` is any."""
         return (None, self.model, *self.adapted)
 
 
@@ -155,7 +156,7 @@ class UncommonNeeds:
         self._used: Tally[Key] = Tally()
 
     def __len__(self) -> int:
-        """How many keys there are."""
+        """The number of keys."""
         return len(self._keys)
 
     def seen(self, abilities: frozenset[Ability]) -> bool:
@@ -164,7 +165,7 @@ class UncommonNeeds:
         return self.lacked != before
 
     def key_of(self, request: GenerateRequest) -> Able | None:
-        """What the request waits for, unless every agent of its model can serve it."""
+        """The key of the queue of the request; `None` if every agent of its model can serve it."""
         if not self.lacked:
             return None
         special = needs_of(request, self.lacked)

@@ -86,7 +86,7 @@ class FairOrder(Generic[F, L, T]):
         """Where flows that have no item may begin, if that is after the clock."""
 
     def __bool__(self) -> bool:
-        """Whether an item is here, waiting or taken."""
+        """Whether there are items, waiting or taken."""
         return bool(self._flows)
 
     @property
@@ -95,7 +95,7 @@ class FairOrder(Generic[F, L, T]):
         return self._lanes
 
     def __iter__(self) -> Iterator[T]:
-        """What the items that wait are of, lane by lane."""
+        """The waiting items, lane by lane."""
         return (item.of for ranks in self._lanes.values() for _, _, item in ranks)
 
     def add(self, item: Item[F, L, T], *, is_next: bool = False) -> None:
@@ -163,11 +163,11 @@ class FairOrder(Generic[F, L, T]):
         return ranks[0][2] if ranks else None
 
     def num_before(self, lane: L, tag: int, number: int) -> int:
-        """How many items of a lane come before one with this tag and number."""
+        """The number of a lane's items before this tag and number."""
         return bisect_left(self._lanes.get(lane, ()), (tag, number))
 
     def num_in(self, lane: L) -> int:
-        """How many items wait in a lane."""
+        """The number of waiting items in a lane."""
         return len(self._lanes.get(lane, ()))
 
     def of_flow(self, flow: F, lane: L, index: int) -> Item[F, L, T]:
@@ -250,5 +250,5 @@ def _rank(ranked: Ranked[F, L, T]) -> tuple[int, int]:
 
 
 def share_of(cost: int, num_flows: int) -> int:
-    """How far the clock goes on with an item that is taken while so many flows wait."""
+    """The advance of the clock for an item that is taken while so many flows wait."""
     return -(-cost // (num_flows + 1)) if num_flows else 0

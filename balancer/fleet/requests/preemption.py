@@ -45,7 +45,7 @@ class Preemption:
         self._num_asked: Tally[QueueKey] = Tally()
 
     def may_help(self, key: QueueKey) -> bool:
-        """Whether a batch request runs that may be preempted for one of this queue."""
+        """Whether a running batch request may be preempted for a request of this queue."""
         return self._times.size(key) > 0
 
     def waits(self, request: Request, key: QueueKey) -> None:

@@ -91,11 +91,12 @@ MAX_LOST_ALONE = 2
 
 @dataclass(slots=True)
 class Moves:
-    """How often one request left an agent for another, and why it did the last time.
+    """A request's moves from agent to agent, and the reason of the last one.
 
-    `num_preempted` of them were for the sake of others. `num_lost_alone` agents in a row were lost
-    with this request alone, `num_lost_early` of all before they sent anything of its answer. It
-    waits for an agent without others, and at `empties_at` one is emptied for it.
+    - `num_preempted` of them made room for others.
+    - `num_lost_alone` agents in a row were lost while they ran this request alone.
+    - `num_lost_early` agents were lost before they sent anything of its answer.
+    - `empties_at`: when an agent is emptied for it, if it waits for one without other requests.
     """
 
     num: int = 0
@@ -116,7 +117,7 @@ class Moves:
         self.num_lost_alone = self.num_lost_alone + 1 if is_alone else 0
 
     def moved(self, reason: MoveReason) -> None:
-        """It leaves an agent for another."""
+        """Count a move to another agent."""
         self.num += 1
         self.num_preempted += reason == "gave_way"
         self.reason = reason
@@ -332,22 +333,22 @@ class Request(Lifecycle, Dispatched):
 
     @property
     def state(self) -> RequestState:
-        """Where it is in its life, as long as it lives."""
+        """The state of a request that has not ended."""
         if self.link is None:
             return "queued"
         return "streaming" if self.is_streaming else "assigned"
 
     @property
     def is_leaving(self) -> bool:
-        """Whether this agent was asked to stop, so that another goes on."""
+        """Whether the agent was asked to stop so that another can continue."""
         return self.leaving_for is not None
 
     @property
     def drops_rest(self) -> bool:
-        """Whether it is leaving, and what its agent sends until it has stopped does not count.
+        """Whether it is leaving its agent, whose further tokens do not count.
 
-        One that is preempted goes on after that, if its tokens are known: then nothing of it is
-        something after which only a server could go on.
+        The tokens of a preempted request count if their ids are known: then any engine can continue
+        after them.
         """
         if self.leaving_for is None:
             return False
@@ -356,16 +357,16 @@ class Request(Lifecycle, Dispatched):
 
     @property
     def has_streamed(self) -> bool:
-        """Whether anything of the answer was delivered: text or a call."""
+        """Whether a part of the answer was delivered: text or a call."""
         return self._is_resumed or self._first_token_at is not None
 
     @property
     def continuation(self) -> Continuation | None:
-        """Where an agent like this one goes on; `None` where it begins, or cannot go on."""
+        """The continuation for an agent like its present one; `None` if it begins anew."""
         return self.continuation_for(self.fingerprint)
 
     def continuation_for(self, fingerprint: str | None) -> Continuation | None:
-        """Where an agent with this fingerprint goes on."""
+        """The continuation for an agent with this fingerprint."""
         if not self.has_streamed:
             return None
         has_ids = fingerprint == self.fingerprint and not _is_by_text(fingerprint)
@@ -391,12 +392,12 @@ class Request(Lifecycle, Dispatched):
 
     @property
     def can_move(self) -> bool:
-        """Whether another agent can go on with it, or begin."""
+        """Whether another agent can continue or begin it."""
         return not self.has_streamed or self.engine is not None or self.by_text is not None
 
     @property
     def origin(self) -> Origin:
-        """Where its answer comes from."""
+        """The origin of its answer."""
         return Origin(self.agent or "", self.served_as or "")
 
     @property
@@ -411,15 +412,15 @@ class Request(Lifecycle, Dispatched):
 
     @property
     def charge(self) -> int:
-        """What it has taken of its caller's share: tokens that were computed for it."""
+        """Its charge on the caller's share: tokens that were computed for it."""
         return charge_of_usage(self.delivered.num_computed, self.num_tokens)
 
     def slot_seconds(self, now: float) -> float:
-        """How long the agent that it is with has had it."""
+        """Seconds for which its present agent has had it."""
         return now - self.assigned_at
 
     def view(self, agent: AgentId | None, now: float) -> RequestView:
-        """As others see it; `agent` is the id of the one it is with."""
+        """The view of it for others; `agent` is the id of its agent."""
         return RequestView(
             id=self.id,
             state=self.state,
@@ -434,9 +435,9 @@ class Request(Lifecycle, Dispatched):
         )
 
     def resume(self, delivered: Delivered, engine: Engine | None, age: float) -> None:
-        """It was accepted `age` seconds before, by another run of the balancer.
+        """Resume a request that another run of the balancer accepted `age` seconds before.
 
-        That run delivered this of an answer, which came from `engine`. Its deadlines begin anew.
+        The former run delivered a part of the answer of `engine`. Its deadlines begin anew.
         """
         self.accepted_at -= age
         self.delivered = delivered
@@ -461,7 +462,7 @@ class Request(Lifecycle, Dispatched):
         fingerprint: str | None = None,
         forwards: bool = False,
     ) -> None:
-        """It was given to an agent, which serves `model`, be it that it `forwards` to a server."""
+        """It was given to an agent that serves `model`, or `forwards` it to a server."""
         self._require("queued")
         self.model = model or self.model
         self.served_as = _served_as(self.model, self.asked.model)
@@ -512,7 +513,7 @@ class Request(Lifecycle, Dispatched):
         return slot_at + self._limits.first_token_timeout
 
     def moved(self, reason: MoveReason, now: float) -> Moved:
-        """It comes back from its agent to go to another; what is recorded of that."""
+        """Take it back from its agent, for another one. Returns the record of the move."""
         self.moves.moved(reason)
         self.came_back(now)
         return Moved(self.id, reason, self.origin)
@@ -567,11 +568,11 @@ class Request(Lifecycle, Dispatched):
         return [*self._last_notice(), Deliver(self.id, event), finish]
 
     def failed(self, error: RequestError, now: float) -> list[Decision]:
-        """It ends with an error."""
+        """End it with an error."""
         return [*self._last_notice(), Deliver(self.id, Failed(error)), self.refused(error, now)]
 
     def refused(self, error: RequestError, now: float) -> Finish:
-        """It ends with an error that is not delivered through its stream."""
+        """End it with an error that is not delivered through its stream."""
         return self._finish_early(error.code, now, error)
 
     def gone(self, now: float) -> Finish:
@@ -622,7 +623,7 @@ class Request(Lifecycle, Dispatched):
         return [] if last is None else [Deliver(self.id, last)]
 
     def _finish_early(self, code: str, now: float, error: RequestError | None = None) -> Finish:
-        """It ends without a word of its agent's: what was delivered counts as used."""
+        """End it without its agent's last word: the delivered tokens count as used."""
         usage = self.delivered.usage(self.num_tokens)
         return self._finish(code, usage, self._timings(now, _NO_RATES), error)
 
@@ -679,7 +680,7 @@ class Request(Lifecycle, Dispatched):
 
 
 D = TypeVar("D", bound=Dispatched, default=Request)
-"""What dispatch has."""
+"""An item of dispatch."""
 
 
 def _cache_key(asked: GenerateRequest, account: Account) -> int | None:
@@ -691,7 +692,7 @@ def _cache_key(asked: GenerateRequest, account: Account) -> int | None:
 
 
 def _served_as(model: str | None, asked: str | None) -> str | None:
-    """What an agent serves as `model`: what was asked for, where that is the model's adapter."""
+    """The name that an agent serves: the asked-for one, if it is an adapter of `model`."""
     is_adapted = model and asked and asked.startswith(adapted_name(model, ""))
     return asked if is_adapted else model
 

@@ -1,4 +1,4 @@
-"""What happens to requests: where each goes, and who gets the slot of one that ends.
+"""The lives of requests: where each goes, and which request gets a freed slot.
 
 Invariants: a request has not ended exactly when dispatch has it; it is with the link that dispatch
 has it on.
@@ -60,7 +60,7 @@ MOST_DESERTED = 8
 """Agents that a request leaves at most because they do not answer it."""
 
 Gain = tuple[Request, Token]
-"""What a request gained in a step."""
+"""A token that a request gained in a step."""
 
 
 class Requests:
@@ -279,12 +279,12 @@ class Requests:
         return decisions
 
     def done(self, request: Request, end: Ended, now: float) -> list[Decision]:
-        """It ended well."""
+        """The agent ended the answer."""
         measured = self._measured(request, end, now)
         return self._end(request, request.done(end, now), now, measured)
 
     def _measured(self, request: Request, end: Ended, now: float) -> Measurement | None:
-        """What its agent showed of its speed, if the whole answer is from there."""
+        """Learn the agent's speed, if the whole answer is from this agent."""
         if request.link is None or request.moves.num or end.finish_reason == "cancelled":
             return None
         running = self.dispatch.num_running_on(request.link)
@@ -440,7 +440,7 @@ class Requests:
         return started
 
     def probed(self, agent: Agent, now: float) -> list[Decision]:
-        """It is time for a probe of an agent that did not answer."""
+        """Let a probe go to an agent that did not answer."""
         if agent.is_retired or not agent.breaker.probe(now):
             return []
         return self._start(self._allow(agent), now)
@@ -584,7 +584,7 @@ class Requests:
     # ---- the steps of a request: it starts, leaves its agent, is stopped, ends
 
     def fail(self, request: Request, error: RequestError, now: float) -> list[Decision]:
-        """It ends with an error; the agent knows, or never had it."""
+        """End a request with an error; its agent knows, or never had it."""
         return self._end(request, request.failed(error, now), now)
 
     def _start(self, assigned: Iterable[AssignSlot], now: float) -> list[Decision]:
@@ -633,7 +633,7 @@ class Requests:
     def _lend(
         self, request: Request, assign: AssignSlot, now: float
     ) -> tuple[list[Decision], PrefixSource | None]:
-        """What is sent to the lender of a prefix, and where it is to be had; if there is one."""
+        """Tell the lender of a prefix. Returns where the prefix is, if there is a lender."""
         fetching = assign.fetching
         if fetching is None or request.has_streamed or not self.tickets.are_there:
             return [], None  # who goes on with another agent's answer computes all of it
@@ -726,7 +726,7 @@ class Requests:
         now: float,
         measured: Measurement | None = None,
     ) -> list[Decision]:
-        """It has ended with `last`; its slot serves the next."""
+        """End a request with `last`; its slot serves the next."""
         self._forget(request)
         if request.link is not None:
             self._registry[request.link].used_at = now
@@ -747,13 +747,13 @@ class Requests:
         self._touch_agent(request)
 
     def _waits(self, request: Request) -> None:
-        """It has no agent: `batch` requests are preempted for it, unless it is one."""
+        """A request waits: preempt `batch` requests for it, unless it is one."""
         self._preemption.stops(request)
         if request.kind != "batch":
             self._preemption.waits(request, request.queue_key)
 
     def _runs(self, request: Request, keys: tuple[QueueKey, ...]) -> None:
-        """It has an agent that takes requests of the queues `keys`."""
+        """A request runs on an agent that takes requests of the queues `keys`."""
         if request.kind != "batch":
             self._preemption.stops(request)
         else:
@@ -761,7 +761,7 @@ class Requests:
             self._preemption.runs(request, keys, at)
 
     def _came(self, request: Request, now: float) -> None:
-        """It is here from now on."""
+        """Add a request."""
         self._lives.add(request)
         if request.kind != "batch":
             self.foreground.came(request.asked.model, now)
@@ -780,7 +780,7 @@ class Requests:
             self._needs(request, able)
 
     def _needs(self, request: Request, able: Able | ByText) -> None:
-        """It needs this from now on; agents offer it."""
+        """Change the needs of a request; agents offer what it needs."""
         self.needs.left(request.able)
         request.able = able
         if self.needs.came(able):
@@ -839,7 +839,7 @@ def _for_agent(asked: GenerateRequest) -> GenerateRequest:
 
 
 def offer_of(agent: Agent, needs: UncommonNeeds) -> Offer:
-    """What dispatch may give the agent."""
+    """The offer of an agent to dispatch."""
     return Offer(
         model=agent.generates,
         slots=agent.slots,

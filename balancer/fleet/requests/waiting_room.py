@@ -1,4 +1,4 @@
-"""What each waiting request can expect, and to which clients that is sent.
+"""Estimates the wait of each request, and chooses the clients that hear of it.
 
 A request waits for an agent, and then for its first token while the agent reads its prompt. Both
 are told in the same way: so no proxy takes a stream for dead that is alive.
@@ -7,10 +7,9 @@ The estimate for a slot: the agents of a model end `slots / slot time` requests 
 end starts one that waits. The estimate for a model that no agent serves: the time until it is
 loaded, where that is known.
 
-Every request in the queue moves when one leaves it. So nothing is sent at the change: each one
-that listens is checked once a second, and a pass checks `MAX_PER_PASS` of them at most. With so
-many waiting that a second does not suffice, each hears less often. While no client listens there is
-nothing to do.
+Every request in the queue moves when one leaves it. So nothing is sent at the change: each client
+that listens is checked once a second, and a pass checks `MAX_PER_PASS` of them at most. If more
+wait, each hears less often. While no client listens there is nothing to do.
 
 Invariant: the same is sent to a client again only after `REPEAT_AFTER`.
 """
@@ -35,9 +34,9 @@ WEIGHT = 0.1
 
 
 class SlotTimes:
-    """How long requests of each model keep their slots: a moving average.
+    """The moving average of the time for which requests of each model keep their slots.
 
-    So the time until a full model's next slot is free is known, however few requests come. The key
+    From it follows when a full model's next slot will be free, however few requests come. The key
     `None` stands for all models together.
     """
 
@@ -62,7 +61,7 @@ class SlotTimes:
         return None if known is None else known[0]
 
     def num_ended(self, model: str | None) -> int:
-        """How many requests of `model` the average is made of."""
+        """The number of requests of `model` in the average."""
         return self._means.get(model, (0.0, 0))[1]
 
     def _learn(self, key: str | None, seconds: float) -> None:
@@ -107,20 +106,20 @@ class WaitingRoom:
     # ---- what happens to requests
 
     def admitted(self, request: Request, tell_after: float | None, now: float) -> None:
-        """It is new; its client hears of waits longer than `tell_after` seconds."""
+        """Add a request; its client hears of waits longer than `tell_after` seconds."""
         if tell_after is not None:
             request.listener = Listener(request, tell_after, deadline=now + tell_after)
             if request.slot is None:
                 self.waits(request, now)
 
     def waits(self, request: Request, now: float) -> None:
-        """It has no agent, for the first time or again."""
+        """A request waits for an agent, for the first time or again."""
         if (listener := request.listener) is not None:
             listener.sent = listener.reading = None
             self._look_at(listener, max(now + listener.after, listener.sent_at + CHECK_PAUSE))
 
     def started(self, request: Request, now: float) -> None:
-        """It has an agent, which is to read its prompt."""
+        """A request has an agent, which reads its prompt."""
         if (listener := request.listener) is not None:
             listener.reading = Reading()
             least = READING_AFTER if listener.after else 0.0
@@ -150,7 +149,7 @@ class WaitingRoom:
         return None if first is None else max(first, self._rests_until)
 
     def due(self, now: float, why_not_served: WhyNotServed) -> list[Deliver]:
-        """What to send to the clients that are due, at a cost of `MAX_PER_PASS` at most."""
+        """The events for the clients that are due; checks at most `MAX_PER_PASS`."""
         if now < self._rests_until:
             return []
         found: list[Deliver] = []
@@ -168,7 +167,7 @@ class WaitingRoom:
         self._due.arm(listener)
 
     def of(self, request: Request, why_not_served: WhyNotServed) -> Waiting:
-        """What a waiting request can expect."""
+        """The expected wait of a request."""
         key = request.queue_key
         place = self._dispatch.place_of(request)
         if not self._dispatch.num_slots_for(key):

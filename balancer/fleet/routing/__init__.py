@@ -1,4 +1,4 @@
-"""Which agent gets a request: who holds its prefix, how fast each is, what a choice costs.
+"""Routing: chooses the agent of a request, by cached prefixes, speeds and costs.
 
-Pure. Dispatch decides which request is next, this room which agent is best for it.
+Pure. Dispatch decides which request is next, routing which agent is best for it.
 """

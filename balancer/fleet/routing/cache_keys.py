@@ -1,10 +1,10 @@
-"""Which agent had the last request of a caller under its cache key, and how much that saved.
+"""Remembers the agent of a caller's last request under a cache key, and the tokens saved.
 
 Prefixes say which agent holds a prompt. A key says more: that requests belong together, such as
 those of one program, whatever they begin with, and that a prompt is stored on an agent's disk.
 
-Invariant: at most `max_keys` are remembered. Of more, the least recently used one of the caller
-with most is forgotten.
+Invariant: at most `max_keys` are remembered. If there are more, the least recently used key of the
+caller with most is forgotten.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ FIRST_SHARE = 0.5
 """The part of a prompt that counts as held, until a second request has shown it."""
 
 LEAST_SHARE = 0.02
-"""What counts as held where nothing was: of agents that cost the same, the key's is taken."""
+"""The share that counts as cached if nothing was: so the key's agent wins between equals."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""What it costs to give a request to an agent, and the best of those that are compared for it.
+"""The cost of giving a request to an agent, and the choice of the cheapest.
 
 A cost is in seconds: the request's own time there, and what others lose.
 """
@@ -13,10 +13,10 @@ from .rates import Speed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """How an agent is: requests `running` in its `slots`, and `waiting` for it alone.
+    """An agent's load: requests `running` in its `slots`, and `waiting` for it alone.
 
-    `backlog` tokens of prompts that were given to it before are not computed yet. Where
-    `is_cache_full`, what is computed takes the place of something else.
+    `backlog`: tokens of prompts that it still has to compute. `is_cache_full`: a new prefix evicts
+    another one.
     """
 
     running: int

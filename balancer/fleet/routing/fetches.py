@@ -1,7 +1,7 @@
-"""Which agents can fetch prefixes from which, how long that takes, and the tickets for it.
+"""Fetches of prefixes between agents: who can lend, how long it takes, and tickets.
 
-An agent's rate is learnt from what it says of its own fetches. Where that is too slow, it counts as
-a little faster each time, so that it is tried again.
+An agent's rate is learnt from its own fetches. A rate that is too slow counts as a little faster
+each time, so that fetching is tried again.
 """
 
 from collections.abc import Mapping
@@ -56,7 +56,7 @@ class Fetching(NamedTuple):
     address: str
 
     def agree(self, ticket: str) -> tuple[Lend, PrefixSource]:
-        """What is sent to both sides of a `ticket`."""
+        """The messages to both sides of a `ticket`."""
         seconds = min(max(self.seconds * SLACK, LEAST_SECONDS), LONGEST_LOAN)
         return (
             Lend(ticket=ticket, seconds=seconds),
@@ -78,19 +78,19 @@ class Fetches:
         self._rates: dict[LinkId, _Rate] = {}
 
     def agent_is(self, link: LinkId, peer: Peer | None) -> None:
-        """What an agent says of itself as a peer."""
+        """Take what an agent reports of itself as a peer."""
         if peer is None:
             self.agent_left(link)
         else:
             self._peers[link] = peer
 
     def agent_left(self, link: LinkId) -> None:
-        """It is gone, or is no peer any more."""
+        """Forget an agent that is gone, or no longer a peer."""
         self._peers.pop(link, None)
         self._rates.pop(link, None)
 
     def measured(self, link: LinkId, done: Done) -> None:
-        """What came of all its fetches so far."""
+        """Take the outcome of all fetches of an agent so far."""
         if link not in self._peers:
             return
         rate = self._rate(link)
@@ -101,7 +101,7 @@ class Fetches:
         rate.done = done
 
     def seconds(self, link: LinkId, num_tokens: float) -> float:
-        """How long an agent takes to fetch so many tokens."""
+        """Seconds for an agent to fetch so many tokens."""
         rate = within(self._rate(link).average.value(FIRST_RATE), LEAST_RATE, MOST_RATE)
         peer = self._peers[link]
         return LATENCY + (num_tokens * peer.cell_bytes + peer.state_bytes) / rate
@@ -109,7 +109,7 @@ class Fetches:
     def best(
         self, link: LinkId, held: Mapping[LinkId, float], own: float, prefill: float
     ) -> Fetching | None:
-        """What an agent, which has `own` tokens, had better fetch than compute, if anything.
+        """The prefix that an agent with `own` tokens had better fetch than compute, if any.
 
         Others hold `held` tokens; it computes `prefill` of them a second.
         """
@@ -131,7 +131,7 @@ class Fetches:
         return None
 
     def is_peer(self, link: LinkId) -> bool:
-        """Whether an agent lends."""
+        """Whether an agent lends prefixes."""
         return link in self._peers
 
     def _can_lend(self, link: LinkId, peer: Peer) -> bool:
@@ -159,7 +159,7 @@ class Tickets:
 
     @property
     def are_there(self) -> bool:
-        """Whether any can be drawn."""
+        """Whether there is anything to draw."""
         return bool(self._secret)
 
     def draw(self, id: RequestId) -> str:

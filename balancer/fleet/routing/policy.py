@@ -21,7 +21,7 @@ LONGEST_WAIT = 30.0
 """Seconds for which a request waits for one agent at most."""
 
 LoadOf = Callable[[LinkId], Load | None]
-"""How an agent is; `None`: it may not have the request."""
+"""An agent's load; `None`: it may not have the request."""
 
 
 class RoutingPolicy:
@@ -54,11 +54,11 @@ class RoutingPolicy:
 
     @property
     def view(self) -> RoutingView:
-        """How agents were chosen so far."""
+        """Statistics of the choices so far."""
         return RoutingView()
 
     def seconds_to_first_token(self, link: LinkId) -> float | None:
-        """How long an agent takes until the prompts that it has are computed, if that is known."""
+        """Seconds until an agent has computed its present prompts, if known."""
         return None
 
     # ---- what becomes of requests
@@ -96,9 +96,9 @@ class RoutingPolicy:
         peer: Peer | None = None,
         home: Home | None = None,
     ) -> None:
-        """What an agent serves, an estimate of what its cache holds, and where it lends.
+        """Take an agent's model, an estimate of its cache, and the address at which it lends.
 
-        It still has what was cached in its `home` when it left.
+        It still has what its `home` had cached when it left.
         """
 
     def agent_left(self, link: LinkId) -> None:
@@ -111,7 +111,7 @@ class RoutingPolicy:
         """An agent does not hold the prefixes `keys` any more; `None`: nor any other."""
 
     def fetched(self, link: LinkId, done: Fetches) -> None:
-        """What came of all fetches of an agent so far."""
+        """Take the outcome of all fetches of an agent so far."""
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""

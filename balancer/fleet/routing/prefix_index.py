@@ -1,10 +1,10 @@
-"""Which agents have computed which beginnings of prompts, as far as the balancer knows.
+"""The index of cached prefixes: which agents have which, as far as the balancer knows.
 
-An agent holds what it computed until its cache is full; then what was used least recently goes,
-ends before beginnings. The balancer plays that with the tokens each beginning adds. It may be wrong
-on both sides, which costs a prefill and nothing else.
+An agent holds what it computed until its cache is full; then it evicts what was used least
+recently, ends before beginnings. The balancer simulates that with the tokens that each beginning
+adds. An error on either side costs a prefill and nothing else.
 
-What an agent with a disk held when it left is set aside under its home until it is back.
+If an agent with a disk leaves, its prefixes are set aside under its home until it is back.
 
 Invariants: a key has at most `MAX_HOLDERS` holders; there are at most `max_entries` pairs of a key
 and a holder, and half as many are set aside; nothing else is kept of agents that left.
@@ -43,7 +43,7 @@ class PrefixIndex:
         return self._num_entries + self._num_aside
 
     def tokens_of(self, link: LinkId) -> int:
-        """How much an agent holds."""
+        """The tokens that an agent holds."""
         return self._tokens.get(link, 0)
 
     def holders(self, keys: Sequence[int], most: int) -> dict[LinkId, int]:

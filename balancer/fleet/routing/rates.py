@@ -1,8 +1,8 @@
-"""How fast each agent is, learnt from how its requests ended; and each model on average.
+"""Speeds of agents, learnt from their ended requests, and averages of models.
 
-Whatever agents report, what is learnt stays finite and above zero: costs are sums and ratios of it.
+Whatever agents report, learnt values stay finite and above zero: costs are their sums and ratios.
 
-An agent that nothing is known of counts as an average one of its model.
+An unknown agent counts as an average one of its model.
 """
 
 from collections import OrderedDict
@@ -16,7 +16,7 @@ MAX_MODELS = 1024
 """Models that are remembered at most: agents choose the names."""
 
 MEMORY = 0.9
-"""What is left of a measurement's weight with each one after it."""
+"""Factor of a measurement's weight with each later one."""
 
 PRIOR = 256.0
 """Tokens of beliefs that count as having been hits before any was."""
@@ -54,7 +54,7 @@ class Average:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """What is expected of an agent.
+    """The expected speed of an agent.
 
     `prefill` in tokens a second. A token of an answer takes `token_seconds` while `running`
     sequences are generated at once; a request has its slot for `slot_seconds`. Of the cached tokens
@@ -89,7 +89,7 @@ class _Measured:
     computed: Average = field(default_factory=Average)
     tokens_per_byte: Average = field(default_factory=Average)
     known: Speed | None = None
-    """What followed from all that, until more is known."""
+    """The speed that follows from the measurements, until there is another one."""
 
     @property
     def is_known(self) -> bool:
@@ -110,7 +110,7 @@ class _Measured:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What a request measured: `running` were at once on its agent, it had its slot for `seconds`.
+    """A measurement: `running` requests were at once on the agent; it had its slot for `seconds`.
 
     `usage` counts its tokens, and `rates` are the engine's.
     """
@@ -134,11 +134,11 @@ class Speeds:
         return len(self._agents) + len(self._models)
 
     def is_known(self, model: str) -> bool:
-        """Whether anything was measured of the model."""
+        """Whether there is a measurement of the model."""
         return model in self._models and self._models[model].is_known
 
     def of(self, link: LinkId, model: str) -> Speed:
-        """What to expect of an agent that serves `model`."""
+        """The expected speed of an agent that serves `model`."""
         mean = self._models.get(model)
         default = UNKNOWN if mean is None else mean.speed(UNKNOWN)
         agent = self._agents.get(link)

@@ -134,7 +134,7 @@ class AgentAccess(Protocol):
     """Whose key an agent came with: `api/access/`."""
 
     def holder(self, request: web.Request) -> Identity | None:
-        """Who holds the key of `request`; `None` where no key is needed."""
+        """The holder of the key of `request`; `None` if no key is needed."""
 
     def lease(
         self, holder: Identity | None, on_end: Callable[[Unauthorized], None]
@@ -189,11 +189,11 @@ def agent_handler(
     watch: Watch | None = None,
     report: Report = _to_nobody,
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    """What serves `PATH` on the management port.
+    """Make the handler of `PATH` on the management port.
 
-    `needs_certificate`: agents show one in the TLS handshake, which has checked it. `workers`: this
-    balancer is one of several behind its port. `watch`: what bounds the frames that agents send.
-    `report` is told of those that are not let in.
+    `needs_certificate`: agents show a certificate, which the TLS handshake has checked. `workers`:
+    this balancer is one of several behind its port. `watch` bounds the frames that agents send.
+    `report` hears of refused agents.
     """
     return _AgentSocket(
         runtime, needs_certificate, admission or Anybody(), workers, watch, report

@@ -72,12 +72,12 @@ FIT_PATIENCE = 60.0
 """Seconds that a host has to say what it would choose: longer than its own deadline."""
 
 FIT_TRIES = 3
-"""How often it is asked, if links are lost meanwhile."""
+"""Attempts to ask, if links are lost meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFit:
-    """What a host would choose for a model, or why that is not known."""
+    """The settings that a host would choose for a model, or why they are unknown."""
 
     host: AgentId
     name: str
@@ -102,7 +102,7 @@ class Reads(Generic[_Sent]):
 
     @contextmanager
     def expect(self, id: RequestId) -> Iterator[asyncio.Future[_Sent]]:
-        """What will come for `id`, while inside."""
+        """Expect a reply for `id` inside the block."""
         future = self._waiting[id] = asyncio.get_running_loop().create_future()
         try:
             yield future
@@ -204,7 +204,7 @@ class DecisionExecutor:
         self._query_handles[handle.id] = handle
 
     def add_peer(self, link: LinkId, peer: AgentConnection) -> None:
-        """What is sent over `link` goes to `peer`."""
+        """Send messages for `link` to `peer`."""
         self._peers[link] = peer
 
     def forget(self, id: RequestId) -> None:
@@ -222,7 +222,7 @@ class DecisionExecutor:
         return list(self._sinks), list(self._query_handles)
 
     def backlog(self) -> AgentBacklog:
-        """What waits for all agents. Costs in proportion to their number."""
+        """Messages that wait for agents. Costs in proportion to the number of agents."""
         waiting = [peer.backlog() for peer in self._peers.values()]
         return AgentBacklog(
             sum(each.num_messages for each in waiting), sum(each.num_bytes for each in waiting)
@@ -545,7 +545,7 @@ class FleetRuntime:
         self._executor.forget_peer(link)
 
     def backlog(self) -> AgentBacklog:
-        """What waits for all agents. Costs in proportion to their number."""
+        """Messages that wait for agents. Costs in proportion to the number of agents."""
         return self._executor.backlog()
 
     # ---- operators
@@ -601,7 +601,7 @@ class FleetRuntime:
     async def read_fits(
         self, source: str, *, slots: NumSlots | None, context_size: AutoContext | None
     ) -> list[HostFit]:
-        """What each host would choose for the model of `source`, or why that is not known.
+        """The settings that each host would choose for the model of `source`, or a reason.
 
         Takes as long as the slowest of them, and `FIT_PATIENCE` at most. Raises `RateLimited`.
         """
@@ -680,9 +680,9 @@ class FleetRuntime:
         self._fleet.follow()
 
     def others(self, num_live: int, waiting: Mapping[str, tuple[int, float]]) -> None:
-        """How many balancers live, this one among them, and what others' requests wait for.
+        """The number of live balancers, and the models that requests of others wait for.
 
-        By model: how many do, and for how many seconds the oldest has.
+        By model: the number of requests, and the seconds of the oldest.
         """
         now = self._clock()
         demands = {name: Demand(num, now - age) for name, (num, age) in waiting.items()}
@@ -731,7 +731,7 @@ class FleetRuntime:
             await changed.wait()
 
     def _next_change(self) -> asyncio.Event:
-        """What is set when something changes after this."""
+        """An event that is set at the next change."""
         if self._changed is None:
             self._changed = asyncio.Event()
         return self._changed

@@ -1,4 +1,4 @@
-"""What is on its way to one agent: large messages in pieces, bounded in number and in time.
+"""Messages on their way to one agent: large ones in pieces, bounded in number and time.
 
 Nothing waits for an agent that does not read: once too many messages wait, or one frame takes too
 long to leave, its connection is cut.
@@ -19,7 +19,7 @@ from ....shared.reports.figures import Family, Figure
 
 @dataclass(frozen=True, slots=True)
 class AgentBacklog:
-    """What has not left to agents: messages, and the bytes of large ones on their way."""
+    """Messages that have not left yet, and the bytes of large ones on their way."""
 
     num_messages: Annotated[
         int,
@@ -44,7 +44,7 @@ class AgentConnection(Protocol):
     """An agent's socket. No method waits or raises."""
 
     def backlog(self) -> AgentBacklog:
-        """What waits here; bytes of large messages that came in part count as well."""
+        """Waiting messages, and the bytes of large messages that have come in part."""
 
     def send(self, message: FromBalancer) -> None:
         """Put a message on the socket, after those before."""
@@ -106,7 +106,7 @@ class Outbox:
         limit_unsent(transport.get_extra_info("socket"))
 
     def backlog(self) -> AgentBacklog:
-        """What waits here, and what came in part."""
+        """Waiting messages, and those that have come in part."""
         return AgentBacklog(len(self._queue), self._queue.num_bytes + self.assembler.num_bytes)
 
     def send(self, message: FromBalancer) -> None:

@@ -42,7 +42,7 @@ from .fleet_runtime import FleetRuntime, new_request_id
 from .stream import Stream
 
 EVENT_BYTES = 256
-"""What an event counts for besides its text, and each token's log-probabilities too."""
+"""Bytes of an event besides its text, and of each token's log-probabilities."""
 
 
 class RetainedRequest:
@@ -87,7 +87,7 @@ class RetainedRequest:
 
     @property
     def is_read(self) -> bool:
-        """Whether it has a reader."""
+        """Whether the request has a reader."""
         return bool(self._readers)
 
     def put(self, event: Event) -> None:
@@ -170,7 +170,7 @@ class Journal(Protocol):
     """
 
     def begun(self, retained: RetainedRequest, asked: AskedRequest, /) -> None:
-        """It is new."""
+        """Retain a new request."""
 
     def grew(self, retained: RetainedRequest, /) -> None:
         """There are more events, and perhaps its end."""
@@ -243,7 +243,7 @@ class RetainedRequests:
 
     @property
     def keeps_any(self) -> bool:
-        """Whether anything can be retained."""
+        """Whether requests can be retained."""
         return self._max_bytes > 0
 
     @property
@@ -252,7 +252,7 @@ class RetainedRequests:
         return self._runtime.views.totals().is_draining
 
     def knows(self, caller: Caller, name: str) -> bool:
-        """Whether the caller has a request of that name here."""
+        """Whether the caller has a request of this name here."""
         return RetainedKey(caller.owner, name) in self._retained
 
     def open(
@@ -268,11 +268,11 @@ class RetainedRequests:
         keeps_failure: bool = False,
         note: bytes = b"",
     ) -> RetainedRequest:
-        """What is retained under this name, or a new request, with this `id` if one is given.
+        """The retained request of this name, or a new one, with this `id` if one is given.
 
-        One that finds no room is not retained: it ends with its last reader. With `keeps_failure`
-        it has to be, so it is refused. Raises `Conflict` if something else was asked for under the
-        name, `Overloaded`, `RequestTooLarge`, and as `FleetRuntime.open`.
+        A request that finds no room is not retained: it ends with its last reader. With
+        `keeps_failure` it is refused instead. Raises `Conflict` if the name has another request,
+        `Overloaded`, `RequestTooLarge`, and like `FleetRuntime.open`.
         """
         key = RetainedKey(caller.owner, name)
         if (retained := self._find(key)) is not None:
@@ -414,13 +414,13 @@ class RetainedRequests:
         self._runtime.cancel([id])
 
     def deleted(self, retained: RetainedRequest) -> None:
-        """It ran elsewhere and was deleted: its readers here get an error."""
+        """A request that ran elsewhere was deleted: its readers here get an error."""
         retained.put(Failed(NotFound("the request was deleted")))
         if retained.record.key in self._retained:
             self._remove(retained.record.key)
 
     def followed(self) -> list[RetainedRequest]:
-        """Those that run elsewhere and are read here."""
+        """The requests that run elsewhere and are read here."""
         return [each for each in self._retained.values() if each.is_remote and each.is_read]
 
     def find_by_id(self, id: RequestId, *, caller: Caller) -> RetainedRequest | None:
@@ -482,7 +482,7 @@ class RetainedRequests:
         target.add(retained.record.key, retained.holder, retained.num_bytes)
 
     def _tell(self, retained: RetainedRequest) -> None:
-        """What it must know of one that runs here and has changed."""
+        """Tell the store of a request that runs here and has changed."""
         if not isinstance(retained.end, Failed):
             self._journal.grew(retained)
         elif self._is_going(retained.end):
@@ -493,7 +493,7 @@ class RetainedRequests:
             self._journal.forgot(retained)
 
     def _is_going(self, end: Failed) -> bool:
-        """Whether a request ended because the balancer shuts down."""
+        """Whether the request ended because the balancer shuts down."""
         return isinstance(end.error, ShuttingDown) and self.is_draining
 
     def _make_room(self) -> None:

@@ -44,7 +44,7 @@ Take = Callable[[Event], bool]
 
 
 class Sink(Protocol):
-    """Where the events of one request go."""
+    """Takes the events of one request."""
 
     @property
     def id(self) -> RequestId: ...
@@ -115,7 +115,7 @@ class Stream:
 
     @property
     def num_pending(self) -> int:
-        """How many events wait for the reader."""
+        """The number of events that wait for the reader."""
         return len(self._pending)
 
     def put(self, event: Event) -> None:
@@ -177,7 +177,7 @@ class Stream:
 
     @property
     def _ends_waiting(self) -> bool:
-        """Whether the last event is one that a newer one replaces."""
+        """Whether a newer event of waiting replaces the last one."""
         return bool(self._pending) and isinstance(self._pending[-1], Waiting | Reading)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Which request goes to which agent, and which part of a query.
+"""Dispatch: gives requests, and parts of queries, to agents.
 
 `dispatch` takes events: how a slot finds its request, and a request its agent. `fair_queue` says
 which request is next, by classes and shares for callers; `fair_order` is the start-time fair

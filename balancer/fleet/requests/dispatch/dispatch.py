@@ -1,7 +1,7 @@
-"""Which request goes to which agent: one method for each event of requests and agents.
+"""Gives requests to agents: one method for each event of requests and agents.
 
 Requests wait for their model or for any; `fair_queue` says which is next, `routing` which agent is
-best for it. One that comes back from an agent keeps its place, which is before whatever its caller
+best for it. A request that comes back from an agent keeps its place, before all that its caller
 sent since. A request that could start at once may be held instead, for an agent that has computed
 much of its prompt.
 
@@ -86,7 +86,7 @@ class Dispatch(Generic[D]):
 
     @property
     def num_agents(self) -> int:
-        """How many agents are here, whether they take work or not."""
+        """The number of agents, whether they take work or not."""
         return len(self._slots)
 
     @property
@@ -101,12 +101,12 @@ class Dispatch(Generic[D]):
 
     @property
     def num_waiting(self) -> int:
-        """How many requests have no slot."""
+        """The number of requests without a slot."""
         return len(self._waiting)
 
     @property
     def num_running(self) -> int:
-        """How many slots are taken."""
+        """The number of taken slots."""
         return self._slots.num_taken
 
     @property
@@ -119,7 +119,7 @@ class Dispatch(Generic[D]):
         return sorted(self._slots[link].running)
 
     def num_running_on(self, link: LinkId) -> int:
-        """How many of an agent's slots are taken."""
+        """The number of an agent's taken slots."""
         return len(self._slots[link].running)
 
     def stranded(self) -> list[D]:
@@ -151,12 +151,12 @@ class Dispatch(Generic[D]):
         return self._waiting.place(request, self._slots.served)
 
     def num_waiting_of(self, kind: PriorityClass) -> int:
-        """How many requests of a class have no slot."""
+        """The number of requests of a class without a slot."""
         return self._waiting.num_of(kind)
 
     @property
     def num_callers(self) -> int:
-        """How many callers wait that never had an agent."""
+        """The number of callers whose requests wait and never had an agent."""
         return self._load_shedding.num_callers
 
     # ---- requests
@@ -300,7 +300,7 @@ class Dispatch(Generic[D]):
         self.narrow(request, by_text)
 
     def serves(self, key: QueueKey, *, besides: LinkId | None = None) -> bool:
-        """Whether an agent takes requests of this queue, `besides` one that is about to leave."""
+        """Whether an agent takes requests of this queue, apart from `besides`, which is leaving."""
         num_slots = self._slots.num_for(key)
         if besides is not None and (agent := self._slots[besides]).serves(key):
             num_slots -= agent.offer.slots
@@ -334,7 +334,7 @@ class Dispatch(Generic[D]):
         return assigned
 
     def has_agent(self, link: LinkId) -> bool:
-        """Whether an agent is here."""
+        """Whether the agent is here."""
         return link in self._slots
 
     # ---- agents
@@ -345,7 +345,7 @@ class Dispatch(Generic[D]):
         return self.agent_changed(link, offer)
 
     def agent_changed(self, link: LinkId, offer: Offer) -> list[AssignSlot[D]]:
-        """What the agent says of itself has changed; what it runs, it goes on running."""
+        """Take changes of an agent. It goes on with the requests that it runs."""
         agent = self._slots[link]
         is_same = offer.is_able and offer.keys == agent.keys
         self._slots.offers(agent, offer)
@@ -496,7 +496,7 @@ class Dispatch(Generic[D]):
         self._waiting.changed(request, Warm(model_of(request.queue_key), choice.link), self.now)
 
     def _unhold(self, request: D) -> bool:
-        """Whether it was held."""
+        """Stop holding a request. Returns whether it was held."""
         if request.held_for is None:
             return False
         self._slots[request.held_for].held.remove(request)
@@ -511,7 +511,7 @@ class Dispatch(Generic[D]):
         return True
 
     def _let_go(self, link: LinkId) -> list[D]:
-        """Those that are held for an agent may take any other; first arrived first."""
+        """Let requests that are held for an agent take any other; first arrived first."""
         held = sorted(self._slots[link].held)
         for request in held:
             self._release(request)
@@ -545,7 +545,7 @@ class Dispatch(Generic[D]):
 
 
 def _follows(request: Dispatched, names: Container[str | None]) -> bool:
-    """Whether it waits for a model of `names`, under any agent of it, or one agent alone."""
+    """Whether the request waits for a model of `names`, with any agent or with one."""
     is_for_some = isinstance(request.waits_for, Engine | Able | ByText)
     return not is_for_some and model_of(request.queue_key) in names
 

@@ -57,9 +57,9 @@ class _Hunger:
 
 
 class Turns:
-    """Which class has the next turn.
+    """Decides which class has the next turn.
 
-    A pool is what a request waits for: a model by name, or `None` for any.
+    A pool is the target of waiting requests: a model by name, or `None` for any.
     """
 
     __slots__ = ("_hungers",)
@@ -151,11 +151,11 @@ class FairQueue(Generic[D]):
         self._turns = Turns()
 
     def __len__(self) -> int:
-        """How many wait."""
+        """The number of waiting requests."""
         return self._num
 
     def __iter__(self) -> Iterator[D]:
-        """Those that wait, in no order."""
+        """The waiting requests, in no order."""
         callers = (caller for shares in self._pools.values() for caller in shares.callers.values())
         return (request for caller in callers for request in caller)
 
@@ -268,7 +268,7 @@ class FairQueue(Generic[D]):
         return sorted(each for each in self if each.waits_for in lost) if lost else []
 
     def num_of(self, kind: PriorityClass) -> int:
-        """How many of a class wait."""
+        """The number of waiting requests of a class."""
         return self._num_waiting[kind]
 
     # ---- inside

@@ -17,7 +17,7 @@ from ..request import D
 
 
 class _Caller(Generic[D]):
-    """What waits of one caller, by connection and class, oldest first."""
+    """One caller's waiting requests, by connection and class, oldest first."""
 
     __slots__ = ("sizes", "waiting")
 
@@ -36,9 +36,9 @@ class _Caller(Generic[D]):
 
 
 class LoadShedding(Generic[D]):
-    """Which request is dropped for a newcomer: of the caller that has most in the queue.
+    """Chooses the request that is dropped for a newcomer: one of the caller with most in the queue.
 
-    Only requests that never had an agent are: what comes back from one is never turned away.
+    Only requests that never had an agent are dropped.
     """
 
     __slots__ = ("_callers", "_sizes")
@@ -64,7 +64,7 @@ class LoadShedding(Generic[D]):
         request.may_be_dropped = True
 
     def leaves(self, request: D) -> None:
-        """It waits no more, if it did."""
+        """Remove a request, if it waits."""
         if not request.may_be_dropped:
             return
         request.may_be_dropped = False

@@ -41,7 +41,7 @@ class AgentSlots(Generic[D]):
 
     @property
     def has_free_slot(self) -> bool:
-        """Whether it would start one more."""
+        """Whether the agent would start one more request."""
         offer = self.offer
         most = min(offer.slots, offer.allowed)
         is_open = not self.is_full and self.isolated not in self.running
@@ -51,11 +51,11 @@ class AgentSlots(Generic[D]):
 
     @property
     def is_apart(self) -> bool:
-        """Whether it runs nothing but what was isolated there."""
+        """Whether the agent runs nothing but an isolated request."""
         return self.running <= self.tried
 
     def serves(self, key: QueueKey) -> bool:
-        """Whether it takes requests of this queue, now or when a slot is free."""
+        """Whether the agent takes requests of this queue, now or when a slot is free."""
         return self.offer.is_able and agents_of(key) in self.keys
 
 
@@ -87,7 +87,7 @@ class FleetSlots(Generic[D]):
 
     @property
     def served(self) -> Collection[QueueKey]:
-        """What agents that take work serve."""
+        """The queues that agents with work serve."""
         return self._totals
 
     def num_for(self, key: QueueKey) -> int:
@@ -101,7 +101,7 @@ class FleetSlots(Generic[D]):
         self._agents[link] = AgentSlots(link)
 
     def offers(self, agent: AgentSlots[D], offer: Offer) -> None:
-        """What the agent can be given from now on."""
+        """Take the agent's new offer."""
         self._count(agent, -1)
         agent.offer, agent.keys = offer, offer.keys
         self._count(agent, 1)
@@ -252,7 +252,7 @@ class Ranks(Generic[D]):
         self._editions.pop(link, None)
 
     def outdate(self) -> None:
-        """What was learnt may change how all agents rank."""
+        """Rank all agents anew when they are next compared."""
         self._edition += 1
 
     def mend(self) -> None:
@@ -264,7 +264,7 @@ class Ranks(Generic[D]):
             self.update(self._slots[link])
 
     def load(self, agent: AgentSlots[D], key: QueueKey) -> Load | None:
-        """How an agent is, if it takes requests of this queue and is worth waiting for."""
+        """An agent's load, if it takes requests of this queue and is worth waiting for."""
         if not agent.serves(key) or not agent.offer.allowed:
             return None
         return Load(

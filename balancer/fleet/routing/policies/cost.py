@@ -98,7 +98,7 @@ class LeastCost(RoutingPolicy):
 
     @property
     def view(self) -> RoutingView:
-        """How agents were chosen so far."""
+        """Statistics of the choices so far."""
         counts = self.counts
         return RoutingView(
             num_warm=counts.warm,
@@ -139,9 +139,9 @@ class LeastCost(RoutingPolicy):
         peer: Peer | None = None,
         home: Home | None = None,
     ) -> None:
-        """What an agent serves, an estimate of what its cache holds, and where it lends.
+        """Take an agent's model, an estimate of its cache, and the address at which it lends.
 
-        It still has what was cached in its `home` when it left.
+        It still has what its `home` had cached when it left.
         """
         self._fetches.agent_is(link, peer)
         known = self._agents.get(link)
@@ -198,7 +198,7 @@ class LeastCost(RoutingPolicy):
         return floor(log(max(cost, 1e-6)) / log(LIKE)) + load.share * 0.999
 
     def seconds_to_first_token(self, link: LinkId) -> float | None:
-        """How long an agent takes until the prompts that it has are computed, if that is known."""
+        """Seconds until an agent has computed its present prompts, if known."""
         known = self._agents.get(link)
         if known is None or not self._speeds.is_known(known.model):
             return None
@@ -245,7 +245,7 @@ class LeastCost(RoutingPolicy):
     def _fetching(
         self, link: LinkId, load: Load, chain: PrefixChain, holders: Mapping[LinkId, float]
     ) -> Fetching | None:
-        """What an agent with a free slot had better fetch from another that holds it."""
+        """The prefix that an agent with a free slot had better fetch from its holder."""
         if not load.has_free_slot or not self._fetches.is_peer(link):
             return None
         per_byte = self._per_byte(self._agents[link].model, chain)
@@ -276,7 +276,7 @@ class LeastCost(RoutingPolicy):
         most_answer: int | None,
         fetching: Fetching | None,
     ) -> float:
-        """Where an agent has `held` bytes of the prompt, or is `fetching` more."""
+        """The cost on an agent that has `held` bytes of the prompt, or is `fetching` more."""
         model = self._agents[link].model
         per_byte = self._per_byte(model, chain)
         size = chain.size * per_byte
