@@ -9,7 +9,7 @@ class ArrieroError(Exception):
 
 
 class Unreachable(ArrieroError):
-    """There is no connection, or it broke.
+    """The connection failed or broke.
 
     If the request `was_sent`, the balancer may have processed it.
     """

@@ -31,4 +31,4 @@ class ModelError(Exception):
 
 
 class NoMemoryError(ModelError):
-    """There was not enough memory for the model."""
+    """Not enough memory for the model."""

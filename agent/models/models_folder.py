@@ -80,7 +80,7 @@ class StoredFile:
 
 
 class NoRoomError(Exception):
-    """There is too little room, even without all unused files: `missing` bytes more are needed."""
+    """Too little room, even without all unused files: `missing` more bytes are needed."""
 
     def __init__(self, missing: int) -> None:
         super().__init__(f"{missing} bytes are missing")

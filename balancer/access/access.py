@@ -198,7 +198,7 @@ class Access:
             self._end_watch(watch, error)
 
     def end_watch(self, watch: _Watch) -> None:
-        """Nothing waits any more; well if it was ended before."""
+        """End a watch, which may have ended before."""
         for name in watch.names:
             if (others := self._watches.get(name)) is not None:
                 others.pop(watch, None)

@@ -50,7 +50,7 @@ class KnownKeys(Protocol):
 
 
 async def load_keys(store: Store) -> list[AccessKey]:
-    """All that the store has. Raises `StoreAway`, or `InvalidRequest` for what is not readable."""
+    """Read all keys of the store. Raises `StoreAway`, or `InvalidRequest` for an unreadable key."""
     return [restored(each) for each in await store.load_keys()]
 
 

@@ -283,7 +283,7 @@ class _Renaming:
         self._names = names
 
     def __enter__(self) -> None:
-        """Nothing is raised yet."""
+        """Enter the boundary."""
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, RequestError):

@@ -69,12 +69,12 @@ class FoundSteps:
 
 
 async def no_replies(_what: What, _about: str) -> Replies:
-    """There are no others who could answer."""
+    """Answer a question without other balancers: no replies."""
     return Replies()
 
 
 async def not_notified(_id: RequestId) -> bool:
-    """There are no others."""
+    """Notify nobody: there are no other balancers."""
     return False
 
 

@@ -75,7 +75,7 @@ class Leadership:
     # ---- the session
 
     def connected(self) -> list[Decision]:
-        """There is a new session: notifications were missed meanwhile."""
+        """Begin a new session; notifications were missed before it."""
         self._is_connected = True
         return [Read(what) for what in SUBJECTS]
 
@@ -106,7 +106,7 @@ class Leadership:
     # ---- notifications
 
     def heard(self, notification: Broadcast) -> list[Decision]:
-        """Some balancer sent this; it may have been this one."""
+        """Take a notification of a balancer, perhaps of this one."""
         match notification:
             case Changed(what=what):
                 return [Read(what)]

@@ -71,7 +71,7 @@ def open_peers(
 
 
 async def reads_none() -> bool:
-    """There is nothing of the kind here."""
+    """Read nothing: the store has no such records."""
     return True
 
 
@@ -89,7 +89,7 @@ def cluster_view_of(peers: Peers | None, workers: Mapping[str, int]) -> ClusterV
 def balancers_of(
     peers: Peers | None, alone: ListBalancers, clock: Callable[[], float] = time.time
 ) -> ListBalancers:
-    """All that live, as the store last listed them; `alone` of a balancer that has no such store.
+    """All live balancers, as the store last listed them; `alone` if the store is not shared.
 
     While it has listed none yet, there are none.
     """

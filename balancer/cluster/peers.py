@@ -112,7 +112,7 @@ def _no_answer(_what: str, _about: str) -> None:
 
 
 def _not_told() -> None:
-    """Nobody wants to hear that this balancer leads."""
+    """Tell nobody that this balancer leads."""
 
 
 Reload = Callable[[], Awaitable[bool]]

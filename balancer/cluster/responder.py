@@ -69,7 +69,7 @@ Render = Callable[[str], tuple[bytes, str]]
 
 
 def no_metrics(_accept: str) -> tuple[bytes, str]:
-    """There are none."""
+    """No metrics."""
     return b"", "text/plain"
 
 

@@ -207,7 +207,7 @@ class Supervisor:
         self._ended(worker, await process.wait())
 
     async def _hear(self, worker: int, process: Process) -> None:
-        """All that it says. Of one that is killed the last line may be torn."""
+        """Read a worker's lines. The last line of a killed worker may be torn."""
         if process.stdout is None:
             return
         try:

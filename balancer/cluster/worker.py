@@ -134,7 +134,7 @@ class Pipes:
 
 
 def _ignored(_notification: object) -> None:
-    """Nothing needs to know."""
+    """Ignore the message."""
 
 
 async def open_pipes(place: Place) -> Pipes:

@@ -93,7 +93,7 @@ class Watcher:
         return name in self._num_here
 
     def seen(self, now: float) -> tuple[SavedHost, ...]:
-        """All that are here, seen now."""
+        """All connected hosts, seen now."""
         for name in self._num_here:
             self.hosts[name] = replace(self.hosts[name], last_seen=now)
         return tuple(self.hosts[name] for name in sorted(self._num_here))

@@ -122,7 +122,7 @@ class RequestJournal:
         self._num_written[retained.id] = len(retained.events)
 
     def grew(self, retained: Retained) -> None:
-        """There are more events, and perhaps its end."""
+        """Note that a request has more events, and perhaps its end."""
         if retained.id in self._num_written:
             self._grown[retained.id] = retained
             self._on_change(retained.end is not None)

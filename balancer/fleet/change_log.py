@@ -77,7 +77,7 @@ class ChangeLog:
         self._generated: OrderedDict[AgentId, int] = OrderedDict()
 
     def advance(self) -> int:
-        """Something changed that no agent shows, such as a request."""
+        """Note a change that no agent shows, such as one of a request."""
         self.revision += 1
         return self.revision
 

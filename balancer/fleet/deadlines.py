@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Timed(Protocol):
-    """Something with a deadline, and the time that it is armed for."""
+    """An object with a deadline, and the time that it is armed for."""
 
     armed_at: float | None
 

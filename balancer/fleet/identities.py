@@ -115,7 +115,7 @@ class Identities:
         return owner
 
     def heard(self, id: AgentId) -> None:
-        """Something came from an agent after it was let in."""
+        """Note a message of an agent after its hello."""
         self._owners[id].is_known = True
 
     def left(self, id: AgentId, now: float) -> None:

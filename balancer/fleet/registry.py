@@ -321,7 +321,7 @@ class Registry:
         return self._agents[link] if link is not None else next(iter(self.on_host(id)), None)
 
     def current(self) -> Iterator[Agent]:
-        """All that are not retired, longest connected first."""
+        """All agents that are not retired, longest connected first."""
         return (agent for agent in self._agents.values() if not agent.is_retired)
 
     def __getitem__(self, link: LinkId) -> Agent:

@@ -361,7 +361,7 @@ class FleetDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetView(FleetTotals):
-    """Everything: the totals, each agent, each request that has not ended (oldest first)."""
+    """The whole view: the totals, all agents, and all running requests (oldest first)."""
 
     agents: tuple[AgentView, ...]
     requests: tuple[RequestView, ...]

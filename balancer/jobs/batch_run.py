@@ -193,7 +193,7 @@ class BatchRun:
         self._news.set()
 
     def wake_for_more(self) -> None:
-        """There is room for more lines."""
+        """Go on: there is room for more lines."""
         if self._wants_chunk():
             self._news.set()
 

@@ -102,7 +102,7 @@ class Batches:
         return next((e.id for e in batches if e.input_file == file and not e.has_ended), None)
 
     async def newest(self, limit: int) -> list[Batch]:
-        """Everybody's: those that are open first."""
+        """The batches of all owners, open ones first."""
         return [from_document(each.document) for each in await self._store.all_batches(limit)]
 
     async def cancel(self, id: str) -> Batch:
@@ -164,5 +164,5 @@ def _saved(batch: Batch, revision: int, *, is_open: bool = True) -> SavedBatch:
 
 
 def unknown(id: str) -> NotFound:
-    """There is no such batch, or it is another caller's."""
+    """The error for a batch that is missing, or another caller's."""
     return NotFound(f"there is no batch with the id {id[:100]!r}")

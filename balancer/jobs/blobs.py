@@ -24,7 +24,7 @@ class BlobsAway(Exception):
 
 
 class BlobGone(BlobsAway):
-    """There is no blob of this name, or no longer."""
+    """The blob does not exist, or no longer."""
 
 
 class BlobWriter(Protocol):

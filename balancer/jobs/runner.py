@@ -156,7 +156,7 @@ class Runner:
         self._arm()
 
     async def _let_go(self) -> None:
-        """Others may have the batches at once. If they cannot be told, the leases run out."""
+        """Release the batches for other runners. If that fails, the leases run out."""
         try:
             async with asyncio.timeout(LAST_WORDS):
                 await self._tools.store.release(self._tools.runner)
@@ -245,7 +245,7 @@ class Runner:
             self._news.set()
 
     async def _give_up(self, id: str) -> None:
-        """Nothing can be done about it here; the log has why."""
+        """Give up the batch. The log has the reason."""
         now = self._clock()
         try:
             if await self._claimed(id) is None:

@@ -315,7 +315,7 @@ class Clocks(TypedDict):
 
 
 class Trouble(TypedDict):
-    """Something that is wrong, beside the issues of agents, for people to see first.
+    """A fault other than an agent's issue, which people should see first.
 
     `model`: it failed, nobody serves it, or it has issues; `hosts`: they are lost; `balancer`: an
     issue of its own; `refused`: callers go on though they are refused. `name` is the model's, the

@@ -60,7 +60,7 @@ class EventHistory:
             self._num_bytes -= len(self._deltas.popleft())
 
     def restart(self) -> None:
-        """Something was missed: everyone needs a new snapshot."""
+        """Begin anew after missed changes: all readers need a new snapshot."""
         self.position += 1
         self._deltas.clear()
         self._num_bytes = 0

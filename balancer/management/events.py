@@ -80,12 +80,12 @@ class Reader:
         return min(history.num_bytes_ever - self._num_bytes_seen, history.num_bytes)
 
     def end(self, _reason: object = None) -> None:
-        """Nothing more is to be sent to it."""
+        """Send the reader nothing more."""
         self._has_ended = True
         self._has_news.set()
 
     def notify(self) -> None:
-        """There is something to take, or nothing will come any more."""
+        """Wake the reader: there is a frame to take, or no more will come."""
         self._has_news.set()
 
     async def take(self) -> list[bytes]:

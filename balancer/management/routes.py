@@ -47,7 +47,7 @@ from .steering.routes import routes as steering_routes
 def management_app(
     parts: Parts, settings: BalancerSettings, addresses: Mapping[str, Address]
 ) -> web.Application:
-    """Everything that the management port serves.
+    """The app of the management port.
 
     `addresses` of the ports, by name, are put in once they are open.
     """

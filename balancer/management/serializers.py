@@ -205,7 +205,7 @@ def snapshot_json(
     place_of: PlaceOf,
     troubles: Sequence[Trouble] = (),
 ) -> Snapshot:
-    """All that a page needs to draw."""
+    """The whole view, as a page needs it."""
     return {
         **fleet_json(view, at),
         "clocks": CLOCKS,

@@ -154,7 +154,7 @@ class DatabaseInMemory:
 
 
 def _to_nobody(_notifications: Sequence[Changed]) -> None:
-    """There is one balancer."""
+    """Notify nobody: there is one balancer."""
 
 
 class Database:

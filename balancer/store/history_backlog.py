@@ -26,7 +26,7 @@ class HistoryBatch:
 
 
 def batch_of(records: Sequence[Record]) -> HistoryBatch:
-    """They by their kinds."""
+    """Sort records by their kinds."""
     return HistoryBatch(
         tuple(each for each in records if isinstance(each, SavedStep)),
         tuple(each for each in records if isinstance(each, EndedRequest)),

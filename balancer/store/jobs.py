@@ -138,7 +138,7 @@ class JobStore:
         return [SavedBatch(**row) for row in await self._all(chosen)]
 
     async def all_batches(self, limit: int) -> list[SavedBatch]:
-        """Everybody's: those that are open first, then the newest."""
+        """The batches of all owners: open ones first, then the newest."""
         order = (BATCHES.c.is_open.desc(), BATCHES.c.created_at.desc(), BATCHES.c.id.desc())
         chosen = select(*_BATCH).order_by(*order).limit(limit)
         return [SavedBatch(**row) for row in await self._all(chosen)]
@@ -200,7 +200,7 @@ class JobStore:
             return set((await connection.execute(kept)).scalars())
 
     async def release(self, runner: str) -> None:
-        """Others may have what this runner has."""
+        """Release the batches of this runner."""
         mine = update(BATCHES).where(BATCHES.c.runner == runner)
         async with self._transaction() as connection:
             await connection.execute(mine.values(runner=None, leased_until=None))

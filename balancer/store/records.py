@@ -329,7 +329,7 @@ DiaryKind = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiaryEntry:
-    """Something that happened `at` a time, to `subject`: a host, a model, a key, a balancer.
+    """An event at the time `at`, of `subject`: a host, a model, a key or a balancer.
 
     `message` is for people, `by` the name of the key of who did it; `None` where nobody did, or
     nobody needs a key. `number` orders entries; the store gives it.

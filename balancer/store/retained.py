@@ -281,7 +281,7 @@ def _cancelled(run: str) -> Select[Any]:
 def _claimable(
     run: str, now: ColumnElement[float], most: int, but: Collection[str] = ()
 ) -> Select[Any]:
-    """Others' requests whose lease is over, oldest first; not those that one is about to take."""
+    """Other balancers' requests whose lease is over, oldest first, unless one is taking them."""
     return (
         select(_REQUESTS.id)
         .where(~_REQUESTS.has_ended)

@@ -104,7 +104,7 @@ class WriteBehind(Generic[Item, Outcome]):
         return self.health.status(len(self._backlog))
 
     def stir(self, *, is_urgent: bool = True) -> None:
-        """There is more to write."""
+        """Wake the writer: there is more to write."""
         self._is_idle.clear()
         self._notifications.set()
         if is_urgent:

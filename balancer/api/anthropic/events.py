@@ -66,7 +66,7 @@ class MessageUsage(TokenCounts):
 
 
 class TextBlock(TypedDict):
-    """Some text."""
+    """A block of text."""
 
     type: Literal["text"]
     text: str

@@ -41,7 +41,7 @@ class OutputOptions:
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
 
     def variables(self) -> Json | None:
-        """Some templates know degrees of effort, by OpenAI's name for them."""
+        """Template variables: some templates know degrees of effort, by OpenAI's names."""
         return None if self.effort is None else {"reasoning_effort": self.effort}
 
 

@@ -94,7 +94,7 @@ class EventRenderer(Rendering):
 
     @abstractmethod
     def _said(self, token: Token) -> Iterator[Json]:
-        """Some text, of whatever kind."""
+        """Write a piece of text of any kind."""
 
     @abstractmethod
     def _called(self, call: ToolCallStarted) -> Iterator[Json]:

@@ -39,7 +39,7 @@ class RefusedStream:
         yield Failed(self._error)
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: a refused request has nothing to close."""
 
 
 AnyStream = TypeVar("AnyStream", bound=EventStream)

@@ -121,7 +121,7 @@ class _InfillBody(_Options):
 
     @property
     def before(self) -> str:
-        """All that stands before the gap."""
+        """The text before the gap."""
         extras = (
             f"--- {each.filename or 'snippet'} ---\n{each.text}\n\n" for each in self.input_extra
         )

@@ -66,7 +66,7 @@ class SocketKey:
             self.check()
 
     def refuse(self, message: str) -> None:
-        """Nobody may do anything here any more. Raises `Unauthorized`."""
+        """Refuse all further calls of the socket. Raises `Unauthorized`."""
         self.error = Unauthorized(message, kind="no_key")
         raise self.error
 

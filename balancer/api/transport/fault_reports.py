@@ -111,7 +111,7 @@ class RefusalReport:
         self._request = request
 
     def __enter__(self) -> None:
-        """Nothing is raised yet."""
+        """Enter the boundary."""
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, RequestError):

@@ -55,7 +55,7 @@ class FrameWriter:
                 await asyncio.shield(self._draining)
 
     def stop(self) -> None:
-        """Nothing waits any more."""
+        """Drop all waiting frames."""
         if self._draining is not None:
             self._draining.cancel()
 

@@ -214,7 +214,7 @@ class Steering:
         self.look_soon(now)
 
     def look_soon(self, now: float) -> None:
-        """Something changed that may need an order."""
+        """Note a change that may need an order."""
         if self._controller.desired is not None and self._reconcile_at is None:
             num_agents = self._state.registry.num_agents
             self._reconcile_at = now + max(RECONCILE_PAUSE, num_agents * RECONCILE_PAUSE_PER_AGENT)

@@ -247,7 +247,7 @@ class Delivered:
         )
 
     def _give_up(self) -> None:
-        """Nothing more is lost than that no other agent can go on; what comes is kept in vain."""
+        """Keep no more tokens: only the continuation by another agent is lost."""
         self.is_whole = False
         self._tokens = array("I")
 

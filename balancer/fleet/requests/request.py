@@ -174,7 +174,7 @@ class Listener:
 
 
 class Request(Lifecycle, Dispatched):
-    """All that is known of one request; everything that has requests has these, in their order.
+    """One request, with all that is known of it. Queues, slots and lists hold these records.
 
     `link` is the socket of the agent it is with, `agent` that agent's name or the last one's.
 

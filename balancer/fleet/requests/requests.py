@@ -266,7 +266,7 @@ class Requests:
         self.waiting_room.reads(request, Reading(num_read, item.prompt_tokens, cached, seconds))
 
     def received(self, request: Request, item: Reported, now: float) -> Iterable[Decision]:
-        """Something of the answer, or about it, came."""
+        """Take a piece of the answer, or a report about it."""
         if isinstance(item, PromptRead):
             cached = min(item.cached_tokens, item.prompt_tokens)
             self.dispatch.prompt_read(request, item.prompt_tokens, cached)
@@ -463,7 +463,7 @@ class Requests:
         return self.dispatch.agent_allowed(agent.link, agent.breaker.allowed)
 
     def _look_at_agent(self, request: Request, now: float) -> list[Decision]:
-        """Nothing has come of an answer for a while: another agent may have a try.
+        """Move an answer of which nothing has come for a while to another agent, if one can try.
 
         That is so if the present agent has done nothing at all for longer than it should take, or
         half of the time is over. There has to be time left, and an agent that starts it at once.
@@ -642,7 +642,7 @@ class Requests:
         return [self._registry.message_to(fetching.source, lend, now)], source
 
     def _hold(self, now: float) -> None:
-        """Some wait for one agent from now on."""
+        """Hold requests for one agent."""
         for hold in self.dispatch.take_holds():
             if hold.request.held_for is not None:
                 hold.request.held_until = now + hold.seconds
@@ -787,7 +787,7 @@ class Requests:
             self._offer_anew()
 
     def _offer_anew(self) -> None:
-        """There are other needs than before."""
+        """Offer all agents anew: requests have other needs than before."""
         for agent in self._registry:
             if self.dispatch.has_agent(agent.link):
                 self.dispatch.agent_offers(agent.link, offer_of(agent, self.needs))

@@ -177,7 +177,7 @@ Report = Callable[[web.Request, Unauthorized], None]
 
 
 def _to_nobody(_request: web.Request, _error: Unauthorized) -> None:
-    """Nobody wants to know."""
+    """Report to nobody."""
 
 
 def agent_handler(

@@ -173,7 +173,7 @@ class Journal(Protocol):
         """Retain a new request."""
 
     def grew(self, retained: RetainedRequest, /) -> None:
-        """There are more events, and perhaps its end."""
+        """Note that a request has more events, and perhaps its end."""
 
     def gave_up(self, retained: RetainedRequest, /) -> None:
         """This balancer shuts down: another may go on with it."""

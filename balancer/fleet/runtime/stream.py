@@ -152,7 +152,7 @@ class Stream:
         return False
 
     def _cut(self, error: RequestError) -> None:
-        """Nothing more is taken."""
+        """Take no more events."""
         self._pending.clear()
         self._keep(Failed(error))
         self._is_cut = True

@@ -65,7 +65,7 @@ def _messages(messages: tuple[Message, ...], num_given: int) -> Iterator[ChatMes
 
 
 def _instructed(message: SystemMessage) -> Iterator[ChatMessage]:
-    """Nothing for a message that only changes tools."""
+    """The instructions of a message; none if it only changes tools."""
     blocks = blocks_of(message)
     if text := paragraphs(block for block in blocks if isinstance(block, Text)):
         yield ChatMessage(role="system", content=text)

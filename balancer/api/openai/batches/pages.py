@@ -59,7 +59,7 @@ class BatchFault(TypedDict):
 
 
 class BatchFaults(TypedDict):
-    """Everything that is wrong with it; at most a hundred."""
+    """All faults of a batch's input, at most a hundred."""
 
     object: Literal["list"]
     data: list[BatchFault]

@@ -330,7 +330,7 @@ class Chat:
         return {"delta": {"tool_calls": [{"index": call_index, **_call(call.id, call.name, "")}]}}
 
     def closing(self) -> dict[str, object]:
-        """Nothing more is added."""
+        """Add nothing more to the answer."""
         return {"delta": {}}
 
     def finish_reason(self, done: Done) -> ChatFinish:
@@ -397,7 +397,7 @@ class Completion:
         raise RuntimeError(f"a raw prompt's answer calls {call.name}")
 
     def closing(self) -> dict[str, object]:
-        """Nothing more is added."""
+        """Add nothing more to the answer."""
         return {"text": ""}
 
     def finish_reason(self, done: Done) -> Literal["stop", "length"]:

@@ -32,7 +32,7 @@ class TextFormat:
     type: Literal["text"]
 
     def grammar(self) -> None:
-        """There is none."""
+        """No grammar."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
