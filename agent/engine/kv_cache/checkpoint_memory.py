@@ -20,12 +20,12 @@ Rejected drafts of a sequence's last step can be taken back (`discard`). A recur
 taken back belongs to its sequence alone until the sequence goes on. A sequence that begins with it
 before that gets a copy (`Copy.is_rolled_back`).
 
-When numbers or cells run short, those checkpoints go first whose loss costs least. They go to host
-memory, where they are *parked* (`parked_blocks`), unless all that is there is worth more. They
-are copied piece by piece before they go, and a little ahead of need, so that nobody waits for them
-for longer than the `allowance` says. What cannot be copied in time is lost. A parked checkpoint
-comes back the same way, under a number of its own, and stays parked, so it goes at once when it has
-to go again.
+If numbers or cells run short, the checkpoints whose loss costs least are evicted first. They are
+*parked* in host memory (`parked_blocks`), unless everything there is worth more. They are copied
+piece by piece before the eviction, and a little ahead of need, so that nobody waits for them longer
+than the `allowance` says. A checkpoint that cannot be copied in time is lost. A parked checkpoint
+is restored the same way, under a number of its own, and stays parked, so its next eviction needs no
+copy.
 
 `greedy_dual` computes the worth of a checkpoint from the number of tokens since the one before it.
 
@@ -152,7 +152,7 @@ class CheckpointMemory(Memory):
         self._window = window
         self._copies_state = copies_state
         self._state_cells = ceil(state_bytes / cell_bytes)
-        """Copying a state takes as long as copying so many cells."""
+        """The number of cells whose copy takes as long as the copy of a state."""
         self._parking: dict[int, _Parking] = {}
         self._restoring: _Restoring | None = None
         self._adopted: deque[tuple[int, ...]] = deque()

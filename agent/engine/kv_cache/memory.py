@@ -81,7 +81,7 @@ class Memory(ABC):
         self._num_uses = 0
         self._parked = parked
         self._copies: dict[int, int] = {}
-        """Names under which kept prefixes with numbers are parked, as a whole or in part."""
+        """Names of the parked copies, whole or partial, of kept prefixes with numbers."""
 
     # ---- counts
 

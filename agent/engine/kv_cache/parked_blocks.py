@@ -1,18 +1,20 @@
-"""Kept prefixes in host memory: their cells in blocks that they share, and for checkpoints a state.
+"""Kept prefixes in host memory: cells in blocks that they share, and states of checkpoints.
 
-What layers have that look back to the start can be cut anywhere. It is parked in blocks of so many
-positions, the last one of a prefix shorter, and what begins alike has the same blocks (W. Kwon
-et al.: Efficient memory management for large language model serving with PagedAttention, SOSP
-2023). What layers with a sliding window and recurrent layers have is one state for each checkpoint.
+The cells of layers with full attention can be cut anywhere. They are parked in blocks of a fixed
+number of positions; a prefix's last block may be shorter, and prefixes with a common beginning
+share blocks (W. Kwon et al.: Efficient memory management for large language model serving with
+PagedAttention, SOSP 2023). The layers with a sliding window and the recurrent layers have one state
+for each checkpoint.
 
-A parked prefix has a name, a number that no cells belong to. Some of its blocks may not be here:
-those that were never copied, because the prefix still has their cells. When there is no room, those
-prefixes go that are worth least (`memory`), and none for one that is worth less.
+A parked prefix has a name, a number without cells. Some of its blocks may be absent: they were
+never copied, because the prefix still has their cells. If there is no room, the prefixes with the
+least worth are removed (`memory`), but none for one that is worth less.
 
 Invariants, checked by `check_integrity`:
-- a block is known as long as something uses it, and what comes before it too;
-- `num_bytes` adds up blocks that are here, and states. It is at most `most_bytes`, but for what
-  came from outside.
+
+- a block is known as long as something uses it, and so are the blocks before it;
+- `num_bytes` sums present blocks and states. It is at most `most_bytes`, except for
+  adopted prefixes.
 """
 
 from collections import Counter
@@ -21,14 +23,14 @@ from dataclasses import dataclass
 from itertools import count
 
 MOST = 1024
-"""Prefixes, however small they are: looking for the longest one passes over all that fit."""
+"""Maximum prefixes of any size: the search for the longest one passes over all that fit."""
 
 Keys = tuple[int, ...]
 
 
 @dataclass(slots=True)
 class _Block:
-    """`keys` after all those of the block `parent`; of how many prefixes it is a part."""
+    """The `keys` after the block `parent`, and the number of prefixes with this block."""
 
     parent: int
     keys: Keys
@@ -48,7 +50,7 @@ _START = -1
 
 
 class ParkedBlocks:
-    """At most `most_bytes`, with `cell_bytes` a position and `state_bytes` a prefix.
+    """Stores at most `most_bytes`, with `cell_bytes` a position and `state_bytes` a prefix.
 
     A block has `block` positions. Numbers of names and blocks begin at `first`.
     """
@@ -58,7 +60,7 @@ class ParkedBlocks:
     ) -> None:
         self.num_bytes = 0
         self.num_positions = 0
-        """How many positions all blocks have together that are here."""
+        """The number of positions of all present blocks."""
         self.most_bytes = most_bytes
         self.block = block
         self._cell_bytes = cell_bytes
@@ -75,15 +77,15 @@ class ParkedBlocks:
         return iter(tuple(self._parked))
 
     def new_number(self) -> int:
-        """A number for a block in host memory."""
+        """Return a new number for a block in host memory."""
         return next(self._numbers)
 
     def length(self, name: int) -> int:
-        """How many tokens the prefix has."""
+        """Return the number of tokens of the prefix."""
         return self._parked[name].length
 
     def blocks(self, name: int) -> Iterator[tuple[int, int, int]]:
-        """Its blocks in their order: the id of each, where it begins, and its positions."""
+        """Yield the blocks of a prefix in order: id, start, and number of positions."""
         start = 0
         for id in self._parked[name].blocks:
             num = len(self._blocks[id].keys)
@@ -91,11 +93,11 @@ class ParkedBlocks:
             start += num
 
     def cut(self, keys: Sequence[int]) -> list[Keys]:
-        """`keys` as blocks."""
+        """Split `keys` into blocks."""
         return [tuple(keys[at : at + self.block]) for at in range(0, len(keys), self.block)]
 
     def known(self, blocks: Sequence[int], keys: Keys) -> int | None:
-        """The block with `keys` after those `blocks`, if it is here."""
+        """Return the block with `keys` after `blocks`, or `None`."""
         return self._ids.get((blocks[-1] if blocks else _START, keys))
 
     def in_the_way(
@@ -138,9 +140,9 @@ class ParkedBlocks:
         self._parked[name].worth = worth
 
     def take(self, blocks: Sequence[int], keys: Keys, *, is_here: bool = True) -> int:
-        """The block with `keys` after those `blocks` has one user more; it is new if need be.
+        """Return the block with `keys` after `blocks`, new if necessary, with one more user.
 
-        From now on it `is_here`, or it stays as it is.
+        `is_here` marks the block as present.
         """
         parent = blocks[-1] if blocks else _START
         id = self._ids.get((parent, keys))
@@ -153,7 +155,7 @@ class ParkedBlocks:
         return id
 
     def put(self, id: int) -> None:
-        """The block is here from now on."""
+        """Mark the block as present."""
         self._blocks[id].is_here = True
         self.num_bytes += self._bytes(id)
         self.num_positions += len(self._blocks[id].keys)
@@ -165,11 +167,11 @@ class ParkedBlocks:
         self._blocks[id].is_here = False
 
     def is_here(self, id: int) -> bool:
-        """Whether the block was copied or put here."""
+        """Return whether the block is present."""
         return self._blocks[id].is_here
 
     def add(self, blocks: Sequence[int], worth: float) -> int:
-        """A prefix that uses `blocks`, which were taken for it: its name."""
+        """Add a prefix of `blocks`, which were taken for it. Returns its name."""
         name = self.new_number()
         length = sum(len(self._blocks[id].keys) for id in blocks)
         self._parked[name] = _Parked(tuple(blocks), length, worth)
@@ -182,7 +184,10 @@ class ParkedBlocks:
         return self.release(self._parked.pop(name).blocks)
 
     def release(self, blocks: Sequence[int]) -> list[int]:
-        """`blocks` have a user less; those that were here and have none."""
+        """Remove a user of each of `blocks`. Returns the present blocks without users.
+
+        Blocks without users are removed.
+        """
         gone = []
         for id in blocks:
             block = self._blocks[id]
@@ -209,7 +214,10 @@ class ParkedBlocks:
         return min(others, key=self.worth, default=None)
 
     def check_integrity(self, being_parked: Sequence[Sequence[int]]) -> None:
-        """Raise `RuntimeError` where an invariant is broken; some more use blocks."""
+        """Raise `RuntimeError` if an invariant is broken.
+
+        `being_parked` are further uses of blocks.
+        """
         users = Counter(id for parked in self._parked.values() for id in parked.blocks)
         users.update(id for blocks in being_parked for id in blocks)
         counts = {id: block.num_users for id, block in self._blocks.items()}

@@ -1,23 +1,27 @@
 """The memory of models whose sequences can give up their last tokens: prefixes can end anywhere.
 
-A prefix is shared by reference. Kept prefixes leave the cells for host memory when cells are
-needed, from where they come back in a hundredth of the time that computing them takes. They also
-leave when somebody else begins, where others' cells are not free: on processors every token that is
-generated passes over every cell in use, and after some thirty tokens that has cost as much as
-moving it. Only then, for cells that are freed in the middle of an answer are taken out of order,
-and llama.cpp's sums come out a little differently: the same seed would not give the same text
-twice. A model that cannot share (it cannot give up a suffix of a sequence, or may have lost the
-start of one) keeps nothing.
+Prefixes are shared by reference. If cells are needed, kept prefixes are moved to host memory; a
+restore takes a hundredth of the time of computing them.
 
-Prefixes move block by block, from their end on, and come back from their beginning on. What has
-come back stays parked, so it need not be copied when it has to go again. How many cells may move
-before the next step says the `allowance`: a running stream waits for that. If a cell is needed
-beyond that, a prefix that shares all of its cells with others gives them up. Prompts that were read
-from disk are prefixes, too, that begin parked.
+With `is_compact`, kept prefixes are also parked when another sequence begins. On CPUs every
+generated token passes over every cell in use, and after some thirty tokens that has cost as much as
+parking. They are parked only at a begin: if cells are freed during an answer, later cells are taken
+out of order, and llama.cpp's sums differ slightly, so the same seed would not give the same text
+twice.
+
+A model that cannot share (it cannot give up a suffix of a sequence, or may have lost the start of
+one) keeps nothing.
+
+Prefixes are parked block by block from their end on, and restored from their beginning on. A
+restored block stays parked, so its next eviction needs no copy. The `allowance` limits the cells
+copied before the next step, because a running stream waits for the copies. If cells are needed
+beyond that, a prefix that shares all of its cells with others is cut. Prompts that were read from
+disk are prefixes that begin parked.
 
 Invariants, checked by `check_integrity`:
+
 - a kept prefix is in the cells up to the beginning of a block, and parked from there on;
-- what is parked beyond its cells is here.
+- the parked blocks after its cells are present.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -36,7 +40,7 @@ from .prefix_marks import Mark
 from .prefix_tree import Found
 
 ENOUGH_AT_ONCE = 1024
-"""Cells: when somebody begins, no further prefix is parked after so many."""
+"""Cells parked at a sequence's begin, after which no other prefix is parked."""
 
 
 class UnifiedMemory(Memory):
@@ -83,7 +87,7 @@ class UnifiedMemory(Memory):
         return max(num_tokens, whole) - in_use
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` where an invariant is broken."""
+        """Raise `RuntimeError` if an invariant is broken."""
         super().check_integrity()
         self._parked.check_integrity([])
         check(self._copies.keys() <= self._worth.keys(), "copies")
@@ -150,7 +154,7 @@ class UnifiedMemory(Memory):
         return [cells(slot, *piece, self._parked.new_number()) for piece in pieces]
 
     def hand_out(self, keys: Sequence[int], start: int) -> list[Handed] | None:
-        """Pieces of the cells, and of the parked blocks after them."""
+        """Return parts of the cells, and of the parked blocks after them."""
         found = self.find(keys, len(keys))
         if found.source is None or found.length <= start:
             return None
@@ -168,7 +172,7 @@ class UnifiedMemory(Memory):
         return parts
 
     def _extents(self, holder: int) -> Iterator[tuple[int | None, int, int]]:
-        """Where a prefix is, from its start on: the block, `None` for cells, and its positions."""
+        """Yield the extents of a prefix: the block (`None` for cells), start and end."""
         yield None, 0, self._cells.length(holder)
         for block, start, num in self._away(holder):
             yield block, start, start + num
@@ -176,11 +180,11 @@ class UnifiedMemory(Memory):
     # ---- a running sequence
 
     def find(self, keys: Sequence[int], most: int) -> Found:
-        """The longest prefix of `keys`, of at most `most`, that can be shared now or soon."""
+        """Return the longest prefix of `keys`, up to `most`, that can be shared now or soon."""
         return super().find(keys, most) if self._can_share else Found()
 
     def fetch(self, found: Found) -> Found | None:
-        """As many blocks come back as are needed."""
+        """Restore as many blocks as are needed."""
         source = found.source
         if source is None or self._is_present(found):
             return found
@@ -207,7 +211,7 @@ class UnifiedMemory(Memory):
             self._edits.append(Copy(found.source, slot, found.length))
 
     def _load(self, slot: int, stored: StoredPrompt, length: int) -> None:
-        """`slot` has the first `length` tokens of `stored`, which nobody else gets."""
+        """Load the first `length` tokens of `stored` into `slot`, without sharing them."""
         self.make_room(len(stored.prompt))
         self.allowance.take(len(stored.prompt))
         for piece in stored.pieces:
@@ -219,13 +223,13 @@ class UnifiedMemory(Memory):
             self.discard(slot, length)
 
     def grow(self, slot: int, count: int) -> None:
-        """`count` more tokens of `slot` were computed."""
+        """Record that `count` more tokens of `slot` were computed."""
         super().grow(slot, count)
         if (marks := self._unshared.get(slot)) and self._cells.length(slot) >= marks[-1][0]:
             self._are_absent(self._unshared.pop(slot))
 
     def discard(self, slot: int, start: int | None = None, count: int | None = None) -> None:
-        """Cells that nobody shares can go, wherever they are."""
+        """Remove tokens of `slot`; cells that are not shared can be anywhere in it."""
         start = self._cells.length(slot) if start is None else start
         if count is not None:
             self._cells.discard(slot, start, count)
@@ -236,7 +240,7 @@ class UnifiedMemory(Memory):
         self._edits.append(Clear(slot, start))
 
     def leave(self, slot: int, *, keeps: bool = True) -> None:
-        """The sequence of `slot` is gone; what it computed may be kept as a prefix for others."""
+        """End the sequence of `slot`; its tokens may be kept as a prefix for others."""
         super().leave(slot, keeps=keeps)
         self._unshared.pop(slot, None)
 
@@ -258,7 +262,8 @@ class UnifiedMemory(Memory):
     def _are_absent(self, marks: Sequence[Mark]) -> None:
         """Report that the prompt is not shared.
 
-        A balancer believes that it is when it sends the request and when the agent has read it.
+        A balancer believes that it is shared when it sends the request, and again when the agent
+        has read the prompt.
         """
         for _, key in marks:
             self.marks.absent(key)
@@ -294,7 +299,7 @@ class UnifiedMemory(Memory):
         self._drop_within(holder)
 
     def _drop_within(self, holder: int) -> None:
-        """Kept prefixes go that `holder` begins with: it has all of them, and their blocks."""
+        """Remove kept prefixes with which `holder` begins: it has their cells and blocks."""
         within = self._tree.others_within(holder) & self._worth.keys()
         if within & self._copies.keys():
             self._name(holder)
@@ -313,7 +318,7 @@ class UnifiedMemory(Memory):
             self._forget_blocks(holder)
 
     def _shorten(self, holder: int, length: int) -> None:
-        """A kept prefix has only its first `length` tokens, which are in the cells, or fewer.
+        """Cut a kept prefix to its first `length` tokens, which are in the cells, or fewer.
 
         It does not end within media.
         """
@@ -335,7 +340,7 @@ class UnifiedMemory(Memory):
             self._free_blocks(self._parked.remove(name))
 
     def _name(self, holder: int, start: int | None = None) -> int:
-        """The name under which it is parked, as far as it is; its last block begins at `start`."""
+        """Return the name of the parked prefix; the last block of a new one is at `start`."""
         name = self._copies.get(holder)
         if name is None:
             keys, blocks = self._tree.keys(holder), list[int]()
@@ -352,10 +357,9 @@ class UnifiedMemory(Memory):
         return next(one for one, copy in self._copies.items() if copy == name)
 
     def _drop_copies(self, count: int) -> bool:
-        """Whether there is room for `count` cells more in host memory.
+        """Remove copies of blocks whose cells are present, until `count` cells have room.
 
-        Blocks go for them whose cells are all there. They go last of those that leave the cells
-        next.
+        Returns whether they have. Prefixes that are evicted last lose their copies first.
         """
         parked = self._parked
         if parked.num_bytes + count <= parked.most_bytes:
@@ -372,28 +376,28 @@ class UnifiedMemory(Memory):
         return parked.num_bytes + count <= parked.most_bytes
 
     def _away(self, holder: int) -> list[tuple[int, int, int]]:
-        """Its blocks behind its cells: the number of each, where it begins, and its positions."""
+        """Return the blocks after its cells: number, start, and positions."""
         name, end = self._copies.get(holder), self._cells.length(holder)
         if name is None or end == self._parked.length(name):
             return []
         return [block for block in self._parked.blocks(name) if block[1] >= end]
 
     def _missing(self, found: Found) -> list[tuple[int, int, int]]:
-        """The blocks that hold the rest of what was `found`."""
+        """Return the blocks with the rest of the prefix `found`."""
         away = [] if found.source is None else self._away(found.source)
         return [block for block in away if block[1] < found.length]
 
     def _is_present(self, found: Found) -> bool:
-        """Whether all that was `found` is in the cells."""
+        """Return whether the prefix `found` is in the cells."""
         return found.source is None or self._cells.length(found.source) >= found.length
 
     def _open(self, holder: int) -> None:
-        """A holder may get cells."""
+        """Prepare `holder` to get cells."""
 
     # ---- room
 
     def make_room(self, count: int, *, num_urgent: int | None = None) -> int:
-        """Prefixes leave the cells from their ends on, those that are worth least first."""
+        """Evict prefixes from their ends on; the ones with the least worth come first."""
         return self._make_room(count, num_urgent=count if num_urgent is None else num_urgent)
 
     def lose(self, holder: int) -> tuple[int, ...]:
@@ -415,10 +419,10 @@ class UnifiedMemory(Memory):
         return self.num_free
 
     def _evict(self, num_missing: int, *, num_urgent: int, sparing: int | None) -> bool:
-        """Some of the `num_missing` cells become free; `num_urgent` of them whatever that takes.
+        """Free some of the `num_missing` cells, and `num_urgent` of them at any cost.
 
-        False: no more may be copied before this step. Raises `RuntimeError` if there is nothing to
-        evict.
+        Returns false if no more may be copied before this step. Raises `RuntimeError` if there is
+        nothing to evict.
         """
         holder = self._next_to_go(sparing=sparing)
         if holder is None:
@@ -443,7 +447,7 @@ class UnifiedMemory(Memory):
         return True
 
     def _clear_the_way(self, *, sparing: int | None) -> None:
-        """Park what is not needed by the one that begins, as much of it as takes a moment."""
+        """Park prefixes that the beginning sequence does not need, as many as take a moment."""
         if not self._parked.most_bytes:
             return
         begun = self.allowance.num_moved
@@ -462,7 +466,7 @@ class UnifiedMemory(Memory):
                     break
 
     def _last_block(self, holder: int) -> int:
-        """Where the last block of its cells begins. A first one has no cells that others have."""
+        """Return where the last block of its cells begins. A first one shares no cells."""
         length, num_alone = self._cells.length(holder), self._cells.num_alone(holder)
         if (name := self._copies.get(holder)) is None:
             start = max(0, length - 1) // self._parked.block * self._parked.block
@@ -471,7 +475,7 @@ class UnifiedMemory(Memory):
         return max(starts, default=0)
 
     def _is_parked(self, holder: int, start: int) -> bool:
-        """Whether its block that begins at `start` is parked already."""
+        """Return whether its block that begins at `start` is parked already."""
         if (name := self._copies.get(holder)) is None:
             return False
         return any(
@@ -479,9 +483,9 @@ class UnifiedMemory(Memory):
         )
 
     def _make_host_room(self, holder: int, count: int, *, sparing: int | None) -> bool:
-        """Whether its last `count` cells have a place in host memory, for which others may go.
+        """Make room in host memory for its last `count` cells, if others are worth less.
 
-        Not if they would have to go for what comes before them.
+        Returns false if the room would be taken from its own earlier cells.
         """
         parked = self._parked
         if self._num_computed(holder) > parked.most_bytes:
@@ -497,7 +501,7 @@ class UnifiedMemory(Memory):
         return going is not None
 
     def _park(self, holder: int, start: int) -> None:
-        """Its last block, which begins at `start`, goes to host memory."""
+        """Park its last block, which begins at `start`."""
         name, count = self._name(holder, start), self._cells.length(holder) - start
         block = next(id for id, at, _ in self._parked.blocks(name) if at == start)
         if not self._parked.is_here(block):
