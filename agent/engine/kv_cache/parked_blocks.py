@@ -107,9 +107,9 @@ class ParkedBlocks:
         *,
         sparing: Collection[int | None] = (),
     ) -> list[int] | None:
-        """What has to go before a prefix can be parked with so many positions of its own.
+        """Names that have to go before a prefix with `num_positions` of its own can be parked.
 
-        `None`: in vain, for the others are worth as much. `sparing` are in use right now.
+        Returns `None` if the others are worth as much. The names `sparing` are in use right now.
         """
         excess = self.num_bytes - self.most_bytes
         excess += num_positions * self._cell_bytes + self._state_bytes
@@ -132,11 +132,11 @@ class ParkedBlocks:
         return going if excess <= 0 and len(going) >= num_excess else None
 
     def worth(self, name: int) -> float:
-        """What it is worth; see `checkpoint_memory`."""
+        """Return what the prefix is worth; see `memory`."""
         return self._parked[name].worth
 
     def use(self, name: int, worth: float) -> None:
-        """It was used: so much it is worth now."""
+        """Note what the prefix is worth now."""
         self._parked[name].worth = worth
 
     def take(self, blocks: Sequence[int], keys: Keys, *, is_here: bool = True) -> int:
@@ -179,7 +179,7 @@ class ParkedBlocks:
         return name
 
     def remove(self, name: int) -> list[int]:
-        """It is gone; the blocks that were here and that nobody uses any more."""
+        """Remove the prefix; returns its blocks that were here and that nobody uses any more."""
         self.num_bytes -= self._state_bytes
         return self.release(self._parked.pop(name).blocks)
 
@@ -202,12 +202,12 @@ class ParkedBlocks:
         return gone
 
     def relatives(self, name: int) -> list[int]:
-        """It, and all that share a block with it."""
+        """Names of the prefix and of all that share a block with it."""
         blocks = set(self._parked[name].blocks)
         return [one for one, parked in self._parked.items() if blocks & set(parked.blocks)]
 
     def surplus(self, sparing: Collection[int | None]) -> int | None:
-        """What has to go if there is more than room for; not those of `sparing`."""
+        """Return a name to remove if there is more here than room for; none of `sparing`."""
         if self.num_bytes <= self.most_bytes:
             return None
         others = (name for name in self._parked if name not in sparing)

@@ -44,7 +44,7 @@ ENOUGH_AT_ONCE = 1024
 
 
 class UnifiedMemory(Memory):
-    """Of the kept prefixes up to `most_parked` cells go to host memory, in blocks of `block` cells.
+    """Up to `most_parked` cells of kept prefixes go to host memory, in blocks of `block` cells.
 
     With `is_compact` they go as soon as somebody else begins.
     """
@@ -78,7 +78,7 @@ class UnifiedMemory(Memory):
         """Marks of slots that are not shared, until their prompts are read."""
 
     def num_needed(self, found: Found, num_tokens: int) -> int:
-        """Of the last block that is needed, all comes back."""
+        """Blocks come back whole, also the last one that is needed."""
         if found.source is None:
             return num_tokens
         present = min(found.length, self._cells.length(found.source))
@@ -101,14 +101,14 @@ class UnifiedMemory(Memory):
     # ---- to and from elsewhere
 
     def num_loadable(self, stored: StoredPrompt, keys: Sequence[int], most: int) -> int:
-        """All that both have in common; without sharing, `stored` as a whole or nothing."""
+        """Count the tokens in common. Without sharing, all of `stored` is loaded or nothing."""
         if not stored.pieces or stored.checkpoints:
             return 0
         common = stored.num_common(keys, most)
         return common if self._can_share or common == len(stored.prompt) else 0
 
     def adopt(self, stored: StoredPrompt, source: int | None = None) -> int | None:
-        """All its pieces are parked, however many they are."""
+        """Park all pieces of `stored`, also if that is more than there is room for."""
         if source is not None:
             self._use(source)
         if not self._make_number():
@@ -142,7 +142,7 @@ class UnifiedMemory(Memory):
         return holder
 
     def saves(self, slot: int, start: int, done: Collection[int]) -> list[Handed]:
-        """Of states that can only be had whole that is one before a step."""
+        """Hand out pieces of the cells; without sharing, one whole state before a step."""
         end = self._cells.length(slot)
         if self._can_share:
             pieces = [*self.allowance.pieces(start, end)]
@@ -271,14 +271,14 @@ class UnifiedMemory(Memory):
     # ---- kept prefixes
 
     def _num_computed(self, holder: int) -> int:
-        """Of a kept prefix all, in the cells or parked."""
+        """Count the cells of a slot, and all of a kept prefix, in the cells or parked."""
         return self._tree.length(holder) if holder in self._worth else self._cells.length(holder)
 
     def _cost(self, holder: int) -> int:
         return self._tree.num_alone(holder, self._worth)
 
     def _keep(self, slot: int, *, is_over: bool) -> None:
-        """All that `slot` computed is kept, unless another prefix has it already."""
+        """Keep what `slot` computed, unless another prefix has it already."""
         if not self._can_share or not self._make_number():
             return
         self._catch_up(slot)
@@ -307,11 +307,11 @@ class UnifiedMemory(Memory):
             self._drop(one)
 
     def _numbered(self) -> Collection[int]:
-        """Those that are parked, before others."""
+        """Kept prefixes that are parked go before others."""
         return [one for one in self._worth if self._away(one)] or self._worth
 
     def _forget_parked(self, holder: int) -> None:
-        """What is parked of it goes; what is in the cells stays."""
+        """Give up what is parked of `holder`; its cells stay."""
         if self._away(holder):
             self._shorten(holder, self._cells.length(holder))
         else:
@@ -401,7 +401,7 @@ class UnifiedMemory(Memory):
         return self._make_room(count, num_urgent=count if num_urgent is None else num_urgent)
 
     def lose(self, holder: int) -> tuple[int, ...]:
-        """What was parked as `holder` is lost, and what shares blocks with it."""
+        """Drop `holder`, and what is parked of all that share blocks with it."""
         lost: list[int] = []
         if (name := self._copies.get(holder)) is not None:
             lost = [self._holder_of(one) for one in self._parked.relatives(name)]
@@ -511,6 +511,6 @@ class UnifiedMemory(Memory):
         self._retreat(holder, start)
 
     def _retreat(self, holder: int, start: int) -> None:
-        """It gives up its last block, which is parked."""
+        """Give up the last block of its cells, which is parked."""
         self._cells.truncate(holder, start)
         self._edits.append(Clear(holder, start))
