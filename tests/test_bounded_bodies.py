@@ -18,11 +18,14 @@ from arriero.balancer.api.openai.queries import rerank
 from arriero.balancer.api.openai.responses import requests as openai_responses
 from arriero.balancer.api.vllm import tokens as vllm
 from arriero.shared.messages import FromAgent, FromBalancer
+from arriero.shared.strict import build_schemas
 
 READERS = (
     *(anthropic, native, native_queries, ollama, ollama_embeddings, ollama_models, vllm),
     *(openai_batches, openai_completions, openai_embeddings, openai_responses, rerank),
 )
+
+build_schemas()
 
 FROM_OUTSIDE: dict[str, TypeAdapter[Any]] = {
     **{
