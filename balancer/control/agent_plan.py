@@ -25,7 +25,7 @@ class AgentPlan:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the agent has no model and gets none."""
+        """Return whether the agent has no model and is given none."""
         return self.action == "keep" and self.model is None
 
 

@@ -56,7 +56,7 @@ class OrderNumbers:
 
     @property
     def may_order(self) -> bool:
-        """Whether this balancer may give orders: it leads, and agents know no later leader."""
+        """Return whether this balancer leads and no agent has reported a newer leader."""
         return self._epoch is not None and self.outbid is None
 
     @property
@@ -214,7 +214,7 @@ class Controller:
         return given
 
     def _is_settled(self, members: Mapping[AgentId, Member], now: float) -> bool:
-        """Whether agents have had time to dial after a start, or all of each host have dialled."""
+        """Return whether the time for agents to connect is over, or all have connected."""
         if now < self._settled_at:
             return False
         return now >= self._settled_at + SETTLE or all_have_dialled(
@@ -279,9 +279,9 @@ class Controller:
         return replace(assignment, http_hosts=self._http_hosts if is_open else ())
 
     def _allows_others(self, member: Member) -> bool:
-        """Whether the agent still obeys an older order, with other hosts that may be dialled.
+        """Return whether the agent's assignment allows other HTTP hosts than the present one.
 
-        A failure of such an order says nothing: the agent may try the present order at once.
+        If that assignment failed, the agent may try the present one at once.
         """
         assigned = member.assigned
         return assigned is not None and self._allowed(assigned).http_hosts != assigned.http_hosts
@@ -481,13 +481,13 @@ class Controller:
 
 
 def _is_loading(member: Member, desired: Mapping[str, Assignment]) -> bool:
-    """Whether the agent is loading a model as it is desired now."""
+    """Return whether the agent is changing to an assignment that is still desired."""
     assigned = member.assigned
     return member.is_changing and assigned is not None and desired.get(assigned.name) == assigned
 
 
 def _is_lost(order: Order, report: AgentReport) -> bool:
-    """Whether the agent dialled again without the order, which was lost."""
+    """Return whether the order was lost: the agent reconnected and does not know it."""
     is_known = report.work is not None and report.work.revision >= order.revision
     return report.link != order.link and not is_known
 

@@ -238,7 +238,7 @@ class Usage:
 
 
 def _is_draining(member: Member) -> bool:
-    """Whether the agent takes no new requests for the model that it is to unload."""
+    """Return whether the agent drains: it takes no new requests and will unload its model."""
     return member.leaves is not None and member.report.serves is None
 
 
@@ -257,5 +257,5 @@ def _by_model(
 
 
 def _has_memory(model: str, members: Iterable[Member]) -> bool:
-    """Whether an agent has a model in memory, or loads it."""
+    """Return whether any agent has the model in memory or is loading it."""
     return any(not member.waits_for_room or member.leaves == model for member in members)

@@ -57,7 +57,7 @@ class Failures:
         return {each.host: each.issues[0].code for each in found}
 
     def may_try(self, host: AgentId, assignment: Assignment, now: float) -> bool:
-        """Whether the host has not failed with the assignment, or may try again."""
+        """Return whether the host may try the assignment: it never failed, or a retry is due."""
         failure = self.of(host, assignment)
         return failure is None or failure.retry_at <= now
 

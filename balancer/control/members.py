@@ -52,16 +52,16 @@ class AgentReport:
         return self.host or self.id
 
     def knows(self, assignment: Assignment) -> bool:
-        """Whether the agent's version knows all that the assignment has."""
+        """Return whether the agent's protocol version has every field the assignment uses."""
         return for_version(assignment, self.protocol) is assignment
 
     def may_serve(self, model: str) -> bool:
-        """Whether the agent's key allows a model."""
+        """Return whether the agent's key allows the model."""
         return self.allowed is None or model in self.allowed
 
     @property
     def is_steered(self) -> bool:
-        """Whether the controller may assign models to the agent."""
+        """Return whether the agent is neither pinned to a model nor cordoned."""
         return not (self.facts.is_pinned or self.is_cordoned)
 
     @property
@@ -111,7 +111,7 @@ class Member:
 
     @property
     def waits_for_room(self) -> bool:
-        """Whether the agent has a model's file, and waits for free memory to load it."""
+        """Return whether the agent has its model's file and waits for memory to load it."""
         work, report = self.report.work, self.report
         return (
             self.keeps is None
@@ -170,7 +170,7 @@ def member_of(report: AgentReport, order: Order | None) -> Member:
 
 
 def all_have_dialled(reports: Iterable[AgentReport]) -> bool:
-    """Whether all agents of each host have dialled, if one of them says how many they are."""
+    """Return whether each host has as many agents connected as its agents report."""
     here: Counter[AgentId] = Counter()
     expected: dict[AgentId, int] = {}
     for report in reports:

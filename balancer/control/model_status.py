@@ -78,7 +78,7 @@ def status_of(
 
 
 def _serves(member: Member, model: DesiredModel) -> bool:
-    """Whether the agent serves the model as it is desired."""
+    """Return whether the agent serves the model with the desired assignment."""
     is_the_model = member.report.serves == model.name and member.assigned == model.assignment
     return is_the_model and not (member.is_changing or member.has_failed)
 

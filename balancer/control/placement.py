@@ -219,7 +219,7 @@ class _Placing:
         ]
 
     def _is_free(self, agent: AgentId) -> bool:
-        """Whether the agent has no model yet; an agent that was given one is never free again."""
+        """Return whether the agent has no model yet."""
         return agent in self._chosen and self._chosen[agent] is None
 
     def _price(self, agent: AgentId, model: _PlacedModel) -> "_Price":
@@ -249,7 +249,7 @@ class _Placing:
     def _is_crowded_by_others(
         self, agent: AgentId, model: _PlacedModel, beside: Sequence[str]
     ) -> bool:
-        """Whether only memory of other programs keeps the model from having room on the host."""
+        """Return whether the model would fit on the host without other programs' memory."""
         report, needed = self._members[agent].report, model.requirement.needed
         others = report.others
         if not others:
@@ -289,7 +289,7 @@ class _Placing:
         return victim
 
     def _has_room(self, agent: AgentId, model: _PlacedModel) -> bool:
-        """Whether the host has memory for the model besides those of its other agents."""
+        """Return whether the host has memory for the model and its other agents' models."""
         name = model.requirement.model
         beside = self._chosen_beside(agent)
         if not beside:
@@ -305,7 +305,7 @@ class _Placing:
         return is_modest and self._needed_together([name, *beside]) <= self._memory(agent)
 
     def _takes_what_is_left(self, agent: AgentId) -> bool:
-        """Whether loaded models that stay leave too little of the devices for the model."""
+        """Return whether models that stay loaded leave the agent's model too little memory."""
         name = self._chosen[agent]
         if name is None or self._is_held(agent, name):
             return False
@@ -334,7 +334,7 @@ class _Placing:
         return {each for each, size in memories if sum(part.get(each, 0) for part in parts) > size}
 
     def _lies_on(self, agent: AgentId, name: str, memories: Set[str]) -> bool:
-        """Whether a model takes some of these memories of a host."""
+        """Return whether the model needs any of `memories` on the agent's host."""
         parts = self._parts(agent, name) or {}
         return _ALL in memories or any(parts.get(each) for each in memories)
 
@@ -347,7 +347,7 @@ class _Placing:
         return {HOST: claims.get(HOST, 0), **held}
 
     def _is_held(self, agent: AgentId, name: str) -> bool:
-        """Whether a model is known to be loaded on a host."""
+        """Return whether the model is known to be loaded on the agent's host."""
         return (self._members[agent].report.host_id, name) in self._held
 
     def _stays(self, name: str) -> bool:
@@ -537,7 +537,7 @@ class MemoryNeeds:
         return inf if needed is None else needed
 
     def fits(self, assignment: Assignment, report: AgentReport) -> bool:
-        """Whether the agent has the memory; true if that is unknown."""
+        """Return whether the agent's memory suffices; true if either size is unknown."""
         needed = self.least_of(assignment)
         return needed is None or not report.memory or needed <= report.memory
 

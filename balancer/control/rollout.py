@@ -18,7 +18,7 @@ from .members import Member
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """An agent is to get this order. `interrupts` is the model that it serves until then."""
+    """An order for one agent. `interrupts` is the model that the agent serves until then."""
 
     member: Member
     assignment: Assignment | None
@@ -91,7 +91,7 @@ class Rollout:
         return Reassignment(member, target, member.interrupts or serves)
 
     def _waits_for_retry(self, member: Member) -> bool:
-        """Whether an idle agent keeps an assignment that failed: its cause may be mended."""
+        """Return whether an idle agent's assignment failed and its host still has the failure."""
         assigned = member.assigned
         if assigned is None or not member.has_failed or member.report.serves is not None:
             return False
@@ -138,19 +138,19 @@ class Rollout:
 
 
 def _is_free(change: Reassignment) -> bool:
-    """Whether the change takes nothing away, or only what the former order took already."""
+    """Return whether the change interrupts nothing, or the agent is interrupted already."""
     return change.interrupts is None or change.member.interrupts is not None
 
 
 def _waits_for_nothing(member: Member, target: Assignment | None) -> bool:
-    """Whether the agent waits for room on devices whose models all stay."""
+    """Return whether the agent waits for memory but `target` loads into what is left."""
     if target is None or member.assigned != target or not member.waits_for_room:
         return False
     return target.takes_what_is_left and not member.assigned.takes_what_is_left
 
 
 def is_live(member: Member, target: Assignment | None) -> bool:
-    """Whether the agent can serve `target` without loading anything."""
+    """Return whether the agent can serve `target` without a reload."""
     assigned = member.assigned
     if target is None or assigned is None or member.has_failed or member.is_changing:
         return False
