@@ -55,7 +55,7 @@ def test_an_operation() -> None:
                 "content": error,
             },
             "404": {
-                "description": "`not_found`: No such path, agent or request.",
+                "description": "`not_found`: The path, agent or request does not exist.",
                 "content": error,
             },
             "500": {
@@ -77,7 +77,7 @@ def test_errors_of_one_status_are_one_answer() -> None:
     assert isinstance(responses, dict)
     assert responses["503"]["description"].splitlines() == [
         "`queue_full`: The queue is full.",
-        "`shutting_down`: The daemon is draining.",
+        "`shutting_down`: The daemon drains before it stops.",
     ]
     assert "Retry-After" in responses["503"]["headers"]
     assert "headers" not in responses["500"]
