@@ -380,6 +380,7 @@ def run(
         batch_size=64,
         max_draft=max_draft,
         following=following,
+        block=64,
     )
     scheduler = Scheduler(
         slots=slots,
