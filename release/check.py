@@ -63,6 +63,7 @@ def _check(folder: Path, *, is_rehearsal: bool, with_engine: bool) -> None:
     files = _build(source, version)
     _install(folder, files, version)
     _try_lowest(folder)
+    _try_pythons(folder)
     _check_documents(text)
     _check_containers(source)
     _check_upgrade()
@@ -133,6 +134,9 @@ def _install(folder: Path, files: Sequence[Path], version: str) -> None:
 TOOLS = ("pytest", "pytest-asyncio", "pytest-timeout", "hypothesis", "jsonschema", "trustme")
 """The tools of the tests below, in the pinned versions."""
 
+PYTHONS = ("3.12", "3.13", "3.14")
+"""What `pyproject.toml` allows besides the Python that all tests run on."""
+
 SMALL_TESTS = (
     *("tests/shared", "tests/agent/link", "tests/balancer/access", "tests/balancer/tls"),
     # They use private names of aiohttp and aiosqlite.
@@ -151,16 +155,37 @@ def lowest(constraints: str) -> list[str]:
 
 def _try_lowest(folder: Path) -> None:
     """The lowest allowed version of every dependency passes small tests, and runs the demo."""
-    python = folder / "lowest" / "bin" / "python"
-    venv.create(folder / "lowest")
+    _try_small(folder / "lowest", sys.executable, lowest((ROOT / "constraints.txt").read_text()))
+    say("the lowest versions of all dependencies pass small tests and run the demo")
+
+
+def _try_pythons(folder: Path) -> None:
+    """As `_try_lowest`, with the pinned versions, on the newer Pythons that are on the PATH."""
+    for version in PYTHONS:
+        found = _uv("python", "find", "--no-python-downloads", version)
+        if found.returncode:
+            say(f"not tried: Python {version} is not on the PATH")
+            continue
+        pinned = ["-c", str(ROOT / "constraints.txt"), *TOOLS]
+        _try_small(folder / version, found.stdout.strip(), pinned)
+        say(f"Python {version} passes small tests and runs the demo")
+
+
+def _try_small(folder: Path, interpreter: str, wanted: Sequence[str]) -> None:
+    """Make an environment in `folder`, and run the small tests and the demo in it."""
+    _run(interpreter, "-m", "venv", "--without-pip", str(folder))
+    python = str(folder / "bin" / "python")
     wheels_here = {each.parent for each in WHEELS.glob("*/*.whl")}
     found = [word for each in sorted(wheels_here) for word in ("--find-links", str(each))]
-    wanted = lowest((ROOT / "constraints.txt").read_text())
-    installing = ("-m", "uv", "pip", "install", "--quiet", "--python", str(python), *found)
+    installing = ("-m", "uv", "pip", "install", "--quiet", "--python", python, *found)
     _run(sys.executable, *installing, "-e", f"{ROOT}[agent]", *wanted)
-    _run(str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *SMALL_TESTS)
-    _run(str(python), "-m", "demo.run", "--once")
-    say("the lowest versions of all dependencies pass small tests and run the demo")
+    _run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *SMALL_TESTS)
+    _run(python, "-m", "demo.run", "--once")
+
+
+def _uv(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = (sys.executable, "-m", "uv", *arguments)
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def _check_documents(text: str) -> None:

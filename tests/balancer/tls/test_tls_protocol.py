@@ -304,7 +304,8 @@ async def test_bytes_that_were_changed_on_the_way_end_it(connected: Connected) -
     assert connected.tcp.is_closed
     assert connected.above.heard == b""
     [(peer, reason)] = connected.failures
-    assert (peer, "MAC" in reason) == ("192.0.2.7", True)
+    assert peer == "192.0.2.7"
+    assert "MAC" in reason or "RECORD" in reason  # the words of an older and a newer OpenSSL
 
 
 async def test_plain_http_is_answered_with_a_sentence(connected: Connected) -> None:
