@@ -15,7 +15,7 @@ DEMO = "arriero-demo"
 ALIASES = {
     SMOLLM2: [
         *("gpt-6-astra", "gpt-3.5-turbo-instruct", "text-embedding-3-small"),
-        *("claude-opus-5-5", "model_id"),
+        *("claude-opus-5-5", "model_id", "openbmb/MiniCPM-SALA-FC"),
     ],
     DEMO: ["gpt-5", "claude-sonnet-4"],
 }
