@@ -78,12 +78,14 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         help=f"management address (ARRIERO_MANAGEMENT; {MANAGEMENT_URL})",
     )
     common.add_argument(
-        "--key-file", metavar="FILE", help="file with the access key (ARRIERO_KEY: the key itself)"
+        "--key-file",
+        metavar="FILE",
+        help="file with the access key; without it, ARRIERO_KEY has the key",
     )
     common.add_argument(
         "--tls-ca",
         metavar="FILE",
-        help="authority to trust for https:// addresses (ARRIERO_TLS_CA; the system's)",
+        help="file with authorities to trust for https:// (ARRIERO_TLS_CA; else the system's)",
     )
     common.add_argument("--json", action="store_true", help="print JSON, for programs")
 

@@ -50,9 +50,10 @@ def chosen(
     host: int | None,
     share: float = 1.0,
 ) -> Fitted | None:
-    """Return the choice for `options` on `devices`, with `host` bytes of free memory, if known.
+    """Return `options` with all open values chosen so that the model fits on `devices`.
 
-    The model may take a `share` of the free memory. Returns `None` if the header lacks information.
+    `host` is the free memory of the host in bytes; `None` if unknown. The model may
+    take the fraction `share` of the free memory. Returns `None` if the header lacks information.
     """
     sizes = _sizing(file, options)
     if sizes is None:

@@ -199,7 +199,8 @@ class RequestService:
             events = [event for each in found.events for event in restored_events(each)]
         except ValueError:
             logger.exception(
-                "a retained request is not readable", extra=context(id=found.request.id)
+                "this version cannot read a retained request of the store",
+                extra=context(id=found.request.id),
             )
             return None
         return self._retained.restore(record, asked, events, runs_here=runs_here), asked

@@ -8,7 +8,7 @@ from .caller import Caller
 
 
 class RetainedKey(NamedTuple):
-    """`owner` is whom requests of a caller belong to; a `name` means nothing to other owners."""
+    """The key of a retained request: its `owner`, and a `name` that is unique for the owner."""
 
     owner: str | None
     name: str

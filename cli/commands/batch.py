@@ -33,12 +33,16 @@ def build_parser() -> argparse.ArgumentParser:
         "output", help="a result for each line, in the order in which the requests end"
     )
     parser.add_argument(
-        "--concurrency", type=positive, metavar="N", help="requests at once (a few more than slots)"
+        "--concurrency",
+        type=positive,
+        metavar="N",
+        help="requests at once (a quarter more than the fleet's slots)",
     )
     parser.add_argument(
         "--server-side",
         action="store_true",
-        help="upload the input and let the balancer run it; a second run continues, too",
+        help="upload the input and let the balancer run it; the same command picks up an "
+        "interrupted run",
     )
     add_options(parser)
     return parser

@@ -56,7 +56,12 @@ def build_parser() -> argparse.ArgumentParser:
     wish.add_argument(
         "--replicas", metavar="N|all", type=_replicas, help="number of agents (all that are free)"
     )
-    wish.add_argument("--slots", metavar="N", type=positive, help="requests at once on an agent")
+    wish.add_argument(
+        "--slots",
+        metavar="N",
+        type=positive,
+        help="requests that each agent answers at once with this model",
+    )
     wish.add_argument("--context-size", metavar="N", type=positive, help="tokens of each slot")
     wish.add_argument(
         "--alias",

@@ -176,7 +176,7 @@ class _Marking:
         self._marks: dict[str, str] = {}
 
     def variables(self, given: Variables) -> Variables:
-        """Return a copy of `given` with marks."""
+        """Return a copy of `given` in which marks replace the matches of the pattern."""
         messages = [self._message(message) for message in given.messages]
         if self._only_own:
             return Variables(messages, given.tools, given.options)

@@ -46,7 +46,7 @@ class Mask:
         return int(gaps[0]) if gaps.size else self.ids.size
 
     def restrict(self, row: Row) -> None:
-        """Rule out all other tokens."""
+        """Set `row` to minus infinity for all tokens that may not come next."""
         if self.is_exclusion:
             row[self.ids] = -np.inf
             return

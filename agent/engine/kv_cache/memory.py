@@ -161,10 +161,11 @@ class Memory(ABC):
 
     @abstractmethod
     def hand_out(self, keys: Sequence[int], start: int) -> list[Handed] | None:
-        """Return what to read now of the cached part of `keys` from position `start` on.
+        """Return the next parts to read of the cached prefix of `keys`, from position `start` on.
 
-        Returns `None` if no part is cached. The parts are read before any other change. If
-        sequences can begin only at checkpoints, the longest parked checkpoint is read whole.
+        The list is empty if nothing may be read yet. Returns `None` if nothing is cached from
+        `start` on, or cannot be read. The caller must read the parts before the memory changes.
+        If sequences can begin only at checkpoints, the parts are the whole longest checkpoint.
         """
 
     def checkpoints(self, keys: Sequence[int]) -> tuple[int, ...]:

@@ -39,7 +39,7 @@ def library() -> Any:
 
 
 def libraries_folder() -> Path:
-    """Return the folder of llama-cpp-python's libraries, or the one in `LLAMA_CPP_LIB_PATH`."""
+    """Return the folder that `LLAMA_CPP_LIB_PATH` names, or else llama-cpp-python's own."""
     named = os.environ.get("LLAMA_CPP_LIB_PATH")
     return Path(named) if named else Path(llama_cpp.__file__).parent / "lib"
 

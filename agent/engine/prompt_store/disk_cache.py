@@ -488,7 +488,7 @@ class DiskCache:
             except Exception:  # the boundary of a prefix: it is not written
                 self._num_failed_writes += 1
                 self._writing = None
-                logger.exception("a prefix could not be written to disk")
+                logger.exception("a prompt could not be written to the disk cache")
             self._go_on()
 
     def _heard(self, news: Left | _HandedOut | _Finish) -> None:

@@ -118,7 +118,7 @@ class InputTokens:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolUses:
-    """A number of tool uses that have a result."""
+    """A number of tool uses; only uses that have a result are counted."""
 
     __pydantic_config__ = STRICT
     type: Literal["tool_uses"] = "tool_uses"

@@ -43,7 +43,10 @@ class StreamCells:
         return True
 
     def copy(self, edit: Copy) -> bool:
-        """Copy the first cells of a stream to another; return whether it worked."""
+        """Copy the first `edit.length` cells of `edit.source` to the stream of `edit.holder`.
+
+        Returns whether that worked.
+        """
         self.end()
         number = self._stream_of[edit.holder]
         state = self._states.read_briefly(self._stream_of[edit.source])

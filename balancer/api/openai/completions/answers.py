@@ -263,7 +263,7 @@ class AnswerShape(Protocol):
         """The content of the first chunk of a tool call."""
 
     def closing(self) -> dict[str, object]:
-        """The content of the chunk with a choice's `finish_reason`."""
+        """Empty content, for chunks without text: the last one of a choice, and progress."""
 
     def finish_reason(self, done: Done) -> ChatFinish:
         """Why a choice ended."""
@@ -330,7 +330,7 @@ class Chat:
         return {"delta": {"tool_calls": [{"index": call_index, **_call(call.id, call.name, "")}]}}
 
     def closing(self) -> dict[str, object]:
-        """Add nothing more to the answer."""
+        """Empty content."""
         return {"delta": {}}
 
     def finish_reason(self, done: Done) -> ChatFinish:
@@ -397,7 +397,7 @@ class Completion:
         raise RuntimeError(f"a raw prompt's answer calls {call.name}")
 
     def closing(self) -> dict[str, object]:
-        """Add nothing more to the answer."""
+        """Empty content."""
         return {"text": ""}
 
     def finish_reason(self, done: Done) -> Literal["stop", "length"]:

@@ -40,7 +40,7 @@ def parse_page(query: Mapping[str, str]) -> Page:
 
 
 def input_list(items: Sequence[Item], page: Page) -> InputItems:
-    """`page` of `items`. Raises `InvalidRequest` when there is no item `page.after`."""
+    """The items of `page`. Raises `InvalidRequest` if no item has the id `page.after`."""
     ordered = list(items) if page.order == "asc" else list(reversed(items))
     if page.after is not None:
         ids = [item.id for item in ordered]
