@@ -217,7 +217,7 @@ async def test_what_this_version_cannot_read_is_given_up_and_left_to_others(
             await run.written()
             await run.keeper._renew()
     assert caplog.text.count("is given up here") == 1
-    assert "not readable" in caplog.text and len(run.retained) == 0
+    assert "cannot read a retained request" in caplog.text and len(run.retained) == 0
     assert len(await store.claim_retained("newer", 60.0, 10)) == 1, "its lease is over at once"
 
 
