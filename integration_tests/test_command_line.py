@@ -121,7 +121,7 @@ async def test_where_a_model_fits_before_it_is_downloaded(lasting: Fleet, tmp_pa
     rows = {row.split()[0]: row for row in table.splitlines()}
     assert re.search(r"^agent-1 +yes +\d+ layers in memory .*, 4 slots of 512\b", rows["agent-1"])
     assert re.search(r"^narrow +no +.* too little, even for \d+ layers", rows["narrow"])
-    assert gone.count("404") == 2
+    assert gone.count("status 404") == 2
     assert all(each.headers["range"].startswith("bytes=") for each in asked)
     assert not list(models.glob("**/*.gguf*")), "nothing is downloaded"
 

@@ -220,7 +220,7 @@ async def test_as_a_conversation_goes_on(smollm2: Served, compared: Compared) ->
 SETTINGS: dict[str, tuple[dict[str, Any], str | None]] = {
     "f16": ({}, None),
     "q8_0": ({"cache_type_k": "q8_0", "cache_type_v": "q8_0"}, None),
-    "drafts": ({"speculate": 6, "env": {STEPS: "30"}}, "accepted_tokens_total"),
+    "drafts": ({"speculate": 6, "env": {STEPS: "10"}}, "accepted_tokens_total"),
 }
 """Settings of the agent, and the counter that shows that something came of them."""
 if ALL:  # short answers end before anything is preempted

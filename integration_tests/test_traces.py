@@ -39,7 +39,8 @@ async def test_a_request_is_one_trace_in_both_daemons(fleet: Fleet) -> None:
         ]:
             assert whole.start <= part.start <= part.end <= whole.end
             assert part is whole or part.parent == whole.id
-        assert request.start <= work.start < work.end, "both clocks are this host's"
+        # The balancer takes its end when it records the span, a little after the request ended.
+        assert max(request.start, work.start) < min(request.end, work.end)
 
         for span in (request, work):
             assert span.attributes["arriero.agent"] == "box"
