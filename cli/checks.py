@@ -39,7 +39,10 @@ def of_fleet(
     slots = readiness["slots"]
     if not agents:
         # http becomes ws, and https wss
-        advice = f"start one: agent --balancer ws{management.removeprefix('http')} --model FILE"
+        advice = (
+            f"start one: arriero agent --balancer ws{management.removeprefix('http')}; it serves "
+            "the fleet's models (arriero models), or with --model FILE only that file"
+        )
         findings.append(Finding("bad", "no agent is connected", advice))
     elif not slots["total"]:
         findings.append(Finding("bad", "no agent has a slot", _slot_advice(agents)))

@@ -5,7 +5,7 @@ Invariants: `expires_at` never moves; the time in the queue adds up over all sta
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf
+from math import ceil, inf
 from typing import Protocol
 
 from ...shared.errors import QueueTimeout
@@ -17,10 +17,14 @@ from .view import RequestView
 
 @dataclass(frozen=True, slots=True)
 class NotServed:
-    """No agent serves a model: why, and in how many seconds one will, where that is known."""
+    """No agent serves a model: why, and when one will.
+
+    `progress` says in words how far its loading is; `seconds_left` is `None` if it is not known.
+    """
 
     reason: str
     seconds_left: float | None = None
+    progress: str = ""
 
 
 WhyNotServed = Callable[[str | None], NotServed]
@@ -127,7 +131,10 @@ class Lifecycle:
         if lack is None:
             return QueueTimeout(f"{wanted} for {seconds}")
         served = "a model" if self.model is None else f"the model `{self.model[:200]}`"
-        return QueueTimeout(f"no agent served {served} for {seconds}: {lack.reason}")
+        progress = f": {lack.progress}" if lack.progress else ""
+        if lack.progress and lack.seconds_left is not None:
+            progress += f", about {ceil(lack.seconds_left)} s are left"
+        return QueueTimeout(f"no agent served {served} for {seconds}: {lack.reason}{progress}")
 
     @property
     def _queue_deadline(self) -> float:

@@ -101,7 +101,8 @@ async def _of_balancer(client: "Client", target: Target) -> list[Finding]:
         if readiness is not None:
             findings += of_fleet(readiness, agents, version("arriero"), target.management)
         findings += of_hosts(await client.management.hosts(), time.time())
-        findings += of_models(await client.management.models())
+        if agents:  # else no model is served, and the missing agent is reported already
+            findings += of_models(await client.management.models())
         for line in (await client.management.history(since="15m"))["lines"]:
             findings += of_requests(line["ended"])
     except ArrieroError as error:

@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from os import environ as process_environment
+from pathlib import Path
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -29,22 +30,27 @@ class TextAsked(Exception):
 
 def load_or_exit(cls: type[S], argv: Sequence[str] | None = None) -> S:
     """Return the settings of this process. Prints one line and exits with 2 if they are wrong."""
+    is_command = Path(sys.argv[0]).name == "arriero"
+    typed = f"arriero {cls.program}" if is_command else cls.program
     try:
-        return load(cls, sys.argv[1:] if argv is None else argv, process_environment)
+        return load(cls, sys.argv[1:] if argv is None else argv, process_environment, typed)
     except TextAsked as asked:
         sys.stdout.write(str(asked))
         raise SystemExit(0) from None
     except SettingsError as error:
-        sys.stderr.write(f"{cls.program}: {error}\n")
+        sys.stderr.write(f"{typed}: {error}\n")
         raise SystemExit(2) from None
 
 
-def load(cls: type[S], argv: Sequence[str], environ: Mapping[str, str]) -> S:
+def load(
+    cls: type[S], argv: Sequence[str], environ: Mapping[str, str], typed: str | None = None
+) -> S:
     """Return the settings of `cls` from flags, environment and file.
 
-    Raises `SettingsError`, or `TextAsked` for `--help` and `--version`.
+    `typed` is the command that the help names (the program's name). Raises `SettingsError`, or
+    `TextAsked` for `--help` and `--version`.
     """
-    _answer(cls, argv)
+    _answer(cls, argv, typed or cls.program)
     flags = from_flags(cls, argv)
     variables = from_environment(cls, environ)
     config = flags.pop("config", variables.pop("config", None))
@@ -56,10 +62,10 @@ def load(cls: type[S], argv: Sequence[str], environ: Mapping[str, str]) -> S:
         raise SettingsError(_first_finding(error, given)) from error
 
 
-def _answer(cls: type[Settings], argv: Sequence[str]) -> None:
+def _answer(cls: type[Settings], argv: Sequence[str], typed: str) -> None:
     if "--help" in argv or "-h" in argv:
         width = max(60, min(100, shutil.get_terminal_size().columns))
-        raise TextAsked(help_text(cls, width))
+        raise TextAsked(help_text(cls, width, typed))
     if "--version" in argv:
         raise TextAsked(f"{cls.program} (arriero) {version('arriero')}\n")
 
@@ -91,9 +97,9 @@ RULES = (
 )
 
 
-def help_text(cls: type[Settings], width: int) -> str:
+def help_text(cls: type[Settings], width: int, typed: str) -> str:
     """Return the text of `--help` in lines of at most `width` characters, if words allow it."""
-    lines = [f"usage: {cls.program} [--FLAG VALUE ...]", "", *textwrap.wrap(cls.summary, width)]
+    lines = [f"usage: {typed} [--FLAG VALUE ...]", "", *textwrap.wrap(cls.summary, width)]
     lines.append("")
     for setting in settings_of(cls):
         lines += _help_entry(setting, width)

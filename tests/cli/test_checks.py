@@ -33,7 +33,10 @@ def test_a_sound_fleet() -> None:
 def test_what_is_wrong_says_what_to_do() -> None:
     [nobody] = of_fleet(SLOTS, [], "1", URL)
     assert nobody.verdict == "bad"
-    assert nobody.advice == "start one: agent --balancer wss://lb:8070 --model FILE"
+    assert nobody.advice == (
+        "start one: arriero agent --balancer wss://lb:8070; it serves the fleet's models "
+        "(arriero models), or with --model FILE only that file"
+    )
     issue = {"message": "disk full", "hint": "make room"}
     sick = agent(version="0", model={"kernels": "plain"}, issues=[issue])
     empty, old, slow, broken = of_fleet({"slots": {"total": 0, "busy": 0}}, [sick], "1", URL)

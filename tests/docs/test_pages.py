@@ -5,7 +5,15 @@ import tomllib
 
 import pytest
 
-from tests.docs.written_pages import PAGES, ROOT, dead_links, missing_files, named_files, prose
+from tests.docs.written_pages import (
+    PAGES,
+    ROOT,
+    broken_code,
+    dead_links,
+    missing_files,
+    named_files,
+    prose,
+)
 
 CLIENTS = tomllib.loads((ROOT / "client_tests" / "clients.toml").read_text())
 
@@ -18,6 +26,12 @@ def test_links_lead_somewhere(page: str) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_files_that_are_named_exist(page: str) -> None:
     assert not list(missing_files(page, prose(page)))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_code_within_a_sentence_is_on_one_line(page: str) -> None:
+    assert not broken_code(prose(page))
+    assert broken_code("`a`, ``b`c``\nand `--d\n5`, `e`") == ["`--d\n5`"]
 
 
 def test_what_is_not_there_is_found() -> None:

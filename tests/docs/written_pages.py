@@ -16,6 +16,7 @@ _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 _CODE = re.compile(r"`([^`\n]+)`")
+_SPAN = re.compile(r"(?<!`)(`+)(?!`)(?:(?!\n\n).)+?(?<!`)\1(?!`)", re.DOTALL)
 _FILE = re.compile(
     r"(?:agent|balancer|shared|dashboard|docs|demo|bench|tests|integration_tests|client_tests|scripts)/[\w./-]*"
 )
@@ -48,6 +49,11 @@ def missing_files(page: str, text: str) -> Iterator[str]:
     """Those of `named_files` that are not there."""
     missing = (name for name in named_files(text) if not (ROOT / name).exists())
     return (f"{page}: `{name}` is not there" for name in missing)
+
+
+def broken_code(text: str) -> list[str]:
+    """Inline code in `text` that goes on in the next line, so that nobody can search for it."""
+    return [code for found in _SPAN.finditer(text) if "\n" in (code := found[0])]
 
 
 def _anchor(heading: str) -> str:

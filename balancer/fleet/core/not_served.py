@@ -5,7 +5,7 @@ from itertools import islice
 
 from ....shared.inference.adapters import adapted_name
 from ....shared.messages import Issue
-from ...control.model_status import ModelStatus
+from ...control.model_status import ModelStatus, share_done
 from ..registry import Agent
 
 MAX_NAMES = 3
@@ -34,6 +34,18 @@ def reason_of(model: str | None, status: ModelStatus | None, agents: Iterable[Ag
     if status.issues:
         return _in_words(status.issues[0])
     return "it waits for an agent that may load it"
+
+
+def progress_of(agents: Iterable[Agent]) -> str:
+    """Return how far the first of the loading `agents` is, in words; empty if it is not known."""
+    works = [work for each in agents if (work := each.work) and work.progress is not None]
+    work = max(works, key=share_done, default=None)
+    if work is None or work.phase not in _PARTS:
+        return ""
+    return f"{work.progress:.0%} of the {_PARTS[work.phase]} is done"
+
+
+_PARTS = {"fetching": "download", "loading": "loading"}
 
 
 def _has(agent: Agent, model: str | None) -> bool:

@@ -29,7 +29,7 @@ from ..registry import Agent
 from ..view import SharedCordon
 from .adapter_status import status_of_adapter
 from .cordons import Cordons
-from .not_served import reason_of
+from .not_served import progress_of, reason_of
 from .state import FleetState
 
 LEAST_SHARE = 0.02
@@ -161,12 +161,11 @@ class Steering:
         """Why no agent serves `model`, and when the first one will have loaded it."""
         status = self.status_of(self._first_model if model is None else model)
         reason = reason_of(model, status, self._state.registry.current())
-        return NotServed(reason, None if status is None else self._seconds_to_load(status, now))
-
-    def _seconds_to_load(self, status: ModelStatus, now: float) -> float | None:
-        loading = self._loading(status)
+        loading = [] if status is None else self._loading(status)
         times = [self._load_times.seconds_left(each.link, each.work, now) for each in loading]
-        return min((time for time in times if time is not None), default=None)
+        seconds_left = min((time for time in times if time is not None), default=None)
+        is_loading = status is not None and status.status == "loading"
+        return NotServed(reason, seconds_left, progress_of(loading) if is_loading else "")
 
     def _agents_of(self, status: ModelStatus) -> list[Agent]:
         """The agents that are here and have a model, or are about to."""

@@ -39,6 +39,17 @@ def test_what_is_wrong(balancer: FakeServer, capsys: pytest.CaptureFixture[str])
     assert clock["verdict"] == "warning"
 
 
+def test_without_an_agent_one_sentence_says_what_to_do(
+    balancer: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    balancer.will(says(READY), says({}), says({"agents": []}), says({"issues": []}))
+    balancer.will(says({"hosts": []}), says(CALM))
+    assert main(["--json"]) == 1
+    [bad] = [each for each in json.loads(capsys.readouterr().out) if each["verdict"] == "bad"]
+    assert bad["what"] == "no agent is connected"
+    assert [path for _, path, _ in balancer.seen if path.endswith("/models")] == []
+
+
 def test_nobody_there(capsys: pytest.CaptureFixture[str]) -> None:
     nowhere = "http://127.0.0.1:9"
     assert main(["--url", nowhere, "--management", nowhere]) == 1

@@ -1,5 +1,6 @@
 """Flags over environment over file, and one line for whatever is wrong."""
 
+import sys
 from pathlib import Path
 from typing import Annotated, ClassVar, Self
 
@@ -152,6 +153,19 @@ def test_help_goes_to_stdout_and_is_no_mistake(capsys: pytest.CaptureFixture[str
     assert err == ""
 
 
+def test_help_and_mistakes_name_the_command_that_was_typed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path, typed in (("/bin/arriero", "arriero kettle"), ("/bin/kettle", "kettle")):
+        monkeypatch.setattr(sys, "argv", [path])
+        for argument in ("--help", "--nonsense"):
+            with pytest.raises(SystemExit):
+                load_or_exit(KettleSettings, [argument])
+        out, err = capsys.readouterr()
+        assert out.startswith(f"usage: {typed} [")
+        assert err.startswith(f"{typed}: unknown flag")
+
+
 def test_right_settings_are_returned() -> None:
     assert load_or_exit(KettleSettings, ["--cups", "3"]).cups == 3
 
@@ -161,7 +175,7 @@ programs = pytest.mark.parametrize("cls", [AgentSettings, BalancerSettings])
 
 @programs
 def test_every_setting_is_explained_with_its_default_and_variable(cls: type[Settings]) -> None:
-    words = help_text(cls, 100).split()
+    words = help_text(cls, 100, "agent").split()
     for setting in settings_of(cls):
         assert setting.flag in words
         assert f"[{setting.variable}]" in words
@@ -172,7 +186,7 @@ def test_every_setting_is_explained_with_its_default_and_variable(cls: type[Sett
 @programs
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_it_fits(cls: type[Settings], width: int) -> None:
-    assert max(map(len, help_text(cls, width).splitlines())) <= width
+    assert max(map(len, help_text(cls, width, "arriero agent").splitlines())) <= width
 
 
 def test_how_an_entry_looks() -> None:
@@ -181,4 +195,4 @@ def test_how_an_entry_looks() -> None:
         "      Management address of a balancer; if its name has several addresses, each\n"
         "      is dialled; in the environment, separate several by commas.\n"
         "      [default: ws://127.0.0.1:8060] [ARRIERO_AGENT_BALANCER]\n"
-    ) in help_text(AgentSettings, 80)
+    ) in help_text(AgentSettings, 80, "agent")

@@ -79,6 +79,29 @@ def test_a_model_that_is_being_loaded() -> None:
     assert reason(scene, "second") == "agent host-a is still loading it"
 
 
+def test_the_error_says_how_far_the_loading_is() -> None:
+    scene = Steered()
+    scene.join_idle(A, "a")
+    model = wished("second")
+    scene.wish(model)
+    scene.look()
+    scene.open("r", model="second")
+    fetching = work("fetching", model.assignment, revision=1)
+    for share in (0.1, 0.2, 0.3):
+        told = replace(fetching, progress=share)
+        scene.tell(A, status(model=None, slots=0, work=told))
+        scene.after(9.5)
+    assert failure(scene.after(1.5), "r").message == (
+        "no agent served the model `second` for 30 s: agent host-a is still loading it: "
+        "30% of the download is done, about 106 s are left"
+    )
+    scene.open("r", model="second")
+    loading = work("loading", model.assignment, revision=1)
+    scene.tell(A, status(model=None, slots=0, work=replace(loading, progress=0.5)))
+    message = failure(scene.after(30.0), "r").message
+    assert ": agent host-a is still loading it: 50% of the loading is done" in message
+
+
 def test_an_engine_that_crashes_again_and_again() -> None:
     scene = Steered()
     crash = Issue(code="engine_crashed", message="the engine process ended with exit code 1")
