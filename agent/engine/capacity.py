@@ -1,6 +1,7 @@
 """The capacity and abilities of an engine that the scheduler needs to know."""
 
 from dataclasses import dataclass
+from math import ceil
 
 BLOCK = 128
 """Cells of a checkpoint that are offloaded together: some megabytes with the largest models."""
@@ -53,6 +54,13 @@ class Capacity:
     cell_bytes: int = 0
     fixed_bytes: int = 0
     num_streams: int = 0
+
+    @property
+    def largest_piece(self) -> int:
+        """The cells' worth of a checkpoint's largest piece, which is copied at once."""
+        if not self.checkpoint_gap:
+            return 0
+        return max(self.block, ceil(self.state_bytes / max(1, self.cell_bytes)))
 
     @property
     def can_keep(self) -> bool:

@@ -58,6 +58,11 @@ class Cells:
         self._last: dict[int, _Segment] = {}
         self._lengths: dict[int, int] = {}
 
+    @property
+    def num_taken(self) -> int:
+        """The number of cells that no sequence gets without an eviction."""
+        return self.num_used
+
     def length(self, holder: int) -> int:
         """Return the number of cells of `holder`, which are its positions from 0 on."""
         return self._lengths.get(holder, 0)
@@ -202,6 +207,52 @@ class Cells:
                 return _split(segment, length - start)
             end = start
         raise RuntimeError(f"the chain of holder {holder} is too short")
+
+
+class Room:
+    """The room for running sequences in `num_cells` cells, which `cells` counts.
+
+    llama.cpp may take fewer tokens than there are cells. Then a limit holds.
+    """
+
+    def __init__(self, cells: Cells, num_cells: int) -> None:
+        self.num_cells = num_cells
+        self._cells = cells
+        self._limit = num_cells
+
+    def length(self, slot: int) -> int:
+        """Return the number of cells of `slot`."""
+        return self._cells.length(slot)
+
+    @property
+    def num_used(self) -> int:
+        """Cells that a sequence or a kept prefix has."""
+        return self._cells.num_used
+
+    @property
+    def num_kept(self) -> int:
+        """Cells that only kept prefixes have."""
+        return self._cells.num_used - self._cells.num_in_use
+
+    @property
+    def num_available(self) -> int:
+        """Cells that running sequences could still get, if all kept prefixes were evicted."""
+        return self._limit - self._cells.num_in_use
+
+    @property
+    def num_free(self) -> int:
+        """Cells that are free without an eviction; negative if too many are taken."""
+        return self._limit - self._cells.num_taken
+
+    def limit(self, num_free: int | None = None) -> None:
+        """Count `num_free` cells as free from now on, or as many as there are; without it, all."""
+        taken = self._limit - self.num_free
+        self._limit = min(self.num_cells, self.num_cells if num_free is None else taken + num_free)
+
+    def check_integrity(self) -> None:
+        """Raise `RuntimeError` if more cells are used or free than there are."""
+        _check(self.num_used <= self.num_cells, f"{self.num_used} cells used")
+        _check(self._limit <= self.num_cells, f"limit {self._limit}")
 
 
 def _chain(last: _Segment | None, stop: _Segment | None = None) -> Iterator[_Segment]:

@@ -170,7 +170,7 @@ class CheckpointMemory(Memory):
         num_not_in_use = self._cells.num_not_in_use(found.source, found.length)
         return num_tokens - found.length + num_not_in_use
 
-    def fetch(self, found: Found) -> Found | None:
+    def _restore(self, found: Found) -> Found | None:
         """Restore a parked checkpoint under another number. One is restored at a time."""
         name = found.source
         if name is None or name not in self._parked:
@@ -200,7 +200,7 @@ class CheckpointMemory(Memory):
 
     def num_loadable(self, stored: StoredPrompt, keys: Sequence[int], most: int) -> int:
         """Return the length of the last checkpoint of `stored` on `keys`."""
-        if not self.may_copy:
+        if not self._may_copy:
             return 0
         common = stored.num_common(keys, most)
         lengths = [one.length for one in stored.checkpoints if self._suits(stored, one.length)]
@@ -212,7 +212,7 @@ class CheckpointMemory(Memory):
         Whole blocks come first, then checkpoints that are not in `done`, each with the cells after
         its last whole block. The checkpoint at the slot's end comes last.
         """
-        if not self.may_copy:
+        if not self._may_copy:
             return None
         block, end = self._parked.block, self._cells.length(slot)
         parts: list[Handed] = []
@@ -256,17 +256,8 @@ class CheckpointMemory(Memory):
         parts[-1] = Handed("tail", parts[-1].length, parts[-1].edits)
         return [*parts, Handed("state", length, (ReadOut(name),))]
 
-    def checkpoints(self, keys: Sequence[int]) -> tuple[int, ...]:
-        """Return the lengths of the last `MOST_SAVED` checkpoints on `keys`, parked or not."""
-        lengths = {
-            length
-            for one, reach in (self._tree.reaches(keys) if keys else {}).items()
-            if one >= self._slots and (length := self._length(one)) <= reach
-        }
-        return tuple(sorted(lengths)[-MOST_SAVED:])
-
     @property
-    def may_copy(self) -> bool:
+    def _may_copy(self) -> bool:
         """Return whether a checkpoint can be copied at all while others generate."""
         largest = max(self._state_cells, self._parked.block)
         return self._can_move and self.allowance.is_possible(largest)
@@ -326,11 +317,12 @@ class CheckpointMemory(Memory):
             self._rolled_back.add(slot)
         self._edits.append(Clear(slot, start))
 
-    def leave(self, slot: int, *, keeps: bool = True) -> None:
+    def leave(self, slot: int, *, keeps: bool = True) -> tuple[int, ...]:
         """End the sequence of `slot`; its last position may become a checkpoint."""
-        super().leave(slot, keeps=keeps)
+        checkpoints = super().leave(slot, keeps=keeps)
         self._rolled_back.discard(slot)
         self._began_with.pop(slot, None)
+        return checkpoints
 
     # ---- room
 
@@ -338,8 +330,8 @@ class CheckpointMemory(Memory):
         """Evict checkpoints, and park them first if there is time."""
         num_urgent = count if num_urgent is None else num_urgent
         num_reserved = 0
-        while count > self.num_free:
-            is_urgent = self.num_free < num_urgent
+        while count > self.room.num_free:
+            is_urgent = self.room.num_free < num_urgent
             going = self._next_to_go(rather=self._copies if is_urgent else ())
             if going is None and self._restoring is not None:
                 self._stop_restoring()
@@ -349,7 +341,7 @@ class CheckpointMemory(Memory):
                 num_reserved = RESERVE * num_urgent
                 break
         self._park_ahead(count)
-        return max(min(num_urgent, self.num_free), self.num_free - num_reserved)
+        return max(min(num_urgent, self.room.num_free), self.room.num_free - num_reserved)
 
     def lose(self, holder: int) -> tuple[int, ...]:
         """Forget the source of `holder`, whose cells are wrong.
@@ -397,7 +389,7 @@ class CheckpointMemory(Memory):
     # ---- checkpoints
 
     def _num_computed(self, holder: int) -> int | None:
-        if holder in self._parked and not self.may_copy:
+        if holder in self._parked and not self._may_copy:
             return None
         return self._length(holder)
 
@@ -409,9 +401,17 @@ class CheckpointMemory(Memory):
 
     def _before(self, keys: Sequence[int]) -> int:
         """Return the length of the longest checkpoint on `keys`."""
+        return max((length for length, _ in self._on(keys)), default=0)
+
+    def _checkpoints(self, slot: int) -> tuple[int, ...]:
+        keys = self._tree.keys(slot)[: self._cells.length(slot)] if slot in self._tree else []
+        return tuple(sorted({length for length, _ in self._on(keys)}))
+
+    def _on(self, keys: Sequence[int]) -> list[tuple[int, int]]:
+        """Return the checkpoints on `keys`: their lengths, and their holders or names."""
         reaches = self._tree.reaches(keys) if keys else {}
-        lengths = {one: self._length(one) for one in reaches if one >= self._slots}
-        return max((n for one, n in lengths.items() if n <= reaches[one]), default=0)
+        found = [(self._length(one), one) for one in reaches if one >= self._slots]
+        return [(length, one) for length, one in found if length <= reaches[one]]
 
     def _on_the_way(self, slot: int) -> list[tuple[int, int]]:
         """Return the last checkpoints on the slot's tokens: lengths, and holders or names."""
@@ -420,16 +420,13 @@ class CheckpointMemory(Memory):
         if slot in self._tree:
             self._catch_up(slot)
             keys = self._tree.keys(slot)[:end]
-            for one, reach in self._tree.reaches(keys).items():
-                if one >= self._slots and (length := self._length(one)) <= reach:
-                    ends.setdefault(length, one)
+            for length, one in self._on(keys):
+                ends.setdefault(length, one)
         return sorted(ends.items())[-MOST_SAVED:]
 
     def _equal(self, keys: Sequence[int]) -> int | None:
         """Return the checkpoint of exactly these `keys`, or `None`."""
-        reaches = self._tree.reaches(keys)
-        equal = (one for one in reaches if one >= self._slots and self._length(one) == len(keys))
-        return next((one for one in equal if reaches[one] == len(keys)), None)
+        return next((one for length, one in self._on(keys) if length == len(keys)), None)
 
     def _announce(
         self,
@@ -483,7 +480,7 @@ class CheckpointMemory(Memory):
 
     def _make_room(self, count: int) -> bool:
         """Evict checkpoints for a restore. Returns whether `count` cells are free."""
-        while count > self.num_free:
+        while count > self.room.num_free:
             going = self._next_to_go()
             if going is None or not self._let_go(going, is_urgent=False):
                 return False
@@ -524,7 +521,7 @@ class CheckpointMemory(Memory):
 
     def _park_ahead(self, count: int) -> None:
         """Copy the next checkpoints to evict, if more than `count` cells, or numbers, are short."""
-        has_cells = self.num_free - count >= self.num_cells // AHEAD
+        has_cells = self.room.num_free - count >= self.room.num_cells // AHEAD
         if not self._parked.most_bytes or (has_cells and len(self._free) >= NUM_AHEAD):
             return
         for holder in nsmallest(NUM_AHEAD, self._worth, key=self._worth.__getitem__):
@@ -538,7 +535,7 @@ class CheckpointMemory(Memory):
         if holder in self._copies:
             return True
         parked = self._parked
-        if not parked.most_bytes or not self.may_copy:
+        if not parked.most_bytes or not self._may_copy:
             return True
         parking = self._parking.get(holder)
         if parking is None:

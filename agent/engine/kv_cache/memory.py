@@ -20,6 +20,7 @@ Invariants, checked by `check_integrity`:
 """
 
 from abc import ABC, abstractmethod
+from bisect import insort
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
@@ -27,10 +28,10 @@ from ....shared.reports.statistics import Cells as Counts
 from ..prompt_store.stored_prompt import StoredPrompt
 from ..step import Clear, Edit, Free
 from .allowance import Allowance
-from .cells import Cells
+from .cells import Cells, Room
 from .handed import Handed
 from .parked_blocks import ParkedBlocks
-from .prefix_marks import Mark, PrefixMarks
+from .prefix_marks import Mark
 from .prefix_tree import Found, PrefixTree
 
 
@@ -63,14 +64,15 @@ class Memory(ABC):
         policy: Policy,
         parked: ParkedBlocks,
     ) -> None:
-        self.num_cells = num_cells
+        self.room = Room(cells, num_cells)
         self.allowance = Allowance()
         """The limit of copies before the next step, and the copies so far."""
         self._slots = slots
-        self._limit = num_cells
         self._edits: list[Edit] = []
         self._cells = cells
         self._tree = PrefixTree()
+        self.marks = self._tree.marks
+        """The marks on all prefixes that others can share."""
         self._keys: dict[int, list[int]] = {}  # of slots that may be shared whole, and grow
         self._borders: dict[int, list[int]] = {}
         self._free = list(range(slots, holders))
@@ -83,60 +85,15 @@ class Memory(ABC):
         self._copies: dict[int, int] = {}
         """Names of the parked copies, whole or partial, of kept prefixes with numbers."""
 
-    # ---- counts
-
-    @property
-    def num_used(self) -> int:
-        """Cells that are not free."""
-        return self._cells.num_used
-
-    @property
-    def num_kept(self) -> int:
-        """Cells that only kept prefixes have."""
-        return self._cells.num_used - self._cells.num_in_use
-
-    @property
-    def num_available(self) -> int:
-        """Cells that running sequences could still get, if all kept prefixes were evicted."""
-        return self._limit - self._cells.num_in_use
-
-    @property
-    def num_free(self) -> int:
-        """Cells that are free without an eviction; negative if too many are taken."""
-        return self._limit - self._cells.num_used
-
-    @property
-    def num_parked(self) -> int:
-        """Cells' worth of kept prefixes in host memory."""
-        return self._parked.num_positions
-
     @property
     def counts(self) -> Counts:
         """The use of the cells, and the cells' worth of prefixes in host memory."""
         return Counts(
-            total=self.num_cells,
+            total=self.room.num_cells,
             used=self._cells.num_in_use,
-            kept=self.num_kept,
-            parked=self.num_parked,
+            kept=self.room.num_kept,
+            parked=self._parked.num_positions,
         )
-
-    @property
-    def marks(self) -> PrefixMarks:
-        """The marks on all prefixes that others can share."""
-        return self._tree.marks
-
-    @property
-    def may_copy(self) -> bool:
-        """Return whether adopted prefixes can be copied to the cells while others generate."""
-        return True
-
-    def length(self, slot: int) -> int:
-        """Return the number of cells of `slot`."""
-        return self._cells.length(slot)
-
-    def place(self, slot: int) -> int:
-        """Return the place of `slot` in a batch: runs are in the order of their places."""
-        return 0
 
     # ---- to and from elsewhere
 
@@ -168,10 +125,6 @@ class Memory(ABC):
         If sequences can begin only at checkpoints, the parts are the whole longest checkpoint.
         """
 
-    def checkpoints(self, keys: Sequence[int]) -> tuple[int, ...]:
-        """Return the lengths of the last checkpoints on `keys`, in ascending order."""
-        return ()
-
     # ---- a running sequence
 
     def find(self, keys: Sequence[int], most: int) -> Found:
@@ -191,14 +144,20 @@ class Memory(ABC):
     def num_needed(self, found: Found, num_tokens: int) -> int:
         """Return the available cells that `num_tokens` need if they begin with `found`."""
 
-    @abstractmethod
     def fetch(self, found: Found) -> Found | None:
         """Restore the prefix `found`, as far as may be copied now.
 
         Returns the prefix with which a sequence can begin before the next step: `found`, maybe
         under another number. Returns `None` if there is more to copy. There must be `num_needed`
-        available cells.
+        available cells. A prefix that a slot still computes is ready once the slot has got there.
         """
+        slot, length = found.source, found.length
+        if slot is None or slot not in self._borders or length <= self._cells.length(slot):
+            return self._restore(found)
+        borders = self._borders[slot]
+        if length not in borders:
+            insort(borders, length)
+        return None
 
     def enter(
         self,
@@ -210,8 +169,10 @@ class Memory(ABC):
         most_shared: int | None = None,
         marks: Sequence[Mark] = (),
         borders: Sequence[int] = (),
-    ) -> None:
+    ) -> int:
         """Begin a sequence in `slot` with the prefix that was `found` and fetched.
+
+        Returns its place in a batch: the runs of a step are in the order of their places.
 
         Others may share its first `most_shared` tokens, or all: then `keys` is read again later, as
         it grows. `marks` are the keys of its prefixes, by which balancers ask for them; its
@@ -224,13 +185,7 @@ class Memory(ABC):
         if found.source is not None and found.source in self._tree:
             self._use(found.source)
         self._announce(slot, keys, most_shared, marks, borders)
-
-    def expect(self, slot: int, length: int) -> None:
-        """Note that others wait until the first `length` tokens of `slot` are computed."""
-        borders = self._borders[slot]
-        if length > self._cells.length(slot) and length not in borders:
-            borders.append(length)
-            borders.sort()
+        return self._place(slot)
 
     def next_border(self, slot: int) -> int | None:
         """Return the position at which the slot's next part of the prompt has to end, or `None`."""
@@ -256,13 +211,18 @@ class Memory(ABC):
         others may share must stay.
         """
 
-    def leave(self, slot: int, *, keeps: bool = True) -> None:
-        """End the sequence of `slot`; its tokens may be kept as a prefix for others."""
+    def leave(self, slot: int, *, keeps: bool = True) -> tuple[int, ...]:
+        """End the sequence of `slot`; its tokens may be kept as a prefix for others.
+
+        Returns the lengths of all checkpoints on its tokens, in ascending order.
+        """
         if keeps:
             self._keep(slot, is_over=True)
+        checkpoints = self._checkpoints(slot)
         self._forget(slot)
         self._keys.pop(slot, None)
         self._borders.pop(slot, None)
+        return checkpoints
 
     # ---- room
 
@@ -274,27 +234,9 @@ class Memory(ABC):
         `num_urgent`, which is `count` by default. Do not ask for more than are available.
         """
 
-    def empty_cells(self) -> bool:
-        """Evict all kept prefixes that take cells. Returns whether there were any."""
-        num_kept = self.num_kept
-        self.make_room(self.num_available)
-        return self.num_kept < num_kept
-
     @abstractmethod
     def lose(self, holder: int) -> tuple[int, ...]:
         """Forget the parked prefix `holder`, which is lost. Returns other numbers lost with it."""
-
-    def lower_limit(self, num_free: int) -> None:
-        """Count at most `num_free` cells as free from now on."""
-        self._limit = min(self.num_cells, self._limit - self.num_free + num_free)
-
-    def raise_limit(self, num_free: int | None = None) -> None:
-        """Count `num_free` cells as free again, as far as there are as many; without it, all."""
-        if num_free is None:
-            self._limit = self.num_cells
-            return
-        at_least = min(self.num_cells, self._limit - self.num_free + num_free)
-        self._limit = max(self._limit, at_least)
 
     def take_edits(self) -> tuple[Edit, ...]:
         """Return the edits to carry out before the next batch, and forget them."""
@@ -305,9 +247,8 @@ class Memory(ABC):
     def check_integrity(self) -> None:
         """Raise `RuntimeError` if an invariant is broken."""
         self._cells.check_integrity()
+        self.room.check_integrity()
         self._tree.check_integrity()
-        check(self._cells.num_used <= self.num_cells, f"{self._cells.num_used} cells used")
-        check(self._limit <= self.num_cells, f"limit {self._limit}")
         check(all(slot in self._tree for slot in self._keys), "histories")
         numbers = [*self._free, *self._worth]
         check(len(set(numbers)) == len(numbers), f"numbers {sorted(numbers)}")
@@ -329,12 +270,24 @@ class Memory(ABC):
         """Return how many tokens of a kept prefix would be computed again without it."""
 
     @abstractmethod
+    def _restore(self, found: Found) -> Found | None:
+        """Restore a prefix that is computed; see `fetch`."""
+
+    @abstractmethod
     def _begin(self, slot: int, found: Found, stored: StoredPrompt | None) -> None:
         """Give `slot` the cells of the prefix `found`."""
 
     @abstractmethod
     def _keep(self, slot: int, *, is_over: bool) -> None:
         """Keep what `slot` computed, as far as it is possible and worth it."""
+
+    def _place(self, slot: int) -> int:
+        """Return the place of `slot` in a batch."""
+        return 0
+
+    def _checkpoints(self, slot: int) -> tuple[int, ...]:
+        """Return the lengths of the checkpoints on the tokens of `slot`."""
+        return ()
 
     # ---- for all kinds
 

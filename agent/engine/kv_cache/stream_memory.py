@@ -40,12 +40,7 @@ class StreamMemory(UnifiedMemory):
             cells=self._streams,
         )
 
-    @property
-    def num_free(self) -> int:
-        """All cells that slots could get: kept prefixes take none of these."""
-        return self.num_available
-
-    def place(self, slot: int) -> int:
+    def _place(self, slot: int) -> int:
         """Return the number of the slot's stream."""
         number = self._streams.stream(slot)
         if number is None:
@@ -93,7 +88,7 @@ class StreamMemory(UnifiedMemory):
 
         No sequence is preempted: each slot has its own cells.
         """
-        return self.num_free
+        return self.room.num_free
 
     def _make_room(self, count: int, *, num_urgent: int = 0, sparing: int | None = None) -> int:
         return count

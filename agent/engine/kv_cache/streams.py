@@ -20,6 +20,11 @@ class StreamCells(Cells):
         """Return whether there is a stream without an owner."""
         return bool(self._free)
 
+    @property
+    def num_taken(self) -> int:
+        """The number of cells of running sequences: each slot has cells of its own."""
+        return self.num_in_use
+
     def stream(self, holder: int) -> int | None:
         """Return the number of the holder's stream, or `None`."""
         return self._streams.get(holder)

@@ -183,7 +183,7 @@ class UnifiedMemory(Memory):
         """Return the longest prefix of `keys`, up to `most`, that can be shared now or soon."""
         return super().find(keys, most) if self._can_share else Found()
 
-    def fetch(self, found: Found) -> Found | None:
+    def _restore(self, found: Found) -> Found | None:
         """Restore as many blocks as are needed."""
         source = found.source
         if source is None or self._is_present(found):
@@ -239,10 +239,10 @@ class UnifiedMemory(Memory):
             self._cells.truncate(slot, start)
         self._edits.append(Clear(slot, start))
 
-    def leave(self, slot: int, *, keeps: bool = True) -> None:
+    def leave(self, slot: int, *, keeps: bool = True) -> tuple[int, ...]:
         """End the sequence of `slot`; its tokens may be kept as a prefix for others."""
-        super().leave(slot, keeps=keeps)
         self._unshared.pop(slot, None)
+        return super().leave(slot, keeps=keeps)
 
     def _announce(
         self,
@@ -412,11 +412,11 @@ class UnifiedMemory(Memory):
         return tuple(lost)
 
     def _make_room(self, count: int, *, num_urgent: int = 0, sparing: int | None = None) -> int:
-        while (num_missing := count - self.num_free) > 0:
-            num_left = max(0, num_urgent - self.num_free)
+        while (num_missing := count - self.room.num_free) > 0:
+            num_left = max(0, num_urgent - self.room.num_free)
             if not self._evict(num_missing, num_urgent=num_left, sparing=sparing):
                 break
-        return self.num_free
+        return self.room.num_free
 
     def _evict(self, num_missing: int, *, num_urgent: int, sparing: int | None) -> bool:
         """Free some of the `num_missing` cells, and `num_urgent` of them at any cost.

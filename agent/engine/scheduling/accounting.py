@@ -62,7 +62,8 @@ class Accounting:
             if output is not None:
                 outputs.append(output)
         self._tally.gave(sum(len(output.tokens) for output in outputs))
-        self._memory.raise_limit(2 * step.size)
+        room = self._memory.room
+        room.limit(max(room.num_free, 2 * step.size))
         return outputs
 
     def save(self, saved: tuple[State, ...]) -> dict[SequenceId, StoredPrompt | None]:
@@ -87,7 +88,7 @@ class Accounting:
     def break_off(self, slot: int, reason: str) -> SequenceOutput:
         """End the slot's sequence with an error, and keep nothing of what it computed."""
         one = self._state.clear(slot)
-        self._memory.raise_limit()
+        self._memory.room.limit()
         return SequenceOutput(one.id, (), one.end(EngineFailed(reason)))
 
     def _learn(self, step: Step, elapsed: float, drafting: float) -> None:

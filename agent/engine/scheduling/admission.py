@@ -51,7 +51,7 @@ class Admission:
                 num_loaded = 0
             ready = max(found.length, num_loaded)
             if found.promised_by is not None and found.promised >= ready + WORTH_WAITING:
-                self._memory.expect(found.promised_by, found.promised)
+                self._memory.fetch(Found(found.promised, found.promised_by))
             elif not num_loaded and self._disk_reads.waits(one, found.length):
                 self._disk_reads.ask(one, found.length)
                 if self._has_room(one, found):
@@ -102,7 +102,7 @@ class Admission:
         return self._memory.find(one.history.keys, one.most_reused)
 
     def _enter(self, one: Progress, found: Found, stored: StoredPrompt | None = None) -> None:
-        self._memory.enter(
+        one.place = self._memory.enter(
             self._queue.begin(one),
             one.history.keys,
             found,
@@ -124,7 +124,7 @@ class Admission:
         num_tokens = len(stored.prompt)
         if not self._can_keep and not self._budget.may_copy_whole(num_streaming, num_tokens):
             return 0
-        if num_tokens > memory.num_available:
+        if num_tokens > memory.room.num_available:
             return 0
         return memory.num_loadable(stored, one.history.keys, one.most_reused)
 
@@ -138,4 +138,4 @@ class Admission:
             needed = max(len(one.history), len(one.stored.prompt))
         else:
             needed = memory.num_needed(found, len(one.history))
-        return needed + still_to_read + headroom <= memory.num_available
+        return needed + still_to_read + headroom <= memory.room.num_available

@@ -42,6 +42,7 @@ class DiskReads:
         self._cost = cost
         self._can_extend = capacity.can_share and not capacity.num_streams
         """Whether a prompt whose beginning is in the cells can adopt a later part."""
+        self._largest = capacity.largest_piece
         self._most = PART_BYTES // capacity.cell_bytes if capacity.cell_bytes else None
         self._current: DiskRead | None = None
         self._asked: list[DiskRead] = []
@@ -54,7 +55,7 @@ class DiskReads:
     def waits(self, one: Progress, num_ready: int) -> bool:
         """Return whether `one`, which can begin with `num_ready` tokens, waits for the disk."""
         found = one.on_disk
-        if found is None or not self._memory.may_copy:
+        if found is None or not self._memory.allowance.is_possible(self._largest):
             return False
         start, stop = self._start(num_ready, found), found.usable(one.most_reused)
         has_gone = start < one.num_read_from_disk  # or it could not be used

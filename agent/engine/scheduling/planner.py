@@ -98,11 +98,11 @@ class Planner:
         A sequence that is only being saved needs no token, and its cells are free soon.
         """
         if not self._queue.running:
-            self._memory.raise_limit()
-        if len(self._queue.running) <= self._memory.num_available:
+            self._memory.room.limit()
+        if len(self._queue.running) <= self._memory.room.num_available:
             self._relieve_whole()
             return
-        while 1 < len(self._queue.active) > self._memory.num_available:
+        while 1 < len(self._queue.active) > self._memory.room.num_available:
             self._preempt()
 
     def _relieve_whole(self) -> None:
@@ -110,10 +110,10 @@ class Planner:
         if len(self._queue.active) < len(self._queue.running):
             return  # who saves leaves soon
         while active := self._queue.active:
-            if min(one.num_at_once for one in active.values()) <= self._memory.num_available:
+            if min(one.num_at_once for one in active.values()) <= self._memory.room.num_available:
                 return
             if len(active) == 1:
-                self._memory.raise_limit()  # it fits alone, unless the cache took too little before
+                self._memory.room.limit()  # it fits alone, unless the cache took too little before
                 return
             self._preempt()
 
@@ -191,7 +191,7 @@ class Planner:
         reading: dict[int, Progress] = {}
         for slot, one in self._queue.active.items():
             (generating if one.is_generating else reading)[slot] = one
-        if self._memory.num_available < len(generating):
+        if self._memory.room.num_available < len(generating):
             generating = {}  # until those who save have left their cells
         return generating, reading
 
@@ -214,7 +214,7 @@ class Planner:
 
     def _in_place(self, some: dict[int, Progress]) -> list[tuple[int, Progress]]:
         """Return `some` sequences in the order of their places in the cache."""
-        return sorted(some.items(), key=lambda item: self._memory.place(item[0]))
+        return sorted(some.items(), key=lambda item: item[1].place)
 
     def _draft(
         self, offered: dict[int, Proposal], num_generating: int, num_wanted: int, most_read: int
@@ -223,7 +223,7 @@ class Planner:
         if not offered:
             return {}
         num_in_time = self.prefill.most_drafted(num_generating, num_wanted, most_read)
-        num_cells = self._memory.num_free - num_generating - min(most_read, num_wanted)
+        num_cells = self._memory.room.num_free - num_generating - min(most_read, num_wanted)
         return self._speculation.choose(offered, num_generating, min(num_in_time, num_cells))
 
 

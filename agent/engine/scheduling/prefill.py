@@ -123,7 +123,7 @@ class Prefill:
             depth=next(one.num_computed for one in prompts.readers if one.id == first),
             num_moved=self._memory.allowance.num_moved,
         )
-        num_cells = self._memory.num_available - prompts.num_streaming
+        num_cells = self._memory.room.num_available - prompts.num_streaming
         most = self._given_way(prompts.readers, min(num_in_time, num_cells))
         if prompts.is_whole:
             return num_wanted if most > 0 and num_wanted <= num_cells else 0
@@ -185,7 +185,7 @@ class Prefill:
         """Return the tokens that each sequence can read, up to the memory's next border."""
         num_scoring = sum(one.is_scoring for one in reading.values())
         most_scored = self._most_scored // num_scoring if num_scoring else 0
-        room = self._memory.num_available - self._queue.num_streaming
+        room = self._memory.room.num_available - self._queue.num_streaming
         wanted = {}
         for slot, one in reading.items():
             if one.num_at_once and one.num_at_once > room:

@@ -51,6 +51,7 @@ class Progress:
         "num_generated",
         "num_read_from_disk",
         "on_disk",
+        "place",
         "prefill_only",
         "rank",
         "save_as",
@@ -69,6 +70,8 @@ class Progress:
         self.ceiling = ceiling
         self.window = window
         prompt = sequence.prompt if window is None else window.fit(sequence.prompt)
+        self.place = 0
+        """The place of its slot in a batch."""
         self.history = History(prompt)
         self.history.extend(sequence.said)
         if window is not None:

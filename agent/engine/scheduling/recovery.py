@@ -26,16 +26,22 @@ class Recovery:
 
         The next step then finds room as usual. A sequence that does not fit alone fails.
         """
-        if step.size == 1 and len(self._queue.running) > 1 and self._memory.empty_cells():
+        if step.size == 1 and len(self._queue.running) > 1 and self._empty_cells():
             return []  # where adapters take turns, no step is large enough to evict anything
         if len(self._queue.running) > 1 or (step.size > 1 and not step.is_whole):
             is_saving = any(one.is_saving for one in self._queue.running.values())
             least = 0 if is_saving else 1  # the last one to run needs one, but can wait for saves
-            self._memory.lower_limit(max(least, step.size // 2))
+            self._memory.room.limit(max(least, step.size // 2))
             return []
-        if self._memory.empty_cells():
+        if self._empty_cells():
             return []
         return self.fail(step, "the engine has no room for this sequence, even alone")
+
+    def _empty_cells(self) -> bool:
+        """Evict all kept prefixes that take cells. Returns whether there were any."""
+        room, num_kept = self._memory.room, self._memory.room.num_kept
+        self._memory.make_room(room.num_available)
+        return room.num_kept < num_kept
 
     def take_back(self, step: Step) -> None:
         """Discard the cells of an aborted step: it is unknown which were written.

@@ -292,7 +292,7 @@ class Scheduler:
         for one in self._queue.waiting:
             _check(one.num_computed == 0, f"{one.id} waits with {one.num_computed} cells")
         for slot, one in self._running.items():
-            _check(self._memory.length(slot) == one.num_computed, f"cells of slot {slot}")
+            _check(self._memory.room.length(slot) == one.num_computed, f"cells of slot {slot}")
 
     def _still_reading(self) -> list[SequenceOutput]:
         """Return progress reports of sequences that gained nothing for `TELL_PAUSE`.

@@ -3,7 +3,7 @@
 from ..capacity import Capacity
 from ..cost.move_cost import MOST_BYTES
 from ..kv_cache.allowance import LEAST_IN_PIECE
-from ..kv_cache.checkpoint_memory import CheckpointMemory
+from ..kv_cache.checkpoint_memory import MOST_SAVED, CheckpointMemory
 from ..kv_cache.handed import Handed, HandOut
 from ..kv_cache.memory import Memory
 from ..kv_cache.stream_memory import StreamMemory
@@ -46,12 +46,12 @@ class SchedulerState:
     def leave(self, slot: int) -> None:
         """End the sequence in `slot`; its prefix stays in the cache as long as there is room."""
         one = self.queue.leave(slot)
-        self.memory.leave(slot)
-        self.memory.raise_limit()
+        checkpoints = self.memory.leave(slot)
+        self.memory.room.limit()
         if self.notes_left:
-            self._note(one)
+            self._note(one, checkpoints)
 
-    def _note(self, one: Progress) -> None:
+    def _note(self, one: Progress, checkpoints: tuple[int, ...]) -> None:
         """Record the prefix that `one` leaves, which may be worth copying to disk.
 
         A batch request rarely comes again, so only the part that others had computed is recorded.
@@ -59,7 +59,7 @@ class SchedulerState:
         if one.window is not None or one.history.has_media:
             return
         num_tokens = one.num_cached if one.is_background else one.num_computed
-        checkpoints = self.memory.checkpoints(one.history.keys[:num_tokens])
+        checkpoints = tuple(at for at in checkpoints if at <= num_tokens)[-MOST_SAVED:]
         length = whole(num_tokens) if self.memory.can_cut else max(checkpoints, default=0)
         if length >= BLOCK:
             seconds = self.budget.cost.prefill(length, 0)

@@ -55,7 +55,7 @@ def begin(memory: CheckpointMemory, slot: int, *tokens: int, borders: tuple[int,
 def read(memory: CheckpointMemory, slot: int, until: int) -> list[int]:
     """Compute all up to there; where the parts ended."""
     ends = []
-    while (length := memory.length(slot)) < until:
+    while (length := memory.room.length(slot)) < until:
         ends.append(min(memory.next_border(slot) or until, until))
         memory.grow(slot, ends[-1] - length)
         memory.check_integrity()
@@ -133,7 +133,7 @@ def test_nothing_is_cut_within_media() -> None:
     memory.enter(0, list(prompt.keys), Found(), borders=(4,))
     assert read(memory, 0, 8) == [2, 7, 8]
     memory.leave(0, keeps=False)
-    memory.empty_cells()
+    empty(memory)
     memory.enter(0, list(prompt.keys), Found(), borders=(2,))
     memory.grow(0, 2)
     memory.grow(0, 2)
@@ -148,8 +148,7 @@ def test_others_wait_for_a_part_of_a_prompt_that_is_being_read() -> None:
     found = memory.find([1, 2, 3, 4, 5, 9], 5)
     assert (found.promised, found.promised_by) == (5, 0)
     assert (found.length, found.source) == (2, 0), "where the other one stands can be had at once"
-    memory.expect(0, 5)
-    memory.expect(0, 5)
+    assert memory.fetch(Found(5, 0)) is memory.fetch(Found(5, 0)) is None
     assert memory.next_border(0) == 5
     memory.grow(0, 3)
     memory.grow(0, 1)
@@ -185,7 +184,7 @@ def test_whoever_is_preempted_goes_on_where_it_stood() -> None:
     begin(memory, 0, 1, 2, 3, 4, 5, 6)
     memory.grow(0, 3)
     memory.leave(0)
-    assert (memory.num_kept, memory.num_available) == (3, 100)
+    assert (memory.room.num_kept, memory.room.num_available) == (3, 100)
     assert begin(memory, 1, 1, 2, 3, 4, 5, 6) == 3
 
 
@@ -194,7 +193,7 @@ def test_checkpoints_go_for_cells_those_first_that_save_least() -> None:
     run(memory, 0, *range(1, 11))
     run(memory, 0, *range(1, 11), 11, 12, 13, 14)
     run(memory, 0, 21, 22, 23, 24)
-    assert memory.num_free == 20 - 13 - 4
+    assert memory.room.num_free == 20 - 13 - 4
     assert memory.make_room(4) >= 4
     memory.check_integrity()
     assert memory.find([*range(1, 15)], 14).length == 13, "four tokens of another are worth less"
@@ -218,9 +217,9 @@ def test_a_checkpoint_is_taken_once() -> None:
     run(memory, 0, 1, 2, 3, 4)
     memory.take_edits()
     assert run(memory, 0, 1, 2, 3, 4, 5, 6) == 4
-    num_used = memory.num_used
+    num_used = memory.room.num_used
     assert run(memory, 0, 1, 2, 3, 4, 5, 6) == 5
-    assert memory.num_used == num_used
+    assert memory.room.num_used == num_used
 
 
 def test_room_is_counted_with_what_only_checkpoints_have() -> None:
@@ -251,18 +250,13 @@ def test_what_could_not_be_copied_is_not_found_again() -> None:
     memory.leave(0, keeps=False)
 
 
-def test_all_checkpoints_go_when_the_cells_have_to_be_empty() -> None:
-    memory = make()
-    assert not memory.empty_cells()
-    run(memory, 0, 1, 2, 3, 4)
-    assert memory.empty_cells()
-    assert memory.num_used == 0
-    memory.check_integrity()
+def empty(memory: CheckpointMemory) -> None:
+    memory.make_room(memory.room.num_available)
 
 
 def park_all(memory: CheckpointMemory) -> None:
     """All checkpoints leave the cells, once they are parked."""
-    memory.make_room(memory.num_cells, num_urgent=0)
+    memory.make_room(memory.room.num_cells, num_urgent=0)
     memory.check_integrity()
     memory.take_edits()
 
@@ -280,13 +274,13 @@ def test_what_has_to_go_is_parked_and_comes_back() -> None:
     run(memory, 0, *range(1, 11))
     run(memory, 0, 21, 22, 23, 24, 25)
     park_all(memory)
-    assert (memory.num_free, memory.num_used) == (100, 0)
+    assert (memory.room.num_free, memory.room.num_used) == (100, 0)
     keys = [*range(1, 12)]
     found = memory.find(keys, 10)
     assert found.length == 10
     assert memory.num_needed(found, 11) == 11
     length, edits = restore(memory, keys)
-    assert length == 10 and memory.num_used == 10
+    assert length == 10 and memory.room.num_used == 10
     assert [type(edit) for edit in edits] == [Restore] * 3 + [RestoreState]
     assert [(edit.start, edit.count) for edit in edits if isinstance(edit, Restore)] == [
         (0, 4),
@@ -303,14 +297,14 @@ def test_checkpoints_share_their_blocks_and_come_back_to_what_others_have() -> N
     run(memory, 0, *range(1, 13), 23, 24)
     park_all(memory)
     lengths = {11: 3, 12: 4, 13: 1, 14: 2}  # their last blocks; 8 are those of all
-    assert memory.num_parked == 8 + lengths[11] + lengths[12] + 2 * (lengths[13] + lengths[14])
+    assert memory.counts.parked == 8 + lengths[11] + lengths[12] + 2 * (lengths[13] + lengths[14])
     begin(memory, 1, *range(1, 11), 33, 34)
     read(memory, 1, 12)
     memory.take_edits()
     length, edits = restore(memory, [*range(1, 13), 13, 14, 15])
     assert length == 14
     assert isinstance(edits[0], Copy) and edits[0].is_bare and edits[0].length == 8
-    assert memory.num_used == 12 + 6
+    assert memory.room.num_used == 12 + 6
 
 
 def test_what_layers_with_a_window_have_is_shared_with_nobody() -> None:
@@ -341,7 +335,7 @@ def test_only_so_much_is_copied_before_a_step() -> None:
     memory = make(most_parked=1000)
     run(memory, 0, *range(1, 11))
     num_steps = 0
-    while memory.num_free < 100:
+    while memory.room.num_free < 100:
         memory.allowance.renew(4, most_whole=4)
         memory.make_room(100, num_urgent=0)
         memory.check_integrity()
@@ -392,10 +386,10 @@ def test_what_nobody_waits_for_any_more_gives_its_cells_up() -> None:
     found = memory.find([*range(1, 11)], 10)
     assert memory.fetch(found) is None
     memory.take_edits()
-    assert memory.num_used == 4
+    assert memory.room.num_used == 4
     memory.take_edits()
     memory.check_integrity()
-    assert memory.num_used == 0
+    assert memory.room.num_used == 0
     assert memory.find([*range(1, 11)], 10).length == 10, "it is still parked"
 
 
@@ -405,7 +399,7 @@ def test_host_memory_is_bounded_and_what_is_worth_least_leaves_it() -> None:
         run(memory, 0, *range(100 * family, 100 * family + 8))
         park_all(memory)
         memory.check_integrity()
-        assert memory.num_parked <= 40
+        assert memory.counts.parked <= 40
     assert memory.find([*range(100, 108)], 8) == Found()
     assert memory.find([*range(800, 808)], 8).length == 8
 
@@ -448,7 +442,7 @@ def test_a_stored_prompt_has_checkpoints_that_are_adopted() -> None:
     assert [type(edit) for edit in adopted] == kinds
     assert memory.find(own, 9) == Found(8, name)
     assert restore(memory, own)[0] == 8
-    assert memory.num_parked == 0, "there is no room for it besides"
+    assert memory.counts.parked == 0, "there is no room for it besides"
     assert memory.adopt(stored.first(8)) is not None, "the shorter one"
 
 
@@ -483,7 +477,7 @@ def test_who_begins_with_what_was_rolled_back_gets_a_copy_of_the_state() -> None
     read(memory, 0, 3)
     history += [4, 5]
     memory.grow(0, 1)
-    memory.discard(0, memory.length(0))
+    memory.discard(0, memory.room.length(0))
     assert memory.take_edits()[-1] == Clear(0, 4)
     assert begin(memory, 1, 1, 2, 3, 4, 6) == 4
     assert memory.take_edits() == (Copy(0, 1, 4, is_rolled_back=True, count=2),)
@@ -513,7 +507,7 @@ def test_a_sequence_that_went_on_after_that_is_shared_as_always() -> None:
     read(memory, 0, 3)
     history += [4, 5]
     memory.grow(0, 1)
-    memory.discard(0, memory.length(0))
+    memory.discard(0, memory.room.length(0))
     memory.grow(0, 1)
     memory.leave(0)
     assert memory.take_edits()[-2:] == (Copy(0, 4, 5), Clear(0))
@@ -554,16 +548,19 @@ def test_a_checkpoint_is_handed_out_once_it_is_parked() -> None:
     assert memory.hand_out(keys, 0) is None, "there is no host memory"
 
 
-def test_the_last_checkpoints_of_a_prompt_parked_or_not() -> None:
+def test_who_leaves_says_which_checkpoints_there_are_parked_or_not() -> None:
     memory = make(most_parked=10**6, holders=20, gap=9)
     tokens = [*range(1, 61)]
     for length in (10, 20, 30, 40, 50):
         run(memory, 0, *tokens[:length])
-    assert memory.checkpoints(tokens) == (19, 29, 39, 49)
-    assert memory.checkpoints(tokens[:40]) == (9, 19, 29, 39)
+    begin(memory, 0, *tokens[:40])
+    assert memory.leave(0, keeps=False) == (9, 19, 29, 39)
     park_all(memory)
-    assert memory.checkpoints([*tokens[:35], 99]) == (9, 19, 29)
-    assert memory.checkpoints([99]) == memory.checkpoints([]) == ()
+    memory.enter(0, [*tokens[:35], 99], Found())
+    memory.grow(0, 36)
+    assert memory.leave(0, keeps=False) == (9, 19, 29)
+    begin(memory, 0, 99)
+    assert memory.leave(0, keeps=False) == ()
 
 
 def test_marks_are_gone_with_the_last_who_has_them() -> None:
@@ -572,6 +569,6 @@ def test_marks_are_gone_with_the_last_who_has_them() -> None:
     read(memory, 0, 4)
     memory.leave(0)
     assert 77 in memory.marks
-    memory.empty_cells()
+    empty(memory)
     assert 77 not in memory.marks
     assert set(memory.marks.take_gone(9).keys) == {77, 78}

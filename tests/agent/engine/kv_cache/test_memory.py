@@ -6,6 +6,7 @@ import pytest
 
 from arriero.agent.engine.kv_cache.checkpoint_memory import CheckpointMemory
 from arriero.agent.engine.kv_cache.memory import Memory
+from arriero.agent.engine.kv_cache.prefix_tree import Found
 from arriero.agent.engine.kv_cache.stream_memory import StreamMemory
 from arriero.agent.engine.kv_cache.unified_memory import UnifiedMemory
 from arriero.agent.engine.step import Clear
@@ -19,7 +20,7 @@ KINDS: list[Callable[[], Memory]] = [
 
 def enter(memory: Memory, slot: int, keys: list[int]) -> None:
     memory.enter(slot, keys, memory.find(keys, len(keys) - 1))
-    memory.grow(slot, len(keys) - memory.length(slot))
+    memory.grow(slot, len(keys) - memory.room.length(slot))
     memory.check_integrity()
 
 
@@ -35,22 +36,20 @@ def memory(request: pytest.FixtureRequest) -> Memory:
 
 
 def test_cells_are_in_use_kept_or_free(memory: Memory) -> None:
-    assert (memory.num_used, memory.num_kept) == (6, 0)
-    assert (memory.num_available, memory.num_free) == (14, 14)
+    assert (memory.room.num_used, memory.room.num_kept) == (6, 0)
+    assert (memory.room.num_available, memory.room.num_free) == (14, 14)
     assert memory.counts == Counts(total=20, used=6, kept=0, parked=0)
     memory.leave(0, keeps=False)
-    assert (memory.num_used, memory.num_kept, memory.num_available) == (3, 2, 19)
+    assert (memory.room.num_used, memory.room.num_kept, memory.room.num_available) == (3, 2, 19)
 
 
 def test_a_limit_holds_until_it_is_raised(memory: Memory) -> None:
-    memory.lower_limit(1)
-    assert (memory.num_available, memory.num_free) == (1, 1)
-    memory.raise_limit(2)
-    assert memory.num_free == 2
-    memory.raise_limit(1)
-    assert memory.num_free == 2
-    memory.raise_limit()
-    assert memory.num_free == 14
+    memory.room.limit(1)
+    assert (memory.room.num_available, memory.room.num_free) == (1, 1)
+    memory.room.limit(2)
+    assert memory.room.num_free == 2
+    memory.room.limit()
+    assert memory.room.num_free == 14
     memory.check_integrity()
 
 
@@ -63,7 +62,7 @@ def test_edits_are_taken_once(memory: Memory) -> None:
 
 def test_a_part_of_a_prompt_ends_where_others_wait_for_it(memory: Memory) -> None:
     for length in (4, 3, 4, 1):
-        memory.expect(1, length)
+        memory.fetch(Found(length, 1))
     assert memory.next_border(1) == 3
     memory.grow(1, 2)
     assert memory.next_border(1) == 4
@@ -73,8 +72,8 @@ def test_a_part_of_a_prompt_ends_where_others_wait_for_it(memory: Memory) -> Non
 
 
 def test_the_order_in_a_batch_matters_with_streams_alone(memory: Memory) -> None:
-    assert memory.place(0) == memory.place(1) == 0
+    memory.leave(0)
+    memory.leave(1)
+    assert [memory.enter(slot, [slot], Found()) for slot in (1, 0)] == [0, 0]
     streams = StreamMemory(slots=2, holders=4, num_streams=2, num_cells=20, most_parked=0)
-    enter(streams, 1, [1])
-    enter(streams, 0, [2])
-    assert (streams.place(1), streams.place(0)) == (0, 1)
+    assert [streams.enter(slot, [slot], Found()) for slot in (1, 0)] == [0, 1]

@@ -52,10 +52,11 @@ def test_an_ended_sequence_keeps_its_stream_and_who_goes_on_gets_it() -> None:
     handed, cleared = memory.take_edits()
     assert isinstance(handed, Place) and (handed.stream, handed.source) == (0, 0)
     assert cleared == Clear(0), "it has none any more"
-    assert (memory.num_used, memory.num_kept, memory.num_available) == (5, 5, 2 * SIZE)
+    room = memory.room
+    assert (room.num_used, room.num_kept, room.num_available) == (5, 5, 2 * SIZE)
     length, edits = run(memory, 1, text(1, 9))
     assert (length, edits[0]) == (5, Place(1, 0, handed.holder))
-    assert (memory.num_used, memory.num_kept) == (9, 0)
+    assert (memory.room.num_used, memory.room.num_kept) == (9, 0)
 
 
 def test_a_running_sequences_prefix_is_copied() -> None:
@@ -64,7 +65,7 @@ def test_a_running_sequences_prefix_is_copied() -> None:
     length, edits = run(memory, 1, [*text(1, 50), 7, 7])
     assert (length, edits) == (50, (Place(1, 1), Copy(0, 1, 50, count=70)))
     assert memory.allowance.num_moved == 70
-    assert memory.num_used == 122
+    assert memory.room.num_used == 122
 
 
 def test_what_was_not_used_for_the_longest_time_makes_room() -> None:
@@ -72,7 +73,7 @@ def test_what_was_not_used_for_the_longest_time_makes_room() -> None:
     first = ended(memory, 0, text(1, 100))
     ended(memory, 0, text(2, 100))
     assert run(memory, 0, text(3, 10)) == (0, (Clear(first), Place(0, 0)))
-    assert (memory.num_parked, memory.num_kept) == (0, 100)
+    assert (memory.counts.parked, memory.room.num_kept) == (0, 100)
 
 
 def test_whose_prefix_would_have_to_go_gives_its_stream() -> None:
@@ -119,13 +120,13 @@ def test_what_is_stored_comes_back_into_a_stream() -> None:
     holder = memory.adopt(stored)
     assert holder is not None
     puts = [edit for edit in memory.take_edits() if isinstance(edit, Put)]
-    assert (len(puts), memory.num_parked) == (2, 40)
+    assert (len(puts), memory.counts.parked) == (2, 40)
     length, edits = run(memory, 0, [*text(0, 40), 49])
     assert (length, edits[0]) == (40, Place(holder, 0))
     restored = [edit for edit in edits if isinstance(edit, Restore)]
     assert [(one.start, one.count) for one in restored] == [(0, 30), (30, 10)]
     assert Place(0, 0, holder) in edits
-    assert memory.num_parked == 0
+    assert memory.counts.parked == 0
 
 
 def test_what_is_stored_may_be_lost() -> None:
@@ -133,7 +134,7 @@ def test_what_is_stored_may_be_lost() -> None:
     holder = memory.adopt(stored_prompt(*text(0, 40)))
     assert holder is not None
     memory.lose(holder)
-    assert memory.num_parked == 0
+    assert memory.counts.parked == 0
     assert memory.find(text(0, 40), 39) == Found()
     memory.check_integrity()
 
@@ -141,13 +142,10 @@ def test_what_is_stored_may_be_lost() -> None:
 def test_less_room_than_there_should_be() -> None:
     memory = make()
     run(memory, 0, text(1, 5))
-    memory.lower_limit(3)
-    assert memory.num_available == memory.make_room(1) == 3
-    memory.raise_limit(10)
-    assert memory.num_available == 10
-    memory.raise_limit()
-    assert memory.num_available == 2 * SIZE - 5
-    assert not memory.empty_cells()
+    memory.room.limit(3)
+    assert memory.room.num_available == memory.make_room(1) == 3
+    memory.room.limit()
+    assert memory.room.num_available == 2 * SIZE - 5
 
 
 def test_what_can_be_read_of_a_prefix() -> None:

@@ -67,10 +67,10 @@ def test_an_ended_sequence_is_kept_beside_the_slots() -> None:
     memory.check_integrity()
     first = kept(memory, 1, 2, 3)
     assert memory.take_edits() == (Copy(0, first, 3), Clear(0))
-    assert (memory.num_used, memory.num_kept, memory.num_available) == (3, 3, 100)
+    assert (memory.room.num_used, memory.room.num_kept, memory.room.num_available) == (3, 3, 100)
     assert run(memory, 0, 1, 2, 3, 4) == 3
     assert memory.take_edits() == (Copy(first, 0, 3),)
-    assert (memory.num_used, memory.num_kept) == (4, 0)
+    assert (memory.room.num_used, memory.room.num_kept) == (4, 0)
 
 
 def test_what_a_longer_one_holds_is_kept_once() -> None:
@@ -79,7 +79,7 @@ def test_what_a_longer_one_holds_is_kept_once() -> None:
         run(memory, 0, *tokens)
         memory.leave(0)
         memory.check_integrity()
-    assert memory.num_kept == 4
+    assert memory.room.num_kept == 4
 
 
 def test_the_one_not_used_for_the_longest_time_goes_first() -> None:
@@ -100,10 +100,10 @@ def test_room_is_made_by_parking_what_was_not_used_for_the_longest_time() -> Non
         memory.leave(0)
     first, second = kept(memory, 1), kept(memory, 2)
     memory.take_edits()
-    assert (memory.num_kept, memory.num_available) == (300, 400)
+    assert (memory.room.num_kept, memory.room.num_available) == (300, 400)
     memory.make_room(101)
     assert memory.take_edits() == park(first, BLOCK, 150 - BLOCK, block=1)
-    assert (memory.num_kept, memory.num_parked) == (150 + BLOCK, 150 - BLOCK)
+    assert (memory.room.num_kept, memory.counts.parked) == (150 + BLOCK, 150 - BLOCK)
     memory.make_room(250)
     assert memory.take_edits() == park(first, 0, BLOCK, block=0)
     memory.make_room(400)
@@ -113,7 +113,7 @@ def test_room_is_made_by_parking_what_was_not_used_for_the_longest_time() -> Non
         *first_gone,
         *park(second, 0, BLOCK, block=3),
     ), "there is no room for both"
-    assert (memory.num_kept, memory.num_parked) == (0, 150)
+    assert (memory.room.num_kept, memory.counts.parked) == (0, 150)
     memory.check_integrity()
 
 
@@ -124,13 +124,12 @@ def test_where_nothing_can_be_parked_prefixes_lose_their_ends() -> None:
         memory.leave(0)
     first = kept(memory, 1)
     memory.take_edits()
-    assert memory.num_kept == 200, "as long as there is room"
+    assert memory.room.num_kept == 200, "as long as there is room"
     memory.make_room(10)
     assert memory.take_edits() == (Clear(first, 100 - LEAST_IN_PIECE),)
     assert memory.find([1] * 100, 99) == Found(100 - LEAST_IN_PIECE, first)
-    assert memory.empty_cells()
-    assert not memory.empty_cells()
-    assert memory.num_used == 0
+    memory.make_room(memory.room.num_available)
+    assert memory.room.num_used == 0
     memory.check_integrity()
 
 
@@ -163,7 +162,7 @@ def test_what_is_parked_comes_back_before_somebody_begins_with_it() -> None:
     assert run(memory, 0, 1, 2, 3, 9) == 3
     restored, *_, shared = memory.take_edits()
     assert (restored, shared) == (Restore(first, 0, 5, 0), Copy(first, 0, 3))
-    assert memory.num_parked == 5 + 4, "what has come back stays parked"
+    assert memory.counts.parked == 5 + 4, "what has come back stays parked"
     memory.check_integrity()
 
 
@@ -184,7 +183,7 @@ def test_only_cells_that_nobody_shares_are_moved_when_others_begin() -> None:
     memory.leave(0)
     memory.leave(1)
     run(memory, 0, 9)
-    assert (memory.num_parked, memory.num_kept) == (3, 4)
+    assert (memory.counts.parked, memory.room.num_kept) == (3, 4)
     assert memory.find([1, 2, 3, 4, 5, 6, 7], 6).length == 6, "in part here, in part parked"
     memory.check_integrity()
 
@@ -196,7 +195,7 @@ def test_cells_that_only_kept_prefixes_share_can_be_had_too() -> None:
     memory.leave(0)
     memory.leave(1)
     memory.make_room(10)
-    assert memory.num_used == 0
+    assert memory.room.num_used == 0
     assert memory.find([1, 2, 3, 4, 8, 9], 5).length == 5
     memory.check_integrity()
 
@@ -208,9 +207,9 @@ def test_only_so_much_is_parked_when_somebody_begins() -> None:
     for slot in (0, 1):
         memory.leave(slot)
     run(memory, 0, 4)
-    assert (memory.num_parked, memory.num_kept) == (2000, 2000)
+    assert (memory.counts.parked, memory.room.num_kept) == (2000, 2000)
     run(memory, 1, 5)
-    assert (memory.num_parked, memory.num_kept) == (4000, 0)
+    assert (memory.counts.parked, memory.room.num_kept) == (4000, 0)
 
 
 def test_no_more_cells_move_than_are_allowed() -> None:
@@ -219,7 +218,7 @@ def test_no_more_cells_move_than_are_allowed() -> None:
     memory.leave(0)
     memory.allowance.renew(700)
     run(memory, 1, 5)
-    assert memory.allowance.num_moved == memory.num_parked == 700 - (700 - 1500) % BLOCK
+    assert memory.allowance.num_moved == memory.counts.parked == 700 - (700 - 1500) % BLOCK
     memory.leave(1)
     for allowed in (300, 100, 100, 100):
         memory.allowance.renew(allowed)
@@ -236,7 +235,7 @@ def test_while_one_comes_back_it_is_not_dropped_for_another() -> None:
     first = kept(memory, *[1] * 5)
     run(memory, 0, *[2] * 6)
     memory.leave(0)
-    assert memory.num_parked == 5
+    assert memory.counts.parked == 5
     memory.take_edits()
     assert run(memory, 0, 1, 1, 1, 1, 1, 7) == 5
     edits = memory.take_edits()
@@ -252,13 +251,13 @@ def test_what_was_read_from_disk_is_a_kept_prefix_that_is_parked() -> None:
     assert holder is not None
     puts = [edit for edit in memory.take_edits() if isinstance(edit, Put)]
     assert [one.state for one in puts] == [piece.state for piece in stored.pieces]
-    assert memory.num_parked == 7
+    assert memory.counts.parked == 7
     assert run(memory, 0, 1, 2, 3, 4, 9) == 4
     first, second, copy = memory.take_edits()
     assert first == Restore(holder, 0, 3, puts[0].block)
     assert second == Restore(holder, 3, 3, puts[1].block)
     assert copy == Copy(holder, 0, 4)
-    assert memory.num_parked == 7
+    assert memory.counts.parked == 7
 
 
 def test_what_was_read_from_disk_goes_before_what_is_parked() -> None:
@@ -266,9 +265,9 @@ def test_what_was_read_from_disk_goes_before_what_is_parked() -> None:
     run(memory, 0, 8, 8, 8)
     memory.leave(0)
     run(memory, 0, 9)
-    assert memory.num_parked == 3
+    assert memory.counts.parked == 3
     memory.adopt(stored_prompt(*range(1, 8)))
-    assert memory.num_parked == 7, "more than may be parked, but no more than itself"
+    assert memory.counts.parked == 7, "more than may be parked, but no more than itself"
     assert memory.find([8, 8, 8, 8], 3) == Found()
     memory.check_integrity()
 
@@ -279,7 +278,7 @@ def test_what_is_lost_is_found_no_more() -> None:
     memory.leave(0)
     run(memory, 1, 9)
     first = kept(memory, 1, 2, 3)
-    assert memory.num_parked == 3
+    assert memory.counts.parked == 3
     memory.lose(first)
     memory.lose(first)
     assert memory.find([1, 2, 3, 4], 3) == Found()
@@ -292,7 +291,7 @@ def test_only_so_much_is_shared_as_is_allowed() -> None:
     memory.grow(0, 4)
     assert memory.find([1, 2, 3, 4, 5], 4) == Found(2, 0)
     memory.leave(0)
-    assert memory.num_kept == 2
+    assert memory.room.num_kept == 2
 
 
 def test_tokens_that_were_generated_are_shared_too() -> None:
@@ -311,7 +310,7 @@ def test_a_model_that_cannot_share_keeps_nothing() -> None:
     assert run(memory, 1, 1, 2, 3) == 0
     memory.leave(0)
     assert memory.take_edits() == (Clear(0),)
-    assert memory.num_used == 3
+    assert memory.room.num_used == 3
 
 
 def test_what_cannot_be_shared_is_absent_when_it_begins_and_when_it_is_read() -> None:
@@ -328,24 +327,13 @@ def test_without_numbers_beyond_the_slots_nothing_is_kept() -> None:
     memory = make(holders=2)
     run(memory, 0, 1, 2, 3)
     memory.leave(0)
-    assert memory.num_used == 0
-
-
-def test_belief_in_fewer_cells() -> None:
-    memory = make(num_cells=100)
-    run(memory, 0, *range(10))
-    memory.lower_limit(5)
-    assert memory.num_available == 5
-    memory.raise_limit(8)
-    assert memory.num_available == 8
-    memory.raise_limit()
-    assert memory.num_available == 90
+    assert memory.room.num_used == 0
 
 
 def test_unaccounted_cells_are_swept() -> None:
     memory = make()
     run(memory, 0, 1, 2, 3)
-    memory.discard(0, memory.length(0))
+    memory.discard(0, memory.room.length(0))
     assert memory.take_edits() == (Clear(0, 3),)
 
 
@@ -355,7 +343,7 @@ def test_what_moves_is_shared_with_nobody() -> None:
     memory.grow(0, 6)
     memory.discard(0, 2, 3)
     assert memory.take_edits() == (Discard(0, 2, 3),)
-    assert (memory.length(0), memory.num_used) == (3, 3)
+    assert (memory.room.length(0), memory.room.num_used) == (3, 3)
     memory.discard(0, 2)
     assert memory.take_edits() == (Clear(0, 2),)
     memory.check_integrity()
@@ -373,7 +361,7 @@ def test_a_state_that_is_loaded_at_once_needs_room_for_all_of_it() -> None:
     assert tuple(parked) == park(first, 0, 4, block=0)
     assert isinstance(put, Put) and put.state == stored.pieces[0].state
     assert (restored, cut) == (Restore(0, 0, 8, put.block), Clear(0, 3))
-    assert memory.num_used == 3
+    assert memory.room.num_used == 3
     memory.check_integrity()
 
 
@@ -424,9 +412,9 @@ def test_the_rest_of_a_prefix_goes_on_from_what_is_in_the_cells() -> None:
     assert copy == Copy(first, holder, 4)
     assert [type(edit) for edit in puts] == [Put, Put]
     memory.check_integrity()
-    assert (memory.num_used, memory.num_parked) == (5, 4), "four cells belong to both"
+    assert (memory.room.num_used, memory.counts.parked) == (5, 4), "four cells belong to both"
     assert run(memory, 1, *range(1, 9), 99) == 8
-    assert memory.num_used == 10
+    assert memory.room.num_used == 10
 
 
 def test_what_a_prefix_goes_on_from_goes_when_it_has_nothing_of_its_own() -> None:
@@ -442,7 +430,7 @@ def test_what_a_prefix_goes_on_from_goes_when_it_has_nothing_of_its_own() -> Non
     assert (copy, gone) == (Copy(first, holder, 4), Clear(first))
     assert [type(edit) for edit in puts] == [Put, Put]
     memory.check_integrity()
-    assert (memory.num_used, memory.num_parked) == (4, 4)
+    assert (memory.room.num_used, memory.counts.parked) == (4, 4)
 
 
 def test_a_rest_without_its_beginning_is_not_adopted() -> None:
@@ -484,7 +472,7 @@ def test_no_more_is_parked_for_a_prompt_than_may_be_copied_before_a_step() -> No
     assert num_parked == [1000 % BLOCK, BLOCK, BLOCK]
     memory.allowance.renew(150)
     memory.make_room(400, num_urgent=1)
-    assert memory.num_free == memory.num_parked == 1000 % BLOCK + 3 * BLOCK
+    assert memory.room.num_free == memory.counts.parked == 1000 % BLOCK + 3 * BLOCK
 
 
 def test_what_was_copied_for_others_counts() -> None:
@@ -512,7 +500,7 @@ def test_what_prefixes_share_is_not_copied_in_tiny_pieces_for_the_sake_of_a_cell
         memory.grow(0, len(keys) - found.length)
         memory.leave(0)
     memory.make_room(30)
-    assert memory.num_free == 30, "what each has alone is parked"
+    assert memory.room.num_free == 30, "what each has alone is parked"
     memory.take_edits()
     memory.allowance.renew(100)
     memory.allowance.take(100)
@@ -542,7 +530,7 @@ def test_a_prefix_comes_back_into_full_cells_piece_by_piece() -> None:
     memory = full(600, 600)
     memory.make_room(600)
     wanted = memory.find([0] * 600, 599)
-    assert memory.num_parked == 600
+    assert memory.counts.parked == 600
     memory.take_edits()
     memory.make_room(0)
     taken = memory.find([2] * 600, 599)
@@ -559,7 +547,7 @@ def test_a_prefix_comes_back_into_full_cells_piece_by_piece() -> None:
         assert num_steps < 20
         memory.check_integrity()
     assert num_steps >= 600 / 200
-    assert memory.num_free >= 0
+    assert memory.room.num_free >= 0
 
 
 # ---- blocks that are parked
@@ -577,7 +565,7 @@ def test_what_has_come_back_is_not_copied_again() -> None:
     assert offloaded(memory) == [(256, 44), (128, 128), (0, 128)]
     keys = [0] * 300
     assert memory.fetch(memory.find(keys, 300)) is not None
-    assert (memory.num_used, memory.num_parked) == (300, 300)
+    assert (memory.room.num_used, memory.counts.parked) == (300, 300)
     memory.allowance.renew(0)
     assert memory.make_room(300, num_urgent=0) == 300, "that costs nothing"
     assert offloaded(memory) == []
@@ -596,9 +584,9 @@ def test_of_a_further_turn_only_what_is_new_is_copied() -> None:
     memory.leave(0)
     memory.check_integrity()
     memory.make_room(400)
-    assert memory.num_used == 0
+    assert memory.room.num_used == 0
     assert offloaded(memory) == [(384, 16), (256, 128)]
-    assert memory.num_parked == 400 + 100
+    assert memory.counts.parked == 400 + 100
     memory.check_integrity()
 
 
@@ -607,10 +595,10 @@ def test_what_prefixes_begin_with_alike_is_in_host_memory_once() -> None:
     for token in (1, 2):
         keys = [0] * 256 + [token] * 100
         memory.enter(0, keys, memory.find(keys, 356))
-        memory.grow(0, 356 - memory.length(0))
+        memory.grow(0, 356 - memory.room.length(0))
         memory.leave(0)
     memory.make_room(700)
-    assert memory.num_parked == 256 + 2 * 100
+    assert memory.counts.parked == 256 + 2 * 100
     memory.check_integrity()
 
 
@@ -621,5 +609,5 @@ def test_copies_of_what_is_in_the_cells_go_first() -> None:
     memory.make_room(300)
     for token in (0, 1):
         assert memory.find([token] * 300, 300).length == 300, "nothing is lost"
-    assert memory.num_used == 300 <= memory.num_parked <= 400
+    assert memory.room.num_used == 300 <= memory.counts.parked <= 400
     memory.check_integrity()

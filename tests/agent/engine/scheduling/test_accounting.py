@@ -37,7 +37,7 @@ def test_an_end_token_ends_without_being_given_out() -> None:
     (output,) = account(setting, setting.plan(), END_TOKEN)
     assert output == SequenceOutput(one.id, (), one.end("stop"))
     assert setting.queue.running == {}
-    assert setting.memory.num_kept == 2
+    assert setting.memory.room.num_kept == 2
 
 
 def test_the_last_token_comes_with_the_end() -> None:
@@ -95,7 +95,7 @@ def test_a_draft_is_taken_as_far_as_it_is_right() -> None:
     step = drafting(setting, 8, 9, 10)
     assert account(setting, step, 8, 11) == [SequenceOutput(one.id, (8, 11))]
     assert (one.history.keys, one.num_computed) == ([5, 6, 7, 8, 11], 4)
-    assert setting.memory.length(step.runs[0].slot) == 4
+    assert setting.memory.room.length(step.runs[0].slot) == 4
     assert setting.plan().edits == (Clear(step.runs[0].slot, 4),)
 
 
@@ -113,7 +113,7 @@ def test_an_end_token_after_a_draft_comes_with_what_was_right() -> None:
     one = generating(setting)
     (output,) = account(setting, drafting(setting, 8, 9), 8, END_TOKEN)
     assert output == SequenceOutput(one.id, (8,), one.end("stop"))
-    assert setting.memory.num_kept == 4
+    assert setting.memory.room.num_kept == 4
 
 
 def test_only_what_was_said_is_kept_and_saved() -> None:
@@ -128,7 +128,7 @@ def test_only_what_was_said_is_kept_and_saved() -> None:
     assert step.edits[:2] == (Clear(slot, 4), Offload(slot, 0, 4, 0))
     saved = setting.accounting.save((b"state",))
     assert saved == {one.id: whole((5, 6, 7, 8))}
-    assert setting.memory.num_kept == 4
+    assert setting.memory.room.num_kept == 4
 
 
 def test_who_is_finishing_takes_nothing_of_a_draft() -> None:
@@ -137,7 +137,7 @@ def test_who_is_finishing_takes_nothing_of_a_draft() -> None:
     step = drafting(setting, 8, 9)
     one.is_finishing = True
     assert account(setting, step, 8, 9, 10) == [SequenceOutput(one.id, (), one.end("stop"))]
-    assert setting.memory.num_used == 3
+    assert setting.memory.room.num_used == 3
 
 
 def test_every_run_takes_its_own_tokens() -> None:

@@ -42,7 +42,7 @@ def test_who_is_last_by_rank_makes_room() -> None:
         slot = setting.queue.begin(one)
         setting.memory.enter(slot, one.history.keys, setting.memory.find(one.history.keys, 1))
     step_of(setting)
-    setting.memory.lower_limit(0)
+    setting.memory.room.limit(0)
     step = step_of(setting)
     assert [run.slot for run in step.runs] == [first_slot]
     assert Clear(0) in step.edits
@@ -71,13 +71,13 @@ def test_drafts_take_only_cells_that_are_free() -> None:
     setting = Setting(max_draft=3, num_cells=40)
     setting.add(1, *[5] * 20, max_tokens=1)
     step_of(setting)
-    assert setting.memory.num_kept == 20
+    assert setting.memory.room.num_kept == 20
     setting.add(2, 6)
     num_drafted = 0
-    while (num_free := setting.memory.num_free) > 0:
+    while (num_free := setting.memory.room.num_free) > 0:
         step = step_of(setting)
         assert step.num_drafted <= max(0, num_free - 1)
-        assert setting.memory.num_kept == 20
+        assert setting.memory.room.num_kept == 20
         num_drafted += step.num_drafted
     assert num_drafted > 0
 
@@ -88,7 +88,7 @@ def test_prompts_keep_what_they_need_of_the_cells() -> None:
     assert repeating(setting).num_drafted
     setting.add(2, *[6] * 60)
     step_of(setting)
-    setting.memory.lower_limit(10)
+    setting.memory.room.limit(10)
     step = setting.plan_with(7, 7, 7)
     assert (step.num_generating, step.num_prompt_tokens, step.num_drafted) == (1, 9, 0)
 
@@ -331,7 +331,7 @@ def calls_of_a_plan(num_kept: int) -> int:
     for number in range(num_kept):
         setting.add(number, *range(100 * number, 100 * number + 40), max_tokens=1)
         step_of(setting)
-    assert setting.memory.num_kept == 40 * num_kept
+    assert setting.memory.room.num_kept == 40 * num_kept
     setting.add(num_kept, 1, 2, 3)
     step_of(setting)
     setting.add(num_kept + 1, *range(50_000, 50_040))

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arriero.agent.engine.cost.step_cost import OVERDRAFT
+from arriero.agent.engine.kv_cache.prefix_tree import Found
 from arriero.agent.engine.prompt import Media
 from arriero.agent.engine.scheduling.prefill import (
     FIRST_CHUNK,
@@ -81,7 +82,7 @@ def test_a_chunk_ends_where_others_wait_for_it() -> None:
     setting = Setting()
     one = setting.add(1, *range(9))
     (slot,) = begun(setting)
-    setting.memory.expect(slot, 4)
+    setting.memory.fetch(Found(4, slot))
     prompts = setting.prefill.choose(setting.queue.active, 0)
     assert prompts.wanted == {one.id: 4}
 

@@ -12,7 +12,7 @@ def test_a_step_that_did_not_fit_is_followed_by_a_smaller_one() -> None:
     setting = Setting()
     setting.add(1, *[5] * 20)
     assert setting.recovery.make_room(setting.plan()) == []
-    assert setting.memory.num_available == 10
+    assert setting.memory.room.num_available == 10
     assert setting.plan().num_prompt_tokens == 10
 
 
@@ -23,7 +23,7 @@ def test_one_cell_is_believed_in_as_long_as_there_are_several() -> None:
     step = setting.plan()
     alone = replace(step, runs=step.runs[:1], num_prompt_tokens=1)
     assert setting.recovery.make_room(alone) == []
-    assert setting.memory.num_available == 1
+    assert setting.memory.room.num_available == 1
     assert len(setting.plan().runs) == 1
 
 

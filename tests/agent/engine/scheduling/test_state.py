@@ -21,7 +21,7 @@ def test_what_a_sequence_computed_stays_when_it_is_over() -> None:
     slot, _ = running(setting)
     setting.state.leave(slot)
     assert setting.queue.running == {}
-    assert setting.memory.num_kept == 3
+    assert setting.memory.room.num_kept == 3
 
 
 def test_a_sequence_that_gives_up_its_cells_waits_to_compute_them_again() -> None:
@@ -29,7 +29,7 @@ def test_a_sequence_that_gives_up_its_cells_waits_to_compute_them_again() -> Non
     slot, one = running(setting)
     setting.state.requeue(slot)
     assert setting.queue.waiting == [one]
-    assert (one.num_computed, setting.memory.num_used) == (0, 0)
+    assert (one.num_computed, setting.memory.room.num_used) == (0, 0)
 
 
 def test_of_a_slot_that_is_cleared_nothing_is_kept() -> None:
@@ -37,7 +37,7 @@ def test_of_a_slot_that_is_cleared_nothing_is_kept() -> None:
     slot, one = running(setting)
     assert setting.state.clear(slot) is one
     assert setting.queue.everybody == ()
-    assert setting.memory.num_used == 0
+    assert setting.memory.room.num_used == 0
 
 
 def large(*, checkpoint_gap: int = 0) -> Setting:

@@ -80,7 +80,7 @@ class Evictions(RuleBasedStateMachine):
         self.memory.allowance.renew(1e9)
         found = self.memory.find(one.keys, len(one.keys) - 1)
         if found.source is not None and self.memory.num_needed(found, len(one.keys)) <= (
-            self.memory.num_available
+            self.memory.room.num_available
         ):
             self.memory.fetch(found)
         marks = one.chain.positions(len(one.keys))
@@ -92,7 +92,7 @@ class Evictions(RuleBasedStateMachine):
     def computes(self, data: st.DataObject) -> None:
         one = data.draw(st.sampled_from(self.running))
         assert one.slot is not None
-        left = len(one.keys) - self.memory.length(one.slot)
+        left = len(one.keys) - self.memory.room.length(one.slot)
         count = min(left, data.draw(st.sampled_from([1, BLOCK, 5 * BLOCK])))
         self.memory.make_room(count)
         self.memory.grow(one.slot, count)
