@@ -19,6 +19,9 @@ export function percent(share) {
   return share > 0 && share < 0.01 ? "<1%" : `${Math.round(share * 100)}%`;
 }
 
+/** Degrees Celsius as "61 °C". */
+export const degrees = (value) => `${Math.round(value)} °C`;
+
 /** Seconds as "3.2 s", "4 min 10 s" or "2 h 5 min". */
 export function duration(seconds) {
   if (seconds < 10) return `${Math.max(0, seconds).toFixed(1)} s`;

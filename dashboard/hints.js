@@ -1,7 +1,7 @@
 // What words of the page mean, in one place. A word with a hint is a button: hovering shows its
 // title, and a click, a tap or Enter shows the same in a popover.
 
-import { FIGURES } from "./agents/figures.js";
+import { AGENT_FIGURES, DEVICE_FIGURES, FIGURES } from "./agents/figures.js";
 import { byId, element, setText } from "./dom.js";
 
 const HINTS = {
@@ -20,14 +20,10 @@ const HINTS = {
   Adapters: "LoRA adapters that are served beside the model, as MODEL:ADAPTER.",
   "Draft model": "A small model that guesses tokens ahead; the large one checks several in one step.",
   Processor: "The share of all cores' time that programs of the host took in the last seconds.",
-  Use: "The share of its time that the GPU computed in the last seconds, for anybody.",
-  "Memory used": "What all programs of the host have taken; files that are only cached count as free.",
   "Other programs": "What is used besides the models: by other programs, and, where the driver does not tell them apart, by the engines for themselves.",
   Engines: "What the engines use for themselves, besides their models.",
   Free: "What no model has and nobody uses. A model that is loaded on demand makes room if less is free than another one asks for.",
-  Temperature: "The hottest of the host's sensors of this kind.",
-  "Disk free for models": "Room on the disk for more model files, within --models-limit.",
-  ...Object.fromEntries(FIGURES.filter(({ hint }) => hint).map(({ title, hint }) => [title, hint])),
+  ...Object.fromEntries([...FIGURES, ...AGENT_FIGURES, ...DEVICE_FIGURES].filter(({ hint }) => hint).map(({ title, hint }) => [title, hint])),
 };
 
 /** `words` as a button that explains them, or as they are where they need no help. */

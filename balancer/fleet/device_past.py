@@ -1,4 +1,4 @@
-"""The last minutes of each host's devices: memory, use and temperature.
+"""The last minutes of each host's devices.
 
 Invariants: a device has at most `NUM_STEPS` points, each of another step of `STEP` seconds, and a
 host at most `MAX_DEVICES` devices. A host that left is forgotten, unless it is back within
@@ -9,10 +9,10 @@ from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isnan, nan
-from typing import Literal
 
 from ...shared.inference import AgentId
-from ...shared.reports.statistics import DeviceMemory
+from ...shared.reports.figures import FoundFigure, figures_of
+from ...shared.reports.statistics import DeviceKind, DeviceMemory
 from .registry import RETURNED
 
 STEP = 5.0
@@ -24,24 +24,28 @@ NUM_STEPS = 120
 MAX_DEVICES = 17
 """The host itself and 16 GPUs; of more, those are left out that came later."""
 
-Kind = Literal["cpu", "gpu", "igpu"]
+PAST = tuple(found for found in figures_of(DeviceMemory) if found.figure.line is not None)
+"""The figures whose last minutes are kept: those that the page plots."""
+
+
+def name_of_past(found: FoundFigure) -> str:
+    """Return the name of a figure's past in answers."""
+    return found.figure.name.replace(".", "_")
 
 
 @dataclass(frozen=True, slots=True)
 class DevicePoint:
-    """A measurement of the step that began at `at`; `used` are bytes, `use` is from 0 to 1."""
+    """A measurement of the step that began at `at`: a value of each figure of `PAST`."""
 
     at: float
-    used: int
-    use: float | None
-    temperature: float | None
+    values: tuple[float | None, ...]
 
 
 class DevicePast:
     """Times are the core's seconds."""
 
     def __init__(self) -> None:
-        self._hosts: dict[AgentId, dict[tuple[str, Kind], _Ring]] = {}
+        self._hosts: dict[AgentId, dict[tuple[str, DeviceKind], _Ring]] = {}
         self._gone: dict[AgentId, float] = {}
 
     @property
@@ -68,7 +72,7 @@ class DevicePast:
         if host in self._hosts:
             self._gone.setdefault(host, now)
 
-    def of(self, host: AgentId, now: float) -> dict[tuple[str, Kind], list[DevicePoint]]:
+    def of(self, host: AgentId, now: float) -> dict[tuple[str, DeviceKind], list[DevicePoint]]:
         """The points of each device by its name and kind, oldest first."""
         since = now - NUM_STEPS * STEP
         found = {key: ring.since(since) for key, ring in self._hosts.get(host, {}).items()}
@@ -81,11 +85,11 @@ class DevicePast:
             del self._hosts[host]
 
 
-_WIDTH = 4
+_WIDTH = 1 + len(PAST)
 
 
 class _Ring:
-    """Time, memory, use and temperature of each point one behind the other: 4 KB in all."""
+    """The time and the values of each point one behind the other: 4 KB for three figures."""
 
     def __init__(self) -> None:
         self._values = array("d")
@@ -95,8 +99,8 @@ class _Ring:
         values = self._values
         if values and values[-_WIDTH] >= at:
             del values[-_WIDTH:]
-        unknown = (nan if each is None else each for each in (device.use, device.temperature))
-        values.extend((at, max(0, device.total - device.free), *unknown))
+        values.append(at)
+        values.extend(nan if (value := found.of(device)) is None else value for found in PAST)
         if len(values) > NUM_STEPS * _WIDTH:
             del values[:_WIDTH]
 
@@ -104,9 +108,7 @@ class _Ring:
         values = self._values
         points = (values[start : start + _WIDTH] for start in range(0, len(values), _WIDTH))
         return [
-            DevicePoint(time, int(used), _known(use), _known(temperature))
-            for time, used, use, temperature in points
-            if time > at
+            DevicePoint(time, tuple(map(_known, known))) for time, *known in points if time > at
         ]
 
 

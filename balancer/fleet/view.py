@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from ...shared.inference import AgentId, PriorityClass, RequestId
+from ...shared.inference import AgentId, Count, PriorityClass, RequestId
 from ...shared.messages import Issue
 from ...shared.models.assignments import HostFacts, Work
-from ...shared.reports.figures import Family, Figure
+from ...shared.reports.figures import Clock, Family, Figure, Line
 from ...shared.reports.model_info import ModelInfo
 from ...shared.reports.statistics import Statistics
 
@@ -37,12 +37,19 @@ class ModelView:
     issues: tuple[Issue, ...] = ()
 
 
+SLOTS = Family("slots", "Slots of the connected agents.", label="state")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotsView:
     """`total` is the agent's word, `busy` the balancer's count; after a cut, busy may be more."""
 
-    total: int
-    busy: int
+    total: Annotated[
+        Count, Figure("slots.total", "its slots, of all its models", metric=SLOTS, label="total")
+    ]
+    busy: Annotated[
+        Count, Figure("slots.busy", "slots that have a request", metric=SLOTS, label="busy")
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +69,24 @@ class ServedView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentView:
+class AgentFigures:
+    """The balancer's figures of an agent; its metrics are named `arriero_…` and have its name."""
+
+    slots: SlotsView
+    connected_seconds: Annotated[
+        float,
+        Figure(
+            "connected_seconds",
+            "age of its connection",
+            digits=3,
+            line=Line(title="Connected for", words="{connected_seconds|duration}"),
+        ),
+        Clock,
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentView(AgentFigures):
     """One connected agent. `num_tokens` were delivered from it since it connected.
 
     `statistics` are the last that its engine reported. A host that serves several `models` is seen
@@ -75,12 +99,10 @@ class AgentView:
     labels: dict[str, str]
     version: str
     state: AgentState
-    slots: SlotsView
     model: ModelInfo | None
     issues: tuple[Issue, ...]
     statistics: Statistics | None
     num_tokens: int
-    connected_seconds: float
     facts: HostFacts = field(default_factory=HostFacts)
     work: Work | None = None
     models: tuple[ServedView, ...] = ()
@@ -257,19 +279,19 @@ class FleetTotals:
         ),
     ]
     queue_depth: Annotated[
-        int,
+        Count,
         Figure("queue.depth", metric=Family("queue_depth", "Requests that wait for a slot.")),
     ]
     queue_limit: Annotated[
-        int,
+        Count,
         Figure(
             "queue.limit",
             metric=Family("queue_limit", "How many requests may wait at most."),
         ),
     ]
-    slots_total: Annotated[int, Figure("slots.total")]
-    slots_busy: Annotated[int, Figure("slots.busy")]
-    tokens_total: Annotated[int, Figure("tokens_total")]
+    slots_total: Annotated[Count, Figure("slots.total")]
+    slots_busy: Annotated[Count, Figure("slots.busy")]
+    tokens_total: Annotated[Count, Figure("tokens_total")]
     items_ignored: Annotated[
         int,
         Figure(
@@ -291,7 +313,7 @@ class FleetTotals:
             )
         ),
     ] = 0
-    num_requests: Annotated[int, Figure("num_requests")] = 0
+    num_requests: Annotated[Count, Figure("num_requests")] = 0
     parts_waiting: Annotated[
         int,
         Figure(
@@ -315,7 +337,7 @@ class FleetTotals:
         ),
     ] = 0
     waiting_by_class: Annotated[
-        Mapping[PriorityClass, int],
+        Mapping[PriorityClass, Count],
         Figure(
             "queue.by_class",
             metric=Family(
@@ -336,7 +358,7 @@ class FleetTotals:
     num_models: int = 0
     num_models_unloaded: Annotated[int, Figure(metric=MODELS, label="remembered")] = 0
     routing: RoutingView = RoutingView()
-    moves_total: Annotated[int, Figure("moves_total")] = 0
+    moves_total: Annotated[Count, Figure("moves_total")] = 0
 
     @property
     def num_models_here(self) -> Annotated[int, Figure(metric=MODELS, label="here")]:

@@ -1,5 +1,6 @@
 """Types of the management API's answers; the OpenAPI document is made of them."""
 
+from types import GenericAlias
 from typing import Annotated, Any, Generic, Literal, NotRequired, TypeVar, get_args, get_type_hints
 
 from pydantic import GetCoreSchemaHandler
@@ -10,23 +11,29 @@ from ...shared.inference import AgentId, Count, PriorityClass, RequestId, WaitsF
 from ...shared.messages import Issue
 from ...shared.models.assignments import Download, HostFacts, Phase
 from ...shared.reports import statistics
+from ...shared.reports.figures import Clock
 from ...shared.reports.log_lines import LogLine
 from ...shared.reports.model_info import ModelInfo, Task
-from ..fleet.view import AgentState, RequestState
-from .figures import answer_type
-
-
-class Clock:
-    """Marks a field that goes on by itself: it alone is no news, and readers count on."""
+from ...shared.reports.statistics import DeviceKind
+from ..fleet.device_past import PAST, name_of_past
+from ..fleet.view import AgentFigures, AgentState, FleetTotals, RequestState
+from .figures import Answer
 
 
 class Aside:
     """Marks a field that is sent along with others, and is no reason to send anything."""
 
 
+def fields_of(entry: type) -> dict[str, Any]:
+    """Return the types of the fields of an entry by name."""
+    return (
+        entry.fields() if issubclass(entry, Answer) else get_type_hints(entry, include_extras=True)
+    )
+
+
 def marked(entry: type, *marks: type) -> frozenset[str]:
     """The names of the fields of `entry` that have one of `marks`."""
-    fields = get_type_hints(entry, include_extras=True)
+    fields = fields_of(entry)
     return frozenset(
         name for name, field in fields.items() if set(marks).intersection(get_args(field)[1:])
     )
@@ -43,7 +50,7 @@ class Changes(dict[str, Any], Generic[Entry]):
         [entry] = get_args(source)
         fields = {
             name: field if name == "id" else NotRequired[field]
-            for name, field in get_type_hints(entry, include_extras=True).items()
+            for name, field in fields_of(entry).items()
         }
         described: Any = TypedDict(f"{entry.__name__}Change", fields)  # type: ignore[misc]
         described.__doc__ = cls.__doc__
@@ -57,26 +64,10 @@ class Slots(TypedDict):
     busy: Count
 
 
-class Statistics(dict[str, Any]):
+class Statistics(Answer):
     """An engine's work since its model was loaded. A rate is null before the first step."""
 
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        made = answer_type(statistics.Statistics)
-        made.__doc__ = cls.__doc__
-        return handler.generate_schema(made)
-
-
-class Memory(TypedDict):
-    """Bytes of memory. Those that nobody uses are null where that was not measured yet.
-
-    Of those `used`, programs other than the agent have `others`; null where nothing tells.
-    """
-
-    total: Count
-    free: Count | None
-    used: Count | None
-    others: Count | None
+    OF = statistics.Statistics
 
 
 class MemoryOfModel(TypedDict):
@@ -86,31 +77,31 @@ class MemoryOfModel(TypedDict):
     bytes: Count
 
 
-class AgentDevice(TypedDict):
+class AgentDevice(Answer):
     """A GPU of an agent's host, or as `CPU` the host itself. `name` is as `--device` takes it.
 
-    `models` are those that take some of its memory, as they were loaded.
-    `use` is the share of its time that was used in the last seconds, from 0 to 1, `temperature` in
-    °C; null where the system does not tell.
+    `models` are those that take some of its memory, as they were loaded. A figure is null if it
+    was not measured yet, or if the system does not report it. Memory is in bytes.
     """
 
+    OF = statistics.DeviceMemory
+    KNOWN = ("memory.total",)
     name: str
-    kind: Literal["cpu", "gpu", "igpu"]
-    memory: Memory
+    kind: DeviceKind
     models: list[MemoryOfModel]
-    use: float | None
-    temperature: float | None
 
 
-class PastDevice(TypedDict):
+class PastDevice(Answer):
     """A device's figures at `times`, seconds since 1970, oldest first. `memory_used` in bytes."""
 
     name: str
-    kind: Literal["cpu", "gpu", "igpu"]
+    kind: DeviceKind
     times: list[float]
-    memory_used: list[Count]
-    use: list[float | None]
-    temperature: list[float | None]
+
+    @classmethod
+    def figures(cls) -> dict[str, Any]:
+        """Return the types of the figures by name."""
+        return {name_of_past(found): GenericAlias(list, (found.type,)) for found in PAST}
 
 
 class PastDevices(TypedDict):
@@ -154,12 +145,13 @@ class ServedModel(TypedDict):
     average_sequences: float | None
 
 
-class Agent(TypedDict):
+class Agent(Answer):
     """One agent. `download` is the file that it fetches. `models` are all that it serves.
 
     Slots and numbers are of all of them; `model` is the one that it has served for longest.
     """
 
+    OF = AgentFigures
     id: AgentId
     name: str
     labels: dict[str, str]
@@ -175,7 +167,6 @@ class Agent(TypedDict):
     devices: list[AgentDevice]
     throughput: Annotated[AgentThroughput, Aside]
     statistics: Statistics | None
-    connected_seconds: Annotated[float, Clock]
 
 
 class Request(TypedDict):
@@ -284,27 +275,15 @@ class Cancelled(TypedDict):
     id: RequestId
 
 
-class Queue(TypedDict):
-    """The requests that wait for a slot, in all and by class, and the most that may wait."""
-
-    depth: Count
-    limit: Count
-    by_class: dict[PriorityClass, Count]
-
-
-class FleetFields(TypedDict):
+class FleetFields(Answer):
     """The fleet in a few numbers. `at`: seconds since 1970, when the event was made.
 
     `moves_total`: how often a request moved to another agent since the balancer started.
     """
 
+    OF = FleetTotals
     at: float
-    is_draining: bool
-    queue: Queue
     slots: Slots
-    tokens_total: Count
-    moves_total: Count
-    num_requests: Count
 
 
 class Clocks(TypedDict):
@@ -351,11 +330,12 @@ class Delta(FleetFields):
     that go on waiting are sent once a second.
     """
 
-    troubles: NotRequired[list[Trouble]]
-    agents: NotRequired[list[Changes[Agent]]]
-    agents_left: NotRequired[list[AgentId]]
-    requests: NotRequired[list[Changes[Request]]]
-    requests_ended: NotRequired[list[RequestId]]
+    OPTIONAL = ("troubles", "agents", "agents_left", "requests", "requests_ended")
+    troubles: list[Trouble]
+    agents: list[Changes[Agent]]
+    agents_left: list[AgentId]
+    requests: list[Changes[Request]]
+    requests_ended: list[RequestId]
 
 
 class ThroughputPoint(TypedDict):

@@ -1,8 +1,11 @@
 """Answers made of figures, and their types (`shared/reports/figures.py`)."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterator
+from functools import cache
+from typing import Any, ClassVar, NotRequired, get_origin, get_type_hints
 
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema
 from typing_extensions import TypedDict
 
 from ...shared.reports.figures import FoundFigure, figures_of
@@ -11,40 +14,75 @@ Json = dict[str, Any]
 _TYPED_DICT: Any = TypedDict
 
 
-def answer_of(report: object) -> Json:
-    """The figures of a report that have names in answers. A part that is not there is null."""
+def answer_of(report: object, kind: type | None = None) -> Json:
+    """Return the figures of a report that have names in answers. A missing part is null.
+
+    `kind`: the class that declares the figures, by default the report's own. If the report is
+    `None`, all figures are null.
+    """
     body: Json = {}
-    for found in _named(type(report)):
+    for found in _named(kind or type(report)):
         value = found.of(report)
         group, _, name = found.figure.name.rpartition(".")
         if not group:
-            body[name] = _shown(value, found)
+            body[name] = found.shown(value)
         elif value is None and found.is_optional:
             body[group] = None
         else:
-            body.setdefault(group, {})[name] = _shown(value, found)
+            body.setdefault(group, {})[name] = found.shown(value)
     return body
 
 
-def _shown(value: Any, found: FoundFigure) -> Any:
-    if isinstance(value, float):
-        return round(value, found.figure.digits)
-    return dict(value) if isinstance(value, Mapping) else value
+class Answer(Json):
+    """An answer with the figures of the class `OF`, and the fields that subclasses annotate.
+
+    If `KNOWN` is not `None`, only the figures that it names are never null. `OPTIONAL` names
+    fields that an answer may lack.
+    """
+
+    OF: ClassVar[type]
+    KNOWN: ClassVar[Collection[str] | None] = None
+    OPTIONAL: ClassVar[Collection[str]] = ()
+
+    @classmethod
+    def fields(cls) -> Json:
+        """Return the types of all fields by name. Annotated types replace those of figures."""
+        hints = get_type_hints(cls, include_extras=True)
+        return cls.figures() | {
+            name: NotRequired[hint] if name in cls.OPTIONAL else hint
+            for name, hint in hints.items()
+            if get_origin(hint) is not ClassVar
+        }
+
+    @classmethod
+    def figures(cls) -> Json:
+        """Return the types of the figures by name; groups of figures have types of their own."""
+        fields: Json = {}
+        groups: dict[str, Json] = {}
+        for found in _named(cls.OF):
+            group, _, name = found.figure.name.rpartition(".")
+            kind = found.type
+            if cls.KNOWN is not None and found.figure.name not in cls.KNOWN:
+                kind |= None
+            (groups.setdefault(group, {}) if group else fields)[name] = kind
+            if group:
+                fields[group] = found.is_optional
+        for group, members in groups.items():
+            made = _TYPED_DICT(_title(group), members)
+            fields[group] = made | None if fields[group] else made
+        return fields
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return handler.generate_schema(_typed_dict(cls))
 
 
-def answer_type(kind: type) -> Any:
-    """The type of what `answer_of` makes of reports of a kind; groups have types of their own."""
-    fields: Json = {}
-    groups: dict[str, Json] = {}
-    for found in _named(kind):
-        group, _, name = found.figure.name.rpartition(".")
-        (groups.setdefault(group, {}) if group else fields)[name] = found.type
-        if group:
-            fields[group] = found.is_optional
-    for group, members in groups.items():
-        made = _TYPED_DICT(_title(group), members)
-        fields[group] = made | None if fields[group] else made
-    return _TYPED_DICT(kind.__name__, fields)
+@cache
+def _typed_dict(answer: type[Answer]) -> Any:
+    """Return one type for each answer, so that it is described once."""
+    made = _TYPED_DICT(answer.__name__, answer.fields())
+    made.__doc__ = answer.__doc__
+    return made
 
 
 def _named(kind: type) -> Iterator[FoundFigure]:

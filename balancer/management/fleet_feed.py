@@ -11,9 +11,10 @@ from operator import itemgetter
 from typing import cast
 
 from ...shared.inference import AgentId, RequestId
+from ...shared.reports.figures import Clock
 from ..cluster.others import NO_OTHERS, Others
 from ..fleet.view import AgentView, FleetDelta, FleetTotals, RequestView
-from .answer_types import Agent, Aside, Changes, Clock, Delta, Request, Trouble, marked
+from .answer_types import Agent, Aside, Changes, Delta, Request, Trouble, fields_of, marked
 from .serializers import PlaceOf, agent_json, fleet_json, request_json
 from .throughput import Throughput
 
@@ -32,7 +33,7 @@ class _Fields:
     def __init__(self, entry: type, *also: str) -> None:
         self._no_news = marked(entry, Clock, Aside).union(also)
         # One call for all fields: most entries are as they were.
-        self._values = itemgetter(*sorted(entry.__annotations__.keys() - self._no_news))
+        self._values = itemgetter(*sorted(fields_of(entry).keys() - self._no_news))
 
     def different(self, entry: Entry, known: Entry | None) -> Entry:
         """The fields that are different, and those that are no news; all where none are known."""

@@ -1,35 +1,35 @@
 """From views of the fleet to the management API's answers."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from pydantic_core import to_json
 
 from ...shared.inference import RequestId, Waiting, priority_class_of
 from ...shared.models import assignments
 from ...shared.models.assignments import HOST
-from ..fleet.device_past import STEP, DevicePoint, Kind
-from ..fleet.view import AgentView, FleetTotals, FleetView, RequestView, ServedView
+from ...shared.reports.figures import Clock
+from ...shared.reports.statistics import DeviceKind, DeviceMemory
+from ..fleet.device_past import PAST, STEP, DevicePoint, name_of_past
+from ..fleet.view import AgentFigures, AgentView, FleetTotals, FleetView, RequestView, ServedView
 from .answer_types import (
     Agent,
     AgentDevice,
-    Clock,
     Clocks,
     FleetFields,
     ListedRequest,
-    Memory,
     MemoryOfModel,
+    PastDevice,
     PastDevices,
     Request,
     ServedModel,
     Snapshot,
-    Statistics,
     ThroughputPoint,
     Trouble,
     Work,
     marked,
 )
-from .figures import answer_of
+from .figures import Json, answer_of
 from .throughput import Throughput
 
 CLOCKS: Clocks = {
@@ -43,13 +43,14 @@ PlaceOf = Callable[[RequestId], int | None]
 
 def agent_json(agent: AgentView, rate: float | None, busy_for_others: int = 0) -> Agent:
     """One agent, with the tokens a second that were measured, and slots that others took."""
-    return {
+    figures = answer_of(agent, AgentFigures)
+    figures["slots"]["busy"] += busy_for_others
+    body = {
         "id": agent.id,
         "name": agent.name,
         "labels": agent.labels,
         "version": agent.version,
         "state": agent.state,
-        "slots": {"total": agent.slots.total, "busy": agent.slots.busy + busy_for_others},
         "model": agent.model,
         "models": [_served_json(each) for each in agent.models],
         "issues": agent.issues,
@@ -58,9 +59,10 @@ def agent_json(agent: AgentView, rate: float | None, busy_for_others: int = 0) -
         "facts": agent.facts,
         "devices": [*_devices(agent)],
         "throughput": {"tokens_total": agent.num_tokens, "tokens_per_second": _rounded(rate)},
-        "statistics": Statistics(answer_of(agent.statistics)) if agent.statistics else None,
-        "connected_seconds": round(agent.connected_seconds, 3),
+        "statistics": answer_of(agent.statistics) if agent.statistics else None,
+        **figures,
     }
+    return cast(Agent, body)
 
 
 def _served_json(served: ServedView) -> ServedModel:
@@ -78,20 +80,7 @@ def _devices(agent: AgentView) -> Iterator[AgentDevice]:
     """The devices as its engine measured them, or else as the agent found them when it started."""
     measured = agent.statistics.devices if agent.statistics else ()
     for each in measured:
-        memory: Memory = {
-            "total": each.total,
-            "free": each.free,
-            "used": each.total - each.free,
-            "others": each.others,
-        }
-        yield {
-            "name": each.name,
-            "kind": each.kind,
-            "memory": memory,
-            "models": _models_on(each.name, agent),
-            "use": None if each.use is None else round(each.use, 3),
-            "temperature": each.temperature,
-        }
+        yield _device(each.name, each.kind, agent, answer_of(each))
     if measured:
         return
     if agent.facts.memory:
@@ -100,37 +89,34 @@ def _devices(agent: AgentView) -> Iterator[AgentDevice]:
         yield _unmeasured(device.name, "gpu", device.memory, agent)
 
 
+def _device(name: str, kind: DeviceKind, agent: AgentView, figures: Json) -> AgentDevice:
+    body = {"name": name, "kind": kind, "models": _models_on(name, agent), **figures}
+    return cast(AgentDevice, body)
+
+
+def _unmeasured(name: str, kind: DeviceKind, total: int, agent: AgentView) -> AgentDevice:
+    figures = answer_of(None, DeviceMemory)
+    figures["memory"]["total"] = total
+    return _device(name, kind, agent, figures)
+
+
 def past_devices_json(
-    past: Mapping[tuple[str, Kind], Sequence[DevicePoint]], now: float
+    past: Mapping[tuple[str, DeviceKind], Sequence[DevicePoint]], now: float
 ) -> PastDevices:
     """The measured past of devices. A point's time is seconds after `now`, which is since 1970."""
-    return {
-        "step": STEP,
-        "devices": [
-            {
-                "name": name,
-                "kind": kind,
-                "times": [round(now + each.at, 3) for each in points],
-                "memory_used": [each.used for each in points],
-                "use": [None if each.use is None else round(each.use, 3) for each in points],
-                "temperature": [each.temperature for each in points],
-            }
-            for (name, kind), points in past.items()
-        ],
-    }
-
-
-def _unmeasured(
-    name: str, kind: Literal["cpu", "gpu"], total: int, agent: AgentView
-) -> AgentDevice:
-    return {
-        "name": name,
-        "kind": kind,
-        "memory": {"total": total, "free": None, "used": None, "others": None},
-        "models": _models_on(name, agent),
-        "use": None,
-        "temperature": None,
-    }
+    devices = [
+        {
+            "name": name,
+            "kind": kind,
+            "times": [round(now + each.at, 3) for each in points],
+            **{
+                name_of_past(found): [found.shown(each.values[index]) for each in points]
+                for index, found in enumerate(PAST)
+            },
+        }
+        for (name, kind), points in past.items()
+    ]
+    return {"step": STEP, "devices": cast(list[PastDevice], devices)}
 
 
 def _models_on(device: str, agent: AgentView) -> list[MemoryOfModel]:
@@ -206,13 +192,14 @@ def snapshot_json(
     troubles: Sequence[Trouble] = (),
 ) -> Snapshot:
     """The whole view, as a page needs it."""
-    return {
+    body = {
         **fleet_json(view, at),
         "clocks": CLOCKS,
         "troubles": list(troubles),
         "agents": [agent_json(agent, throughput.rate_of(agent.id)) for agent in view.agents],
         "requests": [request_json(each, place_of(each.id)) for each in view.requests],
     }
+    return cast(Snapshot, body)
 
 
 def throughput_json(totals: FleetTotals, throughput: Throughput) -> ThroughputPoint:

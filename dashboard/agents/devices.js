@@ -1,13 +1,15 @@
 // The devices of an agent's host: memory, use and temperature, each with its last minutes.
 
 import { element, keyed, setText } from "../dom.js";
-import { bytes, percent } from "../format.js";
+import { bytes } from "../format.js";
 import { term } from "../hints.js";
 import { Sparkline } from "../plots/sparkline.js";
+import { filled, valueAt } from "./facts.js";
+import { DEVICE_FIGURES } from "./figures.js";
 
 const SECONDS = 600;
 const MAX_POINTS = 240; // of a figure; one comes every five seconds
-const HOTTEST = 100; // °C, at the top of the plot
+const OF_HOST = { Use: "Processor" }; // titles that the host itself has
 
 /**
  * What agents said of their devices: since the page was opened, and for agents that were looked at
@@ -33,16 +35,12 @@ export class DeviceHistory {
    * /api/v1/agents/ID/devices; `offset` is the clock of `know` less the time since 1970.
    */
   fill(id, { step, devices }, offset) {
-    for (const { name, kind, times, memory_used: used, use, temperature } of devices) {
-      const series = new Map();
-      times.forEach((time, index) => {
-        const device = { name, kind, memory: { used: used[index] }, use: use[index], temperature: temperature[index] };
-        for (const { key, value } of figuresOf(device)) {
-          if (!series.has(key)) series.set(key, []);
-          series.get(key).push({ at: time + offset, value });
-        }
-      });
-      for (const [key, points] of series) this.#replace(id, key, points, step);
+    for (const device of devices) {
+      for (const { title, past } of DEVICE_FIGURES) {
+        const points = device[past].map((value, index) => ({ at: device.times[index] + offset, value }));
+        const known = points.filter(({ value }) => value !== null);
+        if (known.length) this.#replace(id, `${device.name} ${title}`, known, step);
+      }
     }
   }
 
@@ -88,25 +86,26 @@ export function drawDevices(list, agent, history) {
       return node;
     },
     update: ({ parts }, figure) => {
-      setText(parts.words, figure.words);
+      setText(parts.words, figure.words());
       parts.plot.draw(history.points(agent.id, figure.key), { seconds: SECONDS, most: figure.most });
     },
   });
 }
 
 /** What is known of a device; values that the system does not tell are left out. */
-function figuresOf({ name, kind, memory, use = null, temperature = null }) {
-  const device = kind === "cpu" ? "Host" : name;
-  const figures = [
-    { name: "Memory used", value: memory.used, most: memory.total, words: memoryWords(memory) },
-    { name: kind === "cpu" ? "Processor" : "Use", value: use, most: 1, words: use === null ? "" : percent(use) },
-    { name: "Temperature", value: temperature, most: HOTTEST, words: `${Math.round(temperature ?? 0)} °C` },
-  ];
-  const known = figures.filter(({ value }) => value !== null);
-  return known.map((figure) => ({ ...figure, device, key: `${name} ${figure.name}` }));
+function figuresOf(device) {
+  const isHost = device.kind === "cpu";
+  return DEVICE_FIGURES.map(({ name, title, words, most }) => ({
+    key: `${device.name} ${title}`,
+    device: isHost ? "Host" : device.name,
+    name: (isHost && OF_HOST[title]) || title,
+    value: valueAt(device, name),
+    most: typeof most === "string" ? valueAt(device, most) : most,
+    words: () => (words ? filled(words, device) : memoryWords(device.memory)),
+  })).filter(({ value }) => value !== null);
 }
 
 function memoryWords({ used, total, others = null }) {
   const theirs = others ? `, ${bytes(others)} by other programs` : "";
-  return `${bytes(used ?? 0)} of ${bytes(total)}${theirs}`;
+  return `${bytes(used)} of ${bytes(total)}${theirs}`;
 }

@@ -1,9 +1,9 @@
 // What is known of an agent and its engine, as pairs of a name and words. Pure.
 
 import * as formats from "../format.js";
-import { FIGURES } from "./figures.js";
+import { AGENT_FIGURES, FIGURES } from "./figures.js";
 
-const { bytes, compact, count, duration, percent, rate } = formats;
+const { bytes, compact, percent, rate } = formats;
 
 /** The host and the process. */
 export function hostFacts(agent) {
@@ -11,7 +11,7 @@ export function hostFacts(agent) {
   const upstream = model?.upstream ?? null;
   const labelled = Object.entries(labels).map(([name, value]) => `${name}=${value}`);
   return [
-    ["Connected for", duration(agent.connected_seconds)],
+    ...lines(AGENT_FIGURES, agent),
     ["Version", agent.version],
     ["Id", agent.id],
     ["Labels", labelled.join(", ") || "none"],
@@ -21,10 +21,7 @@ export function hostFacts(agent) {
     ["Loaded with", model?.engine ? optionWords(model.engine) : null],
     ["Forwards to", upstream ? `${upstream.kind} at ${upstream.address}` : null],
     ["Model decided by", facts?.is_pinned ? "its own command line" : "the desired state", facts],
-    ["Memory", facts?.memory ? bytes(facts.memory) : null],
-    ["Cores", facts?.cores ? count(facts.cores) : null],
     ["Devices", facts ? facts.devices.map(deviceWords).join(", ") || "none" : null],
-    ["Disk free for models", facts?.disk_free != null ? bytes(facts.disk_free) : null],
     ["Platform", facts?.platform || null],
   ].filter(([, value, needs]) => value !== null && needs !== null);
 }
@@ -43,17 +40,20 @@ const optionWords = (options) =>
 /** What the engine did since its model was loaded. */
 export function engineFacts({ statistics, models }) {
   if (!statistics) return [];
-  return FIGURES.filter(({ needs }) => !needs || valueAt(statistics, needs)).map(
-    ({ title, words }) => [title, words ? filled(words, statistics) : WRITTEN[title](statistics, models)],
-  );
+  return lines(FIGURES, statistics, models);
 }
 
-const valueAt = (statistics, path) =>
-  path.split(".").reduce((value, name) => value?.[name] ?? null, statistics);
+const lines = (figures, report, models) =>
+  figures
+    .filter(({ needs, known }) => (!needs || valueAt(report, needs)) && (!known || valueAt(report, known) !== null))
+    .map(({ title, words }) => [title, words ? filled(words, report) : WRITTEN[title](report, models)]);
 
-/** `words` with a value of the statistics for each `{path|format}`. */
-const filled = (words, statistics) =>
-  words.replace(/\{([\w.]+)\|(\w+)\}/g, (_, path, format) => formats[format](valueAt(statistics, path)));
+export const valueAt = (report, path) =>
+  path.split(".").reduce((value, name) => value?.[name] ?? null, report);
+
+/** `words` with a value of the report for each `{path|format}`. */
+export const filled = (words, report) =>
+  words.replace(/\{([\w.]+)\|(\w+)\}/g, (_, path, format) => formats[format](valueAt(report, path)));
 
 /** Lines that say more than values. */
 const WRITTEN = {

@@ -17,7 +17,7 @@ from arriero.shared.settings.declaration import Setting, Settings, prefix_of, se
 from arriero.shared.settings.load import RULES
 
 from .client_fields import sections
-from .figures import figure_lines, figures_table
+from .figures import agent_table, device_table, engine_table, figure_lines
 from .sampling_fields import abilities_table, client_fields, fields_table, form_fields
 from .tables import Schema, kind_of, referred, table
 
@@ -33,7 +33,8 @@ DIRECTIONS: dict[str, Any] = {
     "From the balancer": messages.FromBalancer,
 }
 
-SAMPLING, STATISTICS = "shared/sampling.py", "shared/reports/statistics.py"
+SAMPLING = "shared/sampling.py"
+AGENT, DEVICE, ENGINE = (f"the figures of {kind}" for kind in ("an agent", "a device", "an engine"))
 LAYERS = "tests/test_architecture.py"
 
 
@@ -54,12 +55,14 @@ def _place(name: str) -> str:
 
 PARTS: dict[tuple[str, str], Callable[[], str]] = {
     ("docs/api/native.md", SAMPLING): fields_table,
-    ("docs/api/management.md", STATISTICS): figures_table,
+    ("docs/api/management.md", AGENT): agent_table,
+    ("docs/api/management.md", DEVICE): device_table,
+    ("docs/api/management.md", ENGINE): engine_table,
     ("docs/architecture.md", LAYERS): layers,
     ("docs/upstream.md", SAMPLING): abilities_table,
     ("client/requests.py", SAMPLING): client_fields,
     ("dashboard/playground/settings.js", SAMPLING): form_fields,
-    ("dashboard/agents/figures.js", STATISTICS): figure_lines,
+    ("dashboard/agents/figures.js", "all figures"): figure_lines,
 }
 """Files of which a part is generated, and from what."""
 

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 
 from ..inference.adapters import MAX_ADAPTERS, AdapterName, Scale
 from ..inference.values import Seconds
+from ..reports.figures import Figure, Line
 from ..sampling import SamplingChoices
 from ..strict import STRICT, ListOf
 from .engine_options import AutoContext, EngineOptions
@@ -134,10 +135,37 @@ class HostFacts:
     """
 
     __pydantic_config__ = STRICT
-    memory: Bytes = 0
+    memory: Annotated[
+        Bytes,
+        Figure(
+            "facts.memory",
+            "bytes of memory that all engines on the host may use together",
+            line=Line(title="Memory", words="{facts.memory|bytes}", needs="facts.memory"),
+        ),
+    ] = 0
     devices: Annotated[ListOf[Device], Field(max_length=MAX_DEVICES)] = ()
-    cores: Annotated[int, Field(ge=0, le=2**20)] = 0
-    disk_free: Bytes | None = None
+    cores: Annotated[
+        int,
+        Field(ge=0, le=2**20),
+        Figure(
+            "facts.cores",
+            "cores of its processor",
+            line=Line(title="Cores", words="{facts.cores|count}", needs="facts.cores"),
+        ),
+    ] = 0
+    disk_free: Annotated[
+        Bytes | None,
+        Figure(
+            "facts.disk_free",
+            "bytes of free space for model files, within `--models-limit`",
+            line=Line(
+                title="Disk free for models",
+                words="{facts.disk_free|bytes}",
+                hint="Room on the disk for more model files, within --models-limit.",
+                known="facts.disk_free",
+            ),
+        ),
+    ] = None
     platform: Annotated[str, Field(max_length=200)] = ""
     is_pinned: bool = False
     answers_fit: bool = False

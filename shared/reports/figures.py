@@ -4,7 +4,7 @@ The `Figure` of a field gives its place in answers, its metric, its line on the 
 the docs. For a property, the `Figure` is in the type that it returns.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
@@ -32,13 +32,16 @@ class Line:
 
     `words` is a text with `{path in the answer|format}` for values; the formats are the ones of
     `dashboard/format.js`. Without `words`, a function of the page writes the line. The page leaves
-    the line out if the value at `needs` is 0 or null.
+    the line out if the value at `needs` is 0 or null, or the value at `known` is null. The line of
+    a device has a plot, which is full at `most`: a value, or a path to one.
     """
 
     title: str
-    hint: str
+    hint: str = ""
     words: str = ""
     needs: str = ""
+    known: str = ""
+    most: float | str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,10 @@ class Figure:
     line: Line | None = None
 
 
+class Clock:
+    """Marks a figure that goes on by itself: it alone is no news, and readers count on."""
+
+
 @dataclass(frozen=True, slots=True)
 class FoundFigure:
     """A figure, its type, and the `path` of fields to it.
@@ -72,6 +79,17 @@ class FoundFigure:
     type: Any
     is_optional: bool
 
+    def shown(self, value: Any) -> Any:
+        """Return a value of the figure as answers have it."""
+        if isinstance(value, float):
+            return int(value) if self.is_whole else round(value, self.figure.digits)
+        return dict(value) if isinstance(value, Mapping) else value
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the figure is a whole number."""
+        return get_args(self.type)[0] is int
+
     def of(self, report: object) -> Any:
         """Return the figure's value in a report; `None` if the report lacks a part of the path."""
         for name in self.path:
@@ -81,16 +99,20 @@ class FoundFigure:
 
 @cache
 def figures_of(kind: type) -> tuple[FoundFigure, ...]:
-    """Return the figures of a dataclass and of its nested dataclasses, in field order."""
+    """Return the figures of a dataclass and of its nested dataclasses, in field order.
+
+    Properties come first.
+    """
     return tuple(_found(kind, (), is_optional=False))
 
 
 def _found(kind: type, path: tuple[str, ...], *, is_optional: bool) -> Iterator[FoundFigure]:
-    hints = get_type_hints(kind, include_extras=True)
-    for name, member in vars(kind).items():
-        if isinstance(member, property):
-            hints[name] = get_type_hints(member.fget, include_extras=True)["return"]
-    for name, hint in hints.items():
+    hints = {
+        name: get_type_hints(member.fget, include_extras=True)["return"]
+        for name, member in vars(kind).items()
+        if isinstance(member, property)
+    }
+    for name, hint in (hints | get_type_hints(kind, include_extras=True)).items():
         marks = [mark for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, Figure)]
         for figure in marks:
             yield FoundFigure((*path, name), figure, hint, is_optional)

@@ -72,6 +72,13 @@ DISK_WRITES = Family(
 )
 """Metrics with several figures; all are named `arriero_agent_…`."""
 
+DEVICE_MEMORY = Family(
+    "memory_bytes",
+    "Memory of the hosts (device CPU) and of their GPUs, as agents measured it.",
+    label="kind",
+)
+"""Named `arriero_device_…`, as are all metrics of devices."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cells:
@@ -273,23 +280,88 @@ class Histogram:
         return self
 
 
+DeviceKind = Literal["cpu", "gpu", "igpu"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceMemory:
-    """The memory of a GPU, or of the host (`CPU`), in bytes; `free` is unused.
+    """The memory of a GPU, or of the host (`CPU`), in bytes, and its other figures.
 
-    `others` is the memory that programs other than this agent use, if the driver reports it. `name`
-    is the name in the engine's options. `use` is the share of time in use since the last
-    measurement, `temperature` is in °C; both are set if the system reports them.
+    `name` is the name in the engine's options. Figures that the system does not report are `None`.
     """
 
     __pydantic_config__ = STRICT
     name: Annotated[str, Field(max_length=200)]
-    kind: Literal["cpu", "gpu", "igpu"]
-    total: Bytes
-    free: Bytes
-    others: Bytes | None = None
-    use: Annotated[float, Field(ge=0, le=1)] | None = None
-    temperature: Annotated[float, Field(ge=-300, le=1000)] | None = None
+    kind: DeviceKind
+    total: Annotated[Bytes, Figure("memory.total", "its memory", DEVICE_MEMORY, "total")]
+    free: Annotated[Bytes, Figure("memory.free", "unused memory", DEVICE_MEMORY, "free")]
+    others: Annotated[
+        Bytes | None,
+        Figure(
+            "memory.others",
+            "memory of programs other than the agent; NVIDIA's cards only",
+            DEVICE_MEMORY,
+            "others",
+        ),
+    ] = None
+    use: Annotated[
+        Annotated[float, Field(ge=0, le=1)] | None,
+        Figure(
+            "use",
+            "share of the last seconds in which it was used, from 0 to 1",
+            Family(
+                "use_ratio",
+                "The share of their time that hosts' processors (device CPU) and GPUs were used.",
+            ),
+            digits=3,
+            line=Line(
+                title="Use",
+                words="{use|percent}",
+                hint="The share of its time that the GPU computed in the last seconds, for "
+                "anybody.",
+                most=1,
+            ),
+        ),
+    ] = None
+    temperature: Annotated[
+        Annotated[float, Field(ge=-300, le=1000)] | None,
+        Figure(
+            "temperature",
+            "its hottest sensor, in °C",
+            Family(
+                "temperature_celsius",
+                "The hottest sensor of hosts' processors (device CPU) and of their GPUs.",
+            ),
+            digits=3,
+            line=Line(
+                title="Temperature",
+                words="{temperature|degrees}",
+                hint="The hottest of the host's sensors of this kind.",
+                most=100,
+            ),
+        ),
+    ] = None
+
+    @property
+    def used(
+        self,
+    ) -> Annotated[
+        Bytes,
+        Figure(
+            "memory.used",
+            "memory that is not free",
+            DEVICE_MEMORY,
+            "used",
+            line=Line(
+                title="Memory used",
+                hint="What all programs of the host have taken; files that are only cached count "
+                "as free.",
+                most="memory.total",
+            ),
+        ),
+    ]:
+        """Memory that is not free."""
+        return max(0, self.total - self.free)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,11 +13,12 @@ from ....shared.inference import (
     Waiting,
 )
 from ....shared.reports.model_info import Task
+from ....shared.reports.statistics import DeviceKind
 from ...control.agent_plan import Plan
 from ...control.desired_state import DesiredState
 from ...control.model_status import ModelStatus
 from ..caller import ANONYMOUS, Caller
-from ..device_past import DevicePoint, Kind
+from ..device_past import DevicePoint
 from ..host_view import host_view
 from ..lifecycle import Lifecycle
 from ..limits import Limits
@@ -256,7 +257,7 @@ class FleetViews:
         agent = self._state.registry.find(id)
         return None if agent is None else self._host_view(agent.host, self._clock())
 
-    def device_past(self, id: AgentId) -> dict[tuple[str, Kind], list[DevicePoint]]:
+    def device_past(self, id: AgentId) -> dict[tuple[str, DeviceKind], list[DevicePoint]]:
         """The last minutes of the devices of an agent's host. `at` is seconds ago, as 0 or less."""
         agent = self._state.registry.find(id)
         if agent is None:

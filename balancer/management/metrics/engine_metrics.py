@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from itertools import accumulate
 from math import inf
 
-from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.utils import floatToGoString
 
-from ....shared.reports.statistics import Statistics
+from ....shared.reports.statistics import DeviceMemory, Statistics
 from ...fleet.view import FleetView
 from .figure_metrics import Reports, figure_metrics
 
@@ -33,34 +33,13 @@ def engine_metrics(view: FleetView) -> Iterator[Metric]:
 
 def _devices(by_name: _ByName) -> Iterator[Metric]:
     """Agents of one name are on one host, and measure the same."""
-    memory = GaugeMetricFamily(
-        "arriero_device_memory_bytes",
-        "Memory of the hosts (device CPU) and of their GPUs, as agents measured it.",
-        labels=["host", "device", "kind"],
-    )
-    use = GaugeMetricFamily(
-        "arriero_device_use_ratio",
-        "The share of their time that hosts' processors (device CPU) and GPUs were used.",
-        labels=["host", "device"],
-    )
-    temperature = GaugeMetricFamily(
-        "arriero_device_temperature_celsius",
-        "The hottest sensor of hosts' processors (device CPU) and of their GPUs.",
-        labels=["host", "device"],
-    )
-    for name, several in by_name.items():
-        devices = {each.name: each for said in several for each in said.devices}
-        for each in devices.values():
-            memory.add_metric([name, each.name, "total"], each.total)
-            memory.add_metric([name, each.name, "free"], each.free)
-            memory.add_metric([name, each.name, "used"], each.total - each.free)
-            if each.others is not None:
-                memory.add_metric([name, each.name, "others"], each.others)
-            if each.use is not None:
-                use.add_metric([name, each.name], each.use)
-            if each.temperature is not None:
-                temperature.add_metric([name, each.name], each.temperature)
-    yield from (memory, use, temperature)
+    devices: Reports = {
+        (name, each.name): [each]
+        for name, several in by_name.items()
+        for said in several
+        for each in said.devices
+    }
+    yield from figure_metrics(DeviceMemory, devices, "device_", ("host", "device"))
 
 
 def _stalls(by_name: _ByName) -> HistogramMetricFamily:

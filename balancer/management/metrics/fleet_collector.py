@@ -4,7 +4,7 @@ Agents are labelled by name, and agents of one name are added up. Ids would chan
 and leave dead series behind.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, get_args
@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from ....shared.reports.figures import Family, Figure
 from ...control.model_status import Status
 from ...fleet.runtime.outbox import AgentBacklog
-from ...fleet.view import AgentState, FleetTotals, FleetView
+from ...fleet.view import AgentFigures, AgentState, AgentView, FleetTotals, FleetView
 from .engine_metrics import engine_metrics
 from .figure_metrics import figure_metrics
 
@@ -80,7 +80,10 @@ class FleetCollector(Collector):
         yield _hosts(self._hosts())
         yield _desired(Counter(self._desired()))
         yield _by_state(view)
-        yield _slots(view)
+        agents = defaultdict[tuple[str, ...], list[AgentView]](list)
+        for agent in view.agents:
+            agents[agent.name,].append(agent)
+        yield from figure_metrics(AgentFigures, agents, labels=("agent",))
         yield _issues(view)
         yield from engine_metrics(view)
 
@@ -123,18 +126,4 @@ def _issues(view: FleetView) -> GaugeMetricFamily:
     for code, count in named.items():
         family.add_metric([code], count)
     family.add_metric(["other"], counts.total() - sum(named.values()))
-    return family
-
-
-def _slots(view: FleetView) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(
-        "arriero_slots", "Slots of the connected agents.", labels=["agent", "state"]
-    )
-    total, busy = Counter[str](), Counter[str]()
-    for agent in view.agents:
-        total[agent.name] += agent.slots.total
-        busy[agent.name] += agent.slots.busy
-    for name in total:
-        family.add_metric([name, "total"], total[name])
-        family.add_metric([name, "busy"], busy[name])
     return family

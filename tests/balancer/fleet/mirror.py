@@ -5,8 +5,9 @@ from typing import Any
 
 from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.view import AgentView, FleetTotals, FleetView, RequestView
-from arriero.balancer.management.answer_types import Agent, Clock, marked
+from arriero.balancer.management.answer_types import Agent, marked
 from arriero.shared.inference import AgentId, RequestId
+from arriero.shared.reports.figures import Clock
 from tests.balancer.fleet.builders import seen
 
 TIMES: dict[str, Any] = dict.fromkeys(marked(Agent, Clock), 0.0)

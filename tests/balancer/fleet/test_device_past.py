@@ -25,8 +25,8 @@ def test_a_point_in_each_step() -> None:
     past.measured(A, [device(2, use=0.5)], 14.9)
     past.measured(A, [device(3, use=0.75)], 15.0)
     assert past.of(A, 16.0)[HOST] == [
-        DevicePoint(10.0, 2, 0.5, None),
-        DevicePoint(15.0, 3, 0.75, None),
+        DevicePoint(10.0, (2, 0.5, None)),
+        DevicePoint(15.0, (3, 0.75, None)),
     ]
     assert past.of(B, 16.0) == {}
 
@@ -51,7 +51,7 @@ def test_a_host_has_no_end_of_devices() -> None:
     assert len(past.of(A, 2.0)) == MAX_DEVICES
     broken = DeviceMemory(name="GPU0-0", kind="cpu", total=1, free=5)
     past.measured(A, [broken], 1.0)
-    assert past.of(A, 2.0)["GPU0-0", "cpu"] == [DevicePoint(0.0, 0, None, None)]
+    assert past.of(A, 2.0)["GPU0-0", "cpu"] == [DevicePoint(0.0, (0, None, None))]
 
 
 def test_a_host_that_left_is_forgotten() -> None:
@@ -72,4 +72,4 @@ def test_a_host_that_is_back_goes_on() -> None:
     past.left(A, 2.0)
     past.joined(A)
     past.measured(B, [device()], 100.0)
-    assert past.of(A, 100.0)[HOST] == [DevicePoint(0.0, 1, None, None)]
+    assert past.of(A, 100.0)[HOST] == [DevicePoint(0.0, (1, None, None))]

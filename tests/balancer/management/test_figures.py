@@ -7,7 +7,7 @@ from typing import Annotated
 import pytest
 from pydantic import TypeAdapter
 
-from arriero.balancer.management.figures import answer_of, answer_type
+from arriero.balancer.management.figures import Answer, answer_of
 from arriero.shared.reports.figures import Figure
 
 
@@ -25,6 +25,12 @@ class Report:
     waiting: Annotated[int, Figure("sequences.waiting")] = 2
     by_class: Annotated[Mapping[str, int], Figure("by_class")] = field(default_factory=dict)
     disk: Disk | None = None
+
+
+class OneReport(Answer):
+    OF = Report
+    OPTIONAL = ("at",)
+    at: float
 
 
 BARE = {
@@ -45,4 +51,18 @@ BARE = {
 )
 def test_an_answer_is_of_its_type(report: Report, answer: object) -> None:
     assert answer_of(report) == answer
-    TypeAdapter(answer_type(Report)).validate_python(answer, extra="forbid")
+    TypeAdapter(OneReport).validate_python(answer, extra="forbid")
+    TypeAdapter(OneReport).validate_python({**BARE, "at": 1.0}, extra="forbid")
+
+
+class Unmeasured(Answer):
+    OF = Report
+    KNOWN = ("sequences.running",)
+
+
+def test_an_answer_without_a_report_has_all_figures() -> None:
+    answer = answer_of(None, Report)
+    assert answer.keys() == BARE.keys()
+    assert answer["rate"] is None
+    answer["sequences"]["running"] = 1
+    TypeAdapter(Unmeasured).validate_python(answer, extra="forbid")

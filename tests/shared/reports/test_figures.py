@@ -29,10 +29,10 @@ class Report:
 def test_parts_and_properties_are_looked_at() -> None:
     found = figures_of(Report)
     assert [each.path for each in found] == [
-        *(("here", "used"), ("here", "free")),
-        *(("absent", "used"), ("absent", "free")),
+        *(("here", "free"), ("here", "used")),
+        *(("absent", "free"), ("absent", "used")),
         ("total",),
     ]
     assert [each.is_optional for each in found] == [False, False, True, True, False]
-    assert [each.of(Report()) for each in found] == [1, 9, None, None, None]
-    assert [each.figure.label for each in found[:2]] == ["used", "free"]
+    assert [each.of(Report()) for each in found] == [9, 1, None, None, None]
+    assert [each.figure.label for each in found[:2]] == ["free", "used"]

@@ -363,7 +363,7 @@ def test_the_past_of_devices_goes_with_their_host() -> None:
     scene.fleet.agent_said(A, Statistics(devices=(cpu,)), scene.now)
     host = scene.fleet.state.registry[A].host
     [[point]] = seen(scene.fleet, scene.now).device_past(host).values()
-    assert point.used == 1
+    assert point.values == (1, None, None)
     scene.leave(A)
     assert seen(scene.fleet, scene.now).device_past(host) == {}, "it is not here"
     scene.join(B, hello("other"))
