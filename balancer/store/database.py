@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote, urlencode
 
 import aiosqlite
@@ -29,7 +29,7 @@ from sqlalchemy import (
     literal_column,
     text,
 )
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
 from sqlalchemy.exc import (
     DataError,
@@ -48,13 +48,16 @@ from .port import StoreAway
 from .tables import FIRST_ROWS, METADATA
 from .url import StoreUrl
 
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql
+
 CONNECT_TIMEOUT = 4.0
 """Seconds to connect, to wait for a lock, and for one statement."""
 
 _MODE_PAUSE = 0.05
 """Seconds between tries to change a new database's mode."""
 
-AnyInsert = sqlite.Insert | postgresql.Insert
+AnyInsert: TypeAlias = "sqlite.Insert | postgresql.Insert"
 
 _FAULTS = (DataError, IntegrityError, NotSupportedError, ProgrammingError)
 """Faults of a statement or of its values, which no retry mends."""
@@ -183,7 +186,11 @@ class Database:
 
     def insert(self, table: Table) -> AnyInsert:
         """An insert that may say what to do with rows that are there."""
-        return postgresql.insert(table) if self.is_postgresql else sqlite.insert(table)
+        if not self.is_postgresql:
+            return sqlite.insert(table)
+        from sqlalchemy.dialects import postgresql  # late: it is one part in 25 of a start
+
+        return postgresql.insert(table)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
