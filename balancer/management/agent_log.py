@@ -21,6 +21,7 @@ from ...shared.inference import AgentId
 from ...shared.reports.log_lines import LogLine
 from ..api.access.leases import Leases
 from ..api.access.permissions import Needs
+from ..api.common.answering import uncached_json
 from ..api.openapi.document import AnswerDoc, Doc, json_answer, parameter
 from ..api.route import Route
 from ..fleet.runtime.fleet_runtime import FleetRuntime
@@ -48,9 +49,7 @@ def agent_log_routes(runtime: FleetRuntime, leases: Leases) -> list[Route]:
     async def log(request: web.Request) -> web.Response:
         after = log_position(request.query)
         lines = await runtime.read_log(AgentId(request.match_info["id"]), after)
-        headers = {hdrs.CACHE_CONTROL: "no-store"}
-        body = dumps(log_json(lines, after))
-        return web.Response(body=body, content_type="application/json", headers=headers)
+        return uncached_json(log_json(lines, after))
 
     async def events(request: web.Request) -> web.StreamResponse:
         return await _follow(runtime, request, leases)

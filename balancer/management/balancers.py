@@ -4,13 +4,13 @@ import time
 from collections.abc import Callable
 from importlib.metadata import version
 
-from aiohttp import hdrs, web
+from aiohttp import web
 
 from ..api.access.permissions import Needs
+from ..api.common.answering import uncached_json
 from ..api.openapi.document import Doc, json_answer
 from ..api.route import Route
 from .answer_types import Balancer, Balancers
-from .serializers import dumps
 
 ListBalancers = Callable[[], list[Balancer]]
 """Balancers that live, by name."""
@@ -41,9 +41,7 @@ def balancer_routes(list_balancers: ListBalancers) -> list[Route]:
     """The one route."""
 
     async def balancers(_request: web.Request) -> web.Response:
-        body = dumps(Balancers(balancers=list_balancers()))
-        headers = {hdrs.CACHE_CONTROL: "no-store"}
-        return web.Response(body=body, content_type="application/json", headers=headers)
+        return uncached_json(Balancers(balancers=list_balancers()))
 
     doc = Doc(
         "Balancers",

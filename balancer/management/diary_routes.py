@@ -14,6 +14,7 @@ from ...shared.models.assignments import Device
 from ...shared.quantities import parse_duration
 from ..api.access.leases import Leases
 from ..api.access.permissions import Needs
+from ..api.common.answering import uncached_json
 from ..api.openapi.document import AnswerDoc, Doc, json_answer, parameter
 from ..api.route import Route
 from ..api.transport.callers import identity_key
@@ -148,15 +149,15 @@ def routes(diary: Diary, leases: Leases) -> list[Route]:
         if is_stream:
             return await _follow(diary, request, query, leases)
         found = await diary.entries(since=query.since, limit=query.limit)
-        return _json(DiaryPage(entries=found))
+        return uncached_json(DiaryPage(entries=found))
 
     async def hosts(_request: web.Request) -> web.Response:
-        return _json(Hosts(hosts=[host_json(host) for host in diary.hosts()]))
+        return uncached_json(Hosts(hosts=[host_json(host) for host in diary.hosts()]))
 
     async def forget(request: web.Request) -> web.Response:
         name = request.match_info["name"]
         await diary.forget(name, by=by_whom(request))
-        return _json(Forgotten(name=name))
+        return uncached_json(Forgotten(name=name))
 
     diary_doc = Doc(
         "Diary",
@@ -243,8 +244,3 @@ async def _rung(bell: asyncio.Event, response: web.StreamResponse) -> None:
 
 async def _following(diary: Diary, after: int) -> list[DiaryEntry]:
     return await diary.entries(after=after, limit=MAX_LIMIT, oldest_first=True)
-
-
-def _json(body: Mapping[str, object]) -> web.Response:
-    headers = {hdrs.CACHE_CONTROL: "no-store"}
-    return web.Response(body=to_json(body), content_type="application/json", headers=headers)

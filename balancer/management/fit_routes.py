@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from aiohttp import hdrs, web
+from aiohttp import web
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
@@ -17,6 +17,7 @@ from ...shared.reports.model_fit import ModelFit
 from ...shared.strict import STRICT
 from ...shared.validation import echo, parse_json
 from ..api.access.permissions import Needs
+from ..api.common.answering import uncached_json
 from ..api.openapi.document import Doc, json_answer, parameter
 from ..api.route import Route
 from ..fleet.runtime.fleet_runtime import FleetRuntime, HostFit
@@ -62,11 +63,7 @@ def routes(runtime: FleetRuntime) -> list[Route]:
             query.source, slots=query.slots, context_size=query.context_size
         )
         body: Fits = {"source": query.source, "agents": [_agent(each) for each in found]}
-        return web.Response(
-            body=dumps(body),
-            content_type="application/json",
-            headers={hdrs.CACHE_CONTROL: "no-store"},
-        )
+        return uncached_json(body)
 
     doc = Doc(
         "ModelFit",

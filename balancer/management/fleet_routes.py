@@ -4,13 +4,14 @@ Other balancers over the same store are asked as well.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-from aiohttp import hdrs, web
+from aiohttp import web
 
 from ...shared.errors import InvalidRequest, NotFound
 from ...shared.inference import AgentId, RequestId
 from ..api.access.permissions import Needs
+from ..api.common.answering import uncached_json
 from ..api.openapi.document import Doc, json_answer, parameter
 from ..api.route import Route
 from ..cluster.cluster_view import ClusterView
@@ -21,7 +22,7 @@ from ..history.history_task import HistoryTask
 from .answer_types import Agent, Agents, Cancelled, ListedRequest, PastDevices, Requests
 from .history.history_routes import EndedRequests, ended_requests
 from .request_filter import DEFAULT_LIMIT, MAX_LIMIT, STATES, RequestFilter
-from .serializers import agent_json, dumps, listed_json, past_devices_json
+from .serializers import agent_json, listed_json, past_devices_json
 from .throughput import AgentRates
 
 
@@ -109,15 +110,15 @@ class _AgentHandlers:
         answer = Agents(agents=[self._shown(each, others) for each in views])
         if others.missing:
             answer["missing"] = [*others.missing]
-        return _json(answer)
+        return uncached_json(answer)
 
     async def show(self, request: web.Request) -> web.Response:
         found = self._found(request)
-        return _json(self._shown(found, await self._cluster.fleet()))
+        return uncached_json(self._shown(found, await self._cluster.fleet()))
 
     async def devices(self, request: web.Request) -> web.Response:
         past = self._runtime.views.device_past(self._found(request).id)
-        return _json(past_devices_json(past, self._history.clock()))
+        return uncached_json(past_devices_json(past, self._history.clock()))
 
     def _found(self, request: web.Request) -> AgentView:
         agent_id = AgentId(request.match_info["id"])
@@ -148,23 +149,23 @@ class _RequestHandlers:
         answer = Requests(requests=found.requests, total=found.total)
         if found.missing:
             answer["missing"] = [*found.missing]
-        return _json(answer)
+        return uncached_json(answer)
 
     async def show(self, request: web.Request) -> web.Response:
         request_id = RequestId(request.match_info["id"])
         if (here := self._runtime.views.request(request_id)) is not None:
-            return _json(self._listed(here))
+            return uncached_json(self._listed(here))
         others = await self._cluster.request(request_id)
         if not others.requests:
             raise _no_request(request_id, others.missing)
-        return _json(others.requests[0])
+        return uncached_json(others.requests[0])
 
     async def cancel(self, request: web.Request) -> web.Response:
         request_id = RequestId(request.match_info["id"])
         is_here = self._runtime.cancel([request_id])
         if not is_here and not await self._cluster.cancel(request_id):
             raise _no_request(request_id)
-        return _json(Cancelled(id=request_id), status=202)
+        return uncached_json(Cancelled(id=request_id), status=202)
 
     def _listed(self, request: RequestView) -> ListedRequest:
         waiting = self._runtime.views.waiting(request.id) if request.state == "queued" else None
@@ -174,10 +175,3 @@ class _RequestHandlers:
 def _no_request(id: RequestId, missing: Sequence[str] = ()) -> NotFound:
     silent = f"; no answer came from {', '.join(missing)}" if missing else ""
     return NotFound(f"no request `{id[:100]}` is waiting or running{silent}")
-
-
-def _json(body: Mapping[str, object], *, status: int = 200) -> web.Response:
-    headers = {hdrs.CACHE_CONTROL: "no-store"}
-    return web.Response(
-        body=dumps(body), status=status, content_type="application/json", headers=headers
-    )

@@ -1,12 +1,11 @@
 """`/api/v1/keys`. No answer has a digest, and only that of making or rotating a key has the key."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
-from aiohttp import hdrs, web
+from aiohttp import web
 from pydantic import TypeAdapter
-from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from ...shared.errors import Conflict, NotFound, StoreUnavailable
@@ -16,6 +15,7 @@ from ..access.identity import PriorityClass, Role
 from ..access.key_service import KeyService
 from ..access.key_spec import KeySpec, parse_spec
 from ..api.access.permissions import Needs
+from ..api.common.answering import uncached_json
 from ..api.openapi.document import Doc, ErrorClass, json_answer
 from ..api.openapi.schemas import Body
 from ..api.route import Route
@@ -100,25 +100,25 @@ def routes(
     async def listed(_request: web.Request) -> web.Response:
         now = clock()
         keys = [key_json(key, now, service.used_at(key)) for key in service.records()]
-        return _json(Keys(keys=keys))
+        return uncached_json(Keys(keys=keys))
 
     async def create(request: web.Request) -> web.Response:
         spec = await parsed(request, parse_spec)
         key, secret = await service.create(spec, partial(check_authority, request))
         diary.note("key_made", key.name, f"of the role {key.role}", by=by_whom(request))
-        return _json(new_key_json(key, secret, clock()), status=201)
+        return uncached_json(new_key_json(key, secret, clock()), status=201)
 
     async def revoke(request: web.Request) -> web.Response:
         key = await service.revoke(request.match_info["name"], partial(check_authority, request))
         diary.note("key_revoked", key.name, "what it had open has ended", by=by_whom(request))
-        return _json(key_json(key, clock(), service.used_at(key)))
+        return uncached_json(key_json(key, clock(), service.used_at(key)))
 
     async def rotate(request: web.Request) -> web.Response:
         key, secret = await service.rotate(
             request.match_info["name"], partial(check_authority, request)
         )
         diary.note("key_rotated", key.name, "it has another secret", by=by_whom(request))
-        return _json(new_key_json(key, secret, clock()))
+        return uncached_json(new_key_json(key, secret, clock()))
 
     of_one: tuple[ErrorClass, ...] = (NotFound, Conflict, StoreUnavailable)
     list_doc = Doc(
@@ -152,10 +152,3 @@ def routes(
         Route("DELETE", one, Needs.ADMINISTER, revoke, revoke_doc),
         Route("POST", f"{one}/rotate", Needs.ADMINISTER, rotate, rotate_doc),
     ]
-
-
-def _json(body: Mapping[str, object], *, status: int = 200) -> web.Response:
-    headers = {hdrs.CACHE_CONTROL: "no-store"}
-    return web.Response(
-        body=to_json(body), status=status, content_type="application/json", headers=headers
-    )

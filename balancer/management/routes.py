@@ -11,6 +11,7 @@ from ...shared.quantities import Address
 from ..api.access.guard import ACCESS, guard
 from ..api.access.leases import Leases
 from ..api.access.permissions import Needs
+from ..api.common.answering import uncached_json
 from ..api.native.routes import generate_route
 from ..api.openapi.document import AnswerDoc, Doc, json_answer, parameter
 from ..api.route import Route, document_route, mount, permissions
@@ -38,7 +39,6 @@ from .history.usage_routes import usage_routes
 from .job_routes import routes as job_routes
 from .key_routes import routes as key_routes
 from .metrics.metrics import Metrics
-from .serializers import dumps
 from .session_routes import by_cookie
 from .session_routes import routes as session_routes
 from .steering.routes import routes as steering_routes
@@ -222,8 +222,7 @@ def about_route(
             is_lasting=is_lasting,
             issues=issues(),
         )
-        headers = {hdrs.CACHE_CONTROL: "no-store"}
-        return web.Response(body=dumps(about), content_type="application/json", headers=headers)
+        return uncached_json(about)
 
     doc = Doc(
         "About",

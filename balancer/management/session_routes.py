@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 
-from aiohttp import hdrs, web
+from aiohttp import web
 from pydantic import Field, TypeAdapter
-from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from ...shared.errors import Conflict, Forbidden, InvalidRequest, Unauthorized
@@ -28,6 +27,7 @@ from ..access.sessions import LIFETIME, Session
 from ..api.access.credentials import keys_in
 from ..api.access.guard import Identify
 from ..api.access.permissions import Needs
+from ..api.common.answering import uncached_json
 from ..api.openapi.document import Doc, json_answer, parameter
 from ..api.openapi.schemas import Body
 from ..api.route import Route
@@ -152,8 +152,7 @@ def routes(access: Access, sessions: SessionService) -> list[Route]:
             expires_at=None if session is None else session.expires_at,
             sign_out=sign_out_of(request),
         )
-        headers = {hdrs.CACHE_CONTROL: "no-store"}
-        return web.Response(body=to_json(state), content_type="application/json", headers=headers)
+        return uncached_json(state)
 
     async def shown(request: web.Request) -> web.Response:
         keys = keys_in(request.headers)

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
-from aiohttp import web
+from aiohttp import hdrs, web
 from pydantic_core import to_json
 
 PIECE = 32
@@ -22,6 +22,11 @@ def json_response(
     return web.Response(
         body=to_json(body), status=status, content_type="application/json", headers=headers
     )
+
+
+def uncached_json(body: object, *, status: int = 200) -> web.Response:
+    """`body` as JSON that no client or proxy may cache: it is another one the next time."""
+    return json_response(body, status=status, headers={hdrs.CACHE_CONTROL: "no-store"})
 
 
 async def written(body: Mapping[str, object]) -> bytes:

@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Literal, NotRequired
 
-from aiohttp import hdrs, web
-from pydantic_core import to_json
+from aiohttp import web
 from typing_extensions import TypedDict
 
 from ....shared.errors import InvalidRequest
 from ....shared.inference import Count
 from ...api.access.permissions import Needs
+from ...api.common.answering import uncached_json
 from ...api.openapi.document import Doc, json_answer, parameter
 from ...api.route import Route
 from ...cluster.cluster_view import ClusterView
@@ -82,10 +82,10 @@ def history_routes(
         )
         if theirs.missing:
             body["missing"] = [*theirs.missing]
-        return _answer(await asyncio.to_thread(to_json, body))
+        return await asyncio.to_thread(uncached_json, body)
 
     async def health(_request: web.Request) -> web.Response:
-        return _answer(to_json(_health(status())))
+        return uncached_json(_health(status()))
 
     chart_doc = Doc(
         "History",
@@ -121,7 +121,7 @@ async def ended_requests(
     body = EndedRequests(requests=chosen, total=total, next=more)
     if theirs.missing:
         body["missing"] = [*theirs.missing]
-    return _answer(to_json(body))
+    return uncached_json(body)
 
 
 def _health(status: StoreStatus) -> ManagementHealth:
@@ -131,8 +131,3 @@ def _health(status: StoreStatus) -> ManagementHealth:
     if status.fault is not None:
         return {"status": "ok", "store": "failing", "store_problem": status.fault}
     return {"status": "ok", "store": "ok"}
-
-
-def _answer(body: bytes) -> web.Response:
-    headers = {hdrs.CACHE_CONTROL: "no-store"}
-    return web.Response(body=body, content_type="application/json", headers=headers)

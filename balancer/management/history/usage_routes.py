@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import NotRequired, get_args
 
-from aiohttp import hdrs, web
-from pydantic_core import to_json
+from aiohttp import web
 from typing_extensions import TypedDict
 
 from ....shared.errors import InvalidRequest, StoreUnavailable
 from ....shared.inference import Count
 from ...api.access.permissions import Needs
+from ...api.common.answering import uncached_json
 from ...api.openapi.document import Doc, json_answer, parameter
 from ...api.route import Route
 from ...history.history_task import HistoryTask
@@ -130,9 +130,7 @@ def usage_routes(history: HistoryTask) -> list[Route]:
             sums = await history.used(query)
         except StoreAway as error:
             raise StoreUnavailable(f"the store is away: {error}") from error
-        headers = {hdrs.CACHE_CONTROL: "no-store"}
-        body = to_json(usage_body(query, sums))
-        return web.Response(body=body, content_type="application/json", headers=headers)
+        return uncached_json(usage_body(query, sums))
 
     doc = Doc(
         "Usage",

@@ -8,7 +8,6 @@ from typing import Annotated, Any, NotRequired
 
 from aiohttp import hdrs, web
 from pydantic import Field, TypeAdapter
-from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from ....shared.errors import Conflict, InvalidRequest, NotFound, StoreUnavailable
@@ -19,6 +18,7 @@ from ....shared.quantities import Duration
 from ....shared.strict import STRICT
 from ....shared.validation import parse_json
 from ...api.access.permissions import Needs
+from ...api.common.answering import uncached_json
 from ...api.openapi.document import Doc, json_answer, parameter
 from ...api.openapi.schemas import Body
 from ...api.route import Route
@@ -139,7 +139,7 @@ def _state_routes(runtime: FleetRuntime, service: DesiredStateService, diary: Di
 
 
 def _state(service: DesiredStateService) -> web.Response:
-    response = _json(desired_state_fields(service.state))
+    response = uncached_json(desired_state_fields(service.state))
     response.headers[hdrs.ETAG] = f'"{service.revision}"'
     return response
 
@@ -150,7 +150,7 @@ def _problems(error: InvalidDesiredState) -> web.Response:
     body["error"] |= {
         "problems": [{"field": each.field, "message": each.sentence} for each in error.problems]
     }
-    return _json(body, status=error.status)
+    return uncached_json(body, status=error.status)
 
 
 def _expected(request: web.Request) -> int | None:
@@ -176,7 +176,7 @@ def _dry_run(
     if expected is not None and expected != service.revision:
         raise Conflict(f"the desired state is revision {service.revision} by now; read it again")
     plan = runtime.views.dry_run(state)
-    return _json(
+    return uncached_json(
         {
             "agents": [asdict(each) for each in plan.agents],
             "lacking": [
@@ -225,7 +225,7 @@ class Models(TypedDict):
 
 def _models_route(runtime: FleetRuntime) -> Route:
     async def models(_request: web.Request) -> web.Response:
-        return _json({"models": models_json(runtime)})
+        return uncached_json({"models": models_json(runtime)})
 
     doc = Doc(
         "Models",
@@ -380,11 +380,4 @@ def _steered(runtime: FleetRuntime, request: web.Request) -> web.Response:
     agent = runtime.views.agent(_agent(request))
     if agent is None:
         raise NotFound("the agent has gone meanwhile")
-    return _json({"id": agent.id, "state": agent.state})
-
-
-def _json(body: object, *, status: int = 200) -> web.Response:
-    headers = {hdrs.CACHE_CONTROL: "no-store"}
-    return web.Response(
-        body=to_json(body), status=status, content_type="application/json", headers=headers
-    )
+    return uncached_json({"id": agent.id, "state": agent.state})
