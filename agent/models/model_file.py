@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from ...shared.models.assignments import Assignment, MemoryPart, WishedAdapter
+from ...shared.models.assignments import Assignment, DesiredAdapter, MemoryPart
 from ...shared.reports.model_info import ModelInfo
 from .port import OtherFile
 
@@ -102,7 +102,7 @@ class AdaptersHere:
     def all(self) -> tuple[AdapterOnHost, ...]:
         return tuple(self._files.values())
 
-    def missing(self, assignment: Assignment) -> tuple[WishedAdapter, ...]:
+    def missing(self, assignment: Assignment) -> tuple[DesiredAdapter, ...]:
         """Return the adapters of `assignment` that are missing here."""
         return tuple(each for each in assignment.adapters or () if each.source not in self._files)
 

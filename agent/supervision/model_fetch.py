@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from ...shared.messages import Issue
-from ...shared.models.assignments import HOST, Assignment, Device, MemoryPart, WishedAdapter
+from ...shared.models.assignments import HOST, Assignment, DesiredAdapter, Device, MemoryPart
 from ...shared.models.engine_options import devices_of
 from ...shared.reports.model_info import ModelInfo
 from ..engine.load_options import LoadOptions
@@ -82,7 +82,7 @@ class FetchedFiles:
     model: FetchedModel
     projector: FetchedModel | None = None
     draft_model: FetchedModel | None = None
-    requested: tuple[WishedAdapter, ...] = ()
+    requested: tuple[DesiredAdapter, ...] = ()
     adapters: tuple[FetchedModel, ...] = ()
     failures: tuple[FetchError, ...] = ()
 
@@ -408,7 +408,7 @@ async def fetch_all(
     `on_header` is called for the model alone, as by `ModelFiles.fetch`. Adapters that cannot be
     fetched become `failures`. Raises `FetchError` that names the file; then nothing stays leased.
     """
-    adapters: list[tuple[WishedAdapter, FetchedModel]] = []
+    adapters: list[tuple[DesiredAdapter, FetchedModel]] = []
     failures: list[FetchError] = []
     with ExitStack() as held:
         bringer = _Bringer(files, assignment.http_hosts, on_progress, held)
@@ -434,7 +434,7 @@ async def fetch_all(
 
 async def fetch_adapters(
     files: ModelFiles,
-    adapters: Sequence[WishedAdapter],
+    adapters: Sequence[DesiredAdapter],
     on_progress: OnProgress,
     *,
     http_hosts: Sequence[str] = (),
@@ -448,7 +448,7 @@ async def fetch_adapters(
 
 
 def adapters_on_host(
-    adapters: Sequence[WishedAdapter], fetched: Sequence[FetchedModel]
+    adapters: Sequence[DesiredAdapter], fetched: Sequence[FetchedModel]
 ) -> tuple[AdapterOnHost, ...]:
     """Pair each adapter with its fetched file."""
     return tuple(
@@ -495,7 +495,7 @@ class _Bringer:
     async def bring_any(self, source: str | None, called: str) -> FetchedModel | None:
         return None if source is None else await self.bring(source, called)
 
-    async def bring_adapter(self, adapter: WishedAdapter) -> FetchedModel:
+    async def bring_adapter(self, adapter: DesiredAdapter) -> FetchedModel:
         try:
             return await self.bring(adapter.source, f"adapter `{adapter.name}`: ")
         except FetchError as error:

@@ -10,10 +10,10 @@ from ...shared.labels import Labels
 from ...shared.models.assignments import (
     MAX_TEMPLATE,
     Assignment,
+    DesiredAdapters,
     ModelName,
     NumSlots,
     Sha256,
-    WishedAdapters,
 )
 from ...shared.models.engine_options import AutoContext, EngineOptions
 from ...shared.models.sources import Source
@@ -56,7 +56,7 @@ class DesiredModel:
     source: Source
     sha256: Sha256 | None = None
     projector: Source | None = None
-    adapters: WishedAdapters = ()
+    adapters: DesiredAdapters = ()
     agents: AgentChoice = field(default_factory=AgentChoice)
     slots: NumSlots | None = None
     context_size: AutoContext | None = None

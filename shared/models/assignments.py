@@ -69,7 +69,7 @@ Phase = Literal["waiting", "fetching", "loading", "draining", "serving", "failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WishedAdapter:
+class DesiredAdapter:
     """An adapter (LoRA) of a model; `scale` applies to requests that give none."""
 
     __pydantic_config__ = STRICT
@@ -78,7 +78,7 @@ class WishedAdapter:
     scale: Scale = 1.0
 
 
-WishedAdapters = Annotated[ListOf[WishedAdapter], Field(max_length=MAX_ADAPTERS)]
+DesiredAdapters = Annotated[ListOf[DesiredAdapter], Field(max_length=MAX_ADAPTERS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ class Assignment:
     source: Source
     sha256: Sha256 | None = None
     projector: Source | None = None
-    adapters: WishedAdapters | None = None
+    adapters: DesiredAdapters | None = None
     slots: NumSlots | None = None
     context_size: AutoContext | None = None
     engine: EngineOptions = field(default_factory=EngineOptions)

@@ -58,12 +58,12 @@ from arriero.shared.messages import (
 from arriero.shared.models.assignments import (
     Assign,
     Assignment,
+    DesiredAdapter,
     Device,
     Download,
     HostFacts,
     MemoryPart,
     Reload,
-    WishedAdapter,
     Work,
 )
 from arriero.shared.models.engine_options import EngineOptions
@@ -146,7 +146,7 @@ ASSIGNMENT = Assignment(
     source="hf://o/r/m.gguf@main",
     sha256="0" * 64,
     projector="file:///p.gguf",
-    adapters=(WishedAdapter(name="loud", source="file:///a.gguf", scale=0.5),),
+    adapters=(DesiredAdapter(name="loud", source="file:///a.gguf", scale=0.5),),
     slots=4,
     context_size=4096,
     http_hosts=("files.lan",),

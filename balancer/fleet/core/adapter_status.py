@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ....shared.messages import Issue
-from ....shared.models.assignments import WishedAdapter
+from ....shared.models.assignments import DesiredAdapter
 from ...control.model_status import ModelStatus, Status
 from ..registry import Agent
 
@@ -18,7 +18,7 @@ class AdapterStatus:
 
 
 def status_of_adapter(
-    adapter: WishedAdapter, base: ModelStatus, agents: Iterable[Agent]
+    adapter: DesiredAdapter, base: ModelStatus, agents: Iterable[Agent]
 ) -> AdapterStatus:
     """`base` is how its model is, and `agents` are those of the model.
 
@@ -56,11 +56,11 @@ def _of(
     )
 
 
-def _has(agent: Agent, adapter: WishedAdapter) -> bool:
+def _has(agent: Agent, adapter: DesiredAdapter) -> bool:
     return agent.model is not None and adapter.name in agent.model.adapters
 
 
-def _is_told(agent: Agent, adapter: WishedAdapter) -> bool:
+def _is_told(agent: Agent, adapter: DesiredAdapter) -> bool:
     """Whether the agent's order has the adapter as it is desired now."""
     work = agent.work
     if work is None or work.assignment is None:
@@ -68,7 +68,7 @@ def _is_told(agent: Agent, adapter: WishedAdapter) -> bool:
     return adapter in (work.assignment.adapters or ())
 
 
-def _has_failed(agent: Agent, adapter: WishedAdapter) -> bool:
+def _has_failed(agent: Agent, adapter: DesiredAdapter) -> bool:
     is_at_end = agent.work is not None and agent.work.phase == "failed"
     return is_at_end and _is_told(agent, adapter)
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from arriero.agent.models.model_file import AdapterOnHost, AdaptersHere, ModelFile
 from arriero.agent.models.port import OtherFile
-from arriero.shared.models.assignments import Assignment, WishedAdapter
+from arriero.shared.models.assignments import Assignment, DesiredAdapter
 
 PLAIN = Assignment(name="m", source="file:///m.gguf")
 CALM = AdapterOnHost("file:///calm.gguf", "/calm.gguf", 10)
@@ -12,7 +12,7 @@ LOUD = AdapterOnHost("file:///loud.gguf", "/loud.gguf", 5)
 
 
 def with_adapters(*adapters: AdapterOnHost) -> Assignment:
-    found = (WishedAdapter(name=one.path[1:-5], source=one.source) for one in adapters)
+    found = (DesiredAdapter(name=one.path[1:-5], source=one.source) for one in adapters)
     return replace(PLAIN, adapters=tuple(found))
 
 

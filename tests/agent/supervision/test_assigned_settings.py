@@ -13,7 +13,7 @@ from arriero.agent.supervision.assigned_settings import (
     assigned_settings,
     with_share_of_threads,
 )
-from arriero.shared.models.assignments import Assignment, WishedAdapter
+from arriero.shared.models.assignments import Assignment, DesiredAdapter
 from arriero.shared.models.engine_options import EngineOptions
 from tests.agent.engine.changed_options import changed
 
@@ -58,8 +58,8 @@ def test_options_of_both_sides_that_do_not_go_together() -> None:
 def test_what_is_wished_for_beside_the_model_replaces_the_agents_own() -> None:
     own = SETTINGS.model_copy(update={"projector": Path("/own"), "adapter": ("own=/own.gguf",)})
     adapters = (
-        WishedAdapter(name="a", source="file:///a.gguf"),
-        WishedAdapter(name="b", source="file:///b.gguf", scale=-1e-05),
+        DesiredAdapter(name="a", source="file:///a.gguf"),
+        DesiredAdapter(name="b", source="file:///b.gguf", scale=-1e-05),
     )
     desired = replace(PLAIN, projector="file:///p.gguf", adapters=adapters)
     on_host = (

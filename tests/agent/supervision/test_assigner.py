@@ -25,7 +25,7 @@ from arriero.agent.supervision.engines import LeftOut
 from arriero.agent.supervision.restarts import Quit
 from arriero.agent.supervision.room import Room
 from arriero.shared.messages import Issue
-from arriero.shared.models.assignments import Assign, Assignment, Download, Reload, WishedAdapter
+from arriero.shared.models.assignments import Assign, Assignment, DesiredAdapter, Download, Reload
 from arriero.shared.models.engine_options import EngineOptions
 from arriero.shared.sampling import SamplingChoices
 
@@ -288,7 +288,7 @@ CALM, LOUD = (
 
 def with_adapters(*adapters: AdapterOnHost, scale: float = 1.0) -> Assignment:
     found = (
-        WishedAdapter(name=each.path[1:-5], source=each.source, scale=scale) for each in adapters
+        DesiredAdapter(name=each.path[1:-5], source=each.source, scale=scale) for each in adapters
     )
     return replace(A, adapters=tuple(found))
 

@@ -28,7 +28,7 @@ from arriero.agent.supervision.engines import LeftOut
 from arriero.agent.supervision.restarts import Quit
 from arriero.agent.supervision.room import Room
 from arriero.shared.messages import Issue
-from arriero.shared.models.assignments import Assign, Assignment, Reload, WishedAdapter
+from arriero.shared.models.assignments import Assign, Assignment, DesiredAdapter, Reload
 
 MEMORY = 100
 SIZES = {"file:///small": 30, "file:///half": 50, "file:///large": 90, "file:///giant": 101}
@@ -44,7 +44,7 @@ assignments = st.builds(
     chat_template=st.sampled_from([None, "x"]),
     adapters=st.none()
     | st.lists(
-        st.sampled_from(sorted(ADAPTERS)).map(lambda one: WishedAdapter(name="x", source=one)),
+        st.sampled_from(sorted(ADAPTERS)).map(lambda one: DesiredAdapter(name="x", source=one)),
         max_size=3,
     ).map(tuple),
 )

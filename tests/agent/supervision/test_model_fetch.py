@@ -19,7 +19,7 @@ from arriero.agent.supervision.model_fetch import (
     fetch_model,
 )
 from arriero.shared.messages import Issue
-from arriero.shared.models.assignments import Assignment, Device, Download, WishedAdapter
+from arriero.shared.models.assignments import Assignment, DesiredAdapter, Device, Download
 from arriero.shared.models.engine_options import EngineOptions
 from demo.conversations import DRAFT
 from tests.agent.supervision.fakes import FakeFiles
@@ -112,7 +112,7 @@ PROJECTOR = FakeFiles().path.stat().st_size
 
 async def test_what_is_served_beside_it_comes_along_and_needs_its_own() -> None:
     files = FakeFiles()
-    adapter = WishedAdapter(name="b", source="file:///b.gguf")
+    adapter = DesiredAdapter(name="b", source="file:///b.gguf")
     beside = replace(A, projector="file:///p.gguf", adapters=(adapter,))
     outcome = await fetch(files, beside)
     assert isinstance(outcome, Brought)
@@ -130,7 +130,9 @@ async def test_what_is_served_beside_it_comes_along_and_needs_its_own() -> None:
 
 async def test_a_model_comes_without_adapters_that_cannot_be_had() -> None:
     files = FakeFiles()
-    gone, here = (WishedAdapter(name=one, source=f"file:///{one}.gguf") for one in ("gone", "here"))
+    gone, here = (
+        DesiredAdapter(name=one, source=f"file:///{one}.gguf") for one in ("gone", "here")
+    )
     files.failures[gone.source] = "not_found"
     outcome = await fetch(files, replace(A, adapters=(gone, here)))
     assert isinstance(outcome, Brought)
@@ -160,8 +162,8 @@ async def test_a_draft_model_from_a_source_comes_along_and_is_counted() -> None:
 
 
 class TestAdaptersBesideAModel:
-    calm = WishedAdapter(name="calm", source="file:///calm.gguf")
-    loud = WishedAdapter(name="loud", source="file:///loud.gguf")
+    calm = DesiredAdapter(name="calm", source="file:///calm.gguf")
+    loud = DesiredAdapter(name="loud", source="file:///loud.gguf")
     here = AdapterOnHost(calm.source, "/calm.gguf", 10)
     beside = ModelFile("/a.gguf", needed=100, adapters=(here,))
 
@@ -368,8 +370,8 @@ FULL = replace(
     projector="file:///p.gguf",
     engine=EngineOptions(draft_model="file:///d.gguf"),
     adapters=(
-        WishedAdapter(name="b", source="file:///b.gguf"),
-        WishedAdapter(name="a", source="file:///a.gguf", scale=0.5),
+        DesiredAdapter(name="b", source="file:///b.gguf"),
+        DesiredAdapter(name="a", source="file:///a.gguf", scale=0.5),
     ),
 )
 
@@ -442,7 +444,7 @@ async def test_what_cannot_be_had_is_named_and_nothing_stays_leased(source: str,
 
 async def test_hosts_without_tls_are_those_of_the_assignment() -> None:
     files = FakeFiles()
-    adapter = WishedAdapter(name="calm", source="file:///calm.gguf")
+    adapter = DesiredAdapter(name="calm", source="file:///calm.gguf")
     hosts = ("files.lan",)
     await fetch(files, replace(A, adapters=(adapter,), http_hosts=hosts))
     assert files.http_hosts == [hosts, hosts], "the model's and the adapter's"

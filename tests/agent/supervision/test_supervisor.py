@@ -43,10 +43,10 @@ from arriero.shared.messages import (
 from arriero.shared.models.assignments import (
     Assign,
     Assignment,
+    DesiredAdapter,
     Download,
     HostFacts,
     Reload,
-    WishedAdapter,
     Work,
 )
 from arriero.shared.reports.log_tail import LogTail
@@ -509,7 +509,7 @@ class TestAssignments:
             assert begin.assignment == new
 
     async def test_adapters_are_fetched_for_the_engine_that_runs(self) -> None:
-        calm = WishedAdapter(name="calm", source="file:///calm.gguf", scale=0.5)
+        calm = DesiredAdapter(name="calm", source="file:///calm.gguf", scale=0.5)
         async with swapping() as agent:
             process = await agent.serving(A)
             new = replace(A, adapters=(calm,))

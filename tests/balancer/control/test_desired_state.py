@@ -9,12 +9,12 @@ from arriero.balancer.control.desired_state import (
     DesiredState,
     changed_models,
 )
-from arriero.shared.models.assignments import Assignment, WishedAdapter
+from arriero.shared.models.assignments import Assignment, DesiredAdapter
 from arriero.shared.models.engine_options import EngineOptions
 from arriero.shared.sampling import SamplingChoices
 
 ADAPTER = TypeAdapter(DesiredModel)
-SUPPORT = WishedAdapter(name="support", source="file:///s.gguf", scale=0.5)
+SUPPORT = DesiredAdapter(name="support", source="file:///s.gguf", scale=0.5)
 
 
 def test_the_assignment_of_a_model_has_all_that_the_engine_needs_and_nothing_else() -> None:

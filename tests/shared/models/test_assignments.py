@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from arriero.shared.models.assignments import Assignment, WishedAdapter, needs_reload
+from arriero.shared.models.assignments import Assignment, DesiredAdapter, needs_reload
 from arriero.shared.models.engine_options import EngineOptions
 from arriero.shared.sampling import SamplingChoices
 
@@ -28,7 +28,7 @@ PLAIN = Assignment(name="m", source="file:///m.gguf")
         ({"sha256": "0" * 64}, True),
         ({"engine": EngineOptions(gpu_layers=1)}, True),
         ({"projector": "file:///p.gguf"}, True),
-        ({"adapters": (WishedAdapter(name="a", source="file:///a.gguf"),)}, False),
+        ({"adapters": (DesiredAdapter(name="a", source="file:///a.gguf"),)}, False),
     ],
 )
 def test_what_needs_a_reload(change: dict[str, Any], expected: bool) -> None:

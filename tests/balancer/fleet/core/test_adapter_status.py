@@ -13,10 +13,10 @@ from arriero.balancer.fleet.registry import Agent
 from arriero.shared.framing.heartbeat import HeartbeatMonitor
 from arriero.shared.inference import AgentId
 from arriero.shared.messages import Issue
-from arriero.shared.models.assignments import Assignment, Phase, WishedAdapter
+from arriero.shared.models.assignments import Assignment, DesiredAdapter, Phase
 from tests.balancer.fleet.builders import hello, status, work
 
-BAD, GOOD = (WishedAdapter(name=one, source=f"file:///{one}.gguf") for one in ("bad", "good"))
+BAD, GOOD = (DesiredAdapter(name=one, source=f"file:///{one}.gguf") for one in ("bad", "good"))
 MODEL = DesiredModel(name="llama", source="file:///llama.gguf", adapters=(BAD, GOOD))
 OTHER = Issue(code="adapter", message="it is gone", adapter="good")
 UNREADABLE = Issue(code="adapter", message="it is broken", adapter="bad")

@@ -43,13 +43,13 @@ from arriero.shared.messages import Cancel, Hello, Issue, Start, Status, Welcome
 from arriero.shared.models.assignments import (
     Assign,
     Assignment,
+    DesiredAdapter,
     Device,
     Download,
     HostFacts,
     MemoryPart,
     Phase,
     Reload,
-    WishedAdapter,
     Work,
 )
 from arriero.shared.queries import Tokenize
@@ -194,7 +194,7 @@ def test_a_request_for_a_wished_model_waits_until_an_agent_has_it() -> None:
 def test_a_request_for_a_wished_adapter_waits_until_an_agent_has_it() -> None:
     scene = Steered()
     scene.join_idle(A, "a")
-    adapter = WishedAdapter(name="support", source="file:///s.gguf")
+    adapter = DesiredAdapter(name="support", source="file:///s.gguf")
     model = wished(preload=False, aliases=("gpt",), adapters=(adapter,))
     scene.wish(model)
     assert [each.info.name for each in seen(scene.fleet).models()] == ["llama", "llama:support"]
@@ -211,7 +211,7 @@ def test_a_request_for_a_wished_adapter_waits_until_an_agent_has_it() -> None:
     assert [each.status for each in seen(scene.fleet).models()] == ["loaded", "loaded"]
 
 
-BAD, GOOD = (WishedAdapter(name=one, source=f"file:///{one}.gguf") for one in ("bad", "good"))
+BAD, GOOD = (DesiredAdapter(name=one, source=f"file:///{one}.gguf") for one in ("bad", "good"))
 BROKEN = Issue(code="adapter", message="adapter `bad`: file:///bad.gguf is broken", adapter="bad")
 
 
