@@ -17,9 +17,9 @@ from random import Random
 from bench.harness import Flags, at_least, print_table, save
 from bench.simulation.arrivals import TRACES
 from bench.simulation.fluid_host import HostKind, Speeds
-from bench.simulation.looks import Look, look_costs, wish_for
+from bench.simulation.looks import Look, desired_by, look_costs
 from bench.simulation.outcome import Outcome, percentile
-from bench.simulation.world import Losses, Policy, Wished, World
+from bench.simulation.world import Desired, Losses, Policy, World
 
 HOST = HostKind(slots=16, cache=65_536, speeds=Speeds(prefill=3000.0, step=0.02, sequence=0.001))
 SCALES = ((10, 10_000), (100, 20_000), (1000, 100_000), (10_000, 1_000_000))
@@ -72,7 +72,7 @@ def simulated(
     rate: float,
     losses: Losses | None,
     seed: int,
-    wished: Wished | None = None,
+    desired: Desired | None = None,
 ) -> Run:
     gc.collect()
     gc.disable()  # the balancer itself looks for garbage rarely; here it would be most of the time
@@ -83,7 +83,7 @@ def simulated(
         num_requests=requests,
         policy=POLICIES[policy],
         losses=losses,
-        wished=wished,
+        desired=desired,
         seed=seed,
     )
     outcome = world.run()
@@ -134,7 +134,7 @@ def compared(given: argparse.Namespace) -> list[Run]:
 
 def failed(given: argparse.Namespace) -> list[Run]:
     """Two models; agents that are lost come back soon, or late, or none is lost."""
-    wished = Wished(state=wish_for(given.agents), load_seconds=LOAD_SECONDS)
+    desired = Desired(state=desired_by(given.agents), load_seconds=LOAD_SECONDS)
     runs = []
     for name, losses in FAILURES.items():
         run = simulated(
@@ -145,7 +145,7 @@ def failed(given: argparse.Namespace) -> list[Run]:
             rate=RATES["azure-chat"] / 2,
             losses=losses,
             seed=given.seed,
-            wished=wished,
+            desired=desired,
         )
         runs.append(replace(run, policy=name))
     return runs

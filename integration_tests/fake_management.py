@@ -30,7 +30,7 @@ from arriero.balancer.management.job_routes import BatchView, BatchViews
 from arriero.balancer.management.key_routes import Key, Keys, NewKey
 from arriero.balancer.management.serializers import CLOCKS
 from arriero.balancer.management.session_routes import SessionState
-from arriero.balancer.management.steering.routes import DryRun, Models, Steered, Wish
+from arriero.balancer.management.steering.routes import DesiredModels, DryRun, Models, Steered
 from arriero.balancer.store.records import DiaryEntry
 
 TICK = 0.2
@@ -468,7 +468,7 @@ class FakeManagement:
         return _answer(UsageReport, {**days, "by": by, "usage": rows, "total": total})
 
     async def _get_state(self, _call: web.Request) -> web.Response:
-        return _answer(Wish, self.state, headers={"ETag": f'"{self.revision}"'})
+        return _answer(DesiredModels, self.state, headers={"ETag": f'"{self.revision}"'})
 
     async def _put_state(self, call: web.Request) -> web.Response:
         state = await call.json()

@@ -13,7 +13,7 @@ from ...shared.validation import requirement
 
 Role = Literal["inference", "viewer", "operator", "admin", "agent"]
 """`inference` calls models; `viewer` sees the fleet; `operator` drains, cancels, reloads as well;
-`admin` changes wishes and keys as well; `agent` joins."""
+`admin` changes the desired state and keys as well; `agent` joins."""
 
 MAX_MODELS = 256
 Positive = Annotated[int, Field(ge=1, lt=2**31)]

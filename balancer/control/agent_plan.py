@@ -70,7 +70,7 @@ def _action(member: Member, target: Assignment | None) -> tuple[Action, str]:
     if assigned == target:
         return (
             "keep",
-            "nothing is wished for it" if assigned is None else f"it has {assigned.name} already",
+            "it has no desired model" if assigned is None else f"it has {assigned.name} already",
         )
     if target is None:
         return "unload", f"nobody needs {assigned.name if assigned is not None else 'a model'} here"

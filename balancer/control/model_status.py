@@ -168,7 +168,7 @@ def shortage_of(
     return Issue(
         code="too_few_agents",
         message=f"{missing} needed; none is free{bound}",
-        hint="start further agents, or wish for fewer replicas",
+        hint="start further agents, or set fewer replicas",
     )
 
 

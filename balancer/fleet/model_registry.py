@@ -247,7 +247,7 @@ class ModelRegistry:
         self._room: PromptRoom | None = None
         self._any_abilities: dict[bool, frozenset[frozenset[Ability]]] = {}
         self._names: dict[Task | None, str] = {}
-        self._wished: dict[str, ModelView] = {}
+        self._desired: dict[str, ModelView] = {}
         self._aliases: dict[str, str] = {}
         self._removed: set[str] = set()
         """Models that are desired no more, and that agents have still."""
@@ -258,7 +258,7 @@ class ModelRegistry:
 
     def __len__(self) -> int:
         """The number of known models."""
-        return len(self._models.keys() | self._wished.keys())
+        return len(self._models.keys() | self._desired.keys())
 
     @property
     def num_remembered(self) -> int:
@@ -269,10 +269,10 @@ class ModelRegistry:
 
     def desire(self, names: Mapping[str, Iterable[str]], now: float) -> None:
         """These models are desired, each with its aliases."""
-        removed = self._removed | (self._wished.keys() - names.keys())
-        self._wished = {name: unknown(name) for name in names}
+        removed = self._removed | (self._desired.keys() - names.keys())
+        self._desired = {name: unknown(name) for name in names}
         self._aliases = {alias: name for name, aliases in names.items() for alias in aliases}
-        for name in [name for name in self._forget_at if name in self._wished]:
+        for name in [name for name in self._forget_at if name in self._desired]:
             del self._forget_at[name]
         for name in [name for name in removed if name in self._models]:
             if self._is_unused(name, self._models[name]):
@@ -333,7 +333,7 @@ class ModelRegistry:
         failure = self._failures.get(name or "")
         if failure is not None and now < failure.until:
             return _model_failed(name, failure.issue, failure.until - now)
-        if view is None or view.status != "failed" or (name is None and self._wished):
+        if view is None or view.status != "failed" or (name is None and self._desired):
             return None
         return _model_failed(name, view.issues[0], SERVER_PAUSE)
 
@@ -412,8 +412,8 @@ class ModelRegistry:
             return left_out
         model = self._models.get(name)
         if model is None:
-            is_known = name in self._wished or name in self._restored
-            has_any = bool(self._reports or self._wished)
+            is_known = name in self._desired or name in self._restored
+            has_any = bool(self._reports or self._desired)
             return None if is_known or not has_any else self._not_found(name)
         if task is None or task in model.facts.tasks:
             return None
@@ -469,12 +469,12 @@ class ModelRegistry:
     def get(self, name: str) -> ModelView | None:
         """A known model."""
         model = self._models.get(name)
-        return self._wished.get(name) if model is None else model.facts.view
+        return self._desired.get(name) if model is None else model.facts.view
 
     def views(self) -> tuple[ModelView, ...]:
         """All known models, by name."""
         if self._views is None:
-            views = self._wished | {name: m.facts.view for name, m in self._models.items()}
+            views = self._desired | {name: m.facts.view for name, m in self._models.items()}
             self._views = tuple(views[name] for name in sorted(views))
         return self._views
 
@@ -492,7 +492,7 @@ class ModelRegistry:
     # ---- inside
 
     def _refusal_of_any(self, task: Task | None, field: str) -> InvalidRequest | None:
-        if task is None or not (self._reports or self._wished) or self.name_for(task):
+        if task is None or not (self._reports or self._desired) or self.name_for(task):
             return None
         return _cannot(f"no agent here has a model that can {_VERBS[task]}", field)
 
@@ -548,7 +548,7 @@ class ModelRegistry:
         self._outdate(self._models.pop(name))
 
     def _is_unused(self, name: str, model: KnownModel) -> bool:
-        return not len(model.reports) and name not in self._wished
+        return not len(model.reports) and name not in self._desired
 
     def _outdate(self, model: KnownModel) -> None:
         """Forget cached answers about `model`, and about all models."""
@@ -565,7 +565,7 @@ class ModelRegistry:
         if self.num_remembered > MAX_REMEMBERED:
             raise RuntimeError("too many models are remembered")
         unused = {name for name, model in self._models.items() if not len(model.reports)}
-        if unused - self._wished.keys() != set(self._forget_at):
+        if unused - self._desired.keys() != set(self._forget_at):
             raise RuntimeError("models that no agent has are not those that are remembered")
         reports = [each for report in self._reports.values() for each in adapted(report)]
         reported = {report.info.name for report in reports}

@@ -34,7 +34,7 @@ class Look:
     first_milliseconds: float
 
 
-def wish_for(num_agents: int) -> DesiredState:
+def desired_by(num_agents: int) -> DesiredState:
     """Two models."""
     choice = AgentChoice(replicas=max(1, int(num_agents * SHARE)))
     models = [
@@ -47,7 +47,7 @@ def look_costs(num_agents: int) -> Look:
     """What the controller costs in a fleet without models, and then while one agent after another
     is lost."""
     fleet = Fleet(LIMITS)
-    fleet.desire(wish_for(num_agents), 0.0)
+    fleet.desire(desired_by(num_agents), 0.0)
     for number in range(num_agents):
         fleet.agent_joined(LinkId(number), _hello(number), 0.0)
     first, orders = _look(fleet)

@@ -165,14 +165,14 @@ class SimulatedAgent:
         return self._phase == "serving"
 
     @property
-    def _wished(self) -> str | None:
+    def _desired(self) -> str | None:
         """The model that it was assigned."""
         assignment = None if self._order is None else self._order.assignment
         return None if assignment is None else assignment.name
 
     def _obey(self, order: Assign, now: float) -> list[FromAgent]:
         self._order = order
-        if self._wished == self.serves:
+        if self._desired == self.serves:
             self._phase = "waiting" if self.serves is None else "serving"
         elif self.host.running:
             self._phase = "draining"
@@ -183,13 +183,13 @@ class SimulatedAgent:
     def _load(self, now: float) -> list[FromAgent]:
         """It has nothing to do: what it served is unloaded, and what was assigned is loaded."""
         self.serves = None
-        self._phase = "waiting" if self._wished is None else "loading"
-        self._loaded_at = None if self._wished is None else now + self._load_seconds
+        self._phase = "waiting" if self._desired is None else "loading"
+        self._loaded_at = None if self._desired is None else now + self._load_seconds
         return self._tell(now)
 
     def _loaded(self, now: float) -> list[FromAgent]:
         self._loaded_at = None
-        self.serves, self._phase = self._wished, "serving"
+        self.serves, self._phase = self._desired, "serving"
         self._num_computed_before = self.num_computed
         self.host = _host(self._kind, now)
         return self._tell(now)

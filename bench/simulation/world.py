@@ -74,7 +74,7 @@ class Losses:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wished:
+class Desired:
     """Agents have no models of their own: the desired state has these, and loading takes a
     while."""
 
@@ -115,7 +115,7 @@ class World:
         num_requests: int,
         policy: Policy,
         losses: Losses | None = None,
-        wished: Wished | None = None,
+        desired: Desired | None = None,
         seed: int = 1,
         follow_up: FollowUp = lambda _arrival, _now: None,
         part: int = PART,
@@ -127,8 +127,8 @@ class World:
         self.outcome = Outcome()
         self._policy = policy
         self._losses = losses
-        self._wished = wished
-        self._models = [each.name for each in wished.state.models] if wished else [MODEL]
+        self._desired = desired
+        self._models = [each.name for each in desired.state.models] if desired else [MODEL]
         self._random = Random(seed)
         self._arrivals = arrivals
         self._left = num_requests
@@ -142,8 +142,8 @@ class World:
         self._last_arrival = 0.0
         self._unserved: dict[str, deque[float]] = {name: deque() for name in self._models}
         """For each model, when agents were lost that served it and have no successor yet."""
-        if wished is not None:
-            self._follow(self.fleet.desire(wished.state, self._now))
+        if desired is not None:
+            self._follow(self.fleet.desire(desired.state, self._now))
         for number, kind in enumerate(kinds, 1):
             self._join(number, kind)
         self._expect_arrival()
@@ -212,7 +212,7 @@ class World:
             f"host-{number}",
             kind,
             self._now,
-            load_seconds=self._wished.load_seconds if self._wished else None,
+            load_seconds=self._desired.load_seconds if self._desired else None,
         )
         self._places[link] = _Place(number, kind, agent, link, since=self._now)
         hello = agent.dial(self._now)
@@ -233,7 +233,7 @@ class World:
             del self._places[link]
             self.outcome.num_computed += place.agent.num_computed
             self.outcome.num_losses += 1
-            if self._wished is not None and place.agent.is_ready:
+            if self._desired is not None and place.agent.is_ready:
                 self._unserved[place.agent.serves or ""].append(self._now)
             self._follow(self._timed(self.fleet.agent_left, link, self._now))
             self._at(self._now + losses.away, lambda: self._join(place.number, place.kind))

@@ -50,38 +50,38 @@ def build_parser() -> argparse.ArgumentParser:
         help="add, fit: the source, hf://…, https://… or an absolute path on the agents' hosts; "
         "remove, set: the model's name",
     )
-    wish = parser.add_argument_group("add and set; --slots and --context-size: fit, too")
-    wish.add_argument("--name", help="its name in requests (from the source)")
-    wish.add_argument("--source", help="set: its new source")
-    wish.add_argument(
+    desired = parser.add_argument_group("add and set; --slots and --context-size: fit, too")
+    desired.add_argument("--name", help="its name in requests (from the source)")
+    desired.add_argument("--source", help="set: its new source")
+    desired.add_argument(
         "--replicas", metavar="N|all", type=_replicas, help="number of agents (all that are free)"
     )
-    wish.add_argument(
+    desired.add_argument(
         "--slots",
         metavar="N",
         type=positive,
         help="requests that each agent answers at once with this model",
     )
-    wish.add_argument("--context-size", metavar="N", type=positive, help="tokens of each slot")
-    wish.add_argument(
+    desired.add_argument("--context-size", metavar="N", type=positive, help="tokens of each slot")
+    desired.add_argument(
         "--alias",
         metavar="NAME",
         action="append",
         help="another name of it; repeatable, '' removes all",
     )
-    wish.add_argument(
+    desired.add_argument(
         "--label",
         metavar="KEY=VALUE",
         action="append",
         type=_label,
         help="only on agents with this label; repeatable, '' removes all",
     )
-    wish.add_argument(
+    desired.add_argument(
         "--idle-timeout",
         metavar="DURATION",
         help="unload it after this time without requests, such as 15m",
     )
-    wish.add_argument(
+    desired.add_argument(
         "--preload",
         action=argparse.BooleanOptionalAction,
         help="load it at once, or only at the first request",

@@ -18,7 +18,7 @@ class Needs(Enum):
     LIST = "seeing which models there are"
     VIEW = "seeing the fleet"
     OPERATE = "draining, cancelling, reloading"
-    ADMINISTER = "changing wishes and keys"
+    ADMINISTER = "changing the desired state and keys"
     JOIN = "serving as an agent"
 
 

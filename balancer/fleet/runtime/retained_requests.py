@@ -11,7 +11,7 @@ Bounded in number, bytes and age, with fair shares (`fleet/shares.py`). One that
 holder's share until it ends: for another caller's newcomer it is neither forgotten nor cancelled. A
 newcomer that finds no room is not retained, or is refused if it has to be. Of those that have
 ended, the least recently used one of the holder with most is forgotten first. Forgetting one that
-runs, by age or by its caller's wish, cancels it only if no reader is left.
+runs, by age or on its caller's request, cancels it only if no reader is left.
 """
 
 import asyncio

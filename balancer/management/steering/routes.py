@@ -64,7 +64,7 @@ def routes(
 # ---- the desired state
 
 
-class Wish(TypedDict):
+class DesiredModels(TypedDict):
     """The desired state, in the form of `DesiredState`; durations in seconds, sizes in bytes."""
 
     models: list[dict[str, Any]]
@@ -92,7 +92,7 @@ class DryRun(TypedDict):
 
     agents: list[AgentStep]
     lacking: list[LackingModel]
-    desired: Wish
+    desired: DesiredModels
 
 
 def _state_routes(runtime: FleetRuntime, service: DesiredStateService, diary: Diary) -> list[Route]:
@@ -118,12 +118,12 @@ def _state_routes(runtime: FleetRuntime, service: DesiredStateService, diary: Di
     get_doc = Doc(
         "DesiredState",
         "The models that the fleet should serve.",
-        {200: json_answer("The desired state; `ETag` is its revision.", Wish)},
+        {200: json_answer("The desired state; `ETag` is its revision.", DesiredModels)},
     )
     put_doc = Doc(
         "Wish",
         "Replaces the desired state; with `dry_run`, says what would change.",
-        {200: json_answer("The desired state, or what would change.", Wish | DryRun)},
+        {200: json_answer("The desired state, or what would change.", DesiredModels | DryRun)},
         parameters=(
             parameter("If-Match", "header"),
             parameter("dry_run", "query", {"type": "boolean", "default": False}),

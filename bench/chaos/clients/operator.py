@@ -28,10 +28,10 @@ class Operator:
         while not stop.is_set():
             self._number += 1
             with suppress(aiohttp.ClientError, TimeoutError, OSError):
-                await self._wish(self._number)
+                await self._desire(self._number)
             await asyncio.sleep(PAUSE)
 
-    async def _wish(self, number: int) -> None:
+    async def _desire(self, number: int) -> None:
         self._register.asked(number)
         async with self._http.put(self._url, json=_state(number)) as response:
             await response.read()
@@ -48,11 +48,11 @@ class Operator:
 
 
 def _state(number: int) -> dict[str, Any]:
-    model = {"name": f"wish-{number}", "source": "file:///nowhere.gguf"}
+    model = {"name": f"desired-{number}", "source": "file:///nowhere.gguf"}
     return {"models": [model | {"agents": {"labels": NOBODY}}]}
 
 
 def _number(state: dict[str, Any]) -> int:
     """0: the desired state was not changed yet."""
     names = [model["name"] for model in state["models"]]
-    return int(names[0].removeprefix("wish-")) if names else 0
+    return int(names[0].removeprefix("desired-")) if names else 0

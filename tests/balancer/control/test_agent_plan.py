@@ -13,7 +13,7 @@ OLD = wished("m", 1).assignment
     ("told", "target", "action", "why"),
     [
         (OLD, OLD, "keep", "it has m already"),
-        (None, None, "keep", "nothing is wished for it"),
+        (None, None, "keep", "it has no desired model"),
         (OLD, None, "unload", "nobody needs m here"),
         (None, OLD, "load", "it has room for m"),
         (OLD, wished("m", 2).assignment, "reload", "source of m changes"),
