@@ -11,7 +11,7 @@ from arriero.balancer.control.desired_state import AgentChoice, DesiredModel, De
 from bench.simulation.arrivals import TRACES, Arrival
 from bench.simulation.fluid_host import HostKind, Speeds
 from bench.simulation.outcome import Outcome
-from bench.simulation.world import Losses, Policy, Wished, World
+from bench.simulation.world import Desired, Losses, Policy, World
 
 HOST = HostKind(slots=4, cache=8192, speeds=Speeds(prefill=3000, step=0.02, sequence=0.001))
 
@@ -68,7 +68,7 @@ def steered(losses: Losses | None, *, load_seconds: float = 3.0, num: int = 200)
         DesiredModel(name=name, source=f"file:///{name}.gguf", agents=AgentChoice(replicas=2))
         for name in ("large", "small")
     ]
-    wished = Wished(state=DesiredState(models=tuple(models)), load_seconds=load_seconds)
+    desired = Desired(state=DesiredState(models=tuple(models)), load_seconds=load_seconds)
     arrivals = TRACES["poisson"](Random(1), 3.0)
     return World(
         [HOST] * 5,
@@ -76,7 +76,7 @@ def steered(losses: Losses | None, *, load_seconds: float = 3.0, num: int = 200)
         num_requests=num,
         policy=Policy(),
         losses=losses,
-        wished=wished,
+        desired=desired,
     ).run()
 
 
