@@ -1,16 +1,22 @@
-"""Changes the desired models: shows the changes after a dry run, asks, then saves them."""
+"""Changes the desired models: shows the changes after a dry run, asks, then saves them.
+
+With `--wait` it then shows the models until they are loaded.
+"""
 
 import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import aclosing, nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..shared.printable import printable
-from .arguments import UsageError
-from .output import console, print_json
+from .arguments import EXIT_FAILED, UsageError
+from .output import console, issues, print_json
 
 if TYPE_CHECKING:
+    from rich.console import Group
+
     from ..client.management import DesiredState, Management
     from .screen import Screen
 
@@ -21,9 +27,14 @@ _STYLES = {"+": "green", "-": "red", "~": "yellow", " ": "dim"}
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add `--dry-run` and `--yes`."""
+    """Add `--dry-run`, `--yes` and `--wait`."""
     parser.add_argument("--dry-run", action="store_true", help="only print the changes")
     parser.add_argument("--yes", action="store_true", help="remove models without asking")
+    parser.add_argument(
+        "--wait",
+        action="store_true",
+        help="show the progress until the agents have loaded the models; fail if one cannot",
+    )
 
 
 async def change(
@@ -32,8 +43,8 @@ async def change(
     arguments: argparse.Namespace,
     *,
     asks: bool = True,
-) -> None:
-    """Make `make(state)` the desired state, after printing the changes.
+) -> int | None:
+    """Make `make(state)` the desired state, after printing the changes. Returns the exit code.
 
     If `asks`, it asks before models are removed. Raises `UsageError` if stdin is not a terminal.
     """
@@ -48,17 +59,22 @@ async def change(
     if arguments.dry_run:
         if arguments.json:
             print_json(plan)
-        return
+        return None
     removed = [text for sign, text in lines if sign == "-"]
     if removed and asks and not arguments.yes and not _agrees(removed):
         screen.print("nothing has changed")
-        return
+        return None
     saved = await management.wish(desired, etag=before.etag)
     if arguments.json:
         print_json(saved)
     elif any(sign != " " for sign, _ in lines):
-        screen.print("applied; `arriero models` shows the progress")
+        shows = "" if arguments.wait else "; `arriero models` shows the progress"
+        screen.print(f"applied{shows}")
         await _warn_of_memory(management, before, screen)
+    if not arguments.wait:
+        return None
+    names = [model["name"] for model in after["models"]]
+    return await _until_loaded(management, names, None if arguments.json else screen)
 
 
 def _print(screen: "Screen", lines: Sequence[tuple[Sign, str]], plan: Json) -> None:
@@ -105,6 +121,79 @@ async def _warn_of_memory(
             style="yellow",
             soft_wrap=True,
         )
+
+
+# ---- how far the models are
+
+
+async def _until_loaded(
+    management: "Management", names: Sequence[str], screen: "Screen | None"
+) -> int | None:
+    """Show the models `names` until no agent has to load them any more. Returns the exit code.
+
+    The balancer looks at a change a moment after it has taken it, so this has to be true twice.
+    """
+    from rich.live import Live
+
+    models: list[Json] = []
+    was_over = False
+    is_live = screen is not None and screen.is_terminal
+    async with aclosing(management.events()) as events:
+        with Live(auto_refresh=False, console=screen) if is_live else nullcontext() as live:
+            async for event in events:
+                if event.name != "throughput":  # it comes once a second
+                    continue
+                listed = {each["name"]: each for each in await management.models()}
+                models = [listed[name] for name in names if name in listed]
+                if live is not None:
+                    live.update(models_view(models), refresh=True)
+                works = [agent["work"] for agent in await management.agents() if agent["work"]]
+                is_over = (
+                    len(models) == len(names)
+                    and all(map(_is_over, models))
+                    and all(work["phase"] in ("serving", "failed") for work in works)
+                )
+                if is_over and was_over:
+                    break
+                was_over = is_over
+    if screen is not None and live is None:
+        screen.print(models_view(models), soft_wrap=True)
+    return EXIT_FAILED if any(model["issues"] for model in models) else None
+
+
+def _is_over(model: Json) -> bool:
+    """Return whether the model is not loading, and does not wait for an agent that is here."""
+    return model["status"] != "loading" and (model["status"] != "waiting" or bool(model["issues"]))
+
+
+def models_view(models: Sequence[Json]) -> "Group":
+    """Return the models as a table, then where each is placed and its issues."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    for name in ("model", "status", "progress"):
+        table.add_column(name)
+    for name in ("agents", "slots", "waiting"):
+        table.add_column(name, justify="right")
+    lines: list[Text] = []
+    for model in models:
+        progress = model.get("progress")
+        slots = model.get("slots") or {"busy": "-", "total": "-"}
+        table.add_row(
+            model["name"],
+            model["status"],
+            "" if progress is None else f"{progress:.0%}",
+            str(len(model.get("agents") or ())),
+            f"{slots['busy']}/{slots['total']}",
+            str(model.get("waiting", "-")),
+        )
+        if model.get("placement"):
+            lines.append(Text(f"{model['name']}: {model['placement']}"))
+        for words in issues(model).splitlines():
+            lines.append(Text(f"{model['name']}: {words}", style="red"))
+    return Group(table, *lines)
 
 
 # ---- how two desired states differ, model by model

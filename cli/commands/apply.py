@@ -33,14 +33,14 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-async def _apply(arguments: argparse.Namespace, target: Target) -> None:
+async def _apply(arguments: argparse.Namespace, target: Target) -> int | None:
     from ...client import Client
 
     desired = read_state(Path(arguments.file))
     async with Client(
         target.url, management=target.management, key=target.key, tls_ca=target.tls_ca
     ) as client:
-        await change(client.management, lambda _before: desired, arguments)
+        return await change(client.management, lambda _before: desired, arguments)
 
 
 def read_state(path: Path) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..arguments import Target, UsageError, make_parser, positive
 from ..boundary import run
-from ..desired_state import add_flags, change
-from ..output import console, in_gib, issues, print_json
+from ..desired_state import add_flags, change, models_view
+from ..output import console, in_gib, print_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -107,7 +107,7 @@ def _label(text: str) -> tuple[str, str]:
     return key, value
 
 
-async def _models(arguments: argparse.Namespace, target: Target) -> None:
+async def _models(arguments: argparse.Namespace, target: Target) -> int | None:
     from ...client import Client
 
     if arguments.action != "list" and arguments.model is None:
@@ -119,44 +119,22 @@ async def _models(arguments: argparse.Namespace, target: Target) -> None:
     ) as client:
         if arguments.action == "list":
             _list(await client.management.models(), as_json=arguments.json)
-            return
+            return None
         if arguments.action == "fit":
             await _fit(client.management, arguments)
-            return
+            return None
         make = _CHANGES[arguments.action](arguments)
         # Who removes one by its name has said what is to go.
-        await change(client.management, make, arguments, asks=False)
+        return await change(client.management, make, arguments, asks=False)
 
 
 def _list(models: list[Json], *, as_json: bool) -> None:
-    from rich.table import Table
-
     if as_json:
         print_json(models)
-        return
-    table = Table(box=None, pad_edge=False)
-    for name in ("model", "status", "progress"):
-        table.add_column(name)
-    for name in ("agents", "slots", "waiting"):
-        table.add_column(name, justify="right")
-    screen = console()
-    for model in models:
-        progress = model.get("progress")
-        slots = model.get("slots") or {"busy": "-", "total": "-"}
-        table.add_row(
-            model["name"],
-            model["status"],
-            "" if progress is None else f"{progress:.0%}",
-            str(len(model.get("agents") or ())),
-            f"{slots['busy']}/{slots['total']}",
-            str(model.get("waiting", "-")),
-        )
-    screen.print(table if models else "no models yet: see arriero models --help")
-    for model in models:
-        if model.get("placement"):
-            screen.print(f"{model['name']}: {model['placement']}", soft_wrap=True)
-        for line in issues(model).splitlines():
-            screen.print(f"{model['name']}: {line}", style="red", soft_wrap=True)
+    elif models:
+        console().print(models_view(models), soft_wrap=True)
+    else:
+        console().print("no models yet: see arriero models --help")
 
 
 # ---- where one fits

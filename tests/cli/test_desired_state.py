@@ -86,7 +86,8 @@ def plan(desired: dict[str, Any], **more: Any) -> Any:
 
 
 def flags(**given: bool) -> argparse.Namespace:
-    return argparse.Namespace(**{"json": False, "dry_run": False, "yes": False} | given)
+    none = dict.fromkeys(("json", "dry_run", "yes", "wait"), False)
+    return argparse.Namespace(**none | given)
 
 
 async def changed(server: FakeServer, desired: dict[str, Any], **given: bool) -> list[str]:

@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from arriero.cli.commands.apply import main
-from tests.client.fakes import FakeServer, says
+from tests.cli.commands.answers import SNAPSHOT, event
+from tests.client.fakes import FakeServer, says, writes
 
 OLD = {"models": [{"name": "m", "source": "file:///m.gguf", "slots": 4}]}
 TOML = """
@@ -46,6 +47,50 @@ def test_a_dry_run_changes_nothing(
     assert main([str(file), "--dry-run", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == PLAN
     assert [path for _, path, _ in balancer.seen][1:] == ["/api/v1/desired-state?dry_run=true"]
+
+
+BEAT = event("throughput", {"tokens_per_second": 0.0, "agents": {}})
+GONE = {"code": "not_found", "message": "no such file", "hint": "check the path"}
+
+
+@pytest.mark.parametrize(
+    ("looks", "code"),
+    [
+        # The phase of the agent, the model's status and issues, once a second.
+        ([("serving", "loaded", []), ("serving", "loaded", [])], 0),
+        (
+            [
+                ("serving", "failed", [GONE]),  # as it was before the change
+                ("fetching", "loading", []),
+                ("serving", "loaded", []),
+                ("serving", "loaded", []),
+            ],
+            0,
+        ),
+        ([("loading", "loaded", []), *[("serving", "loaded", [])] * 2], 0),
+        ([("failed", "failed", [GONE])] * 2, 1),
+        ([("failed", "loaded", [GONE])] * 2, 1),
+        ([("waiting", "waiting", []), *[(None, "waiting", [GONE])] * 2], 1),
+        ([(None, "unloaded", [])] * 2, 0),
+    ],
+)
+def test_it_waits_until_agents_have_loaded_or_failed(
+    balancer: FakeServer,
+    file: Path,
+    capsys: pytest.CaptureFixture[str],
+    looks: list[tuple[str | None, str, list[dict[str, str]]]],
+    code: int,
+) -> None:
+    balancer.will(says(OLD), says(PLAN), says({}))
+    balancer.will(writes(event("snapshot", SNAPSHOT), *[BEAT] * len(looks)))
+    for phase, status, issues in looks:
+        model = {"name": "m", "status": status, "issues": issues}
+        work = phase and {"model": "m", "phase": phase}
+        balancer.will(says({"models": [model]}), says({"agents": [{"work": work}]}))
+    assert main([str(file), "--wait"]) == code
+    assert balancer.answers == []
+    *_, row = [line for line in capsys.readouterr().out.splitlines() if line.startswith("m ")]
+    assert row.split()[:2] == ["m", looks[-1][1]]
 
 
 @pytest.mark.parametrize(
