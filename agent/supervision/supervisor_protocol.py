@@ -25,6 +25,9 @@ from ..link.balancer_secrets import BalancerSecrets
 from ..link.decisions import HostOrder
 from ..settings import AgentSettings
 
+AHEAD = "ahead"
+"""Argument of an engine process that loads the engine's libraries before its first order."""
+
 # ---- orders
 
 
