@@ -1,4 +1,4 @@
-.PHONY: help install programs demo dist release-check test style types compiled mutants part-tests daemon-tests test-clients test-suites vulkan-tests check search format bench bench-setup bench-peer bench-soak bench-chaos
+.PHONY: help install programs demo dist release-check test style types compiled mutants agent-tests other-tests daemon-tests test-clients test-suites vulkan-tests check search format bench bench-setup bench-peer bench-soak bench-chaos
 
 python := .venv/bin/python
 # How many processes share the tests with real daemons, a file at a time. Half of their time is
@@ -48,23 +48,28 @@ check: lint
 
 # Types and parts compute all the time, daemons wait a lot.
 test: style
-	@$(MAKE) --no-print-directory -j5 COMPILED=compiled programs types part-tests daemon-tests
+	@$(MAKE) --no-print-directory -j5 COMPILED=compiled \
+		programs types agent-tests other-tests daemon-tests
 
 # For root it says which packages it installs, else with what command. A test without its program
 # fails for root, and is skipped for others.
 programs:
 	@scripts/install-program || true
 
-# Rewrites the assertions of all tests once; otherwise each process of a first run does. What cannot
-# be collected is told by the runs.
+# Rewrites the assertions of these tests once; otherwise each process of a first run does. What
+# cannot be collected is told by the run.
 compiled: install
-	@$(python) -m pytest -q --collect-only tests integration_tests >/dev/null || true
+	@$(python) -m pytest -q --collect-only integration_tests >/dev/null || true
 
 # Threads of an engine that wait for each other leave the cores to other processes.
-part-tests daemon-tests: export OMP_WAIT_POLICY := passive
+check search agent-tests other-tests daemon-tests: export OMP_WAIT_POLICY := passive
 
-part-tests: install $(COMPILED)
-	$(python) -m pytest -q -n 2 $(each_file) tests
+# Two halves, since finding a test costs as much as running one: workers would each find all.
+agent-tests: install
+	$(python) -m pytest -q tests/agent
+
+other-tests: install
+	$(python) -m pytest -q tests --ignore tests/agent
 
 daemon-tests: install $(COMPILED)
 	$(python) -m pytest -q -n $(jobs) $(each_file) integration_tests
