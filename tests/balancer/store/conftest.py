@@ -1,12 +1,22 @@
-"""Every store that there is, each empty."""
+"""Every store that there is, each empty.
 
+Databases are migrated once: a test of SQLite gets a copy of the file, and tests of PostgreSQL share
+a database that is emptied before each.
+"""
+
+import asyncio
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
+from arriero.balancer.store.database import engine_of
 from arriero.balancer.store.store import Store
+from arriero.balancer.store.tables import FIRST_ROWS, METADATA
 from arriero.balancer.store.url import parse_store_url
 
 from .postgres import PostgresServer
@@ -16,9 +26,42 @@ OpenStore = Callable[[], Awaitable[Store]]
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty database."""
-    return database(request.param, request, tmp_path)
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database without tables."""
+    if request.param == "sqlite":
+        (tmp_path / "state.db").touch()
+        return f"sqlite:///{tmp_path}/state.db"
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return server.database()
+
+
+@pytest.fixture
+async def opened_empty(empty_url: str) -> AsyncIterator[OpenStore]:
+    """Opens a store that lasts. Who opens it first makes its tables."""
+    async with opening(empty_url, has_tables=False) as again:
+        yield again
+
+
+@pytest.fixture(scope="session")
+def sqlite_with_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """To be copied."""
+    path = tmp_path_factory.mktemp("migrated") / "state.db"
+    migrate(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture(scope="session")
+def postgres_with_tables(postgres: PostgresServer) -> str:
+    """The URL of a database that tests share."""
+    url = postgres.database()
+    migrate(url)
+    return url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database with tables, as a first start leaves it."""
+    return await with_tables(request.param, request, tmp_path)
 
 
 @pytest.fixture
@@ -31,22 +74,43 @@ async def opened_sql(url: str) -> AsyncIterator[OpenStore]:
 @pytest.fixture(params=["memory", "sqlite", "postgresql"])
 async def opened(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[OpenStore]:
     """Opens any store; at first it is empty."""
-    async with opening(database(request.param, request, tmp_path)) as again:
+    async with opening(await with_tables(request.param, request, tmp_path)) as again:
         yield again
 
 
-def database(kind: str, request: pytest.FixtureRequest, folder: Path) -> str:
+async def with_tables(kind: str, request: pytest.FixtureRequest, folder: Path) -> str:
+    """The URL of a database as a first start leaves it."""
     if kind == "memory":
         return "memory://"
     if kind == "sqlite":
-        (folder / "state.db").touch()
+        shutil.copy(request.getfixturevalue("sqlite_with_tables"), folder / "state.db")
         return f"sqlite:///{folder}/state.db"
-    server: PostgresServer = request.getfixturevalue("postgres")
-    return server.database()
+    url: str = request.getfixturevalue("postgres_with_tables")
+    engine = engine_of(parse_store_url(url))
+    async with engine.begin() as connection:
+        names = ", ".join(table.name for table in METADATA.sorted_tables)
+        await connection.execute(text(f"TRUNCATE {names} RESTART IDENTITY"))
+        for table, row in FIRST_ROWS:
+            await connection.execute(table.insert().values(**row))
+    await engine.dispose()
+    return url
+
+
+def migrate(url: str) -> None:
+    """Make the tables, in a thread: fixtures of a session may be made while a loop runs."""
+
+    async def open_and_close() -> None:
+        store = Store(parse_store_url(url))
+        await store.open()
+        await store.close()
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, open_and_close()).result()
 
 
 @asynccontextmanager
-async def opening(url: str) -> AsyncIterator[OpenStore]:
+async def opening(url: str, *, has_tables: bool = True) -> AsyncIterator[OpenStore]:
+    """Opens stores; the first makes the tables unless the database `has_tables`."""
     async with AsyncExitStack() as stores:
         at = parse_store_url(url)
         in_memory: Store | None = None
@@ -57,7 +121,8 @@ async def opening(url: str) -> AsyncIterator[OpenStore]:
                 return in_memory  # a second one would be another
             store = Store(at)
             stores.push_async_callback(store.close)
-            await store.open()
+            if not has_tables:
+                await store.open()
             in_memory = store if at.kind == "memory" else None
             return store
 

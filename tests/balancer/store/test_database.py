@@ -110,7 +110,7 @@ async def test_a_transaction_that_outlasts_its_database_closes_its_connection() 
 
 
 @pytest.mark.timeout(60)
-async def test_what_was_confirmed_survives_kill_9(url: str) -> None:
+async def test_what_was_confirmed_survives_kill_9(empty_url: str) -> None:
     for number in range(ROUNDS):
         confirmed = await killed_after(url, 1 + 7 * number)
         store = Store(parse_store_url(url))

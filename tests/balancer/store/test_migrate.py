@@ -24,9 +24,9 @@ def differences(connection: Connection) -> list[object]:
     return list(compare_metadata(MigrationContext.configure(connection), METADATA))
 
 
-async def test_the_migrations_lead_to_the_tables(opened_sql: OpenStore, url: str) -> None:
-    await opened_sql()
-    engine = engine_of(parse_store_url(url))
+async def test_the_migrations_lead_to_the_tables(opened_empty: OpenStore, empty_url: str) -> None:
+    await opened_empty()
+    engine = engine_of(parse_store_url(empty_url))
     async with engine.begin() as connection:
         assert await connection.run_sync(differences) == []
         await connection.execute(text("DROP INDEX ended_requests_by_time"))
@@ -34,9 +34,9 @@ async def test_the_migrations_lead_to_the_tables(opened_sql: OpenStore, url: str
     await engine.dispose()
 
 
-async def test_the_migrations_leave_the_first_rows(opened_sql: OpenStore, url: str) -> None:
-    await opened_sql()
-    engine = engine_of(parse_store_url(url))
+async def test_the_migrations_leave_the_first_rows(opened_empty: OpenStore, empty_url: str) -> None:
+    await opened_empty()
+    engine = engine_of(parse_store_url(empty_url))
     async with engine.begin() as connection:
         found = {
             table.name: [dict(row) for row in (await connection.execute(table.select())).mappings()]
@@ -47,8 +47,8 @@ async def test_the_migrations_leave_the_first_rows(opened_sql: OpenStore, url: s
     assert {name: rows for name, rows in found.items() if rows} == expected
 
 
-async def test_balancers_that_start_together_wait_for_one_another(opened_sql: OpenStore) -> None:
-    stores = await asyncio.gather(*(opened_sql() for _ in range(4)))
+async def test_balancers_that_start_together_wait_for_one_another(opened_empty: OpenStore) -> None:
+    stores = await asyncio.gather(*(opened_empty() for _ in range(4)))
     await stores[0].save_desired_state(Persist(0, "state"))
     assert await stores[3].load_desired_state() == SavedState(1, "state")
 
@@ -66,9 +66,9 @@ async def test_one_that_makes_the_same_database_is_waited_for(tmp_path: Path) ->
     await store.close()
 
 
-async def test_a_start_keeps_what_is_there(opened_sql: OpenStore) -> None:
-    await (await opened_sql()).save_desired_state(Persist(0, "state"))
-    assert await (await opened_sql()).load_desired_state() == SavedState(1, "state")
+async def test_a_start_keeps_what_is_there(opened_empty: OpenStore) -> None:
+    await (await opened_empty()).save_desired_state(Persist(0, "state"))
+    assert await (await opened_empty()).load_desired_state() == SavedState(1, "state")
 
 
 @pytest.mark.parametrize(
@@ -79,13 +79,13 @@ async def test_a_start_keeps_what_is_there(opened_sql: OpenStore) -> None:
     ],
 )
 async def test_another_schema_is_refused_and_left_alone(
-    opened_sql: OpenStore, url: str, schema: str, sentence: str
+    opened_empty: OpenStore, empty_url: str, schema: str, sentence: str
 ) -> None:
-    await (await opened_sql()).save_desired_state(Persist(0, "state"))
-    engine = engine_of(parse_store_url(url))
+    await (await opened_empty()).save_desired_state(Persist(0, "state"))
+    engine = engine_of(parse_store_url(empty_url))
     async with engine.begin() as connection:
         await connection.execute(text(f"UPDATE alembic_version SET version_num = '{schema}'"))
-    store = Store(parse_store_url(url))
+    store = Store(parse_store_url(empty_url))
     with pytest.raises(StoreRefused, match=sentence):
         await store.open()
     await store.close()

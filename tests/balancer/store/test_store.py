@@ -230,7 +230,7 @@ async def test_memory_lasts_as_long_as_the_store() -> None:
         await store.close()
 
 
-async def test_others_last(url: str) -> None:
+async def test_others_last(empty_url: str) -> None:
     store = await open_store(parse_store_url(url))
     assert store.is_lasting
     await store.close()
