@@ -22,7 +22,8 @@ from .fleet.runtime.fleet_runtime import FleetRuntime
 from .management.events import EventHub
 from .management.steering.desired_state_service import DesiredStateService
 from .management.steering.drains import DrainService
-from .parts import assemble, collect_numbers, file_key, measure_loop_delay
+from .numbers import collect_numbers, measure_loop_delay
+from .parts import assemble, file_key
 from .persistence import LAST_WRITES
 from .ports import check_exposure, open_ports
 from .settings import BalancerSettings

@@ -14,12 +14,12 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from ..shared import log
 from ..shared.errors import InvalidRequest
 from ..shared.lifecycle import StartupError
 from ..shared.messages import Issue
 from ..shared.tls.key_pair import KeyPair, TlsFileError
 from ..shared.tracing.open_telemetry import open_tracer
+from ..shared.tracing.span_queue import QueueNumbers
 from .access.access import Access
 from .access.access_key import FILE_KEY, AccessKey, digest_of, is_key
 from .access.key_service import KeyService, load_keys
@@ -57,7 +57,6 @@ from .jobs.jobs import Jobs, open_jobs
 from .management import troubles
 from .management.answer_types import Trouble
 from .management.events import EventHub
-from .management.metrics.loop_delay import LoopDelay
 from .management.metrics.metrics import Metrics
 from .management.steering.desired_state_service import DesiredStateService
 from .management.steering.drains import DrainService
@@ -243,11 +242,11 @@ def runtime_of(
     )
     tracer = open_tracer("arriero-balancer", version("arriero"))
     until_the_end.push_async_callback(asyncio.to_thread, tracer.close)
-    metrics.collect_spans(tracer.numbers)
+    metrics.figures(QueueNumbers, lambda: {(): [tracer.numbers()]})
     recorders = Recorders(metrics, persistence.history.recorder, TraceRecorder(tracer))
     runtime = FleetRuntime(fleet, recorder=recorders, tracer=tracer)
-    metrics.collect_pool("requests", runtime.memory)
-    metrics.collect_pool("answers", runtime.answers)
+    metrics.pool("requests", runtime.memory)
+    metrics.pool("answers", runtime.answers)
     return runtime
 
 
@@ -282,7 +281,11 @@ def bodies_of(
 ) -> Bodies:
     """What reads requests' bodies, and follows the links in them where that is allowed."""
     fetcher = Fetcher()
-    metrics.collect_links(lambda: fetcher.num_open)
+    metrics.gauge(
+        "media_links",
+        "Links to pictures that are fetched, or wait for that.",
+        lambda: fetcher.num_open,
+    )
     filler = LinkFiller(fetcher.fetch, MAX_BODY_BYTES) if settings.media_urls else None
     bodies = Bodies(
         max_held_bytes=settings.request_memory // 2,
@@ -290,7 +293,7 @@ def bodies_of(
         has_keys=lambda: not access.is_open,
         memory=memory,
     )
-    metrics.collect_pool("bodies", bodies.shares)
+    metrics.pool("bodies", bodies.shares)
     return until_the_end.enter_context(bodies)
 
 
@@ -515,77 +518,3 @@ def callers(
         return Caller(name=maker.name, user_agent="batch", limits=key.limits, owner=maker.owner)
 
     return caller_of
-
-
-# ---- the numbers of the parts, as the metrics read them
-
-
-def collect_numbers(parts: Parts) -> None:
-    """Let the metrics ask the parts when they are read."""
-    metrics, runtime, conversations = parts.metrics, parts.runtime, parts.conversations
-    metrics.collect_fleet(
-        partial(runtime.views.view, max_requests=0),
-        backlog=runtime.backlog,
-        events=parts.hub.numbers,
-        hosts=lambda: parts.diary.num_hosts,
-        desired=lambda: [each.status for each in parts.runtime.views.statuses().values()],
-    )
-    metrics.collect_pool("event_readers", parts.hub.shares)
-    parts.diary.issues = parts.issues
-    parts.hub.find_troubles = parts.troubles
-    conversation_service = parts.conversation_service
-    metrics.collect_responses(
-        lambda: len(conversations.memory),
-        lambda: conversations.memory.num_bytes,
-        lambda: 0 if conversation_service is None else conversation_service.num_waiting,
-    )
-    if conversation_service is not None:
-        unwritten = conversation_service.backlog.pool
-        metrics.collect_pool("conversations_unwritten", unwritten.counts)
-        metrics.collect_pool("conversations_unwritten_bytes", unwritten.sizes)
-    metrics.collect_pool("conversation_bytes", conversations.memory.pool.sizes)
-    metrics.collect_pool("conversations", conversations.memory.pool.counts)
-    service = parts.request_service
-    metrics.collect_retained(
-        lambda: len(parts.retained),
-        lambda: parts.retained.num_bytes,
-        lambda: 0 if service is None else len(service.journal),
-    )
-    if service is not None:
-        metrics.collect_pool("kept_requests_unwritten", service.journal.begun_counts)
-        metrics.collect_pool("kept_requests_unwritten_bytes", service.journal.begun_bytes)
-    metrics.collect_pool("kept_requests_running_bytes", parts.retained.running.sizes)
-    metrics.collect_pool("kept_requests_running", parts.retained.running.counts)
-    metrics.collect_pool("kept_requests_ended_bytes", parts.retained.idle.sizes)
-    metrics.collect_pool("kept_requests_ended", parts.retained.idle.counts)
-    metrics.collect_log(log.num_dropped)
-    metrics.collect_store(parts.store_statuses)
-    metrics.collect_log_reads(lambda: runtime.num_log_reads)
-    metrics.collect_bodies(lambda: parts.bodies.num_bytes)
-    metrics.collect_usage(lambda: len(parts.persistence.history.usage))
-    metrics.collect_limits(lambda: runtime.views.num_limited_callers)
-    metrics.collect_notices(lambda: parts.reports.num_clients)
-    access = parts.access
-    metrics.collect_keys(lambda: access.ring.num_valid, lambda: access.num_leases)
-    if (peers := parts.peers) is not None:
-        metrics.collect_peers(
-            lambda: peers.num_live,
-            lambda: int(peers.status().epoch is not None),
-            lambda: peers.status().num_unread,
-            lambda: peers.inquiries.num_open,
-        )
-    if parts.jobs is not None:
-        metrics.collect_jobs(parts.jobs.numbers)
-        for name, shares in parts.jobs.pools().items():
-            metrics.collect_pool(name, shares)
-    metrics.collect_sessions(lambda: len(parts.sessions))
-    if parts.certificates is not None:
-        metrics.collect_certificate(parts.certificates.seconds_left)
-
-
-def measure_loop_delay(metrics: Metrics, until_the_end: AsyncExitStack) -> None:
-    """Until the end, count how late the event loop is."""
-    delay = LoopDelay()
-    metrics.collect_loop_delay(delay)
-    delay.start()
-    until_the_end.callback(delay.stop)

@@ -54,9 +54,17 @@ async def open_ports(
         app[EARLY_HEADERS_KEY] = settings.early_headers
         app[PORT_DOORS] = (parts.doors, name)
         connections = connections_of(settings, tls.get(name), parts.doors)
-        parts.metrics.collect_connections(name, partial(getattr, connections, "num_open"))
-        parts.metrics.collect_pool(f"{name}_connections", connections.shares)
-        parts.metrics.collect_floods(name, partial(getattr, connections, "num_flooded"))
+        parts.metrics.gauge(
+            f"{name}_connections",
+            f"Open connections to the {name} port.",
+            partial(getattr, connections, "num_open"),
+        )
+        parts.metrics.gauge(
+            f"{name}_flooded_sockets",
+            f"WebSockets of the {name} port that were closed: too many pings or tiny frames.",
+            partial(getattr, connections, "num_flooded"),
+        )
+        parts.metrics.pool(f"{name}_connections", connections.shares)
         is_shared = parts.pipes is not None
         port = serve(app, address, f"--{name}-addr", connections, is_shared=is_shared)
         addresses[name] = await ports.enter_async_context(port)

@@ -140,7 +140,7 @@ SHELLS = {
     "balancer/jobs": "batch_run batches blobs files files_place inputs jobs remote_blobs results "
     "runner tools",
     "balancer/management": "agent_log balancers events page",
-    "balancer/management/metrics": "fleet_collector loop_delay metrics",
+    "balancer/management/metrics": "fleet_collector loop_delay",
     "balancer/management/steering": "desired_state_service drains",
     "balancer/store": "conversations database diary health history jobs retained store "
     "write_behind writer",

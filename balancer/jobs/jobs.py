@@ -4,8 +4,9 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+from ...shared.reports.figures import Family, Figure
 from ..fleet.caller import Caller
 from ..fleet.shares import Shares
 from ..store.jobs import JobStore
@@ -15,19 +16,32 @@ from .files_place import FileLimits, FilesPlace, WorkPlace, open_blobs, work_fol
 from .runner import Fleet, Runner
 from .tools import HandleLine
 
+LINES = Family(
+    "batch_lines", "Lines of batches that got a result.", label="result", is_counter=True
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobNumbers:
     """Numbers for metrics and people; lines are those in this balancer."""
 
-    num_files: int
-    num_bytes: int
-    num_uploads: int
-    num_batches: int
-    num_loaded: int
-    num_running: int
-    num_completed: int
-    num_failed: int
+    num_files: Annotated[int, Figure(metric=Family("files", "Files that are kept."))]
+    num_bytes: Annotated[
+        int, Figure(metric=Family("files_bytes", "Bytes of the files that are kept."))
+    ]
+    num_uploads: Annotated[int, Figure(metric=Family("uploads", "Files that are being uploaded."))]
+    num_batches: Annotated[
+        int, Figure(metric=Family("batches", "Batches that this balancer runs."))
+    ]
+    num_loaded: Annotated[
+        int,
+        Figure(metric=Family("batch_lines_loaded", "Lines of batches in memory, running or not.")),
+    ]
+    num_running: Annotated[
+        int, Figure(metric=Family("batch_lines_running", "Lines of batches that run."))
+    ]
+    num_completed: Annotated[int, Figure(metric=LINES, label="output")]
+    num_failed: Annotated[int, Figure(metric=LINES, label="error")]
 
 
 @dataclass(frozen=True, slots=True)

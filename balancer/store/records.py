@@ -6,7 +6,9 @@ since 1970, in UTC.
 """
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
+
+from ...shared.reports.figures import Family, Figure
 
 MAX_DOCUMENT = 2**24
 """Most characters of a saved desired state."""
@@ -261,7 +263,17 @@ class StoreStatus:
     away_since: float | None = None
     problem: str | None = None
     num_pending: int = 0
-    num_dropped: int = 0
+    num_dropped: Annotated[
+        int,
+        Figure(
+            metric=Family(
+                "store_lost",
+                "Records of the history, retained requests and conversations that were never "
+                "written to the store: they cannot be, or too many waited while it was away.",
+                is_counter=True,
+            )
+        ),
+    ] = 0
     fault: str | None = None
 
     @property

@@ -9,7 +9,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
+from ..reports.figures import Family, Figure
 from .span import Span
 
 logger = logging.getLogger(__name__)
@@ -27,13 +29,20 @@ Export = Callable[[Sequence[Span]], bool]
 """Sends a batch and returns whether it arrived. Blocks; must not raise."""
 
 
+SPANS = Family(
+    "spans", "Spans of traces, by what became of them.", label="outcome", is_counter=True
+)
+
+
 @dataclass(frozen=True, slots=True)
 class QueueNumbers:
     """The number of spans that wait, and of spans exported and dropped so far."""
 
-    num_waiting: int = 0
-    num_exported: int = 0
-    num_dropped: int = 0
+    num_waiting: Annotated[
+        int, Figure(metric=Family("spans_waiting", "Spans of traces that wait to be exported."))
+    ] = 0
+    num_exported: Annotated[int, Figure(metric=SPANS, label="exported")] = 0
+    num_dropped: Annotated[int, Figure(metric=SPANS, label="dropped")] = 0
 
 
 class SpanQueue:

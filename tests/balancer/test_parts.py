@@ -21,15 +21,14 @@ from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.jobs.batch import BatchCaller
 from arriero.balancer.jobs.files_place import FilesPlace
+from arriero.balancer.numbers import collect_numbers, measure_loop_delay
 from arriero.balancer.parts import (
     KINDS,
     assemble,
     caller_now,
     callers,
-    collect_numbers,
     file_key,
     limits_of,
-    measure_loop_delay,
     open_access,
     open_conversations,
     place_of,
@@ -329,4 +328,7 @@ async def test_the_metrics_read_the_parts() -> None:
         *("arriero_kept_requests", "arriero_access_keys"),
         *("arriero_sessions", "arriero_batch_lines_running", "arriero_store_away"),
         *("arriero_event_loop_delay_seconds_count", "arriero_queue_depth"),
+        *("arriero_stored_response_bytes", "arriero_log_lines_dropped", "arriero_usage_rows"),
+        *("arriero_limited_callers", "arriero_client_notices", "arriero_store_pending"),
+        *("arriero_spans_waiting", "arriero_media_links", "arriero_request_body_bytes"),
     }

@@ -4,7 +4,7 @@ Invariant: no label takes its values from users' text, so the number of series i
 of connected agents are in `fleet_collector`, and go when the agents go.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 from prometheus_client import (
@@ -28,18 +28,10 @@ from prometheus_client.registry import Collector
 
 from ....shared.errors import BY_CODE
 from ....shared.inference import PRIORITY_CLASSES
-from ....shared.tracing.span_queue import QueueNumbers
-from ...control.model_status import Status
 from ...fleet.recorder import Ending, MoveReason, Origin
-from ...fleet.runtime.outbox import AgentBacklog
 from ...fleet.shares import Shares
-from ...fleet.view import FleetView
-from ...jobs.jobs import JobNumbers
-from ...store.health import combined
-from ...store.records import StoreStatus
-from .fleet_collector import EventNumbers, FleetCollector
+from .figure_metrics import Reports, figure_metrics
 from .gap_histogram import GapHistogram
-from .loop_delay import LoopDelay
 from .model_metrics import ModelMetrics
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -70,67 +62,16 @@ class _BetweenTokens(Collector):
         yield family
 
 
-class _StoreLosses(Collector):
-    """Records that the store never got, by kind."""
+class _Figures(Collector):
+    """The figures of reports that are asked for when somebody reads the metrics."""
 
-    def __init__(self, statuses: Callable[[], Mapping[str, StoreStatus]]) -> None:
-        self._statuses = statuses
-
-    def collect(self) -> Iterator[Metric]:
-        family = CounterMetricFamily(
-            "arriero_store_lost",
-            "Records of the history, retained requests and conversations that were never written "
-            "to the store: they cannot be, or too many waited while it was away.",
-            labels=["kind"],
-        )
-        for kind, status in self._statuses().items():
-            family.add_metric([kind], status.num_dropped)
-        yield family
-
-
-class SpanCounts(Collector):
-    """Counts of spans of traces by outcome; `numbers` is asked when the metrics are read."""
-
-    def __init__(self, numbers: Callable[[], QueueNumbers]) -> None:
-        self._numbers = numbers
+    def __init__(self, kind: type, reports: Callable[[], Reports], labels: tuple[str, ...]) -> None:
+        self._kind = kind
+        self._reports = reports
+        self._labels = labels
 
     def collect(self) -> Iterator[Metric]:
-        """Return the number of waiting spans, and a counter by outcome."""
-        now = self._numbers()
-        yield GaugeMetricFamily(
-            "arriero_spans_waiting", "Spans of traces that wait to be exported.", now.num_waiting
-        )
-        outcomes = CounterMetricFamily(
-            "arriero_spans", "Spans of traces, by what became of them.", labels=["outcome"]
-        )
-        outcomes.add_metric(["exported"], now.num_exported)
-        outcomes.add_metric(["dropped"], now.num_dropped)
-        yield outcomes
-
-
-class JobCollector(Collector):
-    """Files and batches; `numbers` costs the same however much there is."""
-
-    def __init__(self, numbers: Callable[[], JobNumbers]) -> None:
-        self._numbers = numbers
-
-    def collect(self) -> Iterator[Metric]:
-        """All of them."""
-        numbers = self._numbers()
-        yield _gauge("files", "Files that are kept.", numbers.num_files)
-        yield _gauge("files_bytes", "Bytes of the files that are kept.", numbers.num_bytes)
-        yield _gauge("uploads", "Files that are being uploaded.", numbers.num_uploads)
-        yield _gauge("batches", "Batches that this balancer runs.", numbers.num_batches)
-        yield _gauge(
-            "batch_lines_loaded", "Lines of batches in memory, running or not.", numbers.num_loaded
-        )
-        yield _gauge("batch_lines_running", "Lines of batches that run.", numbers.num_running)
-        lines = CounterMetricFamily(
-            "arriero_batch_lines", "Lines of batches that got a result.", labels=["result"]
-        )
-        lines.add_metric(["output"], numbers.num_completed)
-        lines.add_metric(["error"], numbers.num_failed)
-        yield lines
+        return figure_metrics(self._kind, self._reports(), labels=self._labels)
 
 
 class PoolCollector(Collector):
@@ -167,10 +108,6 @@ class PoolCollector(Collector):
             for why, num in shares.num_refused.items():
                 refusals.add_metric([name, why], num)
         yield from (used, limit, holders, refusals)
-
-
-def _gauge(name: str, words: str, value: float) -> Metric:
-    return GaugeMetricFamily(f"arriero_{name}", words, value=value)
 
 
 MAX_CALLERS = 256
@@ -310,199 +247,20 @@ class Metrics:
             "field",
         )
 
-    def collect_fleet(
-        self,
-        view: Callable[[], FleetView],
-        *,
-        backlog: Callable[[], AgentBacklog],
-        events: Callable[[], EventNumbers],
-        hosts: Callable[[], Mapping[str, int]] = dict,
-        desired: Callable[[], Iterable[Status]] = tuple,
+    def gauge(self, name: str, help_text: str, value: Callable[[], float]) -> None:
+        """Also export a number; `value` is asked when the metrics are read, as all that follows."""
+        gauge = Gauge(f"arriero_{name}", help_text, registry=self.registry)
+        gauge.set_function(value)
+
+    def figures(
+        self, kind: type, reports: Callable[[], Reports], labels: tuple[str, ...] = ()
     ) -> None:
-        """Also export the fleet's state; the arguments are those of `FleetCollector`."""
-        collector = FleetCollector(
-            view, backlog=backlog, events=events, hosts=hosts, desired=desired
-        )
-        self.registry.register(collector)
+        """Also export the figures of reports of a kind, by the values of `labels`."""
+        self.registry.register(_Figures(kind, reports, labels))
 
-    def collect_responses(
-        self,
-        num_kept: Callable[[], int],
-        num_bytes: Callable[[], int],
-        num_unwritten: Callable[[], int],
-    ) -> None:
-        """Also export how many results and threads are stored, and their size."""
-        self._gauge(
-            "stored_responses",
-            "Answers of /v1/responses and threads of /v1/messages that are stored.",
-            num_kept,
-        )
-        self._gauge(
-            "stored_response_bytes",
-            "Bytes of the stored answers and threads; a part that several share counts for each.",
-            num_bytes,
-        )
-        self._gauge(
-            "stored_responses_unwritten",
-            "Stored answers and threads that are to be in the shared store and are not yet.",
-            num_unwritten,
-        )
-
-    def collect_peers(
-        self,
-        num_live: Callable[[], int],
-        is_leading: Callable[[], int],
-        num_unread: Callable[[], int],
-        num_questions: Callable[[], int],
-    ) -> None:
-        """Also export what balancers over the same store there are, and which one leads."""
-        self._gauge("balancers", "Balancers that share the store, this one among them.", num_live)
-        self._gauge("balancer_leads", "1 while this balancer gives agents orders.", is_leading)
-        self._gauge("balancer_unread_changes", "Changes of others to be read.", num_unread)
-        help = "Questions to other balancers without all answers, and answers on their way."
-        self._gauge("balancer_questions", help, num_questions)
-
-    def collect_jobs(self, numbers: Callable[[], JobNumbers]) -> None:
-        """Also export files and batches."""
-        self.registry.register(JobCollector(numbers))
-
-    def collect_retained(
-        self,
-        num_kept: Callable[[], int],
-        num_bytes: Callable[[], int],
-        num_unwritten: Callable[[], int],
-    ) -> None:
-        """Also export how many requests are retained beyond their connection, and their size."""
-        self._gauge(
-            "kept_requests",
-            "Requests with an idempotency key or in the background whose events are retained.",
-            num_kept,
-        )
-        self._gauge("kept_request_bytes", "About how many bytes those events take.", num_bytes)
-        self._gauge(
-            "kept_requests_unwritten",
-            "Kept requests of which something is not in the store yet.",
-            num_unwritten,
-        )
-
-    def collect_connections(self, port: str, num_open: Callable[[], int]) -> None:
-        """Also export the number of connections to a port."""
-        self._gauge(f"{port}_connections", f"Open connections to the {port} port.", num_open)
-
-    def collect_floods(self, port: str, num_flooded: Callable[[], int]) -> None:
-        """Also export how many WebSockets of a port were closed for their floods of frames."""
-        self._gauge(
-            f"{port}_flooded_sockets",
-            f"WebSockets of the {port} port that were closed: too many pings or tiny frames.",
-            num_flooded,
-        )
-
-    def collect_log_reads(self, num_reads: Callable[[], int]) -> None:
-        """Also export how many readers wait for agents' logs."""
-        self._gauge("log_reads", "Readers who wait for the lines of an agent's log.", num_reads)
-
-    def collect_bodies(self, num_bytes: Callable[[], int]) -> None:
-        """Also export the bytes of request bodies that are being read or parsed."""
-        self._gauge(
-            "request_body_bytes", "Bytes of bodies that are being read or parsed.", num_bytes
-        )
-
-    def collect_pool(self, name: str, shares: Shares[Any]) -> None:
+    def pool(self, name: str, shares: Shares[Any]) -> None:
         """Also export use, bound and refusals of a pool."""
         self._pools[name] = shares
-
-    def collect_links(self, num_open: Callable[[], int]) -> None:
-        """Also export how many links to pictures are followed."""
-        self._gauge(
-            "media_links", "Links to pictures that are fetched, or wait for that.", num_open
-        )
-
-    def collect_spans(self, numbers: Callable[[], QueueNumbers]) -> None:
-        """Also export what becomes of the spans of traces."""
-        self.registry.register(SpanCounts(numbers))
-
-    def collect_store(self, statuses: Callable[[], Mapping[str, StoreStatus]]) -> None:
-        """Also export how the store is for each that writes to it, `history` among them."""
-
-        def status() -> StoreStatus:
-            return statuses()["history"]
-
-        self._gauge(
-            "store_away",
-            "1 while the store cannot be reached; the fleet goes on serving.",
-            lambda: int(combined(statuses().values()).is_away),
-        )
-        self._gauge(
-            "store_failing",
-            "1 while the store is reached, and does not take all that is written to it.",
-            lambda: int(combined(statuses().values()).fault is not None),
-        )
-        self.registry.register(_StoreLosses(statuses))
-        self._gauge(
-            "store_pending",
-            "Saves and records of the history that wait to be written.",
-            lambda: status().num_pending,
-        )
-        self._gauge(
-            "store_records_dropped",
-            "Records of the history that were never written, since the start.",
-            lambda: status().num_dropped,
-        )
-
-    def collect_log(self, num_dropped: Callable[[], int]) -> None:
-        """Also export how many lines of the log were dropped because nobody read them."""
-        gauge = Gauge(
-            "arriero_log_lines_dropped",
-            "Log lines dropped because nobody read standard error, since the start.",
-            registry=self.registry,
-        )
-        gauge.set_function(num_dropped)
-
-    def collect_loop_delay(self, delay: LoopDelay) -> None:
-        """Also export how late the event loop is."""
-        self.registry.register(delay.histogram)
-
-    def collect_keys(self, num_valid: Callable[[], int], num_leases: Callable[[], int]) -> None:
-        """Also export how many access keys there are, and what they keep open."""
-        self._gauge("access_keys", "Access keys that open something.", num_valid)
-        self._gauge(
-            "access_leases", "Sockets and streams of events that end with a key.", num_leases
-        )
-
-    def collect_sessions(self, num_open: Callable[[], int]) -> None:
-        """Also export how many sessions of the dashboard there are."""
-        self._gauge("sessions", "Sessions of people who logged in to the dashboard.", num_open)
-
-    def collect_certificate(self, seconds_left: Callable[[], float]) -> None:
-        """Also export how long the TLS certificate is valid."""
-        gauge = Gauge(
-            "arriero_certificate_expires_in_seconds",
-            "Time until the TLS certificate expires.",
-            registry=self.registry,
-        )
-        gauge.set_function(seconds_left)
-
-    def collect_notices(self, num_held: Callable[[], int]) -> None:
-        """From now on answer with how many notices about clients are held back for a while."""
-        self._gauge(
-            "client_notices",
-            "Notices about clients' fields, logged in the last minute and not repeated.",
-            num_held,
-        )
-
-    def collect_limits(self, num_callers: Callable[[], int]) -> None:
-        """From now on answer with how many callers' limits are counted."""
-        self._gauge(
-            "limited_callers",
-            "Callers whose requests and tokens are counted against limits.",
-            num_callers,
-        )
-
-    def collect_usage(self, num_rows: Callable[[], int]) -> None:
-        """From now on answer with how many rows of usage are in memory."""
-        self._gauge(
-            "usage_rows", "Days, callers and models whose usage is told apart in memory.", num_rows
-        )
 
     def render(self, accept: str) -> tuple[bytes, str]:
         """The exposition and its content type, in the format that `accept` asks for."""
@@ -555,10 +313,6 @@ class Metrics:
         self._turned_away.labels(door, kind).inc()
 
     # ---- inside
-
-    def _gauge(self, name: str, help_text: str, value: Callable[[], int]) -> None:
-        gauge = Gauge(f"arriero_{name}", help_text, registry=self.registry)
-        gauge.set_function(value)
 
     def _counter(self, name: str, help_text: str, *labels: str) -> Counter:
         return Counter(f"arriero_{name}", help_text, labels, registry=self.registry)

@@ -14,7 +14,7 @@ from arriero.balancer.fleet.view import AgentView, SlotsView
 from arriero.balancer.management import answer_types
 from arriero.balancer.management.answer_types import Aside, fields_of, marked
 from arriero.balancer.management.fleet_feed import FleetFeed
-from arriero.balancer.management.metrics.fleet_collector import EventNumbers
+from arriero.balancer.management.metrics.fleet_collector import EventNumbers, FleetCollector
 from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.balancer.management.serializers import (
     agent_json,
@@ -71,7 +71,8 @@ def changed_figures() -> Iterator[tuple[str, AgentView]]:
 
 def scraped(view: AgentView) -> bytes:
     metrics = Metrics()
-    metrics.collect_fleet(lambda: fleet_view(view), backlog=AgentBacklog, events=EventNumbers)
+    collector = FleetCollector(lambda: fleet_view(view), backlog=AgentBacklog, events=EventNumbers)
+    metrics.registry.register(collector)
     own = (b"arriero_agent", b"arriero_slots")
     return b"\n".join(line for line in metrics.render("")[0].splitlines() if line.startswith(own))
 

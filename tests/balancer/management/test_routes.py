@@ -12,6 +12,7 @@ from arriero.balancer.api.route import mount
 from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
+from arriero.balancer.management.metrics.fleet_collector import FleetCollector
 from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.balancer.management.routes import about_route, workers_of
 from arriero.balancer.management.steering.desired_state_service import DesiredStateService
@@ -33,7 +34,8 @@ async def test_health(client: TestClient) -> None:
 async def test_metrics_show_the_fleet(
     client: TestClient, runtime: FleetRuntime, hub: EventHub, metrics: Metrics
 ) -> None:
-    metrics.collect_fleet(runtime.views.view, backlog=runtime.backlog, events=hub.numbers)
+    collector = FleetCollector(runtime.views.view, backlog=runtime.backlog, events=hub.numbers)
+    metrics.registry.register(collector)
     Peer(runtime, "a")
     async with client.get("/metrics") as response:
         assert response.status == 200

@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 from arriero.balancer.fleet.runtime.outbox import AgentBacklog
 from arriero.balancer.fleet.view import FleetView
 from arriero.balancer.management.metrics.engine_metrics import engine_metrics
-from arriero.balancer.management.metrics.fleet_collector import EventNumbers
+from arriero.balancer.management.metrics.fleet_collector import EventNumbers, FleetCollector
 from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.shared.reports.statistics import (
     Cells,
@@ -186,7 +186,8 @@ def test_cells_that_do_not_add_up_leave_none_free() -> None:
 def test_the_strict_format_takes_all_of_it() -> None:
     metrics = Metrics()
     view = fleet_view(agent_view("a", statistics=SAID))
-    metrics.collect_fleet(lambda: view, backlog=AgentBacklog, events=EventNumbers)
+    collector = FleetCollector(lambda: view, backlog=AgentBacklog, events=EventNumbers)
+    metrics.registry.register(collector)
     body, _ = metrics.render("application/openmetrics-text; version=1.0.0")
     names = {family.name for family in text_string_to_metric_families(body.decode())}
     assert {"arriero_agent_stall_seconds", "arriero_agent_kv_cells"} <= names

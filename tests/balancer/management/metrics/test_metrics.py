@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from arriero.balancer.fleet.caller import Caller
@@ -12,9 +12,7 @@ from arriero.balancer.jobs.jobs import JobNumbers
 from arriero.balancer.management.metrics.metrics import (
     SECONDS,
     CallerMetrics,
-    JobCollector,
     Metrics,
-    SpanCounts,
 )
 from arriero.balancer.store.records import StoreStatus
 from arriero.shared.errors import BY_CODE
@@ -47,21 +45,13 @@ def ending(code: str, *, agent: str | None) -> Ending:
     )
 
 
-def test_the_store_is_exported() -> None:
+def test_what_the_store_lost() -> None:
     metrics = Metrics()
-    of_history, of_requests = StoreStatus(), StoreStatus()
-    metrics.collect_store(lambda: {"history": of_history, "requests": of_requests})
-    lines = metrics.render("")[0].decode().splitlines()
-    assert {"arriero_store_away 0.0", "arriero_store_failing 0.0"} <= set(lines)
-    of_history = StoreStatus(away_since=3.0, problem="refused", num_pending=7, num_dropped=2)
-    of_requests = StoreStatus(num_pending=1, num_dropped=5, fault="some were lost")
-    lines = metrics.render("")[0].decode().splitlines()
-    assert {
-        *("arriero_store_away 1.0", "arriero_store_failing 1.0", "arriero_store_pending 7.0"),
-        "arriero_store_records_dropped 2.0",
-        'arriero_store_lost_total{kind="history"} 2.0',
-        'arriero_store_lost_total{kind="requests"} 5.0',
-    } <= set(lines)
+    lost = {"history": StoreStatus(num_dropped=2), "requests": StoreStatus(num_dropped=5)}
+    reports = {(kind,): [status] for kind, status in lost.items()}
+    metrics.figures(StoreStatus, lambda: reports, labels=("kind",))
+    assert value(metrics, "arriero_store_lost_total", kind="history") == 2
+    assert value(metrics, "arriero_store_lost_total", kind="requests") == 5
 
 
 def test_it_is_a_recorder() -> None:
@@ -149,17 +139,9 @@ def test_openmetrics_on_demand() -> None:
     assert body.endswith(b"# EOF\n")
 
 
-def test_kept_answers() -> None:
-    metrics = Metrics()
-    metrics.collect_responses(lambda: 3, lambda: 1000, lambda: 2)
-    assert value(metrics, "arriero_stored_responses") == 3
-    assert value(metrics, "arriero_stored_response_bytes") == 1000
-    assert value(metrics, "arriero_stored_responses_unwritten") == 2
-
-
 def test_pools_by_name() -> None:
     metrics, shares = Metrics(), Shares[str](100)
-    metrics.collect_pool("bodies", shares)
+    metrics.pool("bodies", shares)
     assert shares.claim("a", 40)
     assert not shares.claim("a", 20)
     assert value(metrics, "arriero_pool_used", pool="bodies") == 40
@@ -167,12 +149,6 @@ def test_pools_by_name() -> None:
     assert value(metrics, "arriero_pool_holders", pool="bodies") == 1
     assert value(metrics, "arriero_pool_refusals_total", pool="bodies", why="share") == 1
     assert value(metrics, "arriero_pool_refusals_total", pool="bodies", why="evicted") == 0
-
-
-def test_lines_of_the_log_that_nobody_read() -> None:
-    metrics = Metrics()
-    metrics.collect_log(lambda: 7)
-    assert value(metrics, "arriero_log_lines_dropped") == 7
 
 
 def test_queries_by_kind_and_size() -> None:
@@ -187,30 +163,10 @@ def test_queries_by_kind_and_size() -> None:
 
 def test_ignored_fields_by_door() -> None:
     metrics = Metrics()
-    metrics.collect_notices(lambda: 3)
     metrics.field_ignored("/v1/messages", "speed")
     metrics.field_ignored("/v1/messages", "speed")
     labels = {"door": "/v1/messages", "field": "speed"}
     assert value(metrics, "arriero_ignored_fields_total", **labels) == 2
-    assert value(metrics, "arriero_client_notices") == 3
-
-
-def test_how_long_the_certificate_lasts() -> None:
-    metrics = Metrics()
-    metrics.collect_certificate(lambda: 60.5)
-    assert value(metrics, "arriero_certificate_expires_in_seconds") == 60.5
-
-
-def test_callers_with_limits() -> None:
-    metrics = Metrics()
-    metrics.collect_limits(lambda: 4)
-    assert value(metrics, "arriero_limited_callers") == 4
-
-
-def test_rows_of_usage() -> None:
-    metrics = Metrics()
-    metrics.collect_usage(lambda: 5)
-    assert value(metrics, "arriero_usage_rows") == 5
 
 
 def test_refusals_by_door_and_code() -> None:
@@ -222,12 +178,11 @@ def test_refusals_by_door_and_code() -> None:
 
 
 def test_what_waits_was_exported_and_was_dropped() -> None:
-    registry = CollectorRegistry()
-    registry.register(SpanCounts(lambda: QueueNumbers(3, 5, 7)))
-    text = generate_latest(registry).decode()
-    assert "arriero_spans_waiting 3.0" in text
-    assert 'arriero_spans_total{outcome="exported"} 5.0' in text
-    assert 'arriero_spans_total{outcome="dropped"} 7.0' in text
+    metrics = Metrics()
+    metrics.figures(QueueNumbers, lambda: {(): [QueueNumbers(3, 5, 7)]})
+    assert value(metrics, "arriero_spans_waiting") == 3
+    assert value(metrics, "arriero_spans_total", outcome="exported") == 5
+    assert value(metrics, "arriero_spans_total", outcome="dropped") == 7
 
 
 NUMBERS = JobNumbers(
@@ -243,14 +198,13 @@ NUMBERS = JobNumbers(
 
 
 def test_each_number_has_its_metric() -> None:
-    registry = CollectorRegistry()
-    registry.register(JobCollector(lambda: NUMBERS))
-    text = generate_latest(registry).decode()
+    metrics = Metrics()
+    metrics.figures(JobNumbers, lambda: {(): [NUMBERS]})
     names = ("files", "files_bytes", "uploads", "batches", "batch_lines_loaded")
-    for value, name in enumerate((*names, "batch_lines_running"), start=1):
-        assert f"arriero_{name} {value}.0" in text
-    assert 'arriero_batch_lines_total{result="output"} 7.0' in text
-    assert 'arriero_batch_lines_total{result="error"} 8.0' in text
+    for number, name in enumerate((*names, "batch_lines_running"), start=1):
+        assert value(metrics, f"arriero_{name}") == number
+    assert value(metrics, "arriero_batch_lines_total", result="output") == 7
+    assert value(metrics, "arriero_batch_lines_total", result="error") == 8
 
 
 def test_callers_are_told_apart_up_to_a_number() -> None:
