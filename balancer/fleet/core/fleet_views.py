@@ -1,9 +1,10 @@
 """Views of the present fleet. Reading changes nothing."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
 from itertools import islice
+from typing import TypeVar
 
 from ....shared.inference import (
     PRIORITY_CLASSES,
@@ -13,18 +14,18 @@ from ....shared.inference import (
     Waiting,
 )
 from ....shared.reports.model_info import Task
-from ....shared.reports.statistics import DeviceKind
+from ....shared.reports.statistics import DeviceKind, Histogram, Statistics
 from ...control.agent_plan import Plan
 from ...control.desired_state import DesiredState
 from ...control.model_status import ModelStatus
 from ..caller import ANONYMOUS, Caller
 from ..device_past import DevicePoint
-from ..host_view import host_view
 from ..lifecycle import Lifecycle
 from ..limits import Limits
 from ..requests.eligibility import Engine
 from ..requests.request import Request
 from ..view import (
+    AgentState,
     AgentView,
     Cordon,
     Departure,
@@ -34,6 +35,7 @@ from ..view import (
     ForegroundView,
     ModelView,
     RequestView,
+    SlotsView,
     Standing,
 )
 from .fleet import Fleet
@@ -288,3 +290,71 @@ class FleetViews:
     def _host_view(self, host: AgentId, now: float) -> AgentView:
         agents = self._state.registry.on_host(host)
         return host_view([each.view(self._state.num_busy_on(each), now) for each in agents])
+
+
+_BEST: Sequence[AgentState] = ("ready", "loading", "failed", "draining", "drained", "idle")
+"""States of a host's agents, those that say what the host does before the others."""
+
+_IN_MOTION = ("fetching", "loading", "draining", "failed")
+
+_T = TypeVar("_T")
+
+
+def host_view(agents: Sequence[AgentView]) -> AgentView:
+    """All agents of a host as one, under the host's id; the first of them speaks for it."""
+    if len(agents) == 1:
+        return agents[0]
+    lead = next((each for each in agents if each.model is not None), agents[0])
+    works = [each.work for each in agents if each.work is not None]
+    work = next((each for each in works if each.phase in _IN_MOTION), lead.work)
+    said = [each.statistics for each in agents if each.statistics is not None]
+    return replace(
+        lead,
+        state=min((each.state for each in agents), key=_BEST.index),
+        slots=SlotsView(
+            total=sum(each.slots.total for each in agents),
+            busy=sum(each.slots.busy for each in agents),
+        ),
+        issues=tuple(dict.fromkeys(issue for each in agents for issue in each.issues)),
+        statistics=total_statistics(said) if said else None,
+        num_tokens=sum(each.num_tokens for each in agents),
+        connected_seconds=max(each.connected_seconds for each in agents),
+        work=work,
+        models=tuple(model for each in agents for model in each.models),
+    )
+
+
+def total_statistics(said: Sequence[Statistics]) -> Statistics:
+    """Sum the statistics of one host's engines, which measure the same devices.
+
+    The number of sequences at once is known for each engine alone.
+    """
+    if len(said) == 1:
+        return said[0]
+    devices = {each.name: each for one in said for each in one.devices}
+    total = _sum(said, without=("type", "devices", "stalls"))
+    stalls = _stalls([one.stalls for one in said])
+    return replace(total, devices=tuple(devices.values()), stalls=stalls, average_running=None)
+
+
+def _stalls(several: Sequence[Histogram]) -> Histogram:
+    """The stalls of all engines; an engine without stalls has no buckets."""
+    bounds = max((each.bounds for each in several), key=len)
+    same = [each for each in several if each.bounds == bounds]
+    return Histogram(
+        bounds=bounds,
+        counts=tuple(map(sum, zip(*(each.counts for each in same), strict=True))),
+        seconds=sum(each.seconds for each in same),
+    )
+
+
+def _sum(several: Sequence[_T], without: Iterable[str] = ()) -> _T:
+    """Each field added up, where it is known; the first one's in `without`."""
+    first = several[0]
+    totals: dict[str, object] = {}
+    for field in fields(first):  # type: ignore[arg-type]  # dataclasses, all of one type
+        known = [value for each in several if (value := getattr(each, field.name)) is not None]
+        if field.name in without or not known:
+            continue
+        totals[field.name] = _sum(known) if is_dataclass(known[0]) else sum(known)
+    return replace(first, **totals)  # type: ignore[type-var]

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from arriero.balancer.fleet.host_view import host_view, total_statistics
+from arriero.balancer.fleet.core.fleet_views import host_view, total_statistics
 from arriero.balancer.fleet.view import AgentView, ServedView, SlotsView
 from arriero.shared.inference import AgentId
 from arriero.shared.messages import Issue

@@ -9,8 +9,11 @@ from prometheus_client.registry import Collector
 
 from arriero.balancer.fleet.runtime.outbox import AgentBacklog
 from arriero.balancer.fleet.view import FleetView
-from arriero.balancer.management.metrics.engine_metrics import engine_metrics
-from arriero.balancer.management.metrics.fleet_collector import EventNumbers, FleetCollector
+from arriero.balancer.management.metrics.fleet_collector import (
+    EventNumbers,
+    FleetCollector,
+    engine_metrics,
+)
 from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.shared.reports.statistics import (
     Cells,
