@@ -35,8 +35,7 @@ from .models.engine_options import AutoContext
 from .models.sources import HttpHosts, Source
 from .queries import Query, Result
 from .reports.log_lines import LogLines, LogNumber
-from .reports.model_fit import ModelFit
-from .reports.model_info import ModelInfo
+from .reports.model_info import ModelFit, ModelInfo
 from .reports.statistics import Statistics
 from .since import without_newer
 from .strict import LAZY, STRICT, ListOf

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from ...shared.errors import shortened
 from ...shared.messages import MAX_WORDS, FitRead, Issue
 from ...shared.models.assignments import Assignment
-from ...shared.reports.model_fit import MAX_SAID, ModelFit
+from ...shared.reports.model_info import MAX_SAID, ModelFit
 from .. import child
 from ..engine.llama.backends import library
 from ..engine.llama.fitting import devices_for

@@ -1,5 +1,6 @@
-"""Asks all other balancers over the same store, and puts together what they answer."""
+"""Asks all other balancers over the same store, and puts together their answers and metrics."""
 
+import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -25,7 +26,6 @@ from .answers import (
 )
 from .others import NO_OTHERS, Others, added_up, oldest
 from .questions import Replies
-from .worker_metrics import merged
 
 LONGEST_ACCEPT = 1000
 """Characters of a header that are passed on."""
@@ -182,3 +182,47 @@ def _understood(kind: type[T], replies: Replies) -> tuple[list[tuple[str, T]], t
     known = [(name, answer) for name, answer in replied if answer is not None]
     unknown = [name for name, answer in replied if answer is None]
     return known, tuple(sorted([*replies.missing, *unknown]))
+
+
+_NAME = re.compile(r"^([A-Za-z_:][A-Za-z0-9_:]*)(\{)?")
+_END = "# EOF"
+_UP = (
+    "# HELP arriero_worker_up 1 if the worker told its metrics.",
+    "# TYPE arriero_worker_up gauge",
+)
+
+
+def merged(texts: Mapping[int, str | None]) -> str:
+    """By worker, in either text format; `None` of one that did not answer."""
+    heads: dict[str, list[str]] = {}
+    samples: dict[str, list[str]] = {}
+    for worker, text in texts.items():
+        family, is_new = "", False
+        for line in (text or "").splitlines():
+            if line.startswith("# HELP "):
+                family = line.split(" ", 3)[2]
+                is_new = family not in heads
+                heads.setdefault(family, [])
+            if line.startswith("#"):
+                if line != _END and is_new:
+                    heads[family].append(line)
+            elif line:
+                samples.setdefault(family, []).append(labelled(line, worker))
+    lines = [line for name, head in heads.items() for line in [*head, *samples.get(name, ())]]
+    values = {worker: float(text is not None) for worker, text in texts.items()}
+    up = [labelled(f"arriero_worker_up {value}", worker) for worker, value in values.items()]
+    ended = any(text is not None and text.rstrip().endswith(_END) for text in texts.values())
+    return "\n".join([*lines, *_UP, *up, *([_END] if ended else [])]) + "\n"
+
+
+def labelled(sample: str, worker: int) -> str:
+    """A line of a sample, with the worker as its first label."""
+    found = _NAME.match(sample)
+    if found is None:
+        return sample
+    name, has_labels = found.groups()
+    rest = sample[found.end() :]
+    if not has_labels:
+        return f'{name}{{worker="{worker}"}}{rest}'
+    comma = "" if rest.startswith("}") else ","
+    return f'{name}{{worker="{worker}"{comma}{rest}'

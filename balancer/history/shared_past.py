@@ -4,15 +4,141 @@ What the store does not have yet, the others report: the caller passes that on.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..store.health import StoreHealth
 from ..store.history import HistoryStore
 from ..store.port import StoreAway
-from ..store.records import EndedRequest, EndingFilter, SavedStep, StepRange
+from ..store.records import STEPS_KEPT, EndedRequest, EndingFilter, SavedStep, StepRange, StepWidth
 from .endings import latest
-from .other_steps import FromSource, OtherSteps
-from .series import Selection, Step, from_saved
+from .series import MINUTE, Selection, Step, beside, from_saved
+
+LATE = 60
+"""Seconds by which a step that was not reported may be written late, and is read still."""
+
+LATELY = 300
+"""The last seconds of a longer past are read as such: their minutes may not be written yet."""
+
+FORGOTTEN = 600
+"""Seconds after which everything is read anew, with what was written later than that."""
+
+HOUR = STEPS_KEPT[1]
+
+FromSource = tuple[str, Step]
+"""A step, and the run of the balancer that counted it."""
+
+
+class OtherSteps:
+    """Times are seconds since 1970.
+
+    Ask `unread`, read those ranges, give it to `take`, and what others reported to `hear`; then ask
+    `since`. All get one `now`.
+    """
+
+    def __init__(self) -> None:
+        self._begin(0)
+
+    def _begin(self, now: int) -> None:
+        self._begun_at = now
+        self._unread_from: dict[StepWidth, int] = {}
+        self._from: dict[StepWidth, int] = {}
+        self._latest: dict[tuple[StepWidth, str], int] = {}
+        self._steps: dict[StepWidth, dict[int, Step]] = {1: {}, 60: {}}
+        self._reported: list[Step] = []
+
+    @property
+    def num_kept(self) -> int:
+        """Steps of both widths."""
+        return sum(map(len, self._steps.values()))
+
+    def unread(self, since: int, now: int) -> list[StepRange]:
+        """The ranges to read for a look back to `since`."""
+        if not 0 <= now - self._begun_at <= FORGOTTEN:
+            self._begin(now)
+        ranges: list[StepRange] = []
+        for width, begin in _begins(since, now).items():
+            known = self._from.get(width)
+            if known is None:
+                ranges.append(StepRange(width, begin))
+                continue
+            if begin < known:
+                ranges.append(StepRange(width, begin, known))
+            ranges.append(StepRange(width, max(known, self._unread_from[width])))
+        return ranges
+
+    def take(self, read: Sequence[tuple[StepRange, Iterable[FromSource]]], now: int) -> None:
+        """Take the steps that were read of each range. All ranges of one width come together."""
+        taken: dict[StepWidth, dict[int, list[Step]]] = {1: {}, 60: {}}
+        for step_range, steps in read:
+            for source, step in steps:
+                key = step_range.width, source
+                latest = self._latest.get(key, -1)
+                self._latest[key] = max(latest, step.at)
+                if step_range.until is not None or step.at > latest:  # a source writes in order
+                    taken[step_range.width].setdefault(step.at, []).append(step)
+        for step_range, _ in read:
+            known = self._from.get(step_range.width, step_range.since)
+            self._from[step_range.width] = min(known, step_range.since)
+            self._unread_from[step_range.width] = now - LATE - step_range.width
+        for width, by_time in taken.items():
+            self._add(width, by_time)
+            self._forget(width, now - (STEPS_KEPT[width] + 1) * width)
+
+    def hear(self, reported: Mapping[str, Iterable[Step]]) -> None:
+        """Replace the other balancers' reports, by source."""
+        self._reported = []
+        for source, steps in reported.items():
+            latest = self._latest.get((1, source), -1)
+            self._reported += (step for step in steps if step.at > latest)
+        if self._reported and 1 in self._unread_from:
+            oldest = min(step.at for step in self._reported)
+            self._unread_from[1] = min(self._unread_from[1], oldest)
+
+    def since(self, at: int, now: int) -> Selection:
+        """All steps from `at` on that were read so, and those that were reported.
+
+        Without what has not been yet: another host's clock may be ahead.
+        """
+        begins = _begins(at, now)
+        cut = begins[1]
+        seconds = [each for each in self._with_reported().values() if cut <= each.at <= now]
+        minutes = [each for each in self._steps[60].values() if at <= each.at < cut]
+        if 60 not in begins:
+            return Selection(_in_order(seconds), 1)
+        return Selection(_in_order([*minutes, *seconds]), MINUTE)
+
+    def _add(self, width: StepWidth, by_time: Mapping[int, list[Step]]) -> None:
+        steps = self._steps[width]
+        for at, new in by_time.items():
+            steps[at] = beside([steps[at], *new] if at in steps else new)
+
+    def _forget(self, width: StepWidth, before: int) -> None:
+        steps = self._steps[width]
+        for at in [at for at in steps if at < before]:
+            del steps[at]
+        if width in self._from:
+            self._from[width] = max(self._from[width], before)
+
+    def _with_reported(self) -> Mapping[int, Step]:
+        """The seconds, with what was reported."""
+        seconds = dict(self._steps[1])
+        for step in self._reported:
+            at = step.at
+            seconds[at] = beside([seconds[at], step]) if at in seconds else step
+        return seconds
+
+
+def _in_order(steps: Iterable[Step]) -> tuple[Step, ...]:
+    return tuple(sorted(steps, key=lambda step: step.at))
+
+
+def _begins(since: int, now: int) -> dict[StepWidth, int]:
+    """From when on steps of each width are read: an hour of seconds, and before it minutes."""
+    if since >= now - HOUR:
+        return {1: since}
+    lately = now - LATELY
+    return {1: lately - lately % MINUTE, 60: since - since % MINUTE}
+
 
 ReportedSteps = Mapping[str, Iterable[Step]]
 """The other balancers' own steps, by the run of the balancer."""

@@ -13,7 +13,7 @@ from ...shared.messages import Issue
 from ...shared.models.assignments import MAX_SLOTS, NumSlots
 from ...shared.models.engine_options import AutoContext
 from ...shared.models.sources import MAX_SOURCE, Source, check_http
-from ...shared.reports.model_fit import ModelFit
+from ...shared.reports.model_info import ModelFit
 from ...shared.strict import STRICT
 from ...shared.validation import echo, parse_json
 from ..api.access.permissions import Needs

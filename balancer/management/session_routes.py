@@ -24,8 +24,7 @@ from ..access.access import Access
 from ..access.identity import Identity, Role
 from ..access.session_service import ENDED, SessionService, csrf_of
 from ..access.sessions import LIFETIME, Session
-from ..api.access.credentials import keys_in
-from ..api.access.guard import Identify
+from ..api.access.guard import Identify, keys_in
 from ..api.access.permissions import Needs
 from ..api.common.answering import uncached_json
 from ..api.openapi.document import Doc, json_answer, parameter

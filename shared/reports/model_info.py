@@ -1,4 +1,4 @@
-"""An agent's description of the model that it serves."""
+"""An agent's description of the model that it serves, and the options that it would choose."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
@@ -9,8 +9,8 @@ from ..inference import NumTokens
 from ..inference.abilities import ABILITIES, Ability
 from ..inference.adapters import MAX_ADAPTERS, AdapterName
 from ..inference.request import Sense
-from ..models.assignments import MAX_MODEL_NAME, Bytes, MemoryParts
-from ..models.engine_options import EngineOptions
+from ..models.assignments import MAX_MODEL_NAME, Bytes, MemoryParts, NumSlots
+from ..models.engine_options import MAX_LAYERS, CacheType, ContextSize, EngineOptions
 from ..strict import STRICT, ListOf
 
 MAX_TASKS = 16
@@ -102,3 +102,33 @@ class ModelInfo:
         if not self.chats:
             able -= {"messages"}
         return able if self.upstream is None else able.intersection(self.upstream.abilities)
+
+
+MAX_SAID = 2000
+"""Maximum characters of a choice in words."""
+
+NumLayers = Annotated[int, Field(ge=0, le=MAX_LAYERS)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFit:
+    """The options chosen for the memory that is free now; `said` has them in words.
+
+    `file_bytes` is the size of the model's files. If even the smallest options need `missing` more
+    bytes, `nearest` says in words what would fit, if that is known. `slots` of `context_size`
+    tokens share `cells`. The last `gpu_layers` layers are on GPUs, the output layer counted; the
+    experts of the first `cpu_experts` layers stay on the CPU.
+    """
+
+    __pydantic_config__ = STRICT
+    said: Annotated[str, Field(max_length=MAX_SAID)]
+    file_bytes: Bytes
+    missing: Bytes = 0
+    nearest: Annotated[str, Field(max_length=MAX_SAID)] = ""
+    slots: NumSlots
+    context_size: ContextSize
+    cells: Annotated[int, Field(ge=0, le=2**32)]
+    gpu_layers: NumLayers = 0
+    cpu_experts: NumLayers = 0
+    cache_type_k: CacheType
+    cache_type_v: CacheType

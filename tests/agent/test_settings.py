@@ -10,8 +10,7 @@ from arriero.agent.adapter_table import AdapterFile
 from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.settings import AgentSettings
 from arriero.shared.quantities import Address
-from arriero.shared.settings.load import load
-from arriero.shared.settings.sources import SettingsError
+from arriero.shared.settings.load import SettingsError, load
 from arriero.shared.tls.contexts import ClientFiles
 from arriero.shared.tls.key_pair import KeyPair
 

@@ -8,8 +8,7 @@ from arriero.balancer.access.identity import CallerLimits
 from arriero.balancer.settings import BalancerSettings
 from arriero.balancer.store.url import StoreUrl
 from arriero.shared.quantities import Address
-from arriero.shared.settings.load import load
-from arriero.shared.settings.sources import SettingsError
+from arriero.shared.settings.load import SettingsError, load
 
 
 def refused(*argv: str) -> str:

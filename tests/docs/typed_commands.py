@@ -21,8 +21,7 @@ from arriero.balancer.control.state_document import parse_desired_state
 from arriero.balancer.settings import BalancerSettings
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.settings.declaration import Settings
-from arriero.shared.settings.load import load
-from arriero.shared.settings.sources import SettingsError
+from arriero.shared.settings.load import SettingsError, load
 
 from .written_pages import ROOT
 

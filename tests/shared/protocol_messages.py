@@ -88,8 +88,7 @@ from arriero.shared.queries import (
     Vector,
 )
 from arriero.shared.reports.log_lines import LogLine
-from arriero.shared.reports.model_fit import ModelFit
-from arriero.shared.reports.model_info import ModelInfo, Upstream
+from arriero.shared.reports.model_info import ModelFit, ModelInfo, Upstream
 from arriero.shared.reports.statistics import (
     Cells,
     DeviceMemory,

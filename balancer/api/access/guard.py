@@ -1,20 +1,61 @@
-"""The middleware that lets a request through to its handler, or not."""
+"""The middleware that lets a request through to its handler, or not, by the keys it shows."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol
+from urllib.parse import unquote
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from ....shared.errors import Unauthorized
 from ...access.access import Access
+from ...access.access_key import contains_key
 from ...access.identity import Identity
 from ..transport.callers import identity_key
 from ..transport.fault_reports import RefusalReport, route_of
 from ..transport.http import Handler
-from .credentials import is_upgrade, keys_in, refuse_key_in_url
 from .leases import while_good
 from .permissions import Needs, Table, check_role, needs_of
+
+LONGEST = 512
+"""Characters of a credential that are looked at; keys are shorter, other services' are not."""
+
+
+class Headers(Protocol):
+    """A request's headers, whose names ignore case."""
+
+    def getall(self, name: str, default: Sequence[str]) -> Sequence[str]: ...
+
+
+def keys_in(headers: Headers) -> list[str]:
+    """The keys in `Authorization: Bearer` and `x-api-key` (Anthropic's clients), in this order.
+
+    Other schemes belong to a proxy, and are ignored.
+    """
+    found = []
+    for value in headers.getall("Authorization", ()):
+        scheme, _, rest = value.strip().partition(" ")
+        if scheme.lower() == "bearer":
+            found.append(rest.strip())
+    found += [value.strip() for value in headers.getall("x-api-key", ())]
+    return [key for key in found if 0 < len(key) <= LONGEST]
+
+
+def refuse_key_in_url(raw_path: str) -> None:
+    """Raises `Unauthorized` where a key stands in the URL, also in one that needs none."""
+    if contains_key(raw_path) or ("%" in raw_path and contains_key(unquote(raw_path))):
+        raise Unauthorized(
+            "a key must not stand in a URL, since proxies and histories keep those: send it as "
+            "`Authorization: Bearer`, and revoke this one",
+            kind="key_in_url",
+        )
+
+
+def is_upgrade(headers: Mapping[str, str]) -> bool:
+    """Whether a request asks for a WebSocket."""
+    return headers.get("Upgrade", "").lower() == "websocket"
+
 
 logger = logging.getLogger(__name__)
 

@@ -1,18 +1,67 @@
-"""Ollama's messages as neutral ones.
+"""Ollama's messages as neutral ones, with their pictures.
 
 A result names the tool, and in older clients nothing at all. Templates of models want the call's
 id. So calls without an id get one, and results are matched to calls in their order.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from ....shared.inference import MAX_MESSAGES, MAX_PARTS, ChatMessage, Role, arguments_text
+from ....shared.errors import InvalidRequest
+from ....shared.inference import (
+    MAX_IMAGES,
+    MAX_MESSAGES,
+    MAX_PARTS,
+    ChatMessage,
+    ImagePart,
+    ImageUrl,
+    Role,
+    TextPart,
+    arguments_text,
+)
 from ....shared.strict import STRICT, ListOf
-from .images import Images, with_images
+
+Images = Annotated[ListOf[str], Field(max_length=MAX_IMAGES)]
+
+_BEGINNINGS = {"iVBORw0KGgo": "png", "/9j/": "jpeg", "R0lGOD": "gif", "UklGR": "webp"}
+"""Beginnings of picture files, in base64."""
+
+
+def with_images(
+    text: str, images: Sequence[str], field: str
+) -> str | tuple[ImagePart | TextPart, ...]:
+    """A message's content: its pictures, then its text. Raises `InvalidRequest`.
+
+    `field` is the name of `images` in the body.
+    """
+    if not images:
+        return text
+    parts = _parts(images, field)
+    return (*parts, TextPart(type="text", text=text)) if text else tuple(parts)
+
+
+def check_few(messages: Sequence[ChatMessage]) -> None:
+    """Raises `InvalidRequest` for more pictures than one request may have."""
+    num_images = sum(len(message.images) for message in messages)
+    if num_images > MAX_IMAGES:
+        raise InvalidRequest(
+            f"`messages` has {num_images} pictures; at most {MAX_IMAGES} are read", field="messages"
+        )
+
+
+def _parts(images: Sequence[str], field: str) -> Iterator[ImagePart]:
+    for number, data in enumerate(images):
+        kind = next((kind for begin, kind in _BEGINNINGS.items() if data.startswith(begin)), None)
+        if kind is None:
+            place = f"{field}[{number}]"
+            raise InvalidRequest(
+                f"`{place}` must be a PNG, JPEG, WebP or GIF file in base64", field=place
+            )
+        url = ImageUrl(url=f"data:image/{kind};base64,{data}")
+        yield ImagePart(type="image_url", image_url=url)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,8 +31,7 @@ from ..fields.field_table import FieldTable
 from ..openai.completions.formats import ANY_OBJECT
 from ..openai.completions.reasoning import reasoning_fields
 from . import fields
-from .conversation import Messages, to_neutral
-from .images import Images, check_few, with_images
+from .conversation import Images, Messages, check_few, to_neutral, with_images
 from .options import Json, Options
 
 ModelName = Annotated[str, StringConstraints(min_length=1)]

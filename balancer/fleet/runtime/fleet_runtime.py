@@ -22,7 +22,7 @@ from ....shared.messages import FitRead, FromAgent, Hello, Issue, LogRead, ReadF
 from ....shared.models.assignments import NumSlots
 from ....shared.models.engine_options import AutoContext
 from ....shared.reports.log_lines import LogLine
-from ....shared.reports.model_fit import ModelFit
+from ....shared.reports.model_info import ModelFit
 from ....shared.tracing.tracer import NO_TRACER, Tracer
 from ...access.identity import Identity
 from ...control.demand import Demand

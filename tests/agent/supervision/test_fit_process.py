@@ -13,7 +13,7 @@ from arriero.agent.supervision.fit_process import answer
 from arriero.agent.supervision.fit_reader import COMMAND, FitOrder
 from arriero.shared.inference import RequestId
 from arriero.shared.messages import FitRead, Issue, ReadFit
-from arriero.shared.reports.model_fit import ModelFit
+from arriero.shared.reports.model_info import ModelFit
 from tests.agent.gguf.gguf_files import header
 from tests.agent.models.file_server import Served, file_server
 from tests.waiting import HANGS

@@ -6,7 +6,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
-from arriero.balancer.cluster.worker_metrics import labelled, merged
+from arriero.balancer.cluster.cluster_view import labelled, merged
 
 
 def registry(number: int) -> CollectorRegistry:

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.balancer.history.other_steps import FORGOTTEN, HOUR, LATE, FromSource, OtherSteps
 from arriero.balancer.history.series import Series, Step
+from arriero.balancer.history.shared_past import FORGOTTEN, HOUR, LATE, FromSource, OtherSteps
 from arriero.balancer.store.records import StepRange, StepWidth
 from tests.balancer.history.builders import step
 

@@ -12,7 +12,7 @@ from arriero.balancer.management.fit_routes import FitQuery, fit_query
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.messages import FitRead, FromBalancer, Issue, ReadFit, Withdraw
 from arriero.shared.models.assignments import HostFacts
-from arriero.shared.reports.model_fit import ModelFit
+from arriero.shared.reports.model_info import ModelFit
 from tests.balancer.management.peers import Peer
 from tests.waiting import HANGS
 

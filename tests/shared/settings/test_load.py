@@ -11,8 +11,7 @@ from arriero.agent.settings import AgentSettings
 from arriero.balancer.settings import BalancerSettings
 from arriero.shared.quantities import Address
 from arriero.shared.settings.declaration import DaemonSettings, ListenAddress, Settings, settings_of
-from arriero.shared.settings.load import TextAsked, help_text, load, load_or_exit
-from arriero.shared.settings.sources import SettingsError
+from arriero.shared.settings.load import SettingsError, TextAsked, help_text, load, load_or_exit
 
 
 def no_sugar(tea: str) -> str:

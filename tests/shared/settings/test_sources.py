@@ -7,7 +7,7 @@ import pytest
 from pydantic import Field
 
 from arriero.shared.settings.declaration import Settings
-from arriero.shared.settings.sources import (
+from arriero.shared.settings.load import (
     Given,
     SettingsError,
     from_environment,

@@ -11,8 +11,7 @@ from pydantic import Field
 
 from .....shared.inference import MAX_PARTS
 from .....shared.strict import STRICT, ListOf
-from .documents import Document, SearchResult, Text, ToolReference
-from .images import Image
+from .documents import Document, Image, SearchResult, Text, ToolReference
 from .tools import ToolAddition, ToolChange, ToolRemoval
 
 Json = dict[str, Any]

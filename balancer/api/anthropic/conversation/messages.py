@@ -21,8 +21,7 @@ from .blocks import (
     blocks_of,
 )
 from .compaction import from_summary, summary_of
-from .documents import Document, Readable, SearchResult, Text, paragraphs
-from .images import Image, joined
+from .documents import Document, Image, Readable, SearchResult, Text, joined, paragraphs
 
 
 def to_messages(

@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import given
 
-from arriero.balancer.api.links.places import MAX_DEPTH, kind_of, links, may_have_links
+from arriero.balancer.api.links.filling import MAX_DEPTH, kind_of, links, may_have_links
 from tests.balancer.api.json_values import JSON_VALUES
 
 URL = "https://pictures.test/llama.png"

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from arriero.balancer.api.ollama.images import check_few, with_images
+from arriero.balancer.api.ollama.conversation import check_few, with_images
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.inference import MAX_IMAGES, ChatMessage, ImagePart, ImageUrl, TextPart
 

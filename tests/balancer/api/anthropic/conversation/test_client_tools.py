@@ -5,8 +5,7 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 from anthropic.types import beta
 
-from arriero.balancer.api.anthropic.conversation.client_tools import FUNCTIONS
-from arriero.balancer.api.anthropic.conversation.tools import ClientTool
+from arriero.balancer.api.anthropic.conversation.tools import FUNCTIONS, ClientTool
 
 COMMANDS = (
     beta.BetaMemoryTool20250818ViewCommand,

@@ -1,6 +1,6 @@
 """Content that mixes pictures with text."""
 
-from arriero.balancer.api.anthropic.conversation.images import Image, ImageData, joined
+from arriero.balancer.api.anthropic.conversation.documents import Image, ImageData, joined
 from arriero.shared.inference import TextPart
 
 DATA = ImageData(type="base64", media_type="image/webp", data="aGk=")

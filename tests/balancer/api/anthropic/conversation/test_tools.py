@@ -6,8 +6,8 @@ import pytest
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
-from arriero.balancer.api.anthropic.conversation.client_tools import FUNCTIONS
 from arriero.balancer.api.anthropic.conversation.tools import (
+    FUNCTIONS,
     AnyChoice,
     ClientTool,
     CustomTool,
