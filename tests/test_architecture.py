@@ -128,8 +128,8 @@ SHELLS = {
     "balancer/api/openai/batches": "boundary line_handlers",
     "balancer/api/openai/conversations": "book",
     "balancer/api/openai/responses": "answer background web_socket",
-    "balancer/api/transport": "bodies callers connections doors fault_reports frame_writer http "
-    "patience streaming",
+    "balancer/api/transport": "bodies callers connections doors fault_reports http "
+    "patience sockets streaming",
     "balancer/cluster": "cluster_view inquiries peering peers postgres_peers responder "
     "supervisor worker",
     "balancer/diary": "diary",

@@ -9,27 +9,27 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
-from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
+from aiohttp import WSCloseCode, web
 
 from ....shared.errors import (
     InternalError,
     InvalidRequest,
-    Overloaded,
     RateLimited,
     RequestError,
     Unauthorized,
 )
-from ....shared.framing.handshake import received
 from ....shared.inference import Done, EndEvent, Event, Failed, GenerateRequest, RequestId
 from ...fleet.queries.query_handle import QueryHandle
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ...fleet.runtime.stream import PACKED_LOG_PROB
+from ..access.leases import Leases
 from ..common.accumulator import Accumulator
 from ..common.answering import written
 from ..common.merge import EventStream, Merged, open_all, or_refusal
 from ..openapi.document import ErrorAnswer
-from ..transport.bodies import MAX_BODY_BYTES, Bodies, Held, body_too_large
-from ..transport.frame_writer import FrameWriter
+from ..transport.bodies import MAX_BODY_BYTES, Held, body_too_large
+from ..transport.fault_reports import report_refusal
+from ..transport.sockets import SocketSession
 from ..transport.streaming import Events
 from ..transport.waiting import events_after
 from .batch_statistics import batch_statistics
@@ -58,12 +58,6 @@ from .rpc import (
     written_result,
 )
 from .socket_key import AUTHENTICATE_TIMEOUT, SocketKey
-
-FLUSH_SECONDS = 2.0
-"""Seconds for a socket to read its last frames when the balancer shuts down."""
-
-MAX_CLOSE_REASON = 123
-"""Bytes of a reason in a close frame (RFC 6455, 5.5)."""
 
 _METHODS = frozenset({"authenticate", "generate", "generate_batch", "cancel", "ping", *CALLS})
 _MAY_BE_NOTIFICATIONS = frozenset({"cancel", "ping"})
@@ -173,72 +167,44 @@ class LiveCalls:
 # ---- the socket
 
 
-class SocketSession:
-    """`run` it once; `retire` it when the balancer shuts down."""
+class NativeSession(SocketSession):
+    """One open socket: a task for each call."""
 
     def __init__(
         self,
-        runtime: FleetRuntime,
+        request: web.Request,
         socket: web.WebSocketResponse,
-        frames: FrameWriter,
         tasks: asyncio.TaskGroup,
-        bodies: Bodies,
         held: Held,
         *,
-        key: SocketKey,
-        refused: Callable[[RequestError], None],
+        runtime: FleetRuntime,
+        leases: Leases,
     ) -> None:
+        super().__init__(request, socket, tasks, held)
         self._runtime = runtime
-        self._key = key
-        self._refused = refused
-        self._socket = socket
-        self._bodies = bodies
-        self._held = held
-        self._is_close_due = asyncio.Event()
-        self._close_reason = (WSCloseCode.OK, "")
-        """The code and the reason with which the socket is closed once that is due."""
-        self.counts_parts = False
-        """Whether `count` is called as parts of messages arrive, and not only for whole ones."""
+        self._key = SocketKey(request, leases)
         self._live = LiveCalls()
-        self._frames = frames
-        self._tasks = tasks
 
-    def count(self, num_bytes: int) -> bool:
-        """Further bytes of messages are here; whether they may be."""
-        try:
-            self._held.add(num_bytes)
-        except Overloaded as error:
-            self._refused(error)
-            reason = "too many messages and bodies are being read at once"
-            self._close_with(WSCloseCode.TRY_AGAIN_LATER, reason)
-            return False
-        return True
+    @property
+    def answering(self) -> list[asyncio.Task[None]]:
+        return self._live.tasks
 
-    def faulted(self, reason: str, code: WSCloseCode) -> None:
-        """The peer sent frames that no honest one sends."""
-        self._close_with(code, reason)
+    def stop(self) -> None:
+        self._key.end()
+        self._live.close()
 
-    async def run(self) -> None:
-        """Serves the socket until either side closes it."""
-        async with self._tasks:
-            closer = self._tasks.create_task(self._close_when_due())
-            self._key.begin(self._dismiss)
-            try:
-                if await self._has_key():
-                    await self._read()
-            finally:
-                self._key.end()
-                self._frames.stop()
-                if not self._is_close_due.is_set():
-                    closer.cancel()
-                self._live.close()
+    async def serve(self) -> None:
+        """Read until either side closes the socket, or no key comes in time."""
+        self._key.begin(self._dismiss)
+        if await self._has_key():
+            await super().serve()
 
     async def _has_key(self) -> bool:
         """Whether the client may call; if not, the socket has been closed."""
         with suppress(TimeoutError):
             async with asyncio.timeout(AUTHENTICATE_TIMEOUT):
                 while self._key.is_awaited and self._key.error is None:
-                    if not await self._read_one(await received(self._socket)):
+                    if not await self.read_one():
                         return False
         if not self._key.is_awaited:
             return True
@@ -250,47 +216,14 @@ class SocketSession:
         """Its key is no more. The core has ended its requests; what they end with is sent."""
         self._tasks.create_task(self.retire(WSCloseCode.POLICY_VIOLATION, error.message))
 
-    async def retire(
-        self, code: int = WSCloseCode.GOING_AWAY, reason: str = "shutting down"
-    ) -> None:
-        """Sends the remaining frames of calls that have ended, then closes the socket."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(FLUSH_SECONDS):
-                if tasks := self._live.tasks:
-                    await asyncio.wait(tasks)
-                await self._frames.drained()
-        whole = reason.encode()[:MAX_CLOSE_REASON].decode(errors="ignore")
-        await self._socket.close(code=code, message=whole.encode())
+    def _refused(self, error: RequestError) -> None:
+        report_refusal(self._request, error)
 
-    async def _send(self, frame: bytes) -> None:
-        await self._frames.drained()
-        self._frames.write(frame)
-
-    def _close_with(self, code: WSCloseCode, reason: str) -> None:
-        self._close_reason = (code, reason)
-        self._is_close_due.set()
-
-    async def _close_when_due(self) -> None:
-        await self._is_close_due.wait()
-        code, reason = self._close_reason
-        await self._socket.close(code=code, message=reason.encode())
-
-    async def _read(self) -> None:
-        while await self._read_one(await received(self._socket)):
-            pass
-
-    async def _read_one(self, message: WSMessage) -> bool:
-        """Takes a message; whether another may come."""
-        if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
-            return False
-        num_bytes = len(message.data)
-        if not self.counts_parts and not self.count(num_bytes):
-            return True
-        answer = await self._take(message.data)
-        self._held.give_back(num_bytes)
+    async def take(self, message: bytes) -> None:
+        answer = await self._take(message)
+        self._held.give_back(len(message))
         if answer is not None:
-            await self._send(answer)
-        return True
+            await self.send(answer)
 
     async def _take(self, frame: bytes) -> bytes | None:
         """An immediate answer; `None` if the answer comes later or none is requested."""
@@ -419,7 +352,7 @@ class SocketSession:
         finally:
             for stream in streams:
                 stream.close()
-        await self._send(frame)
+        await self.send(frame)
         self._live.remove(id)
 
 
@@ -427,7 +360,7 @@ class SocketSession:
 
 
 class Frames(Protocol):
-    """Takes frames: `frame_writer.FrameWriter`."""
+    """Takes frames: `sockets.FrameWriter`."""
 
     def write(self, frame: bytes, /) -> bool:
         """Write one frame; says whether there is room for another."""

@@ -24,39 +24,29 @@ flood of pings or of frames with next to nothing in them is closed with code 100
 socket cancels the requests that it started.
 """
 
-import asyncio
 from functools import partial
 
-from aiohttp import web
-
-from ....shared.errors import InvalidRequest
-from ....shared.framing.handshake import is_handshake
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ..access.leases import Leases
 from ..access.permissions import Needs
 from ..openapi.document import AnswerDoc, Doc, ErrorAnswer, json_answer
 from ..route import Route
-from ..transport.bodies import BODIES, MAX_BODY_BYTES
-from ..transport.callers import caller_of
-from ..transport.connections import watch_frames
-from ..transport.fault_reports import report_refusal
-from ..transport.frame_writer import FrameWriter
-from .socket_key import SocketKey
-from .socket_session import FLUSH_SECONDS, SocketSession
+from ..transport.bodies import MAX_BODY_BYTES
+from ..transport.sockets import Sockets
+from .socket_session import NativeSession
 
 MAX_FRAME_BYTES = 2 * MAX_BODY_BYTES
 
-HEARTBEAT_SECONDS = 30.0
-"""A peer that does not answer a ping for half this long is gone."""
 
-
-class NativeSocket:
-    """The WebSocket endpoint; it tracks its open sockets, to close them at shutdown."""
+class NativeSocket(Sockets[NativeSession]):
+    """The WebSocket endpoint."""
 
     def __init__(self, runtime: FleetRuntime, leases: Leases) -> None:
-        self._runtime = runtime
-        self._leases = leases
-        self._sessions: set[SocketSession] = set()
+        super().__init__(
+            partial(NativeSession, runtime=runtime, leases=leases),
+            max_message=MAX_FRAME_BYTES,
+            refusal="this path is for WebSockets: send an upgrade request",
+        )
 
     def route(self) -> Route:
         """The WebSocket's route."""
@@ -68,42 +58,4 @@ class NativeSocket:
                 400: json_answer("This is no upgrade request.", ErrorAnswer),
             },
         )
-        return Route("GET", "/api/v1/socket", Needs.FIRST_FRAME, self._serve, doc)
-
-    async def close(self) -> None:
-        """Ends every open socket once it has sent what is waiting, or after `FLUSH_SECONDS`."""
-        await asyncio.gather(*(session.retire() for session in self._sessions))
-
-    async def _serve(self, request: web.Request) -> web.WebSocketResponse:
-        socket = web.WebSocketResponse(
-            heartbeat=HEARTBEAT_SECONDS,
-            timeout=FLUSH_SECONDS,
-            max_msg_size=MAX_FRAME_BYTES,
-            compress=False,
-            decode_text=False,
-        )
-        if not is_handshake(socket, request):
-            raise InvalidRequest("this path is for WebSockets: send an upgrade request")
-        bodies = request.app[BODIES]
-        tasks = asyncio.TaskGroup()
-        with bodies.held(caller_of(request)) as held:
-            session = SocketSession(
-                self._runtime,
-                socket,
-                FrameWriter(request, socket, tasks),
-                tasks,
-                bodies,
-                held,
-                key=SocketKey(request, self._leases),
-                refused=partial(report_refusal, request),
-            )
-            session.counts_parts = watch_frames(
-                request, count=session.count, on_fault=session.faulted
-            )
-            await socket.prepare(request)
-            self._sessions.add(session)
-            try:
-                await session.run()
-            finally:
-                self._sessions.discard(session)
-        return socket
+        return Route("GET", "/api/v1/socket", Needs.FIRST_FRAME, self.serve, doc)

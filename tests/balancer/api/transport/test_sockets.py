@@ -8,7 +8,7 @@ import pytest
 from aiohttp import ClientWebSocketResponse, WSMsgType, web
 from aiohttp.test_utils import TestClient, TestServer
 
-from arriero.balancer.api.transport.frame_writer import FrameWriter
+from arriero.balancer.api.transport.sockets import FrameWriter
 from tests.waiting import HANGS
 
 Play = Callable[[FrameWriter, web.WebSocketResponse], Awaitable[None]]
