@@ -112,8 +112,8 @@ async def test_a_transaction_that_outlasts_its_database_closes_its_connection() 
 @pytest.mark.timeout(60)
 async def test_what_was_confirmed_survives_kill_9(empty_url: str) -> None:
     for number in range(ROUNDS):
-        confirmed = await killed_after(url, 1 + 7 * number)
-        store = Store(parse_store_url(url))
+        confirmed = await killed_after(empty_url, 1 + 7 * number)
+        store = Store(parse_store_url(empty_url))
         await store.open()
         saved = await store.load_desired_state()
         assert saved is not None

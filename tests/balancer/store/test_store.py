@@ -231,7 +231,7 @@ async def test_memory_lasts_as_long_as_the_store() -> None:
 
 
 async def test_others_last(empty_url: str) -> None:
-    store = await open_store(parse_store_url(url))
+    store = await open_store(parse_store_url(empty_url))
     assert store.is_lasting
     await store.close()
 
