@@ -203,9 +203,12 @@ class Fleet:
         fleet.balancer, fleet.http = self.balancer, self.http
         return fleet
 
-    async def open_client(self, tls: ssl.SSLContext | Literal[True] = True) -> None:
+    async def open_client(
+        self, tls: ssl.SSLContext | Literal[True] = True, deadline: float = 300
+    ) -> None:
+        """`deadline`: seconds for a whole answer."""
         connector = aiohttp.TCPConnector(limit=0, ssl=tls)
-        timeout = aiohttp.ClientTimeout(total=300)
+        timeout = aiohttp.ClientTimeout(total=deadline)
         self.http = await self._stack.enter_async_context(
             aiohttp.ClientSession(connector=connector, timeout=timeout)
         )
