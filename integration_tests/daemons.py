@@ -189,7 +189,7 @@ class Fleet:
         """`programs`: the folder that the daemons' programs are in. `forks`: as in `Daemon`."""
         self._stack = stack
         self._programs = programs
-        self._forks = forks
+        self.forks = forks
         self.agents: list[Daemon] = []
         self.daemons: list[Daemon] = []
         """All that were started here, of whatever kind."""
@@ -199,7 +199,7 @@ class Fleet:
 
     def guest(self, stack: AsyncExitStack) -> "Fleet":
         """The same balancer and client, with agents of its own, which `stack` ends."""
-        fleet = Fleet(stack, self._programs, forks=self._forks)
+        fleet = Fleet(stack, self._programs, forks=self.forks)
         fleet.balancer, fleet.http = self.balancer, self.http
         return fleet
 
@@ -232,7 +232,7 @@ class Fleet:
         stderr: int = asyncio.subprocess.PIPE,
     ) -> Daemon:
         """Starts any command; it is ended with the fleet."""
-        forks = self._forks and not any(name.startswith("PYTHON") for name in env or ())
+        forks = self.forks and not any(name.startswith("PYTHON") for name in env or ())
         daemon = await Daemon.start(*command, env=env, stderr=stderr, forks=forks)
         self._stack.push_async_callback(daemon.close)
         self.daemons.append(daemon)

@@ -64,12 +64,13 @@ async def keyed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Keyed
     folder = tmp_path_factory.mktemp("keys")
     (folder / "admin.key").write_text(ADMIN)
     async with AsyncExitStack() as stack:
-        fleet = Fleet(stack, forks=False)  # a test reads their command lines
+        fleet = Fleet(stack, forks=False)  # a test reads the command lines of these two
         await fleet.open_client()
         await fleet.start_balancer(admin_key_file=folder / "admin.key")
         keyed = Keyed(fleet, folder, {"admin": ADMIN, "wrong": WRONG})
         agent = await keyed.make("rack", "agent")
         await fleet.start_agent(env={"ARRIERO_AGENT_KEY": agent})
+        fleet.forks = True
         await keyed.make("app", "inference")
         await keyed.make("eye", "viewer")
         yield keyed

@@ -15,7 +15,7 @@ from integration_tests.corpus import Case, plain_cases
 from integration_tests.daemons import DEADLINE, Daemon, Fleet
 
 CHAT = "/v1/chat/completions"
-NUM_LINES = 160
+NUM_LINES = 100
 TOKENS = 12
 """Of each answer."""
 ENDED = ("completed", "failed", "expired", "cancelled")
@@ -70,10 +70,9 @@ async def test_each_line_has_one_result_whatever_is_killed(fleet: Fleet, tmp_pat
     """The balancer is killed twice and the agent once; a poison line ends alone."""
     known = cases()
     lines = [json.dumps(request_line(n, known[n % len(known)])) for n in range(NUM_LINES)]
-    lines.insert(60, "poison")
+    lines.insert(50, "poison")
     state = f"sqlite:///{tmp_path}/state.db"
     await fleet.start_balancer(state=state)
-    dict(fleet.balancer.ready)
     agent = await fleet.start_agent(slots=8)
     await agent.pace.hold()
     async with client_of(fleet) as client:
@@ -83,7 +82,7 @@ async def test_each_line_has_one_result_whatever_is_killed(fleet: Fleet, tmp_pat
         batch = await client.batches.create(
             input_file_id=file.id, endpoint=CHAT, completion_window="1h"
         )
-    for least in (10, 50):
+    for least in (10, 40):
         async with client_of(fleet) as client:
             batch = await until_held(agent, client, batch.id, least)
         assert batch.status in ("validating", "in_progress")
@@ -91,7 +90,7 @@ async def test_each_line_has_one_result_whatever_is_killed(fleet: Fleet, tmp_pat
         await fleet.balancer.exit_code()
         await fleet.restart_balancer(state=state)
     async with client_of(fleet) as client:
-        assert (await until_held(agent, client, batch.id, 90)).status == "in_progress"
+        assert (await until_held(agent, client, batch.id, 70)).status == "in_progress"
         agent.signal_engine(signal.SIGKILL)
         await agent.pace.let_go()
         batch = await until(client, batch.id, NUM_LINES + 2)
@@ -105,7 +104,7 @@ async def test_each_line_has_one_result_whatever_is_killed(fleet: Fleet, tmp_pat
         body = answer["response"]["body"]
         said = body["choices"][0]["message"]["content"]
         assert known[number % len(known)].answer.startswith(said)
-    assert json.loads(error)["id"].endswith("_61")
+    assert json.loads(error)["id"].endswith("_51")
 
 
 async def test_a_batch_is_cancelled(fleet: Fleet) -> None:
@@ -114,7 +113,7 @@ async def test_a_batch_is_cancelled(fleet: Fleet) -> None:
     agent = await fleet.start_agent(slots=2)
     await agent.pace.hold()
     known = cases()
-    lines = [json.dumps(request_line(n, known[n % len(known)])) for n in range(400)]
+    lines = [json.dumps(request_line(n, known[n % len(known)])) for n in range(NUM_LINES)]
     async with client_of(fleet) as client:
         file = await client.files.create(
             file=("in.jsonl", "\n".join(lines).encode()), purpose="batch"
@@ -125,7 +124,7 @@ async def test_a_batch_is_cancelled(fleet: Fleet) -> None:
         await until_held(agent, client, batch.id, 5)
         assert (await client.batches.cancel(batch.id)).status == "cancelling"
         await agent.pace.let_go()
-        batch = await until(client, batch.id, 400)
+        batch = await until(client, batch.id, NUM_LINES)
         assert batch.status == "cancelled"
         assert batch.output_file_id
         assert [each.id async for each in client.batches.list()] == [batch.id]

@@ -16,7 +16,7 @@ from integration_tests.daemons import Fleet, until
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SLOTS = 4
-LENGTHS = (3, 20, 45, 90, 150)
+LENGTHS = (3, 20, 45, 70, 110)
 SYSTEM = {"role": "system", "content": "You answer questions about Arriero. " * 8}
 
 
@@ -24,7 +24,7 @@ def bodies() -> list[dict[str, Any]]:
     """Of short and long prompts and answers, greedy and sampled, some with a common beginning."""
     drawn = random.Random(3)
     asked = []
-    for number, case in enumerate(drawn.sample(plain_cases(), 16)):
+    for number, case in enumerate(drawn.sample(plain_cases(), 13)):
         messages = [SYSTEM, *case.body["messages"]] if number % 3 else case.body["messages"]
         chance = {"temperature": 0.9, "seed": number} if number % 2 else {"temperature": 0}
         asked.append(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from arriero.agent.engine.pace import STEPS
 from integration_tests.corpus import ENDLESS, LONG_CONTEXT, generate, plain_cases
 from integration_tests.daemons import MODEL, Fleet, until
 from tests.rpc_device import RpcDevice
@@ -238,6 +239,7 @@ async def test_a_model_that_drains_for_a_client_who_has_gone_serves_again(
             rpc=device.address,
             fit_target="1MiB",
             host_cache="0",
+            env={STEPS: "30"},
         )
         other = on_demand("b", "RPC0") | {"context_size": 2048}  # or it would only change its name
         await desire(fleet, on_demand("a", "RPC0") | {"slots": 2}, other)

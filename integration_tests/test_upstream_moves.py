@@ -107,8 +107,9 @@ async def test_a_raw_answer_is_read_alike_wherever_it_is_cut(fleets: Fleets) -> 
         assert await tokens_of(fleets.inner, CUT_ANYWHERE["prompt"] + said) == asked + whole[:cut]
 
 
-@pytest.mark.parametrize("way", ["drained", "killed"])
-@pytest.mark.parametrize("first", OTHER)
+@pytest.mark.parametrize(
+    ("first", "way"), [("engine", "drained"), ("server", "drained"), ("server", "killed")]
+)
 async def test_a_raw_prompt(fleets: Fleets, sides: Sides, first: str, way: str) -> None:
     expected = await post(fleets.inner, GENERATE, {**CUT_ANYWHERE, "stream": False})
     await sides.fill()
@@ -241,8 +242,7 @@ async def whole_texts(fleets: Fleets) -> list[Chat]:
     return await answers(fleets.inner, texts(), [Chat() for _ in texts()])
 
 
-@pytest.mark.parametrize("cut", [1, 60])
-@pytest.mark.parametrize("first", OTHER)
+@pytest.mark.parametrize(("first", "cut"), [("engine", 60), ("engine", 1), ("server", 20)])
 async def test_a_chat(sides: Sides, whole_texts: list[Chat], first: str, cut: int) -> None:
     async with begun(sides, first, texts(), cut) as chats:
         await sides.end(first, "killed")

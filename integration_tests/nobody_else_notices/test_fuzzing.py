@@ -35,7 +35,7 @@ from integration_tests.rogue_agent import RogueAgent, hello, model_info
 
 T = TypeVar("T")
 
-NUM_EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "25"))
+NUM_EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "15"))
 """For each API; set the variable to look for more, with examples drawn anew."""
 PATIENCE = 0.2
 """Seconds of an answer that are listened to: disconnecting early is part of the test."""

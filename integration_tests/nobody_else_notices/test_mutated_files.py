@@ -29,7 +29,7 @@ from tests.agent.engine.llama.projectors import png, wav, write_llava, write_ult
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(7200)]
 
-NUM_FILES = int(os.environ.get("FUZZ_FILES", "6"))
+NUM_FILES = int(os.environ.get("FUZZ_FILES", "4"))
 """Of each kind."""
 NUM_MEDIA = 10 * NUM_FILES
 """Pictures and sounds, which cost a request each and no start of an engine."""
