@@ -114,7 +114,8 @@ class BalancerSettings(DaemonSettings):
     state: Annotated[StoreUrl, BeforeValidator(parse_store_url), Shown("URL")] = Field(
         default=StoreUrl("memory"),
         description="where desired state and history are kept: memory:// loses them at the end, "
-        "sqlite:///FILE, postgresql://USER@HOST/DATABASE",
+        "sqlite:///FILE (in the current folder, unless FILE is an absolute path), "
+        "postgresql://USER@HOST/DATABASE",
     )
     balancer_name: Annotated[
         str, Field(min_length=1, max_length=200), Shown("NAME", "host name")
