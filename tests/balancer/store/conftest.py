@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from arriero.balancer.store.database import engine_of
 from arriero.balancer.store.store import Store
 from arriero.balancer.store.tables import FIRST_ROWS, METADATA
 from arriero.balancer.store.url import parse_store_url
@@ -59,9 +58,9 @@ def postgres_with_tables(postgres: PostgresServer) -> str:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-async def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A database with tables, as a first start leaves it."""
-    return await with_tables(request.param, request, tmp_path)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database with tables; the first store that is opened finds them empty."""
+    return with_tables(request.param, request, tmp_path)
 
 
 @pytest.fixture
@@ -74,25 +73,17 @@ async def opened_sql(url: str) -> AsyncIterator[OpenStore]:
 @pytest.fixture(params=["memory", "sqlite", "postgresql"])
 async def opened(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[OpenStore]:
     """Opens any store; at first it is empty."""
-    async with opening(await with_tables(request.param, request, tmp_path)) as again:
+    async with opening(with_tables(request.param, request, tmp_path)) as again:
         yield again
 
 
-async def with_tables(kind: str, request: pytest.FixtureRequest, folder: Path) -> str:
-    """The URL of a database as a first start leaves it."""
+def with_tables(kind: str, request: pytest.FixtureRequest, folder: Path) -> str:
     if kind == "memory":
         return "memory://"
     if kind == "sqlite":
         shutil.copy(request.getfixturevalue("sqlite_with_tables"), folder / "state.db")
         return f"sqlite:///{folder}/state.db"
     url: str = request.getfixturevalue("postgres_with_tables")
-    engine = engine_of(parse_store_url(url))
-    async with engine.begin() as connection:
-        names = ", ".join(table.name for table in METADATA.sorted_tables)
-        await connection.execute(text(f"TRUNCATE {names} RESTART IDENTITY"))
-        for table, row in FIRST_ROWS:
-            await connection.execute(table.insert().values(**row))
-    await engine.dispose()
     return url
 
 
@@ -108,21 +99,34 @@ def migrate(url: str) -> None:
         thread.submit(asyncio.run, open_and_close()).result()
 
 
+async def empty(store: Store) -> None:
+    """Leave the rows that tables have from the beginning."""
+    async with store.database.transaction() as connection:
+        names = ", ".join(table.name for table in METADATA.sorted_tables)
+        await connection.execute(text(f"TRUNCATE {names} RESTART IDENTITY"))
+        for table, row in FIRST_ROWS:
+            await connection.execute(table.insert().values(**row))
+
+
 @asynccontextmanager
 async def opening(url: str, *, has_tables: bool = True) -> AsyncIterator[OpenStore]:
-    """Opens stores; the first makes the tables unless the database `has_tables`."""
+    """Opens stores; the first one makes the tables unless the database `has_tables`."""
     async with AsyncExitStack() as stores:
         at = parse_store_url(url)
         in_memory: Store | None = None
+        is_first = True
 
         async def again() -> Store:
-            nonlocal in_memory
+            nonlocal in_memory, is_first
             if in_memory is not None:
                 return in_memory  # a second one would be another
             store = Store(at)
             stores.push_async_callback(store.close)
             if not has_tables:
                 await store.open()
+            elif at.kind == "postgresql" and is_first:
+                await empty(store)
+            is_first = False
             in_memory = store if at.kind == "memory" else None
             return store
 

@@ -29,7 +29,7 @@ from tests.balancer.store.conftest import OpenStore
 
 from .committing import BATCH, document
 
-ROUNDS = 3
+ROUNDS = 2
 URL = StoreUrl("postgresql", password="correct-horse", database="arriero")
 
 

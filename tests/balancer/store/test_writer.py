@@ -69,7 +69,6 @@ async def running() -> AsyncIterator[Running]:
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write_behind, "FIRST_PAUSE", 0.01)
     monkeypatch.setattr(write_behind, "LONGEST_PAUSE", 0.02)
-    monkeypatch.setattr(writer, "SAVE_TIMEOUT", HANGS)
 
 
 async def test_a_save_is_confirmed(running: Running) -> None:
