@@ -26,10 +26,9 @@ class Capacity:
 
     `can_shift` says whether cells can move to other positions. Up to `most_parked` cells of cached
     prefixes can be in host memory, and with `is_compact` should be, since every cell in use costs
-    time. A cell's state has `cell_bytes`; 0 means that copying it is free. A sequence's state has
-    `fixed_bytes` more if it cannot be cut. At most `max_draft` tokens are drafted for a sequence in
-    a step, and it can drop that many: 0 if it cannot. A step gives log-probabilities for at most
-    `most_scored` prompt tokens, at least one per slot.
+    time. A cell's state has `cell_bytes`; 0 means that copying it is free. At most `max_draft`
+    tokens are drafted for a sequence in a step, and it can drop that many: 0 if it cannot. A step
+    gives log-probabilities for at most `most_scored` prompt tokens, at least one per slot.
 
     With `num_streams` each slot has a stream, a cache of its own, and cached prefixes have the
     remaining ones; 0 means one cache for all. Streams whose parts of a batch differ in length are
@@ -52,7 +51,6 @@ class Capacity:
     max_draft: int = 0
     most_scored: int = 64
     cell_bytes: int = 0
-    fixed_bytes: int = 0
     num_streams: int = 0
 
     @property
@@ -61,8 +59,3 @@ class Capacity:
         if not self.checkpoint_gap:
             return 0
         return max(self.block, ceil(self.state_bytes / max(1, self.cell_bytes)))
-
-    @property
-    def can_keep(self) -> bool:
-        """Return whether prefixes can be kept, and states copied in pieces."""
-        return self.can_share or bool(self.checkpoint_gap)

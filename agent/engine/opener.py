@@ -44,34 +44,28 @@ class Opener:
         self._batch = ThreadPoolExecutor(1, "open-batch")
         self._encoding = ThreadPoolExecutor(1, "encode", initializer=yield_to_others)
         self._lock = threading.Lock()
-        self._is_finishing: dict[SequenceId, bool] = {}  # of those that are being opened
+        self._opening: set[SequenceId] = set()
         self._is_closed = False
 
     def add(self, sequence: NewSequence) -> None:
         """Open `sequence` and pass it on."""
         with self._lock:
             if not self._is_closed:
-                self._is_finishing[sequence.id] = False
+                self._opening.add(sequence.id)
                 self._threads_for(sequence).submit(self._open, sequence)
-
-    def finish(self, sequence_id: SequenceId) -> bool:
-        """Return whether it is still being opened; then it is passed on as finishing."""
-        with self._lock:
-            if sequence_id not in self._is_finishing:
-                return False
-            self._is_finishing[sequence_id] = True
-            return True
 
     def withdraw(self, sequence_id: SequenceId) -> bool:
         """Return whether it was still being opened; then it is never passed on."""
         with self._lock:
-            return self._is_finishing.pop(sequence_id, None) is not None
+            is_opening = sequence_id in self._opening
+            self._opening.discard(sequence_id)
+            return is_opening
 
     def close(self) -> None:
         """Open nothing more; block until the threads no longer use the engine."""
         with self._lock:
             self._is_closed = True
-            self._is_finishing.clear()
+            self._opening.clear()
         for threads in (self._threads, self._batch, self._encoding):
             threads.shutdown(cancel_futures=True)
 
@@ -81,15 +75,15 @@ class Opener:
         return self._batch if is_background(sequence.priority) else self._threads
 
     def _open(self, sequence: NewSequence) -> None:
-        if sequence.id not in self._is_finishing:
+        if sequence.id not in self._opening:
             return
         error = self._error(sequence)
         if error is None:
             sequence = self._looked_up(sequence)
         with self._lock:
-            is_finishing = self._is_finishing.pop(sequence.id, None)
-            if is_finishing is not None:
-                self._inbox.put(Opened(sequence, error, is_finishing))
+            if sequence.id in self._opening:
+                self._opening.remove(sequence.id)
+                self._inbox.put(Opened(sequence, error))
                 if not is_background(sequence.priority):
                     self._interruption.request()
                 return

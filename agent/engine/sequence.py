@@ -33,10 +33,8 @@ class NewSequence:
     `prompt` has at least one position and, unless there is a `shift`, fewer positions than the
     slot's maximum length. `max_tokens` of `None` continues to the maximum length, or with a `shift`
     until an end token. `prefill_only` computes the prompt and ends with `stop`. The common prefix
-    with a `stored` prompt is not computed again. With `save_as` a successful end contains the
-    computed state; not available with a `shift`. With `scores_prompt` the prompt's tokens get
-    log-probabilities like the answer's, so all of them are computed; not available with a `shift`
-    either.
+    with a `stored` prompt is not computed again. With `scores_prompt` the prompt's tokens get
+    log-probabilities like the answer's, so all of them are computed; not available with a `shift`.
 
     `said` was generated before, by another engine: the sequence continues after it, like one that
     was preempted. The next tokens are those of `forced`, whatever the logits: only their
@@ -55,7 +53,6 @@ class NewSequence:
     shift: ContextShift | None = None
     prefill_only: bool = False
     stored: StoredPrompt | None = None
-    save_as: str | None = None
     constraint: Constraint | None = None
     scores_prompt: bool = False
     said: tuple[int, ...] = ()
@@ -86,13 +83,11 @@ class SequenceStats:
 class SequenceEnd:
     """The end of a sequence: `stop`, `length`, or an error.
 
-    `stop` means an end-of-generation token, or that only the prompt was to be computed. `saved` is
-    the state requested with `save_as`.
+    `stop` means an end-of-generation token, or that only the prompt was to be computed.
     """
 
     reason: Literal["stop", "length"] | RequestError
     stats: SequenceStats
-    saved: StoredPrompt | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from ...shared.errors import EngineFailed, RequestError
 from ...shared.reports.statistics import Statistics
 from .engine import Engine
 from .fair_lock import FairLock
+from .kv_cache.handed import HandOut
 from .pace import Allow, Pace
 from .prompt import Prompt
 from .prompt_store.blocks import Left, OnDisk, ReadBlocks
@@ -32,18 +33,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """`sequence` can run, or must end with `error`; if `is_finishing`, with its next token."""
+    """`sequence` can run, or must end with `error`."""
 
     sequence: NewSequence
     error: RequestError | None
-    is_finishing: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Finish:
-    """End a sequence with `stop` at its next step."""
-
-    id: SequenceId
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +54,7 @@ class Forget:
 
 
 @dataclass(frozen=True, slots=True)
-class HandOut:
+class Export:
     """Pass the longest cached prefix of `prompt`, or `None`, to `reply`.
 
     `reply` is called on the engine's thread, and must not block. See `Scheduler.export`.
@@ -70,7 +63,7 @@ class HandOut:
     id: ExportId
     prompt: Prompt
     reply: Callable[[StoredPrompt | None], None]
-    start: int = 0
+    wanted: HandOut
     can_wait: bool = False
 
 
@@ -117,19 +110,7 @@ class Stop:
     """End the loop before its next step."""
 
 
-Command = (
-    Opened
-    | Finish
-    | Drop
-    | Forget
-    | HandOut
-    | TakeBack
-    | UseDisk
-    | UseThreads
-    | Arrived
-    | Allow
-    | Stop
-)
+Command = Opened | Drop | Forget | Export | TakeBack | UseDisk | UseThreads | Arrived | Allow | Stop
 
 
 class Inbox:
@@ -310,22 +291,18 @@ class StepLoop:
 
     def _obey(self, command: Command) -> None:
         match command:
-            case Opened(sequence, error, is_finishing):
+            case Opened(sequence, error):
                 self._expected.pop(sequence.id, None)
                 self._scheduler.add(sequence, error)
-                if is_finishing:
-                    self._scheduler.finish(sequence.id)
-            case Finish(sequence_id):
-                self._scheduler.finish(sequence_id)
             case Drop(sequence_id):
                 self._scheduler.drop(sequence_id)
                 self._drafting.forget(sequence_id)
                 close(self._engine, sequence_id)
             case Forget(sequence_id):
                 self._expected.pop(sequence_id, None)
-            case HandOut(id, prompt, reply):
+            case Export(id, prompt, reply, wanted, can_wait):
                 self._replies[id] = reply
-                self._scheduler.export(id, prompt, start=command.start, can_wait=command.can_wait)
+                self._scheduler.export(id, prompt, wanted, can_wait=can_wait)
             case TakeBack(id):
                 self._replies.pop(id, None)
                 self._scheduler.withdraw_export(id)
@@ -411,12 +388,12 @@ class StepLoop:
         try:
             failure = self._engine.failure(id) if end.reason == "stop" else None
             if failure is not None:
-                return replace(end, reason=EngineFailed(failure), saved=None)
+                return replace(end, reason=EngineFailed(failure))
             return end
         except Exception:  # the boundary of a sequence: it alone has ended
             logger.exception("sequence %d ends: its end could not be completed", id)
             reason = "the engine failed to complete this answer; the agent's log has the details"
-            return replace(end, reason=EngineFailed(reason), saved=None)
+            return replace(end, reason=EngineFailed(reason))
 
 
 def _report(outcome: Outcome) -> None:

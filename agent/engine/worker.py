@@ -18,6 +18,7 @@ from ...shared.reports.statistics import Statistics
 from .adapter import AdapterError
 from .engine import Engine, LoadEngine
 from .fair_lock import FairLock
+from .kv_cache.handed import HandOut
 from .llama.loading import load_engine
 from .load_options import LoadOptions
 from .loaded_model import LoadedModel
@@ -37,9 +38,8 @@ from .statistics import NOTHING_DONE, Gone
 from .step_loop import (
     Disk,
     Drop,
-    Finish,
+    Export,
     Forget,
-    HandOut,
     Inbox,
     Interruption,
     StepLoop,
@@ -139,11 +139,6 @@ class Worker:
         """Run `sequence`. Call it after `start`, on any thread; never blocks."""
         self._opening.add(sequence)
 
-    def finish(self, sequence_id: SequenceId) -> None:
-        """End a sequence with `stop` at its next step, and save it if asked. See `submit`."""
-        if not self._opening.finish(sequence_id):
-            self._inbox.put(Finish(sequence_id))
-
     def drop(self, sequence_id: SequenceId) -> None:
         """Stop a sequence; its slot serves sequences added afterwards. See `submit`."""
         self.forget(sequence_id)
@@ -161,9 +156,12 @@ class Worker:
         reply: Callable[[StoredPrompt | None], None],
         *,
         start: int = 0,
+        most_checkpoints: int = 1,
         can_wait: bool = False,
     ) -> Callable[[], None]:
         """Export the longest cached prefix of `prompt`, from position `start` on, to `reply`.
+
+        If sequences can begin only at checkpoints, it has the last `most_checkpoints`.
 
         `reply` gets `None` if there is none, or if the worker has no room. An export that
         `can_wait` takes little time from streams. `reply` is called on the engine's thread and must
@@ -174,7 +172,7 @@ class Worker:
             reply(None)
             return lambda: None
         id = ExportId(next(self._export_ids))
-        self._inbox.put(HandOut(id, prompt, reply, start, can_wait))
+        self._inbox.put(Export(id, prompt, reply, HandOut(start, most_checkpoints), can_wait))
         return lambda: self._inbox.put(TakeBack(id))
 
     def stop(self) -> None:

@@ -6,9 +6,9 @@ order.
 
 Invariants: every request that was started ends exactly once, with `Ended` or `Refused` as its last
 item, unless it was discarded. Each is released exactly once. A request's sequence is in preparation
-or in the engine exactly as long as the request has neither ended nor is being saved. A request with
-`save_cache` ends when its save is written, so that the next request finds the saved prompt. Only
-one request at a time saves under a key.
+or in the engine exactly as long as its answer has not ended. A request with `save_cache` ends when
+its save is written, so that the next request finds the saved prompt. What is saved is read from the
+engine's cache. Only one request at a time saves under a key.
 
 This is the failure boundary of a request on the event loop. An exception in its answer, its
 detokeniser, its parser or its schema check ends that request alone, with `internal_error`. The log
@@ -24,7 +24,7 @@ from ...shared.errors import InternalError, InvalidRequest, RequestError, to_wir
 from ...shared.inference import GenerateRequest, Notice, Rates, RequestId, Usage
 from ...shared.inference.prefix_peers import PrefixSource
 from ...shared.messages import Ended, Item, Piece, Refused, Start
-from ..engine.prompt import Prompt
+from ..engine.prompt import History, Prompt
 from ..engine.prompt_store.stored_prompt import StoredPrompt
 from ..engine.sequence import NewSequence, SequenceOutput
 from ..sequence_id import SequenceId
@@ -38,8 +38,8 @@ HELD = 0.1
 
 _NOT_SAVED = Notice(
     "prompt_cache",
-    "the prompt could not be saved: the engine failed, or copying this model's state would have "
-    "stalled other requests longer than --max-stall",
+    "the prompt could not be saved: the engine has no more of it in its cache, or copying this "
+    "model's state would have stalled other requests longer than --max-stall",
 )
 
 
@@ -82,17 +82,18 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
-    """Let the engine end this sequence normally: the answer is complete, its state is saved."""
+class Drop:
+    """Remove this sequence from the engine; its further outputs will be ignored."""
 
     id: SequenceId
 
 
 @dataclass(frozen=True, slots=True)
-class Drop:
-    """Remove this sequence from the engine; its further outputs will be ignored."""
+class ReadPrefix:
+    """Read the cached prefix of `prompt` from the engine, then report `read` under the same id."""
 
     id: SequenceId
+    prompt: Prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,10 @@ class LogFailure:
     error: Exception
 
 
-Decision = Prepare | Abandon | FetchPrefix | Run | Finish | Drop | Save | SendItems | LogFailure
+Act = Prepare | Abandon | FetchPrefix | Run | Drop | ReadPrefix | Save
+"""Decisions about one sequence."""
+
+Decision = Act | SendItems | LogFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +158,9 @@ class ActiveRequest:
         """The preparation that continues after the fetch."""
         self._answer: Answer | None = None
         self._ended: Ended | None = None
-        """The answer's end while the save is written."""
+        """The answer's end, until the save is written."""
+        self._history: History | None = None
+        """The prompt and the answer, if they are saved."""
         self._held = None if start.request.stream else HeldPieces()
 
     @property
@@ -182,7 +188,7 @@ class ActiveRequest:
             self._fetching = prepared
             return Reaction((), (FetchPrefix(self.id, source, prepared.sequence.prompt),))
         self._answer = Answer(self.name, prepared, piece)
-        return Reaction(self._notices(prepared), (Run(prepared.sequence),))
+        return Reaction(self._notices(prepared), (self._run(prepared.sequence),))
 
     def fetched(self, prefix: StoredPrompt | None, piece: Callable[[int], bytes]) -> Reaction:
         """Handle the end of the fetch; without a `prefix` the whole prompt is computed.
@@ -201,7 +207,13 @@ class ActiveRequest:
         notices = self._notices(resumed.prepared)
         if resumed.answer.is_over:
             return self._over_already(notices, resumed.items)
-        return Reaction((*notices, *resumed.items), (Run(resumed.prepared.sequence),))
+        return Reaction((*notices, *resumed.items), (self._run(resumed.prepared.sequence),))
+
+    def _run(self, sequence: NewSequence) -> Run:
+        if self.key is not None:
+            self._history = History(sequence.prompt)
+            self._history.extend(sequence.said)
+        return Run(sequence)
 
     def _over_already(self, notices: tuple[Item, ...], items: tuple[Item, ...]) -> Reaction:
         self.is_over = True
@@ -212,10 +224,12 @@ class ActiveRequest:
         return tuple(noticed(self.name, each) for each in prepared.notices)
 
     def stepped(self, output: SequenceOutput) -> Reaction:
-        """Handle one engine step; ignored before the sequence runs and while it is saved."""
-        if self._answer is None or self.is_saving:
+        """Handle one engine step; ignored before the sequence runs and after its answer."""
+        if self._answer is None or self.is_complete:
             return Reaction()
-        items = self._answer.take(output) if self._ended is None else []
+        if self._history is not None:
+            self._history.extend(output.tokens)
+        items = self._answer.take(output)
         return self._answered(items, output) if self._answer.is_over else Reaction(tuple(items))
 
     def to_send(self, items: tuple[Item, ...], now: float) -> tuple[Item, ...]:
@@ -225,6 +239,13 @@ class ActiveRequest:
     def with_rest(self, items: tuple[Item, ...]) -> tuple[Item, ...]:
         """Return the items not sent yet, followed by `items`."""
         return items if self._held is None else self._held.with_rest(items)
+
+    def read(self, prefix: StoredPrompt | None) -> Reaction:
+        """Handle what the engine has of prompt and answer: save it."""
+        if prefix is None or self.key is None:
+            return self.saved(_NOT_SAVED)
+        self.is_saving = True
+        return Reaction((), (Save(self.id, self.key, prefix),))
 
     def saved(self, failure: Notice | None) -> Reaction:
         """Handle the end of the save, written or failed."""
@@ -249,7 +270,7 @@ class ActiveRequest:
         """End the request without any further item. A save continues."""
         self.is_discarded = True
         self.is_over = not self.is_saving
-        return Reaction((), () if self.is_saving else (self._release(),))
+        return Reaction((), () if self.is_complete else (self._release(),))
 
     def crashed(self, error: Exception, *, is_in_engine: bool) -> Reaction:
         """End this request alone with `internal_error`, after the bug `error`."""
@@ -268,21 +289,13 @@ class ActiveRequest:
 
     def _answered(self, items: list[Item], output: SequenceOutput) -> Reaction:
         """Handle the end of the answer. An end that waits for a save is removed from `items`."""
-        if self._ended is None and self.key is not None and isinstance(end := items[-1], Ended):
-            self._ended = end
-            items.pop()
-            if output.end is None:
-                return Reaction(tuple(items), (Finish(self.id),))
-        if self.key is None or self._ended is None:
+        leave = () if output.end else (Drop(self.id),)
+        if self._history is None or not isinstance(end := items[-1], Ended):
             self.is_over = True
-            return Reaction(tuple(items), () if output.end else (Drop(self.id),))
-        if output.end is None:
-            return Reaction()  # of what follows a stop string
-        if output.end.saved is not None:
-            self.is_saving = True
-            return Reaction(tuple(items), (Save(self.id, self.key, output.end.saved),))
-        self.is_over = True
-        return Reaction((*items, noticed(self.name, _NOT_SAVED), self._ended))
+            return Reaction(tuple(items), leave)
+        self._ended = end
+        prompt = self._history.part(0, len(self._history))
+        return Reaction(tuple(items[:-1]), (*leave, ReadPrefix(self.id, prompt)))
 
 
 def saves_as(request: GenerateRequest) -> str | None:
@@ -431,6 +444,13 @@ class ActiveRequests:
             if items or released
         ]
         return [*sends, *decisions]
+
+    def read(self, id: SequenceId, prefix: StoredPrompt | None) -> list[Decision]:
+        """Handle what the engine has of a prompt to save; ignored if the request has ended."""
+        active = self._active.get(id)
+        if active is None or not active.is_complete or active.is_saving:
+            return []
+        return self._settled(active, active.read(prefix))
 
     def saved(self, id: SequenceId, failure: Notice | None) -> list[Decision]:
         """Handle the end of a save, written or failed; a listener that still waits gets the end."""

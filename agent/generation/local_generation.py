@@ -20,6 +20,7 @@ from ...shared.inference import Notice, is_background
 from ...shared.inference.prefix_peers import PrefixSource
 from ...shared.log import context
 from ...shared.messages import Start
+from ..engine.kv_cache.handed import MOST_CHECKPOINTS
 from ..engine.prompt import Prompt
 from ..engine.prompt_store.prompt_store import Ignored, PromptStore
 from ..engine.prompt_store.stored_prompt import StoredPrompt
@@ -27,13 +28,14 @@ from ..engine.sequence import NewSequence, SequenceOutput
 from ..sequence_id import SequenceId
 from .active_requests import (
     Abandon,
+    Act,
     ActiveRequests,
     Decision,
     Drop,
     FetchPrefix,
-    Finish,
     LogFailure,
     Prepare,
+    ReadPrefix,
     Run,
     Save,
     SendItems,
@@ -52,8 +54,14 @@ class Worker(Protocol):
     def expect(self, sequence_id: SequenceId, *, is_background: bool) -> None: ...
     def forget(self, sequence_id: SequenceId) -> None: ...
     def submit(self, sequence: NewSequence) -> None: ...
-    def finish(self, sequence_id: SequenceId) -> None: ...
     def drop(self, sequence_id: SequenceId) -> None: ...
+    def hand_out(
+        self,
+        prompt: Prompt,
+        reply: Callable[[StoredPrompt | None], None],
+        *,
+        most_checkpoints: int,
+    ) -> Callable[[], None]: ...
 
 
 class PrefixFetcher(Protocol):
@@ -158,6 +166,17 @@ class LocalGeneration:
     def _fetched(self, id: SequenceId, prefix: StoredPrompt | None) -> None:
         self._carry_out(self._requests.fetched(id, prefix))
 
+    def _read_prefix(self, id: SequenceId, prompt: Prompt) -> None:
+        loop = asyncio.get_running_loop()
+
+        def reply(prefix: StoredPrompt | None) -> None:
+            loop.call_soon_threadsafe(self._read, id, prefix)
+
+        self._worker.hand_out(prompt, reply, most_checkpoints=MOST_CHECKPOINTS)
+
+    def _read(self, id: SequenceId, prefix: StoredPrompt | None) -> None:
+        self._carry_out(self._requests.read(id, prefix))
+
     def _saved(self, id: SequenceId, failure: Notice | None) -> None:
         self._carry_out(self._requests.saved(id, failure))
 
@@ -173,16 +192,14 @@ class LocalGeneration:
                 case _:
                     self._act(decision)
 
-    def _act(self, decision: Prepare | Abandon | FetchPrefix | Run | Finish | Drop | Save) -> None:
+    def _act(self, decision: Act) -> None:
         try:
             self._pass_on(decision)
         except Exception as error:  # the boundary of a request: it is logged and answered
             self._worker.forget(decision.id)
             self._carry_out(self._requests.crashed(decision.id, error, is_in_engine=False))
 
-    def _pass_on(
-        self, decision: Prepare | Abandon | FetchPrefix | Run | Finish | Drop | Save
-    ) -> None:
+    def _pass_on(self, decision: Act) -> None:
         match decision:
             case Prepare(id, request, resume, scope):
                 reply = partial(self._prepared, id)
@@ -202,10 +219,10 @@ class LocalGeneration:
             case Run(sequence):
                 self._spans.prepared(sequence.id)
                 self._worker.submit(sequence)
-            case Finish(id):
-                self._worker.finish(id)
             case Drop(id):
                 self._worker.drop(id)
+            case ReadPrefix(id, prompt):
+                self._read_prefix(id, prompt)
             case Save(id, key, prompt):
                 self._saver.save(key, prompt, partial(self._saved, id))
             case _:

@@ -160,7 +160,6 @@ class Preparer:
             shift=self._shift(request, rendered, prompt),
             prefill_only=request.prefill_only,
             stored=None if isinstance(loaded, Ignored) else loaded,
-            save_as=request.cache_key if request.save_cache else None,
             constraint=held.constraint if held else None,
             scores_prompt=bool(request.prompt_logprobs),
             marks=chain.positions(len(prompt)),

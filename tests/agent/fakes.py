@@ -117,7 +117,6 @@ class FakeWorker:
         self.expected: dict[SequenceId, bool] = {}
         """Whether each is background."""
         self.added: asyncio.Queue[NewSequence] = Expected()
-        self.finished: asyncio.Queue[SequenceId] = Expected()
         self.dropped: asyncio.Queue[SequenceId] = Expected()
         self.done = replace(NOTHING_DONE, cells=Cells(total=64))
         self.is_stopped = False
@@ -143,6 +142,7 @@ class FakeWorker:
         reply: Callable[[StoredPrompt | None], None],
         *,
         start: int = 0,
+        most_checkpoints: int = 1,
         can_wait: bool = False,
     ) -> Callable[[], None]:
         reply(self.kept)
@@ -174,9 +174,6 @@ class FakeWorker:
         self.expected.pop(sequence.id, None)
         self.added.put_nowait(sequence)
 
-    def finish(self, sequence_id: SequenceId) -> None:
-        self.finished.put_nowait(sequence_id)
-
     def drop(self, sequence_id: SequenceId) -> None:
         self.expected.pop(sequence_id, None)
         self.dropped.put_nowait(sequence_id)
@@ -197,14 +194,7 @@ class FakeWorker:
         assert self.on_step is not None
         self.on_step(outputs)
 
-    def say(
-        self,
-        sequence: NewSequence,
-        text: str,
-        *,
-        is_last: bool = False,
-        saved: StoredPrompt | None = None,
-    ) -> None:
+    def say(self, sequence: NewSequence, text: str, *, is_last: bool = False) -> None:
         """A step in which `sequence` gained `text`."""
         tokens = tuple(text.encode())
         stats = SequenceStats(
@@ -215,7 +205,7 @@ class FakeWorker:
             prefill_seconds=0.5,
             decode_seconds=0.25,
         )
-        end = SequenceEnd("stop", stats, saved) if is_last else None
+        end = SequenceEnd("stop", stats) if is_last else None
         self.step(SequenceOutput(sequence.id, tokens, end))
 
     def crash(self, error: BaseException) -> None:

@@ -332,13 +332,11 @@ async def test_a_prompt_is_saved_before_the_end_is_told(
         request = GenerateRequest(prompt="x", stop=("!",), cache_key="k", save_cache=True)
         await peer.say(Start(id=RequestId("r"), request=request))
         sequence = await agent.worker.added.get()
-        assert sequence.save_as == "k"
+        saved = agent.worker.kept = whole(sequence.prompt.tokens, b"state")
         agent.worker.say(sequence, "yes!")
         [piece] = (await peer.output()).items
         assert isinstance(piece, Piece) and piece.text == "yes"
-        assert await agent.worker.finished.get() == sequence.id
-        saved = whole(sequence.prompt.tokens, b"state")
-        agent.worker.say(sequence, "", is_last=True, saved=saved)
+        assert await agent.worker.dropped.get() == sequence.id
         [ended] = (await peer.output()).items
         assert isinstance(ended, Ended) and ended.finish_reason == "stop"
         assert len(list(folder.iterdir())) == 1

@@ -47,21 +47,17 @@ _FORGETTING = 0.7
 
 
 class MoveCost:
-    """The cost of copies. `cell_bytes` is the size of a cell's state; 0 if copying is free.
+    """The cost of copies. `cell_bytes` is the size of a cell's state; 0 if copying is free."""
 
-    A state that can only be copied as a whole has `fixed_bytes` more, whatever its number of cells.
-    """
-
-    def __init__(self, *, cell_bytes: int, fixed_bytes: int = 0) -> None:
+    def __init__(self, cell_bytes: int) -> None:
         self._cell_bytes = cell_bytes
-        self._fixed_bytes = fixed_bytes
         self._byte = Price(forgetting=_FORGETTING)
         """Seconds per byte."""
         self._slowest = 1 / SLOWEST
 
     def observe(self, num_cells: int, seconds: float) -> None:
         """Learn that `num_cells` were copied in `seconds`."""
-        num_bytes = self._bytes(num_cells)
+        num_bytes = num_cells * self._cell_bytes
         self._byte.observe(seconds, num_bytes)
         if num_bytes:
             price = seconds / max(num_bytes, LEAST_BYTES)
@@ -73,7 +69,7 @@ class MoveCost:
 
     def seconds(self, num_cells: int) -> float:
         """Return the expected seconds to copy `num_cells`; 0 if unknown."""
-        return self._bytes(num_cells) * self._byte.value
+        return num_cells * self._cell_bytes * self._byte.value
 
     def within(self, seconds: float, *, is_alone: bool) -> float:
         """Return how many cells may be copied in a step of `seconds`.
@@ -87,10 +83,6 @@ class MoveCost:
         price = self._byte.value * self._cell_bytes
         return min(fitting, PART * seconds / price) if price else fitting
 
-    def fits_whole(self, num_cells: int, seconds: float) -> bool:
-        """Return whether a state that cannot be cut is certainly copied in `seconds`."""
-        return max(self._bytes(num_cells), LEAST_BYTES) * self._slowest <= seconds
-
     def most_whole(self, seconds: float, *, is_sure: bool) -> float:
         """Return how many cells' states that cannot be cut are likely copied in `seconds`.
 
@@ -103,6 +95,3 @@ class MoveCost:
             return 0.0
         price = self._slowest if is_sure else self._byte.value or 1 / LIKELY
         return seconds / (self._cell_bytes * price)
-
-    def _bytes(self, num_cells: int) -> int:
-        return num_cells * self._cell_bytes + (self._fixed_bytes if num_cells else 0)

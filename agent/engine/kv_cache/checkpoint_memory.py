@@ -36,10 +36,11 @@ Invariants, checked by `check_integrity`:
 """
 
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import nsmallest
 from math import ceil
+from typing import Literal
 
 from ..capacity import BLOCK
 from ..prompt import border
@@ -57,7 +58,7 @@ from ..step import (
 )
 from .cells import Cells
 from .greedy_dual import GreedyDual
-from .handed import Handed, cells, state
+from .handed import Handed, HandOut, cells, state
 from .memory import Memory, check
 from .parked_blocks import Keys, ParkedBlocks
 from .prefix_marks import Mark
@@ -79,13 +80,6 @@ RESERVE = 16
 """Steps of streams whose cells prompts do not get while checkpoints are copied.
 
 Cells that are needed at once cannot wait for the copies.
-"""
-
-MOST_SAVED = 4
-"""Maximum checkpoints of a saved prompt, each with a state.
-
-They are its end, the end of the prompt before the answer, and the places where its last messages
-begin.
 """
 
 
@@ -198,7 +192,7 @@ class CheckpointMemory(Memory):
         self._restored(restoring)
         return Found(length, holder)
 
-    def num_loadable(self, stored: StoredPrompt, keys: Sequence[int], most: int) -> int:
+    def _num_loadable(self, stored: StoredPrompt, keys: Sequence[int], most: int) -> int:
         """Return the length of the last checkpoint of `stored` on `keys`."""
         if not self._may_copy:
             return 0
@@ -206,55 +200,55 @@ class CheckpointMemory(Memory):
         lengths = [one.length for one in stored.checkpoints if self._suits(stored, one.length)]
         return max((length for length in lengths if length <= common), default=0)
 
-    def saves(self, slot: int, start: int, done: Collection[int]) -> list[Handed] | None:
-        """Return what to read of `slot` from block `start` on, as far as may be copied now.
+    def hand_out(self, keys: Sequence[int], read: HandOut) -> list[Handed] | None:
+        """Return whole blocks, and then the last checkpoints on `keys`, the shortest first.
 
-        Whole blocks come first, then checkpoints that are not in `done`, each with the cells after
-        its last whole block. The checkpoint at the slot's end comes last.
+        Each checkpoint comes with the cells after its last whole block.
         """
-        if not self._may_copy:
+        ends = sorted(dict(self._on(keys)).items())[-read.most_checkpoints :]
+        done = read.checkpoints[-1].length if read.checkpoints else 0
+        if not self._may_copy or not ends or ends[-1][0] <= done:
             return None
-        block, end = self._parked.block, self._cells.length(slot)
+        block, (end, last) = self._parked.block, ends[-1]
         parts: list[Handed] = []
-        for at in range(start, (end - 1) // block * block, block):
-            if not self.allowance.has_room(block):
+        for start in range(read.num_read, (end - 1) // block * block, block):
+            if not self._hand_cells(parts, last, start, block, "cells"):
                 return parts
-            parts.append(cells(slot, at, block, self._parked.new_number()))
-            self.allowance.take(block)
-        for length, one in self._on_the_way(slot):
-            if length <= max(done, default=0):
-                continue
-            tail = 1 + (length - 1) % block
-            if not self.allowance.has_room(tail) or not self.allowance.has_room(self._state_cells):
+        for length, one in ends:
+            if length > done and not self._hand_state(parts, length, one):
                 return parts
-            self.allowance.take(tail + self._state_cells)
-            number = self._parked.new_number()
-            parts.append(cells(slot, length - tail, tail, number, is_tail=True))
-            if one in self._parked:
-                parts.append(Handed("state", length, (ReadOut(one),)))
-            else:
-                parts.append(state(one, length, self._state_cells, number))
         return parts
 
-    def hand_out(self, keys: Sequence[int], start: int) -> list[Handed] | None:
-        """Return all parts of the longest checkpoint on `keys`, once it is parked.
+    def _hand_cells(
+        self, parts: list[Handed], one: int, start: int, count: int, kind: Literal["cells", "tail"]
+    ) -> bool:
+        """Add `count` cells of a checkpoint to `parts`. Returns whether they may be copied now."""
+        if (name := self._name(one)) is not None:
+            blocks = (id for id, at, _ in self._parked.blocks(name) if at == start)
+            parts.append(Handed(kind, count, (ReadOut(next(blocks)),)))
+        elif self.allowance.has_room(count):
+            self.allowance.take(count)
+            parts.append(cells(one, start, count, self._parked.new_number(), kind))
+        else:
+            return False
+        return True
 
-        Returns `None` if there is none, or if it cannot be parked.
-        """
-        length, one = 0, -1
-        for holder, reach in self._tree.reaches(keys).items() if keys else ():
-            if holder >= self._slots and length < self._length(holder) <= reach:
-                length, one = self._length(holder), holder
-        if one < 0:
-            return None
-        name = one if one in self._parked else self._copies.get(one)
-        if name is None:
-            return None if self._park(one) and one not in self._copies else []
-        parts = [
-            Handed("cells", num, (ReadOut(block),)) for block, _, num in self._parked.blocks(name)
-        ]
-        parts[-1] = Handed("tail", parts[-1].length, parts[-1].edits)
-        return [*parts, Handed("state", length, (ReadOut(name),))]
+    def _hand_state(self, parts: list[Handed], length: int, one: int) -> bool:
+        """Add a checkpoint to `parts`. Returns whether it may be copied now."""
+        tail, count, name = 1 + (length - 1) % self._parked.block, self._state_cells, None
+        if (name := self._name(one)) is None and not self.allowance.has_room(max(tail, count)):
+            return False
+        self._hand_cells(parts, one, length - tail, tail, "tail")
+        if name is not None:
+            parts.append(Handed("state", length, (ReadOut(name),)))
+        else:
+            self.allowance.take(count)
+            parts.append(state(one, length, count, self._parked.new_number()))
+        return True
+
+    def _name(self, one: int) -> int | None:
+        """Return the name under which a checkpoint is parked, or `None`."""
+        return one if one in self._parked else self._copies.get(one)
 
     @property
     def _may_copy(self) -> bool:
@@ -264,9 +258,7 @@ class CheckpointMemory(Memory):
 
     # ---- a running sequence
 
-    def _begin(self, slot: int, found: Found, stored: StoredPrompt | None) -> None:
-        if stored is not None:
-            raise TypeError("checkpoints are not loaded straight into slots")
+    def _begin(self, slot: int, found: Found) -> None:
         if found.source is not None:
             self._began_with[slot] = found.source
             self._share(found.source, slot, found.length)
@@ -412,17 +404,6 @@ class CheckpointMemory(Memory):
         reaches = self._tree.reaches(keys) if keys else {}
         found = [(self._length(one), one) for one in reaches if one >= self._slots]
         return [(length, one) for length, one in found if length <= reaches[one]]
-
-    def _on_the_way(self, slot: int) -> list[tuple[int, int]]:
-        """Return the last checkpoints on the slot's tokens: lengths, and holders or names."""
-        end = self._cells.length(slot)
-        ends = {end: slot}
-        if slot in self._tree:
-            self._catch_up(slot)
-            keys = self._tree.keys(slot)[:end]
-            for length, one in self._on(keys):
-                ends.setdefault(length, one)
-        return sorted(ends.items())[-MOST_SAVED:]
 
     def _equal(self, keys: Sequence[int]) -> int | None:
         """Return the checkpoint of exactly these `keys`, or `None`."""

@@ -2,11 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Literal, assert_never
 
 from ..prompt import Prompt
 from ..prompt_store.stored_prompt import Piece, State, StoredPrompt, StoredState
 from ..step import Edit, Free, Offload, OffloadState, ReadOut
+
+MOST_CHECKPOINTS = 4
+"""Maximum checkpoints of a stored prompt, each with a state.
+
+They are its end, the end of the prompt before the answer, and the places where its last messages
+begin.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +35,12 @@ class Handed:
 class HandOut:
     """The parts of a prefix that were read so far, from position `start` on.
 
-    It `is_lost` if the next part could not be read.
+    It `is_lost` if the next part could not be read. If sequences can begin only at checkpoints, it
+    gets the last `most_checkpoints`.
     """
 
     start: int = 0
+    most_checkpoints: int = 1
     pieces: list[Piece] = field(default_factory=list)
     checkpoints: list[StoredState] = field(default_factory=list)
     is_lost: bool = False
@@ -42,9 +52,9 @@ class HandOut:
         return self.start + sum(piece.num_tokens for piece in self.pieces)
 
     def has_all(self, length: int) -> bool:
-        """Return whether a sequence can begin with all of the first `length` tokens."""
-        ends = [one.length for one in self.checkpoints[-1:]]
-        return length in (self.num_read, *ends)
+        """Return whether all of the first `length` tokens were read, or all checkpoints."""
+        has_checkpoints = len(self.checkpoints) == self.most_checkpoints
+        return has_checkpoints if self.checkpoints else self.num_read == length
 
     def take(self, parts: Sequence[Handed], states: Sequence[State]) -> None:
         """Add `parts`, each read as one of `states`; an empty state could not be read.
@@ -71,15 +81,21 @@ class HandOut:
         """Return the part of `prompt` that was read, if a sequence can begin with it."""
         if not self.pieces and not self.checkpoints:
             return None
-        end = self.checkpoints[-1].length if self.checkpoints else self.num_read
-        pieces, checkpoints = tuple(self.pieces), tuple(self.checkpoints)
-        return StoredPrompt(prompt.part(0, end), pieces, self.start, checkpoints)
+        end, pieces = self.num_read, self.pieces
+        if self.checkpoints:
+            end = self.checkpoints[-1].length
+            ends = accumulate(piece.num_tokens for piece in pieces)
+            pieces = [piece for piece, at in zip(pieces, ends, strict=True) if at < end]
+        checkpoints = tuple(self.checkpoints)
+        return StoredPrompt(prompt.part(0, end), tuple(pieces), self.start, checkpoints)
 
 
-def cells(holder: int, start: int, count: int, block: int, *, is_tail: bool = False) -> Handed:
+def cells(
+    holder: int, start: int, count: int, block: int, kind: Literal["cells", "tail"] = "cells"
+) -> Handed:
     """Return a part of cells, read only to be handed out; `block` must be an unused number."""
     edits = (Offload(holder, start, count, block), ReadOut(block), Free((block,)))
-    return Handed("tail" if is_tail else "cells", count, edits)
+    return Handed(kind, count, edits)
 
 
 def state(holder: int, length: int, count: int, block: int) -> Handed:

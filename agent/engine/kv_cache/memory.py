@@ -22,6 +22,7 @@ Invariants, checked by `check_integrity`:
 from abc import ABC, abstractmethod
 from bisect import insort
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from ....shared.reports.statistics import Cells as Counts
@@ -29,7 +30,7 @@ from ..prompt_store.stored_prompt import StoredPrompt
 from ..step import Clear, Edit, Free
 from .allowance import Allowance
 from .cells import Cells, Room
-from .handed import Handed
+from .handed import Handed, HandOut
 from .parked_blocks import ParkedBlocks
 from .prefix_marks import Mark
 from .prefix_tree import Found, PrefixTree
@@ -98,10 +99,6 @@ class Memory(ABC):
     # ---- to and from elsewhere
 
     @abstractmethod
-    def num_loadable(self, stored: StoredPrompt, keys: Sequence[int], most: int) -> int:
-        """Return how many of `keys`, at most `most`, a sequence can begin with out of `stored`."""
-
-    @abstractmethod
     def adopt(self, stored: StoredPrompt, source: int | None = None) -> int | None:
         """Keep `stored` as a parked prefix. Returns its number, or `None` without a free one.
 
@@ -109,26 +106,29 @@ class Memory(ABC):
         """
 
     @abstractmethod
-    def saves(self, slot: int, start: int, done: Collection[int]) -> list[Handed] | None:
-        """Return what to read of `slot` from position `start` on, as far as may be copied now.
+    def hand_out(self, keys: Sequence[int], read: HandOut) -> list[Handed] | None:
+        """Return the next parts to read of the cached prefix of `keys`, after what was `read`.
 
-        If sequences can begin only at checkpoints, checkpoints of the lengths in `done` are left
-        out. Returns `None` if the slot can never be read, because streams would stall too long.
-        """
-
-    @abstractmethod
-    def hand_out(self, keys: Sequence[int], start: int) -> list[Handed] | None:
-        """Return the next parts to read of the cached prefix of `keys`, from position `start` on.
-
-        The list is empty if nothing may be read yet. Returns `None` if nothing is cached from
-        `start` on, or cannot be read. The caller must read the parts before the memory changes.
-        If sequences can begin only at checkpoints, the parts are the whole longest checkpoint.
+        The list is empty if nothing may be read yet. Returns `None` if nothing more is cached, or
+        if it cannot be read. The caller must read the parts before the memory changes.
         """
 
     # ---- a running sequence
 
-    def find(self, keys: Sequence[int], most: int) -> Found:
-        """Return the longest prefix of `keys`, up to `most`, that can be shared now or soon."""
+    def find(self, keys: Sequence[int], most: int, stored: StoredPrompt | None = None) -> Found:
+        """Return the longest prefix of `keys`, up to `most`, that can be shared now or soon.
+
+        It also says how much of the prefix a sequence could begin with after `stored` is adopted.
+        """
+        found = self._find(keys, most)
+        if stored is None or found.length < stored.start:
+            return found
+        if not stored.is_usable or len(stored.prompt) > self.room.num_available:
+            return found
+        return replace(found, num_stored=self._num_loadable(stored, keys, most))
+
+    def _find(self, keys: Sequence[int], most: int) -> Found:
+        """Return the longest prefix in the cells or in host memory."""
         if most < 1:
             return Found()
         self._catch_up_all()
@@ -165,7 +165,6 @@ class Memory(ABC):
         keys: list[int],
         found: Found,
         *,
-        stored: StoredPrompt | None = None,
         most_shared: int | None = None,
         marks: Sequence[Mark] = (),
         borders: Sequence[int] = (),
@@ -177,11 +176,8 @@ class Memory(ABC):
         Others may share its first `most_shared` tokens, or all: then `keys` is read again later, as
         it grows. `marks` are the keys of its prefixes, by which balancers ask for them; its
         messages begin at `borders`.
-
-        If prefixes cannot be kept, it begins with the tokens of `stored` that `found` counts. There
-        must be as many available cells as `stored` has tokens.
         """
-        self._begin(slot, found, stored)
+        self._begin(slot, found)
         if found.source is not None and found.source in self._tree:
             self._use(found.source)
         self._announce(slot, keys, most_shared, marks, borders)
@@ -262,6 +258,10 @@ class Memory(ABC):
     # ---- what a kind of memory decides
 
     @abstractmethod
+    def _num_loadable(self, stored: StoredPrompt, keys: Sequence[int], most: int) -> int:
+        """Return how many of `keys`, at most `most`, a sequence can begin with out of `stored`."""
+
+    @abstractmethod
     def _num_computed(self, holder: int) -> int | None:
         """Return how many tokens of a holder are computed; `None` if they cannot be restored."""
 
@@ -274,7 +274,7 @@ class Memory(ABC):
         """Restore a prefix that is computed; see `fetch`."""
 
     @abstractmethod
-    def _begin(self, slot: int, found: Found, stored: StoredPrompt | None) -> None:
+    def _begin(self, slot: int, found: Found) -> None:
         """Give `slot` the cells of the prefix `found`."""
 
     @abstractmethod

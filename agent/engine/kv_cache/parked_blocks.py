@@ -7,8 +7,8 @@ PagedAttention, SOSP 2023). The layers with a sliding window and the recurrent l
 for each checkpoint.
 
 A parked prefix has a name, a number without cells. Some of its blocks may be absent: they were
-never copied, because the prefix still has their cells. If there is no room, the prefixes with the
-least worth are removed (`memory`), but none for one that is worth less.
+never copied, because the prefix still has their cells. If there is no room for a prefix, the
+prefixes with the least worth are removed, but none that is worth as much as the new one.
 
 Invariants, checked by `check_integrity`:
 
@@ -23,14 +23,14 @@ from dataclasses import dataclass
 from itertools import count
 
 MOST = 1024
-"""Maximum prefixes of any size: the search for the longest one passes over all that fit."""
+"""Maximum parked prefixes. A search for the longest prefix looks at all that match."""
 
 Keys = tuple[int, ...]
 
 
 @dataclass(slots=True)
 class _Block:
-    """The `keys` after the block `parent`, and the number of prefixes with this block."""
+    """The `keys` of a block, and the block before it (`parent`). `num_users` prefixes have it."""
 
     parent: int
     keys: Keys
@@ -46,13 +46,13 @@ class _Parked:
 
 
 _START = -1
-"""The parent of first blocks."""
+"""The parent of a prefix's first block."""
 
 
 class ParkedBlocks:
-    """Stores at most `most_bytes`, with `cell_bytes` a position and `state_bytes` a prefix.
+    """Stores at most `most_bytes`: `cell_bytes` for each position, `state_bytes` for each prefix.
 
-    A block has `block` positions. Numbers of names and blocks begin at `first`.
+    A block has at most `block` positions. Names and ids of blocks are numbers from `first` on.
     """
 
     def __init__(
@@ -107,9 +107,10 @@ class ParkedBlocks:
         *,
         sparing: Collection[int | None] = (),
     ) -> list[int] | None:
-        """Names that have to go before a prefix with `num_positions` of its own can be parked.
+        """Return the names to remove before `num_positions` more of a prefix are parked.
 
-        Returns `None` if the others are worth as much. The names `sparing` are in use right now.
+        Returns `None` if one of them is worth as much as the prefix, which is worth `worth`. Names
+        in `sparing` are never removed.
         """
         excess = self.num_bytes - self.most_bytes
         excess += num_positions * self._cell_bytes + self._state_bytes
@@ -132,17 +133,17 @@ class ParkedBlocks:
         return going if excess <= 0 and len(going) >= num_excess else None
 
     def worth(self, name: int) -> float:
-        """Return what the prefix is worth; see `memory`."""
+        """Return the worth of the prefix, by the eviction policy."""
         return self._parked[name].worth
 
     def use(self, name: int, worth: float) -> None:
-        """Note what the prefix is worth now."""
+        """Set the worth of the prefix."""
         self._parked[name].worth = worth
 
     def take(self, blocks: Sequence[int], keys: Keys, *, is_here: bool = True) -> int:
-        """Return the block with `keys` after `blocks`, new if necessary, with one more user.
+        """Return the block with `keys` after `blocks`, and count one more user of it.
 
-        `is_here` marks the block as present.
+        An unknown block is added. `is_here` marks the block as present.
         """
         parent = blocks[-1] if blocks else _START
         id = self._ids.get((parent, keys))
@@ -161,7 +162,7 @@ class ParkedBlocks:
         self.num_positions += len(self._blocks[id].keys)
 
     def drop(self, id: int) -> None:
-        """The block, which is here, is not here any more."""
+        """Mark a present block as absent."""
         self.num_bytes -= self._bytes(id)
         self.num_positions -= len(self._blocks[id].keys)
         self._blocks[id].is_here = False
@@ -171,7 +172,7 @@ class ParkedBlocks:
         return self._blocks[id].is_here
 
     def add(self, blocks: Sequence[int], worth: float) -> int:
-        """Add a prefix of `blocks`, which were taken for it. Returns its name."""
+        """Add the prefix of `blocks`, each of which was taken for it. Returns its name."""
         name = self.new_number()
         length = sum(len(self._blocks[id].keys) for id in blocks)
         self._parked[name] = _Parked(tuple(blocks), length, worth)
@@ -179,14 +180,14 @@ class ParkedBlocks:
         return name
 
     def remove(self, name: int) -> list[int]:
-        """Remove the prefix; returns its blocks that were here and that nobody uses any more."""
+        """Remove the prefix. Returns its present blocks that no other prefix uses."""
         self.num_bytes -= self._state_bytes
         return self.release(self._parked.pop(name).blocks)
 
     def release(self, blocks: Sequence[int]) -> list[int]:
-        """Remove a user of each of `blocks`. Returns the present blocks without users.
+        """Count one user less of each of `blocks`, and remove the blocks without users.
 
-        Blocks without users are removed.
+        Returns the removed blocks that were present.
         """
         gone = []
         for id in blocks:
@@ -202,12 +203,12 @@ class ParkedBlocks:
         return gone
 
     def relatives(self, name: int) -> list[int]:
-        """Names of the prefix and of all that share a block with it."""
+        """Return the names of the prefixes that share a block with `name`, and `name` itself."""
         blocks = set(self._parked[name].blocks)
         return [one for one, parked in self._parked.items() if blocks & set(parked.blocks)]
 
     def surplus(self, sparing: Collection[int | None]) -> int | None:
-        """Return a name to remove if there is more here than room for; none of `sparing`."""
+        """Return the name with the least worth if the limit is exceeded; none of `sparing`."""
         if self.num_bytes <= self.most_bytes:
             return None
         others = (name for name in self._parked if name not in sparing)

@@ -39,12 +39,14 @@ class Found:
     """The longest computed prefix: `length` tokens of the holder `source`, if any.
 
     `promised` tokens, more than `length`, exist once the holder `promised_by` has computed them.
+    `num_stored` tokens can be adopted from storage.
     """
 
     length: int = 0
     source: int | None = None
     promised: int = 0
     promised_by: int | None = None
+    num_stored: int = 0
 
 
 class PrefixTree:

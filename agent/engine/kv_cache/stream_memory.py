@@ -12,8 +12,7 @@ step later. A prefix whose copy would surely take longer is computed again.
 
 from collections.abc import Sequence
 
-from ..prompt_store.stored_prompt import StoredPrompt
-from .handed import Handed
+from .handed import Handed, HandOut
 from .prefix_tree import Found
 from .streams import StreamCells
 from .unified_memory import UnifiedMemory
@@ -56,22 +55,22 @@ class StreamMemory(UnifiedMemory):
         is_here = super()._is_present(found)
         return is_here and self.allowance.has_room(self._num_copied(found))
 
-    def hand_out(self, keys: Sequence[int], start: int) -> list[Handed] | None:
+    def hand_out(self, keys: Sequence[int], read: HandOut) -> list[Handed] | None:
         """Return no parts if copying a stream's whole state would stall generating sequences."""
         source = self.find(keys, len(keys)).source
         if source is not None and self._num_computed(source) > self.allowance.most_whole:
             return None
-        return super().hand_out(keys, start)
+        return super().hand_out(keys, read)
 
-    def find(self, keys: Sequence[int], most: int) -> Found:
+    def _find(self, keys: Sequence[int], most: int) -> Found:
         """Return the longest prefix of `keys` to share, unless its copy takes too long."""
-        found = super().find(keys, most)
+        found = super()._find(keys, most)
         if found.source is None or self._goes_with_its_stream(found):
             return found
         num_copied = self._num_computed(found.source)
         return found if num_copied <= self.allowance.most_whole else Found()
 
-    def _begin(self, slot: int, found: Found, stored: StoredPrompt | None) -> None:
+    def _begin(self, slot: int, found: Found) -> None:
         source = found.source
         if source is None:
             self._open(slot)

@@ -9,14 +9,14 @@ parking. They are parked only at a begin: if cells are freed during an answer, l
 out of order, and llama.cpp's sums differ slightly, so the same seed would not give the same text
 twice.
 
-A model that cannot share (it cannot give up a suffix of a sequence, or may have lost the start of
-one) keeps nothing.
+A model keeps no prefixes if it cannot share them: its sequences cannot give up their last tokens,
+or may have lost their first ones.
 
 Prefixes are parked block by block from their end on, and restored from their beginning on. A
 restored block stays parked, so its next eviction needs no copy. The `allowance` limits the cells
 copied before the next step, because a running stream waits for the copies. If cells are needed
-beyond that, a prefix that shares all of its cells with others is cut. Prompts that were read from
-disk are prefixes that begin parked.
+beyond that, a prefix that shares all of its cells with others is cut. A prompt that was read from
+disk becomes a prefix in host memory.
 
 Invariants, checked by `check_integrity`:
 
@@ -29,10 +29,10 @@ from collections.abc import Collection, Iterator, Sequence
 from ..capacity import BLOCK
 from ..prompt import border
 from ..prompt_store.stored_prompt import StoredPrompt
-from ..step import Clear, Copy, Discard, Free, Offload, Put, ReadOut, Restore
+from ..step import Clear, Copy, Discard, Offload, Put, ReadOut, Restore
 from .allowance import LEAST_IN_PIECE, MOST_IN_PIECE
 from .cells import Cells
-from .handed import Handed, cells
+from .handed import Handed, HandOut, cells
 from .least_recently_used import LeastRecentlyUsed
 from .memory import Memory, Policy, check
 from .parked_blocks import ParkedBlocks
@@ -44,9 +44,10 @@ ENOUGH_AT_ONCE = 1024
 
 
 class UnifiedMemory(Memory):
-    """Up to `most_parked` cells of kept prefixes go to host memory, in blocks of `block` cells.
+    """A memory whose prefixes can be cut at any token.
 
-    With `is_compact` they go as soon as somebody else begins.
+    Host memory has up to `most_parked` cells of kept prefixes, in blocks of `block` cells. With
+    `is_compact`, prefixes are parked as soon as another sequence begins.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class UnifiedMemory(Memory):
         """Marks of slots that are not shared, until their prompts are read."""
 
     def num_needed(self, found: Found, num_tokens: int) -> int:
-        """Blocks come back whole, also the last one that is needed."""
+        """Return the needed cells. Blocks are restored whole, including the last one."""
         if found.source is None:
             return num_tokens
         present = min(found.length, self._cells.length(found.source))
@@ -100,21 +101,20 @@ class UnifiedMemory(Memory):
 
     # ---- to and from elsewhere
 
-    def num_loadable(self, stored: StoredPrompt, keys: Sequence[int], most: int) -> int:
-        """Count the tokens in common. Without sharing, all of `stored` is loaded or nothing."""
-        if not stored.pieces or stored.checkpoints:
+    def _num_loadable(self, stored: StoredPrompt, keys: Sequence[int], most: int) -> int:
+        """Count the tokens in common."""
+        if not self._can_share or not stored.pieces or stored.checkpoints:
             return 0
-        common = stored.num_common(keys, most)
-        return common if self._can_share or common == len(stored.prompt) else 0
+        return stored.num_common(keys, most)
 
     def adopt(self, stored: StoredPrompt, source: int | None = None) -> int | None:
-        """Park all pieces of `stored`, also if that is more than there is room for."""
+        """Park all pieces of `stored`, even beyond the limit of host memory."""
         if source is not None:
             self._use(source)
         if not self._make_number():
             return None
         if stored.start and (source is None or self._cells.length(source) < stored.start):
-            return None  # it had the oldest number
+            return None  # `source` was evicted for the number
         holder, keys = self._free.pop(), stored.prompt.keys
         self._tree.insert(holder, keys)
         self._worth[holder] = 0.0
@@ -141,21 +141,9 @@ class UnifiedMemory(Memory):
             self._drop_within(holder)
         return holder
 
-    def saves(self, slot: int, start: int, done: Collection[int]) -> list[Handed]:
-        """Hand out pieces of the cells; without sharing, one whole state before a step."""
-        end = self._cells.length(slot)
-        if self._can_share:
-            pieces = [*self.allowance.pieces(start, end)]
-        elif self.allowance.num_moved:
-            pieces = []
-        else:
-            self.allowance.take(end - start)
-            pieces = [(start, end - start)]
-        return [cells(slot, *piece, self._parked.new_number()) for piece in pieces]
-
-    def hand_out(self, keys: Sequence[int], start: int) -> list[Handed] | None:
+    def hand_out(self, keys: Sequence[int], read: HandOut) -> list[Handed] | None:
         """Return parts of the cells, and of the parked blocks after them."""
-        found = self.find(keys, len(keys))
+        found, start = self.find(keys, len(keys)), read.num_read
         if found.source is None or found.length <= start:
             return None
         parts: list[Handed] = []
@@ -179,9 +167,9 @@ class UnifiedMemory(Memory):
 
     # ---- a running sequence
 
-    def find(self, keys: Sequence[int], most: int) -> Found:
-        """Return the longest prefix of `keys`, up to `most`, that can be shared now or soon."""
-        return super().find(keys, most) if self._can_share else Found()
+    def _find(self, keys: Sequence[int], most: int) -> Found:
+        """Return the longest prefix in the cells or in host memory."""
+        return super()._find(keys, most) if self._can_share else Found()
 
     def _restore(self, found: Found) -> Found | None:
         """Restore as many blocks as are needed."""
@@ -201,26 +189,12 @@ class UnifiedMemory(Memory):
         self._drop_copies(0)
         return found if self._is_present(found) else None
 
-    def _begin(self, slot: int, found: Found, stored: StoredPrompt | None) -> None:
+    def _begin(self, slot: int, found: Found) -> None:
         if self._is_compact:
             self._clear_the_way(sparing=found.source)
-        if stored is not None:
-            self._load(slot, stored, found.length)
-        elif found.source is not None:
+        if found.source is not None:
             self._cells.share(found.source, slot, found.length)
             self._edits.append(Copy(found.source, slot, found.length))
-
-    def _load(self, slot: int, stored: StoredPrompt, length: int) -> None:
-        """Load the first `length` tokens of `stored` into `slot`, without sharing them."""
-        self.make_room(len(stored.prompt))
-        self.allowance.take(len(stored.prompt))
-        for piece in stored.pieces:
-            block, start = self._parked.new_number(), self._cells.length(slot)
-            restore = Restore(slot, start, piece.num_tokens, block)
-            self._edits += [Put(block, piece.state), restore, Free((block,))]
-            self._cells.grow(slot, piece.num_tokens)
-        if length < len(stored.prompt):
-            self.discard(slot, length)
 
     def grow(self, slot: int, count: int) -> None:
         """Record that `count` more tokens of `slot` were computed."""
@@ -229,7 +203,7 @@ class UnifiedMemory(Memory):
             self._are_absent(self._unshared.pop(slot))
 
     def discard(self, slot: int, start: int | None = None, count: int | None = None) -> None:
-        """Remove tokens of `slot`; cells that are not shared can be anywhere in it."""
+        """Remove tokens of `slot`, from any position on if their cells are not shared."""
         start = self._cells.length(slot) if start is None else start
         if count is not None:
             self._cells.discard(slot, start, count)
@@ -299,7 +273,7 @@ class UnifiedMemory(Memory):
         self._drop_within(holder)
 
     def _drop_within(self, holder: int) -> None:
-        """Remove kept prefixes with which `holder` begins: it has their cells and blocks."""
+        """Remove kept prefixes that `holder` begins with, since it has their cells and blocks."""
         within = self._tree.others_within(holder) & self._worth.keys()
         if within & self._copies.keys():
             self._name(holder)
@@ -307,11 +281,11 @@ class UnifiedMemory(Memory):
             self._drop(one)
 
     def _numbered(self) -> Collection[int]:
-        """Kept prefixes that are parked go before others."""
+        """Return the kept prefixes that are parked, or all if none is."""
         return [one for one in self._worth if self._away(one)] or self._worth
 
     def _forget_parked(self, holder: int) -> None:
-        """Give up what is parked of `holder`; its cells stay."""
+        """Remove the parked part of `holder`. Its cells stay."""
         if self._away(holder):
             self._shorten(holder, self._cells.length(holder))
         else:
@@ -340,7 +314,7 @@ class UnifiedMemory(Memory):
             self._free_blocks(self._parked.remove(name))
 
     def _name(self, holder: int, start: int | None = None) -> int:
-        """Return the name of the parked prefix; the last block of a new one is at `start`."""
+        """Return the name of `holder` in host memory; the last block of a new one is at `start`."""
         name = self._copies.get(holder)
         if name is None:
             keys, blocks = self._tree.keys(holder), list[int]()
@@ -357,9 +331,9 @@ class UnifiedMemory(Memory):
         return next(one for one, copy in self._copies.items() if copy == name)
 
     def _drop_copies(self, count: int) -> bool:
-        """Remove copies of blocks whose cells are present, until `count` cells have room.
+        """Remove blocks whose cells are present, until host memory has room for `count` cells.
 
-        Returns whether they have. Prefixes that are evicted last lose their copies first.
+        Returns whether it has. The prefixes with the most worth lose their copies first.
         """
         parked = self._parked
         if parked.num_bytes + count <= parked.most_bytes:
@@ -376,14 +350,14 @@ class UnifiedMemory(Memory):
         return parked.num_bytes + count <= parked.most_bytes
 
     def _away(self, holder: int) -> list[tuple[int, int, int]]:
-        """Return the blocks after its cells: number, start, and positions."""
+        """Return the blocks that are not in the cells: id, start, and number of positions."""
         name, end = self._copies.get(holder), self._cells.length(holder)
         if name is None or end == self._parked.length(name):
             return []
         return [block for block in self._parked.blocks(name) if block[1] >= end]
 
     def _missing(self, found: Found) -> list[tuple[int, int, int]]:
-        """Return the blocks with the rest of the prefix `found`."""
+        """Return the blocks to restore before a sequence can begin with `found`."""
         away = [] if found.source is None else self._away(found.source)
         return [block for block in away if block[1] < found.length]
 
@@ -401,7 +375,7 @@ class UnifiedMemory(Memory):
         return self._make_room(count, num_urgent=count if num_urgent is None else num_urgent)
 
     def lose(self, holder: int) -> tuple[int, ...]:
-        """Drop `holder`, and what is parked of all that share blocks with it."""
+        """Drop `holder`, and the parked parts of all prefixes that share blocks with it."""
         lost: list[int] = []
         if (name := self._copies.get(holder)) is not None:
             lost = [self._holder_of(one) for one in self._parked.relatives(name)]
@@ -447,7 +421,7 @@ class UnifiedMemory(Memory):
         return True
 
     def _clear_the_way(self, *, sparing: int | None) -> None:
-        """Park prefixes that the beginning sequence does not need, as many as take a moment."""
+        """Park prefixes that the new sequence does not need, about `ENOUGH_AT_ONCE` cells."""
         if not self._parked.most_bytes:
             return
         begun = self.allowance.num_moved
@@ -466,7 +440,10 @@ class UnifiedMemory(Memory):
                     break
 
     def _last_block(self, holder: int) -> int:
-        """Return where the last block of its cells begins. A first one shares no cells."""
+        """Return where the last block of its cells begins.
+
+        Before anything of `holder` is parked, a block ends where its cells are shared.
+        """
         length, num_alone = self._cells.length(holder), self._cells.num_alone(holder)
         if (name := self._copies.get(holder)) is None:
             start = max(0, length - 1) // self._parked.block * self._parked.block
@@ -475,7 +452,7 @@ class UnifiedMemory(Memory):
         return max(starts, default=0)
 
     def _is_parked(self, holder: int, start: int) -> bool:
-        """Return whether its block that begins at `start` is parked already."""
+        """Return whether the block of `holder` that begins at `start` is parked already."""
         if (name := self._copies.get(holder)) is None:
             return False
         return any(
@@ -483,9 +460,9 @@ class UnifiedMemory(Memory):
         )
 
     def _make_host_room(self, holder: int, count: int, *, sparing: int | None) -> bool:
-        """Make room in host memory for its last `count` cells, if others are worth less.
+        """Make room in host memory for the last `count` cells of `holder`.
 
-        Returns false if the room would be taken from its own earlier cells.
+        Copies go first, then prefixes that are worth less. Returns whether there is room.
         """
         parked = self._parked
         if self._num_computed(holder) > parked.most_bytes:
@@ -501,7 +478,7 @@ class UnifiedMemory(Memory):
         return going is not None
 
     def _park(self, holder: int, start: int) -> None:
-        """Park its last block, which begins at `start`."""
+        """Park the last block of `holder`, which begins at `start`."""
         name, count = self._name(holder, start), self._cells.length(holder) - start
         block = next(id for id, at, _ in self._parked.blocks(name) if at == start)
         if not self._parked.is_here(block):
@@ -511,6 +488,6 @@ class UnifiedMemory(Memory):
         self._retreat(holder, start)
 
     def _retreat(self, holder: int, start: int) -> None:
-        """Give up the last block of its cells, which is parked."""
+        """Remove the cells of the last block of `holder`, which is parked."""
         self._cells.truncate(holder, start)
         self._edits.append(Clear(holder, start))

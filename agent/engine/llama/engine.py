@@ -158,13 +158,12 @@ class LlamaEngine:
         can_park = self._places is None
         if num_checkpoints and _is_apart(model):
             state_bytes, cell_bytes = self._checkpoint_bytes()
-            fixed_bytes = 0
             most_parked = options.host_cache - num_checkpoints * _host_bytes(
                 model, options, has_small_windows=has_small_windows
             )
         else:
-            fixed_bytes, cell_bytes = self._state_bytes()
             state_bytes = 0
+            cell_bytes = States(self._context).size(0) if model.can_share else 0  # of the warm-up
             most_parked = options.host_cache // cell_bytes if self._can_park else 0
         most_mixed = MOST_ROWS - 1 if options.deterministic else ATTENTION_TILE - 1
         return Capacity(
@@ -183,7 +182,6 @@ class LlamaEngine:
             window=0 if model.is_recurrent or has_small_windows else model.window,
             copies_state=has_small_windows,
             cell_bytes=cell_bytes,
-            fixed_bytes=fixed_bytes,
             is_compact=not model.is_offloaded,
             max_draft=options.max_draft,
             most_scored=most_scored,
@@ -259,19 +257,6 @@ class LlamaEngine:
         head = whole - apart - cell
         blank = 0 if self._model.is_recurrent else apart  # the window of a single token
         return apart + window, cell + ceil((head + blank) / BLOCK)
-
-    def _state_bytes(self) -> tuple[int, int]:
-        """Return the fixed bytes of a sequence's state, and the bytes of each cell.
-
-        If a state can be cut, each piece repeats the fixed bytes: they count as the cell's.
-        """
-        states = States(self._context)
-        first = states.size(0)  # of the warm-up's one cell
-        if self._model.can_share:
-            return 0, first
-        self._context.decode((Run(SequenceId(0), 0, 1, (0,), False),))
-        cell_bytes = max(0, states.size(0) - first)
-        return first - cell_bytes, cell_bytes
 
     def open(self, sequence: NewSequence) -> None:
         """Make the sampler of `sequence`, encode its media, and reserve its adapters.

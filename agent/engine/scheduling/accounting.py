@@ -1,13 +1,10 @@
 """Accounts for a step that succeeded: tokens and ends of each sequence, and the step's cost."""
 
 from collections.abc import Iterator
-from itertools import islice
 from typing import Literal
 
 from ....shared.errors import EngineFailed
-from ..kv_cache.handed import HandOut
-from ..prompt_store.stored_prompt import State, StoredPrompt
-from ..sequence import SequenceId, SequenceOutput
+from ..sequence import SequenceOutput
 from ..step import Decoded, Run, Step
 from .progress import Progress
 from .state import SchedulerState
@@ -16,7 +13,7 @@ BROKEN = "the engine failed to choose this answer's next token; the agent's log 
 
 
 class Accounting:
-    """Updates the queue and the memory as the step's sequences advance, shift, end and save."""
+    """Updates the queue and the memory as the step's sequences advance, shift and end."""
 
     def __init__(self, state: SchedulerState) -> None:
         self._state = state
@@ -27,7 +24,6 @@ class Accounting:
         self._end_tokens = state.end_tokens
         self._can_shift = state.capacity.can_shift
         self._can_share = state.capacity.can_share
-        self._can_keep = state.capacity.can_keep
         self._adapter: str | None = None  # of the last step
 
     def account(
@@ -36,7 +32,7 @@ class Accounting:
         """Return what each sequence gained by `step`, which took `elapsed` seconds.
 
         The `drafting` seconds come on top. `last` is the end of the previous step by the tally's
-        clock. A sequence that ends and is saved keeps its slot until `save`.
+        clock.
         """
         if step.num_moved:
             self._budget.moves.observe(step.num_moved, decoded.move_seconds)
@@ -65,25 +61,6 @@ class Accounting:
         room = self._memory.room
         room.limit(max(room.num_free, 2 * step.size))
         return outputs
-
-    def save(self, saved: tuple[State, ...]) -> dict[SequenceId, StoredPrompt | None]:
-        """Take the states that the step read.
-
-        Return the prompts of the sequences whose save has ended.
-
-        These sequences leave their slots. The prompt is `None` if the save failed.
-        """
-        states = iter(saved)
-        for hand_out, parts in self._state.saving:
-            hand_out.take(parts, tuple(islice(states, len(parts))))
-        complete = {}
-        for slot, one in [*self._queue.running.items()]:
-            if one.saving is None:
-                continue
-            if one.saving.is_lost or one.saving.has_all(one.num_computed):
-                complete[one.id] = None if one.saving.is_lost else one.saved
-                self._state.leave(slot)
-        return complete
 
     def break_off(self, slot: int, reason: str) -> SequenceOutput:
         """End the slot's sequence with an error, and keep nothing of what it computed."""
@@ -119,8 +96,6 @@ class Accounting:
 
     def _gain(self, run: Run, one: Progress, chosen: tuple[int, ...]) -> SequenceOutput | None:
         """Add the `chosen` tokens to `one`, and discard the cells of rejected drafts."""
-        if one.is_finishing:
-            chosen = chosen[:1]
         num_accepted = max(0, len(chosen) - 1)
         self._memory.grow(run.slot, run.num_positions - run.num_drafted + num_accepted)
         if num_accepted < run.num_drafted:
@@ -141,7 +116,7 @@ class Accounting:
         for index, token in enumerate(chosen):
             if index:
                 one.confirm()
-            if one.is_finishing or token in self._end_tokens:
+            if token in self._end_tokens:
                 return self._end(slot, one, "stop", chosen[:index])
             one.extend(token, self._tally.now)
         if one.is_full:
@@ -170,16 +145,8 @@ class Accounting:
         reason: Literal["stop", "length"],
         tokens: tuple[int, ...] = (),
     ) -> SequenceOutput:
-        if one.save_as is not None and self._may_save(one):
-            one.saving = HandOut()
-        else:
-            self._state.leave(slot)
+        self._state.leave(slot)
         return SequenceOutput(one.id, tokens, one.end(reason))
-
-    def _may_save(self, one: Progress) -> bool:
-        """Return whether copying the sequence's state would stall no stream too long."""
-        num_others = sum(o.is_generating for o in self._queue.active.values() if o is not one)
-        return self._can_keep or self._budget.may_copy_whole(num_others, one.num_computed)
 
 
 def _chosen(run: Run, sampled: Iterator[int]) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Exports: prefixes read from the cache for other agents or the disk, a part before each step.
+"""Exports: prefixes read from the cache to be stored or sent, a part before each step.
 
 An export ends with the prefix that could be read. It is shorter than requested, or missing, if
 cells left the cache meanwhile. An export takes no slot and no cells, and computes nothing. Exports
@@ -42,13 +42,8 @@ class _Export:
     def take(self, parts: Sequence[Handed], states: Sequence[State]) -> None:
         """Add `parts`, each read as one of `states`."""
         self.read.take(parts, states)
-        has_all = self.read.has_all(len(self.prompt)) or bool(self.read.checkpoints)
+        has_all = self.read.has_all(len(self.prompt))
         self.is_over = self.is_over or has_all or self.read.is_lost
-
-    @property
-    def result(self) -> Exported:
-        """The part of the prefix that could be read."""
-        return Exported(self.id, self.read.stored(self.prompt))
 
 
 class Exports:
@@ -75,9 +70,9 @@ class Exports:
         """Return whether no export is unread or untaken."""
         return not self._waiting and not self._done
 
-    def add(self, id: ExportId, prompt: Prompt, *, start: int = 0, can_wait: bool = False) -> None:
-        """Request the longest prefix of `prompt` in the cache, from position `start` on."""
-        self._waiting.append(_Export(id, prompt, can_wait, HandOut(start)))
+    def add(self, id: ExportId, prompt: Prompt, wanted: HandOut, *, can_wait: bool = False) -> None:
+        """Request the longest prefix of `prompt` in the cache, as `wanted`."""
+        self._waiting.append(_Export(id, prompt, can_wait, wanted))
 
     def withdraw(self, id: ExportId) -> None:
         """Cancel an export, between two steps. Unknown ids are ignored."""
@@ -94,7 +89,7 @@ class Exports:
         if one is None:
             return ()
         num_moved = self._memory.allowance.num_moved
-        parts = self._memory.hand_out(one.prompt.keys, one.read.num_read)
+        parts = self._memory.hand_out(one.prompt.keys, one.read)
         one.is_over = parts is None
         self._parts = parts or []
         if one.can_wait and num_streaming:
@@ -117,7 +112,9 @@ class Exports:
         one.take(self._parts, saved[len(saved) - len(self._parts) :])
         if one.is_over:
             self._waiting.remove(one)
-            self._done.append(one.result)
+            is_usable = self._memory.can_cut or bool(one.read.checkpoints)
+            prefix = one.read.stored(one.prompt) if is_usable else None
+            self._done.append(Exported(one.id, prefix))
 
     def take(self) -> list[Exported]:
         """Return the exports that have ended since the last call."""

@@ -61,7 +61,7 @@ class Planner:
     def draft_prices(self) -> StepPrices:
         """Return the estimated cost of the next step. Drafts get no time while prompts wait."""
         is_reading = bool(self._queue.candidates) or self._queue.num_streaming < len(
-            self._queue.active
+            self._queue.running
         )
         return self._budget.draft_prices(len(self._next_streams()), has_time=not is_reading)
 
@@ -73,13 +73,12 @@ class Planner:
         self._memory.allowance.renew(
             self._budget.moved_cells(num_streaming), self._budget.most_whole(num_streaming)
         )
-        self._save()
         self._admission.admit()
         return self._compose(proposals)
 
     def _next_streams(self) -> list[Progress]:
         """Return the sequences that generate in the next step, if the step reads no prompts."""
-        generating = [one for one in self._queue.active.values() if one.is_generating]
+        generating = [one for one in self._queue.running.values() if one.is_generating]
         if not self._has_turns:
             return generating
         turn = self._turns.next(
@@ -93,26 +92,21 @@ class Planner:
         return len(self._queue.adapters) > 1
 
     def _relieve(self) -> None:
-        """Preempt until every running sequence can gain a token.
-
-        A sequence that is only being saved needs no token, and its cells are free soon.
-        """
+        """Preempt until every running sequence can gain a token."""
         if not self._queue.running:
             self._memory.room.limit()
         if len(self._queue.running) <= self._memory.room.num_available:
             self._relieve_whole()
             return
-        while 1 < len(self._queue.active) > self._memory.room.num_available:
+        while 1 < len(self._queue.running) > self._memory.room.num_available:
             self._preempt()
 
     def _relieve_whole(self) -> None:
         """Preempt if all sequences read pictures as a whole, and none of the pictures has room."""
-        if len(self._queue.active) < len(self._queue.running):
-            return  # who saves leaves soon
-        while active := self._queue.active:
-            if min(one.num_at_once for one in active.values()) <= self._memory.room.num_available:
+        while running := self._queue.running:
+            if min(one.num_at_once for one in running.values()) <= self._memory.room.num_available:
                 return
-            if len(active) == 1:
+            if len(running) == 1:
                 self._memory.room.limit()  # it fits alone, unless the cache took too little before
                 return
             self._preempt()
@@ -120,17 +114,6 @@ class Planner:
     def _preempt(self) -> None:
         self._state.preempt(self._queue.last())
         self._tally.preempted()
-
-    def _save(self) -> None:
-        """Plan the reads of sequences that are being saved, within the copy allowance."""
-        self._state.saving = []
-        for slot, one in self._queue.running.items():
-            if (saving := one.saving) is None:
-                continue
-            done = [checkpoint.length for checkpoint in saving.checkpoints]
-            parts = self._memory.saves(slot, saving.num_read, done)
-            saving.is_lost = parts is None
-            self._state.saving.append((saving, parts or []))
 
     def _compose(self, proposals: Mapping[SequenceId, Proposal]) -> Step:
         generating, reading = self._divided()
@@ -155,9 +138,8 @@ class Planner:
             prompts, most_read - num_drafted, num_others=len(generating) + num_drafted
         )
         edits: tuple[Edit, ...] = self._memory.take_edits()
-        saves = (edit for _, parts in self._state.saving for part in parts for edit in part.edits)
         return Step(
-            (*edits, *saves, *self._exports.plan(num_streaming, self._tally.now)),
+            (*edits, *self._exports.plan(num_streaming, self._tally.now)),
             self._runs(generating, drafts, reading, shares),
             len(generating),
             sum(shares.values()),
@@ -189,10 +171,8 @@ class Planner:
         """Return the generating sequences and the reading ones, by slot."""
         generating: dict[int, Progress] = {}
         reading: dict[int, Progress] = {}
-        for slot, one in self._queue.active.items():
+        for slot, one in self._queue.running.items():
             (generating if one.is_generating else reading)[slot] = one
-        if self._memory.room.num_available < len(generating):
-            generating = {}  # until those who save have left their cells
         return generating, reading
 
     def _turn(self, generating: dict[int, Progress], readers: Iterable[Progress]) -> Turn:

@@ -9,7 +9,6 @@ from typing import Literal
 
 from ....shared.errors import RequestError
 from ....shared.inference import is_background
-from ..kv_cache.handed import HandOut
 from ..prompt import History
 from ..prompt_store.stored_prompt import StoredPrompt
 from ..sequence import NewSequence, SequenceEnd, SequenceId, SequenceStats
@@ -43,7 +42,6 @@ class Progress:
         "history",
         "id",
         "is_background",
-        "is_finishing",
         "last_token_at",
         "marks",
         "num_cached",
@@ -54,8 +52,6 @@ class Progress:
         "place",
         "prefill_only",
         "rank",
-        "save_as",
-        "saving",
         "stored",
         "told_at",
         "window",
@@ -80,13 +76,10 @@ class Progress:
         self.borders = sequence.borders if window is None else ()
         self.prefill_only = sequence.prefill_only
         self.stored: StoredPrompt | None = sequence.stored if window is None else None
-        self.save_as = sequence.save_as if window is None else None
         self.adopted_as: int | None = None
         self.on_disk = sequence.on_disk if window is None else None
         self.num_read_from_disk = 0
-        self.saving: HandOut | None = None
         """The parts that were read of it for saving, after it has ended."""
-        self.is_finishing = False
         self.num_cached = 0
         self.num_computed = 0
         self.num_generated = self._num_said = len(sequence.said)
@@ -145,7 +138,7 @@ class Progress:
     @property
     def most_ahead(self) -> int:
         """The maximum number of tokens to draft: all of them and one more must fit."""
-        return 0 if self.is_finishing else self.num_to_gain - 1
+        return self.num_to_gain - 1
 
     @property
     def most_shared(self) -> int | None:
@@ -177,11 +170,6 @@ class Progress:
         """Return whether a step needs exactly its last token; otherwise the sequence reads."""
         has_begun = self.num_generated > self._num_said
         return has_begun and self.num_computed + 1 == len(self.history.keys)
-
-    @property
-    def is_saving(self) -> bool:
-        """Return whether it has ended, and only waits for its states to be read."""
-        return self.saving is not None
 
     @property
     def is_full(self) -> bool:
@@ -269,13 +257,6 @@ class Progress:
     def rewind(self) -> None:
         """Mark all tokens as not computed, because its cells are lost."""
         self.num_computed = 0
-
-    @property
-    def saved(self) -> StoredPrompt | None:
-        """All that it computed, if all of it was read for saving."""
-        if self.saving is None or not self.saving.has_all(self.num_computed):
-            return None
-        return self.saving.stored(self.history.part(0, self.num_computed))
 
     def end(self, reason: Literal["stop", "length"] | RequestError) -> SequenceEnd:
         """Return its end, with its counts so far."""

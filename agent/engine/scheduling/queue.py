@@ -33,14 +33,9 @@ class SequenceQueue:
         return (*self.running.values(), *self.waiting)
 
     @property
-    def active(self) -> dict[int, Progress]:
-        """The running sequences that have something to compute, by slot."""
-        return {slot: one for slot, one in self.running.items() if not one.is_saving}
-
-    @property
     def num_streaming(self) -> int:
         """The number of generating sequences."""
-        return sum(one.is_generating for one in self.active.values())
+        return sum(one.is_generating for one in self.running.values())
 
     @property
     def candidates(self) -> list[Progress]:
@@ -86,8 +81,8 @@ class SequenceQueue:
         self.waiting = [one for one in self.waiting if one.id != sequence_id]
 
     def last(self) -> int:
-        """Return the slot of the active sequence with the worst rank."""
-        return max(self.active, key=lambda slot: self.running[slot].rank)
+        """Return the slot of the running sequence with the worst rank."""
+        return max(self.running, key=lambda slot: self.running[slot].rank)
 
     def check_integrity(self) -> None:
         """Raise `RuntimeError` if an invariant is broken."""

@@ -29,9 +29,7 @@ class Recovery:
         if step.size == 1 and len(self._queue.running) > 1 and self._empty_cells():
             return []  # where adapters take turns, no step is large enough to evict anything
         if len(self._queue.running) > 1 or (step.size > 1 and not step.is_whole):
-            is_saving = any(one.is_saving for one in self._queue.running.values())
-            least = 0 if is_saving else 1  # the last one to run needs one, but can wait for saves
-            self._memory.room.limit(max(least, step.size // 2))
+            self._memory.room.limit(max(1, step.size // 2))
             return []
         if self._empty_cells():
             return []

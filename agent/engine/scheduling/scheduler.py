@@ -1,6 +1,6 @@
 """The scheduler of the engine: plans each step, and takes its outcome.
 
-`plan` and `commit` alternate; `add`, `finish` and `drop` come between steps. Before a `plan`, the
+`plan` and `commit` alternate; `add` and `drop` come between steps. Before a `plan`, the
 drafter answers the `draft_requests`. A sequence waits (best priority first, then by arrival), runs
 in a slot, and ends exactly once, unless it is dropped.
 
@@ -22,6 +22,7 @@ from typing import assert_never
 from ....shared.errors import EngineFailed, InvalidRequest, PromptTooLong, RequestError
 from ....shared.reports.statistics import Statistics
 from ..capacity import Capacity
+from ..kv_cache.handed import HandOut
 from ..prompt import Media, Prompt
 from ..prompt_store.blocks import Left
 from ..prompt_store.stored_prompt import StoredPrompt
@@ -82,8 +83,6 @@ class Scheduler:
         self._recovery = Recovery(state)
         self._ids: set[SequenceId] = set()
         self._unannounced: list[SequenceOutput] = []
-        self._held: dict[SequenceId, SequenceOutput] = {}
-        """Last outputs of sequences that are being saved, until the save has ended."""
         self._num_arrived = 0
         self._planned: Step | None = None
 
@@ -151,13 +150,6 @@ class Scheduler:
         else:
             self._queue.wait(one)
 
-    def finish(self, sequence_id: SequenceId) -> None:
-        """End a sequence with its next token, whatever it is. Unknown ids are ignored."""
-        self._waits_for_disk = False
-        one = self._queue.find(sequence_id)
-        if one is not None:
-            one.is_finishing = True
-
     def drop(self, sequence_id: SequenceId) -> None:
         """Remove a sequence without any further output. Unknown ids are ignored."""
         self._check_no_step()
@@ -167,21 +159,19 @@ class Scheduler:
         self._ids.remove(sequence_id)
         self._queue.stop_waiting(sequence_id)
         self._unannounced = [one for one in self._unannounced if one.id != sequence_id]
-        self._held.pop(sequence_id, None)
         slot = self._queue.slot_of(sequence_id)
         if slot is not None:
             self._state.leave(slot)
 
     def export(
-        self, id: ExportId, prompt: Prompt, *, start: int = 0, can_wait: bool = False
+        self, id: ExportId, prompt: Prompt, wanted: HandOut, *, can_wait: bool = False
     ) -> None:
-        """Export the longest prefix of `prompt` in the cache with the next steps.
+        """Export the longest prefix of `prompt` in the cache with the next steps, as `wanted`.
 
-        The export begins at position `start`. If it `can_wait`, it takes little time of generating
-        sequences.
+        If the export `can_wait`, it takes little time of generating sequences.
         """
         self._waits_for_disk = False
-        self._exports.add(id, prompt, start=start, can_wait=can_wait)
+        self._exports.add(id, prompt, wanted, can_wait=can_wait)
 
     def withdraw_export(self, id: ExportId) -> None:
         """Cancel an export. Unknown ids are ignored."""
@@ -248,8 +238,7 @@ class Scheduler:
         """Account for `step`, which took `elapsed` seconds. Returns what each sequence gained.
 
         `pause` is the idle time in seconds before the step while there was work; `drafting` is the
-        part of it in which proposals were made. The end of a sequence that is saved comes with a
-        later step, when its state has been read.
+        part of it in which proposals were made.
         """
         if step is not self._planned:
             raise RuntimeError("this is not the step that was planned last")
@@ -262,8 +251,7 @@ class Scheduler:
         match outcome:
             case Decoded() as decoded:
                 gained = self._accounting.account(step, decoded, elapsed, last, drafting)
-                outputs += self._hold(_explained(gained, decoded))
-                outputs += self._saved(decoded)
+                outputs += _explained(gained, decoded)
                 self._exports.read(decoded.saved)
                 outputs += self._still_reading()
             case NoRoom():
@@ -286,9 +274,7 @@ class Scheduler:
         everybody = [*self._running.values(), *self._queue.waiting]
         _check({one.id for one in everybody} <= self._ids, "ids")
         for one in everybody:
-            most = 1 if one.is_saving else 0
-            _check(0 <= one.num_computed < len(one.history) + most, f"{one.id}: computed")
-            _check(len(one.history) < self._ceiling + most, f"{one.id}: over the ceiling")
+            _check(0 <= one.num_computed < len(one.history) < self._ceiling, f"{one.id}: computed")
         for one in self._queue.waiting:
             _check(one.num_computed == 0, f"{one.id} waits with {one.num_computed} cells")
         for slot, one in self._running.items():
@@ -303,32 +289,13 @@ class Scheduler:
         late = [
             one
             for one in self._queue.everybody
-            if now - max(one.told_at, one.last_token_at) >= TELL_PAUSE and not one.is_saving
+            if now - max(one.told_at, one.last_token_at) >= TELL_PAUSE
         ]
         for one in late:
             one.told_at = now
         return [
             SequenceOutput(one.id, stats=one.stats(), num_read=one.num_computed) for one in late
         ]
-
-    def _hold(self, outputs: list[SequenceOutput]) -> list[SequenceOutput]:
-        """Return `outputs` without the last ones of sequences that are being saved."""
-        if all(output.end is None for output in outputs):
-            return outputs
-        saving = {one.id for one in self._running.values() if one.is_saving}
-        self._held |= {one.id: one for one in outputs if one.id in saving}
-        return [one for one in outputs if one.id not in saving]
-
-    def _saved(self, decoded: Decoded) -> list[SequenceOutput]:
-        """Return the ends of the sequences whose states are complete."""
-        outputs: list[SequenceOutput] = []
-        if not self._held:
-            return outputs
-        for id, prompt in self._accounting.save(decoded.saved).items():
-            output = self._held.pop(id)
-            if output.end is not None:
-                outputs.append(replace(output, end=replace(output.end, saved=prompt)))
-        return outputs
 
     def _take_unannounced(self) -> list[SequenceOutput]:
         outputs, self._unannounced = self._unannounced, []

@@ -3,8 +3,8 @@
 from ..capacity import Capacity
 from ..cost.move_cost import MOST_BYTES
 from ..kv_cache.allowance import LEAST_IN_PIECE
-from ..kv_cache.checkpoint_memory import MOST_SAVED, CheckpointMemory
-from ..kv_cache.handed import Handed, HandOut
+from ..kv_cache.checkpoint_memory import CheckpointMemory
+from ..kv_cache.handed import MOST_CHECKPOINTS
 from ..kv_cache.memory import Memory
 from ..kv_cache.stream_memory import StreamMemory
 from ..kv_cache.unified_memory import UnifiedMemory
@@ -37,8 +37,6 @@ class SchedulerState:
         )
         self.exports = Exports(self.memory, self.budget.moves, are_whole=bool(capacity.num_streams))
         self.disk_reads = DiskReads(capacity, self.memory, self.budget.cost)
-        self.saving: list[tuple[HandOut, list[Handed]]] = []
-        """The parts that the planned step reads for sequences that are being saved."""
         self.notes_left = False
         """Whether prefixes that sequences leave are recorded."""
         self.left: list[Left] = []
@@ -59,7 +57,7 @@ class SchedulerState:
         if one.window is not None or one.history.has_media:
             return
         num_tokens = one.num_cached if one.is_background else one.num_computed
-        checkpoints = tuple(at for at in checkpoints if at <= num_tokens)[-MOST_SAVED:]
+        checkpoints = tuple(at for at in checkpoints if at <= num_tokens)[-MOST_CHECKPOINTS:]
         length = whole(num_tokens) if self.memory.can_cut else max(checkpoints, default=0)
         if length >= BLOCK:
             seconds = self.budget.cost.prefill(length, 0)

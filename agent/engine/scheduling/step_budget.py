@@ -27,7 +27,7 @@ class StepBudget:
         self.max_stall = max_stall
         self._must_be_sure = not capacity.num_streams
         self.cost = StepCost(most_mixed=capacity.most_mixed, can_mix=not capacity.num_streams)
-        self.moves = MoveCost(cell_bytes=capacity.cell_bytes, fixed_bytes=capacity.fixed_bytes)
+        self.moves = MoveCost(capacity.cell_bytes)
 
     def seconds(self, num_generating: int) -> float:
         """Return the seconds that a step may take."""
@@ -47,10 +47,6 @@ class StepBudget:
             return float("inf")
         seconds = self.seconds(num_generating)
         return self.moves.most_whole(seconds, is_sure=self._must_be_sure)
-
-    def may_copy_whole(self, num_generating: int, num_cells: int) -> bool:
-        """Return whether a sequence's state that cannot be cut may be copied before a step."""
-        return not num_generating or self.moves.fits_whole(num_cells, self.seconds(num_generating))
 
     def draft_prices(self, num_generating: int, *, has_time: bool) -> StepPrices:
         """Return the cost of a step of this many sequences, and the time for drafts.

@@ -83,7 +83,6 @@ class Setting:
         max_tokens: int | None = None,
         priority: int = 0,
         stored: StoredPrompt | None = None,
-        save_as: str | None = None,
         scores_prompt: bool = False,
         adapter: str | None = None,
     ) -> Progress:
@@ -95,7 +94,6 @@ class Setting:
             sampling=Sampling(seed=0),
             priority=priority,
             stored=stored,
-            save_as=save_as,
             scores_prompt=scores_prompt,
         )
         one = Progress(sequence, arrival=number, ceiling=self.ceiling)

@@ -91,8 +91,7 @@ def test_what_is_opened_is_handed_over() -> None:
     with setup() as one:
         sequence = one.begin(1)
         one.engine.may.release()
-        assert one.inbox.get(timeout=HANGS) == Opened(sequence, None, is_finishing=False)
-        assert not one.opener.finish(sequence.id)
+        assert one.inbox.get(timeout=HANGS) == Opened(sequence, None)
         assert not one.opener.withdraw(sequence.id)
 
 
@@ -103,7 +102,7 @@ def test_a_step_is_stopped_for_it_unless_it_is_of_a_batch() -> None:
         assert one.inbox.get(timeout=HANGS)
         one.opener.add(sequence := new(2))
         assert one.stops.get(timeout=HANGS)
-        assert one.inbox.get(timeout=HANGS) == Opened(sequence, None, is_finishing=False)
+        assert one.inbox.get(timeout=HANGS) == Opened(sequence, None)
     assert [one.stops.get_nowait(), one.stops.empty()] == [False, True]
 
 
@@ -123,14 +122,6 @@ def test_what_goes_wrong_is_logged_and_handed_over(caplog: pytest.LogCaptureFixt
     assert isinstance(opened.error, EngineFailed)
     assert "luck" not in str(opened.error)
     assert "ZeroDivisionError: no luck" in caplog.text
-
-
-def test_one_that_is_to_finish_is_handed_over_so() -> None:
-    with setup() as one:
-        sequence = one.begin(1)
-        assert one.opener.finish(sequence.id)
-        one.engine.may.release()
-        assert one.inbox.get(timeout=HANGS) == Opened(sequence, None, is_finishing=True)
 
 
 def test_what_is_withdrawn_is_closed_and_never_handed_over() -> None:
@@ -164,7 +155,7 @@ def test_a_sequence_that_asks_for_what_is_not_there_gets_an_error() -> None:
     one = setup.begin(12)
     setup.engine.may.release()
     opened = setup.inbox.get(timeout=HANGS)
-    assert opened == Opened(one, ModelNotFound("its adapter is gone"), is_finishing=False)
+    assert opened == Opened(one, ModelNotFound("its adapter is gone"))
     setup.opener.close()
 
 

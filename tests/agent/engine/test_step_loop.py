@@ -7,6 +7,7 @@ from queue import Empty
 import pytest
 
 from arriero.agent.engine.fair_lock import FairLock
+from arriero.agent.engine.kv_cache.handed import HandOut
 from arriero.agent.engine.pace import Allow, Pace
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
@@ -19,9 +20,8 @@ from arriero.agent.engine.step import NoRoom, ReadOut
 from arriero.agent.engine.step_loop import (
     Command,
     Drop,
-    Finish,
+    Export,
     Forget,
-    HandOut,
     Inbox,
     Interruption,
     Opened,
@@ -84,9 +84,9 @@ class Scene:
     def step(self) -> int | None:
         return self._loop.step
 
-    def opened(self, sequence: NewSequence, *, is_finishing: bool = False) -> Opened:
+    def opened(self, sequence: NewSequence) -> Opened:
         self.engine.open(sequence)
-        return Opened(sequence, None, is_finishing)
+        return Opened(sequence, None)
 
     def _stepped(self, outputs: tuple[SequenceOutput, ...]) -> None:
         self.calls.append(outputs)
@@ -142,19 +142,10 @@ def test_threads_change_between_steps_and_in_an_idle_engine() -> None:
     assert scene.tokens(ONE) == run_alone(new(ONE), 64)[0]
 
 
-@pytest.mark.parametrize("is_late", [False, True])
-def test_a_sequence_that_is_finished_ends_with_its_next_step(is_late: bool) -> None:
-    scene = Scene(FakeEngine())
-    opened = scene.opened(new(ONE), is_finishing=not is_late)
-    scene.run(opened, *([Finish(ONE)] if is_late else []))
-    assert scene.reason(ONE) == "stop"
-    assert len(scene.calls) == 1
-
-
 def test_what_could_not_be_opened_ends_with_its_error() -> None:
     scene = Scene(FakeEngine())
     error = EngineFailed("no room")
-    scene.run(Opened(new(ONE), error, is_finishing=False))
+    scene.run(Opened(new(ONE), error))
     assert scene.reason(ONE) == error
 
 
@@ -179,13 +170,13 @@ def test_prefixes_are_handed_out_beside_steps_and_by_an_idle_engine() -> None:
     answers: list[StoredPrompt | None] = []
     ids = count()
 
-    def asked(*tokens: int) -> HandOut:
+    def asked(*tokens: int) -> Export:
         def reply(prefix: StoredPrompt | None) -> None:
             answers.append(prefix)
             if len(answers) == 3:
                 scene.inbox.put(Stop())
 
-        return HandOut(ExportId(next(ids)), Prompt(tokens), reply)
+        return Export(ExportId(next(ids)), Prompt(tokens), reply, HandOut())
 
     def ask() -> None:
         if len(scene.calls) == 2:
@@ -209,7 +200,7 @@ def test_what_is_taken_back_before_it_is_read_is_never_read() -> None:
 
     def ask() -> None:
         if len(scene.calls) == 2:
-            scene.inbox.put(HandOut(asked, Prompt((5, ONE)), answers.append))
+            scene.inbox.put(Export(asked, Prompt((5, ONE)), answers.append, HandOut()))
             scene.inbox.put(TakeBack(asked))
 
     scene.after_a_step = ask

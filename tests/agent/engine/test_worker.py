@@ -403,29 +403,15 @@ def test_what_the_engine_did_can_be_asked() -> None:
     assert statistics.cells.kept == 4
 
 
-def test_the_end_brings_what_was_to_be_saved() -> None:
-    with started(FakeEngine()) as setup:
-        setup.worker.submit(replace(new(1, 9, 9, 9, max_tokens=2), save_as="key"))
-        outputs: list[SequenceOutput] = []
-        while not outputs or outputs[-1].end is None:
-            outputs += setup.outputs.get(timeout=HANGS)
-    tokens = (9, 9, 9, outputs[0].tokens[0])
-    assert outputs[-1].end is not None
-    assert outputs[-1].end.saved == stored_prompt(*tokens, piece=4)
-
-
 def test_what_was_chosen_and_is_no_answer_ends_with_the_reason() -> None:
     engine = GatedEngine()
     engine.failures[SequenceId(1)] = "its grammar takes too much work"
     with started(engine) as setup:
-        setup.worker.submit(replace(new(1, 9, 9, 9), save_as="key"))
-        assert engine.arrived.acquire(timeout=HANGS)
-        setup.worker.finish(SequenceId(1))
+        setup.worker.submit(replace(new(1, 9, 9, 9), prefill_only=True))
         engine.gate.release(100)
-        (_, (last,)) = (setup.outputs.get(timeout=HANGS) for _ in range(2))
+        (last,) = setup.outputs.get(timeout=HANGS)
     assert last.end is not None
     assert last.end.reason == EngineFailed("its grammar takes too much work")
-    assert last.end.saved is None
 
 
 def test_a_drop_that_leaves_nothing_to_do_shows() -> None:
@@ -452,21 +438,6 @@ def test_a_step_of_batch_requests_is_stopped_for_others_and_for_them_alone() -> 
         ends = setup.wait_for_ends(3)
     assert engine.num_stopped == 1
     assert ends == {each.id: run_alone(each, engine.context_size) for each in (*batch, other)}
-
-
-def test_a_sequence_that_is_finished_ends_well_and_is_saved() -> None:
-    engine = GatedEngine()
-    with started(engine) as setup:
-        setup.worker.submit(replace(new(1, 9, 9, 9), save_as="key"))
-        assert engine.arrived.acquire(timeout=HANGS)
-        setup.worker.finish(SequenceId(1))
-        engine.gate.release(100)
-        ((first,), (last,)) = (setup.outputs.get(timeout=HANGS) for _ in range(2))
-    tokens = (9, 9, 9, *first.tokens)
-    assert len(tokens) == 4 and not last.tokens
-    assert last.end is not None
-    assert last.end.reason == "stop"
-    assert last.end.saved == stored_prompt(*tokens, piece=4)
 
 
 def test_a_model_that_does_not_load_is_an_error_of_the_start() -> None:
@@ -537,8 +508,7 @@ def test_what_fails_for_one_sequence_ends_it_and_no_other(
     other = new(1, 5, max_tokens=30)
     with started(Faulty(failing)) as setup:
         setup.worker.submit(other)
-        setup.worker.submit(replace(new(2, 9, 9, 9), save_as="key"))
-        setup.worker.finish(SequenceId(2))
+        setup.worker.submit(replace(new(2, 9, 9, 9), prefill_only=True))
         ended = setup.wait_for_ends(2)
         setup.worker.submit(new(3, 6, max_tokens=3))
         assert setup.wait_for_ends(1) == {3: run_alone(new(3, 6, max_tokens=3), 64)}

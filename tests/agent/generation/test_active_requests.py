@@ -13,11 +13,11 @@ from arriero.agent.generation.active_requests import (
     ActiveRequests,
     Drop,
     FetchPrefix,
-    Finish,
     HeldPieces,
     LogFailure,
     Prepare,
     Reaction,
+    ReadPrefix,
     Run,
     Save,
     SendItems,
@@ -190,7 +190,8 @@ class TestSaving:
         requests = ActiveRequests(a_byte)
         requests.start(ONE, Start(id=R, request=SAVING), US)
         requests.prepared(ONE, PREPARED)
-        requests.stepped([gained("a", end=SequenceEnd("stop", STATS, SAVED))], NOW)
+        requests.stepped([gained("a", end=SequenceEnd("stop", STATS))], NOW)
+        assert requests.read(ONE, SAVED) == [Save(ONE, "k", SAVED)]
         return requests
 
     def test_the_end_waits_for_it(self) -> None:
@@ -211,6 +212,26 @@ class TestSaving:
         assert len(requests) == 1
         assert requests.discard(ONE) == []
         assert requests.saved(ONE, None) == [SendItems(US, (), (ONE,))]
+
+
+class TestReading:
+    def reading(self) -> ActiveRequests:
+        requests = ActiveRequests(a_byte)
+        requests.start(ONE, Start(id=R, request=SAVING), US)
+        requests.prepared(ONE, PREPARED)
+        requests.stepped([gained("a", end=SequenceEnd("stop", STATS))], NOW)
+        return requests
+
+    def test_ends_with_the_engine(self) -> None:
+        requests = self.reading()
+        assert requests.fail(ONE, EngineFailed("gone")) == [SendItems(US, (ENDED,), (ONE,))]
+        assert len(requests) == 0
+        assert requests.read(ONE, SAVED) == []
+
+    def test_is_given_up_when_nobody_waits(self) -> None:
+        requests = self.reading()
+        assert requests.discard(ONE) == [SendItems(US, (), (ONE,))]
+        assert requests.read(ONE, SAVED) == []
 
 
 class TestKeys:
@@ -363,15 +384,16 @@ def new(request: GenerateRequest = REQUEST) -> ActiveRequest:
 
 def begun(request: GenerateRequest = REQUEST) -> ActiveRequest:
     active = new(request)
-    active.prepared(other(PREPARED, save_as=active.key), a_byte)
+    active.prepared(PREPARED, a_byte)
     return active
 
 
 def saving() -> ActiveRequest:
     active = begun(SAVING)
-    end = SequenceEnd("stop", STATS, SAVED)
-    change = active.stepped(gained("a", end=end))
-    assert change == Reaction((prompt_read("r"), piece("r", "a")), (Save(ONE, "k", SAVED),))
+    change = active.stepped(gained("a", end=SequenceEnd("stop", STATS)))
+    read = ReadPrefix(ONE, Prompt((1, 2, 3, ord("a"))))
+    assert change == Reaction((prompt_read("r"), piece("r", "a")), (read,))
+    assert active.read(SAVED) == Reaction((), (Save(ONE, "k", SAVED),))
     assert active.is_saving and active.is_complete and not active.is_over
     return active
 
@@ -440,20 +462,26 @@ class TestOneThatSaves:
         notice = Noticed(id=R, code="prompt_cache", message="disk full")
         assert saving().saved(Notice("prompt_cache", "disk full")) == Reaction((notice, ENDED))
 
-    def test_an_answer_that_a_stop_string_ends_is_finished_and_saved(self) -> None:
+    def test_an_answer_that_a_stop_string_ends_is_dropped_and_saved(self) -> None:
         active = begun(SAVING)
-        assert active.stepped(gained("a!")).decisions == (Finish(ONE),)
+        drop, read = active.stepped(gained("a!")).decisions
+        assert (drop, read) == (Drop(ONE), ReadPrefix(ONE, Prompt((1, 2, 3, *b"a!"))))
         assert active.stepped(gained("b")) == Reaction(), "nothing of what follows is told"
-        end = SequenceEnd("stop", STATS, SAVED)
-        assert active.stepped(gained("", end=end)) == Reaction((), (Save(ONE, "k", SAVED),))
+        assert active.read(SAVED) == Reaction((), (Save(ONE, "k", SAVED),))
         [ended] = active.saved(None).items
         assert isinstance(ended, Ended)
         assert (ended.finish_reason, ended.usage.completion_tokens) == ("stop", 2)
 
-    def test_an_engine_that_fails_before_it_could_save_is_a_notice(self) -> None:
+    def test_what_another_engine_generated_is_saved_as_well(self) -> None:
+        active = new(SAVING)
+        active.prepared(other(PREPARED, said=tuple(b"xy")), a_byte)
+        _, read = active.stepped(gained("!")).decisions
+        assert read == ReadPrefix(ONE, Prompt((1, 2, 3, *b"xy!")))
+
+    def test_an_engine_that_has_nothing_to_save_is_a_notice(self) -> None:
         active = begun(SAVING)
         active.stepped(gained("a!"))
-        change = active.stepped(gained("", end=SequenceEnd(EngineFailed("no"), STATS)))
+        change = active.read(None)
         assert [item.type for item in change.items] == ["noticed", "ended"]
         assert active.is_over
 

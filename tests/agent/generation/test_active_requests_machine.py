@@ -8,15 +8,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from arriero.agent.chat.output.transcript import Stops
+from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
 from arriero.agent.engine.sequence import SequenceEnd, SequenceOutput, SequenceStats
 from arriero.agent.generation.active_requests import (
     Abandon,
     ActiveRequests,
     Decision,
     Drop,
-    Finish,
     LogFailure,
     Prepare,
+    ReadPrefix,
     Run,
     Save,
     SendItems,
@@ -113,7 +114,7 @@ class Machine(RuleBasedStateMachine):
         self.num_started = 0
         self.preparing: set[SequenceId] = set()
         self.running: set[SequenceId] = set()
-        self.finishing: set[SequenceId] = set()  # of those that run
+        self.reading: set[SequenceId] = set()
         self.saving: set[SequenceId] = set()
         self.logged: list[RequestId] = []
         self.now = 0.0
@@ -136,14 +137,12 @@ class Machine(RuleBasedStateMachine):
             case Abandon(id):
                 self.preparing.remove(id)
             case Run(sequence):
-                assert sequence.save_as == self.asked(sequence.id).key
                 self.running.add(sequence.id)
-            case Finish(id):
-                assert id in self.running - self.finishing and self.asked(id).key
-                self.finishing.add(id)
             case Drop(id):
                 self.running.remove(id)
-                self.finishing.discard(id)
+            case ReadPrefix(id):
+                assert id not in self.running | self.saving and self.asked(id).key
+                self.reading.add(id)
             case Save(id, key, prompt):
                 assert id not in self.running | self.saving
                 assert (key, prompt) == (self.asked(id).key, SAVED)
@@ -183,7 +182,7 @@ class Machine(RuleBasedStateMachine):
             id = data.draw(self.sequences())
             asked = self.asked(id)
             was_awaited = asked.is_awaited
-            is_complete = id in self.finishing or id in self.saving
+            is_complete = id in self.reading | self.saving
             self.carry_out(self.requests.cancel(id))
             assert asked.is_awaited == (was_awaited and is_complete)
 
@@ -209,7 +208,7 @@ class Machine(RuleBasedStateMachine):
             id = data.draw(self.sequences())
             self.preparing.discard(id)
             if isinstance(outcome, Prepared):
-                outcome = other(outcome, id=id, save_as=self.asked(id).key)
+                outcome = other(outcome, id=id)
             self.carry_out(self.requests.prepared(id, outcome))
 
     @rule(data=st.data())
@@ -231,7 +230,6 @@ class Machine(RuleBasedStateMachine):
         outputs = [self._output(data, id) for id in ids]
         ended = {output.id for output in outputs if output.end is not None}
         self.running -= ended  # before the core hears of it: it must not drop these
-        self.finishing -= ended
         broken = [
             output.id
             for output in outputs
@@ -245,7 +243,7 @@ class Machine(RuleBasedStateMachine):
     def _is_read(self, id: SequenceId) -> bool:
         """Whether the answer takes tokens: it is prepared and not complete."""
         asked = self.asked(id)
-        is_complete = id in self.finishing or id in self.saving
+        is_complete = id in self.reading | self.saving
         return asked.is_awaited and id not in self.preparing and not is_complete
 
     def _output(self, data: st.DataObject, id: SequenceId) -> SequenceOutput:
@@ -266,10 +264,16 @@ class Machine(RuleBasedStateMachine):
             prefill_seconds=0.1,
             decode_seconds=0.1,
         )
-        is_saved = isinstance(reason, str) and self.asked(id).key is not None
-        return SequenceOutput(
-            id, tuple(tokens), SequenceEnd(reason, stats, SAVED if is_saved else None)
-        )
+        return SequenceOutput(id, tuple(tokens), SequenceEnd(reason, stats))
+
+    @rule(data=st.data(), prefix=st.sampled_from([SAVED, SAVED, None]))
+    def a_prefix_is_read(self, data: st.DataObject, prefix: StoredPrompt | None) -> None:
+        if self.reading:
+            id = data.draw(st.sampled_from(sorted(self.reading)))
+            self.reading.remove(id)
+            was_awaited = self.asked(id).is_awaited
+            self.carry_out(self.requests.read(id, prefix))
+            assert (id in self.saving) == (was_awaited and prefix is not None)
 
     @rule(data=st.data(), failure=st.sampled_from([None, NOT_SAVED]))
     def a_save_is_done(self, data: st.DataObject, failure: Notice | None) -> None:
@@ -300,7 +304,8 @@ class Machine(RuleBasedStateMachine):
             if not each.is_released
         ]
         assert len(held) == len(self.requests)
-        assert {id for _, id in held} == self.preparing | self.running | self.saving
+        reading = {id for id in self.reading if self.asked(id).is_awaited}
+        assert {id for _, id in held} == self.preparing | self.running | reading | self.saving
         assert all(is_awaited or id in self.saving for is_awaited, id in held)
 
     def teardown(self) -> None:

@@ -21,7 +21,7 @@ from arriero.shared.continuation import Continuation
 from arriero.shared.errors import EngineFailed
 from arriero.shared.inference import GenerateRequest, Notice
 from arriero.shared.inference.prefix_peers import PrefixSource
-from arriero.shared.messages import Ended, Item, Piece, Refused, Start
+from arriero.shared.messages import Ended, Item, Noticed, Piece, Refused, Start
 from tests.agent.fakes import FakeWorker, byte_model, soon
 from tests.agent.generation.outputs import ONE, SAVED, TWO, R, S, a_store
 from tests.agent.stored import whole
@@ -177,8 +177,8 @@ async def test_an_answer_that_is_complete_needs_no_engine(room: Room) -> None:
 
 async def test_a_save_comes_before_the_end(room: Room, preparer: Preparer) -> None:
     sequence = await room.started(request=SAVING)
-    saved = whole(sequence.prompt.tokens, b"state")
-    room.worker.say(sequence, "yes!", is_last=True, saved=saved)
+    saved = room.worker.kept = whole(sequence.prompt.tokens, b"state")
+    room.worker.say(sequence, "yes!", is_last=True)
     _, released = await room.listener.next()
     assert released == ()
     [ended], released = await room.listener.next()
@@ -255,12 +255,22 @@ async def test_a_save_that_cannot_begin_does_not_take_the_answer_back(
 
     room = Room(NoThread(), preparer)
     sequence = await room.started(request=SAVING)
-    room.worker.say(sequence, "yes!", is_last=True, saved=SAVED)
+    room.worker.kept = SAVED
+    room.worker.say(sequence, "yes!", is_last=True)
     await room.listener.next()
     [ended], released = await room.listener.next()
     assert isinstance(ended, Ended) and released == (ONE,)
     assert "can't start new thread" in caplog.text
     room.generation.close()
+
+
+async def test_an_answer_of_which_the_engine_has_nothing_is_not_saved(room: Room) -> None:
+    sequence = await room.started(request=SAVING)
+    room.worker.say(sequence, "yes!", is_last=True)
+    await room.listener.next()
+    [notice, ended], released = await room.listener.next()
+    assert isinstance(notice, Noticed) and notice.code == "prompt_cache"
+    assert isinstance(ended, Ended) and released == (ONE,)
 
 
 SOURCE = PrefixSource(address="h:1", ticket="t", seconds=5.0)

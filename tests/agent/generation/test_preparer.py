@@ -387,10 +387,6 @@ class TestStored:
         assert self.prepared(store).sequence.stored is None
         assert self.prepared(store, cache_key="k").notices == ()
 
-    def test_the_engine_hears_under_which_key_it_saves(self, store: PromptStore) -> None:
-        assert self.prepared(store, cache_key="k", save_cache=True).sequence.save_as == "k"
-        assert self.prepared(store, cache_key="k").sequence.save_as is None
-
     def test_what_cannot_be_used_is_told(self, store: PromptStore, tmp_path: Path) -> None:
         store.save("k", whole((1,), b"state"))
         (path,) = tmp_path.iterdir()

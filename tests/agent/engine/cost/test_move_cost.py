@@ -6,7 +6,7 @@ from arriero.agent.engine.cost.move_cost import LIKELY, MOST_BYTES, PART, SLOWES
 
 
 def test_beside_streams_no_more_bytes_than_a_moment_takes() -> None:
-    cost = MoveCost(cell_bytes=MOST_BYTES // 100)
+    cost = MoveCost(MOST_BYTES // 100)
     first = cost.within(0.5, is_alone=False)
     assert 1 < first < 100, "nothing is known of the first"
     assert cost.within(0.5, is_alone=True) > 1000
@@ -16,7 +16,7 @@ def test_beside_streams_no_more_bytes_than_a_moment_takes() -> None:
 
 
 def test_where_it_is_dear_fewer_cells() -> None:
-    cost = MoveCost(cell_bytes=1)
+    cost = MoveCost(1)
     cost.observe(6, 1e-5)
     cost.observe(1000, 10.0)
     fitting = cost.within(0.5, is_alone=False)
@@ -25,60 +25,39 @@ def test_where_it_is_dear_fewer_cells() -> None:
 
 
 def test_what_takes_no_memory_costs_nothing() -> None:
-    cost = MoveCost(cell_bytes=0)
+    cost = MoveCost(0)
     assert cost.within(0.5, is_alone=False) == float("inf")
     assert cost.seconds(1000) == 0
 
 
-def test_a_whole_state_is_copied_where_it_surely_fits() -> None:
-    cost = MoveCost(cell_bytes=SLOWEST // 1000, fixed_bytes=SLOWEST // 10)
-    assert cost.fits_whole(400, 0.5)
-    assert not cost.fits_whole(401, 0.5), "a tenth of a second, and a thousandth for each cell"
-    cost.observe(100, 0.002)
-    assert cost.fits_whole(400, 0.5) and not cost.fits_whole(500, 0.5), "one fast copy says little"
-    for _ in range(100):
-        cost.observe(100, 0.002)
-    assert cost.fits_whole(10_000, 0.5)
-    cost.observe(100, 1.0)
-    assert not cost.fits_whole(100, 0.5), "a slow one is believed at once"
-
-
-def test_the_fixed_part_of_a_state_is_there_once() -> None:
-    cost = MoveCost(cell_bytes=0, fixed_bytes=1000)
-    cost.observe(7, 0.1)
-    assert cost.seconds(1) == cost.seconds(900) == pytest.approx(0.1)
-    assert cost.seconds(0) == 0
-
-
 def test_a_stream_is_copied_whole_where_that_is_likely_to_be_in_time() -> None:
-    cost = MoveCost(cell_bytes=2**20)
+    cost = MoveCost(2**20)
     assert cost.most_whole(0.5, is_sure=False) == LIKELY / 2**21
     assert cost.most_whole(0.5, is_sure=True) == SLOWEST / 2**21
     cost.observe(100, 1.0)
     cost.observe(100, 0.5)
     assert 50 < cost.most_whole(0.5, is_sure=False) < 100
     assert cost.most_whole(0.5, is_sure=True) == pytest.approx(50, rel=0.1)
-    assert MoveCost(cell_bytes=0).most_whole(0.5, is_sure=False) == float("inf")
+    assert MoveCost(0).most_whole(0.5, is_sure=False) == float("inf")
 
 
 def test_a_small_piece_that_took_long_says_little_of_a_larger_one() -> None:
-    cost = MoveCost(cell_bytes=530)
+    cost = MoveCost(530)
     cost.observe(64, 0.05)
-    assert cost.fits_whole(1444, 0.1) and cost.most_whole(0.1, is_sure=True) > 1444
-    assert not cost.fits_whole(1, 0.04), "as long as that one"
-    assert cost.most_whole(0.04, is_sure=True) == 0
+    assert cost.most_whole(0.1, is_sure=True) > 1444
+    assert cost.most_whole(0.04, is_sure=True) == 0, "as long as that one"
 
 
 def test_a_slow_copy_is_forgotten_while_nothing_is_copied() -> None:
-    cost = MoveCost(cell_bytes=2**20)
+    cost = MoveCost(2**20)
     cost.observe(100, 2.0)
-    assert not cost.fits_whole(100, 1.0)
+    assert cost.most_whole(1.0, is_sure=True) < 100
     for _ in range(5_000):
         cost.nothing_copied()
-    assert not cost.fits_whole(100, 1.0), "not soon"
+    assert cost.most_whole(1.0, is_sure=True) < 100, "not soon"
     for _ in range(5_000):
         cost.nothing_copied()
-    assert cost.fits_whole(100, 1.0)
+    assert cost.most_whole(1.0, is_sure=True) > 100
     for _ in range(100_000):
         cost.nothing_copied()
     assert cost.most_whole(1.0, is_sure=True) == pytest.approx(SLOWEST / 2**20), "as at first"

@@ -3,6 +3,7 @@
 import pytest
 
 from arriero.agent.engine.kv_cache.checkpoint_memory import CheckpointMemory
+from arriero.agent.engine.kv_cache.handed import HandOut
 from arriero.agent.engine.kv_cache.prefix_tree import Found
 from arriero.agent.engine.prompt import Media, Prompt
 from arriero.agent.engine.step import (
@@ -432,9 +433,9 @@ def test_a_stored_prompt_has_checkpoints_that_are_adopted() -> None:
     memory = make()
     stored = stored_checkpoints(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, lengths=(3, 8, 10), block=4)
     own = [1, 2, 3, 4, 5, 6, 7, 8, 9, 20]
-    assert memory.num_loadable(stored, own, 9) == 8
-    assert memory.num_loadable(stored, own, 7) == 3
-    assert memory.num_loadable(stored_prompt(*range(1, 11), piece=10), own, 9) == 0
+    assert memory.find(own, 9, stored).num_stored == 8
+    assert memory.find(own, 7, stored).num_stored == 3
+    assert memory.find(own, 9, stored_prompt(*range(1, 11), piece=10)) == Found()
     name = memory.adopt(stored.first(8))
     memory.check_integrity()
     adopted = memory.take_edits()
@@ -444,30 +445,6 @@ def test_a_stored_prompt_has_checkpoints_that_are_adopted() -> None:
     assert restore(memory, own)[0] == 8
     assert memory.counts.parked == 0, "there is no room for it besides"
     assert memory.adopt(stored.first(8)) is not None, "the shorter one"
-
-
-def test_of_a_sequence_blocks_and_the_last_checkpoints_are_saved() -> None:
-    memory = make(most_parked=1000)
-    begin(memory, 0, *range(1, 13), borders=(3, 6, 8))
-    read(memory, 0, 12)
-    memory.allowance.renew(1000)
-    saves = memory.saves(0, 0, ()) or []
-    parts = [(one.kind, one.length) for one in saves]
-    assert parts[:2] == [("cells", 4), ("cells", 4)]
-    assert parts[2:] == [
-        *(("tail", 2), ("state", 6), ("tail", 4), ("state", 8)),
-        *(("tail", 3), ("state", 11), ("tail", 4), ("state", 12)),
-    ]
-    read_out = [one for part in saves for one in part.edits if isinstance(one, Offload)]
-    assert [(one.start, one.count) for one in read_out] == [
-        *((0, 4), (4, 4), (4, 2), (4, 4), (8, 3), (8, 4)),
-    ]
-    last = saves[-1].edits[0]
-    assert isinstance(last, OffloadState) and last.holder == 0
-    memory.allowance.renew(4, most_whole=4)
-    assert [(one.kind, one.length) for one in memory.saves(0, 0, ()) or []] == parts[:1]
-    memory.allowance.renew(1, most_whole=1)
-    assert memory.saves(0, 0, ()) is None, "those who stream would wait too long"
 
 
 def test_who_begins_with_what_was_rolled_back_gets_a_copy_of_the_state() -> None:
@@ -522,30 +499,39 @@ def test_what_these_models_cannot_do_is_refused() -> None:
     begin(memory, 0, 1, 2, 3)
     with pytest.raises(TypeError):
         memory.discard(0, 1, 1)
-    with pytest.raises(TypeError):
-        memory.enter(1, [1, 2], Found(2), stored=stored_prompt(1, 2))
     assert memory.adopt(stored_prompt(1, 2)) is None
 
 
-def test_a_checkpoint_is_handed_out_once_it_is_parked() -> None:
+def test_checkpoints_are_handed_out_from_the_cells_or_from_host_memory() -> None:
     memory = make(most_parked=1000)
-    run(memory, 0, *range(1, 11))
-    run(memory, 0, 21, 22)
-    keys = [*range(1, 11), 99]
-    assert memory.hand_out(keys, 0) == [], "it is being parked"
-    assert any(isinstance(edit, OffloadState) for edit in memory.take_edits())
-    handed = memory.hand_out(keys, 0)
-    assert handed is not None
-    kinds = [(one.kind, one.length) for one in handed]
-    assert kinds == [("cells", 4), ("cells", 4), ("tail", 2), ("state", 10)]
-    assert all(isinstance(edit, ReadOut) for one in handed for edit in one.edits)
+    begin(memory, 0, *range(1, 13), borders=(3, 6, 8))
+    read(memory, 0, 12)
+    memory.leave(0)
+    keys = [*range(1, 13), 99]
+    handed = memory.hand_out(keys, HandOut(most_checkpoints=4)) or []
+    parts = [(one.kind, one.length) for one in handed]
+    assert parts[:2] == [("cells", 4), ("cells", 4)]
+    assert parts[2:] == [
+        *(("tail", 3), ("state", 3), ("tail", 2), ("state", 6)),
+        *(("tail", 3), ("state", 11), ("tail", 4), ("state", 12)),
+    ]
+    read_out = [one for part in handed for one in part.edits if isinstance(one, Offload)]
+    assert [(one.start, one.count) for one in read_out] == [
+        *((0, 4), (4, 4), (0, 3), (4, 2), (8, 3), (8, 4)),
+    ]
+    (longest,) = (one for one in memory.hand_out(keys, HandOut()) or [] if one.kind == "state")
+    assert longest.length == 12
+    memory.allowance.renew(4, most_whole=4)
+    first = memory.hand_out(keys, HandOut(most_checkpoints=4)) or []
+    assert [(one.kind, one.length) for one in first] == parts[:1]
+    memory.allowance.renew(1, most_whole=1)
+    assert memory.hand_out(keys, HandOut()) is None, "those who stream would wait too long"
+    memory.allowance.renew(1000)
     park_all(memory)
-    assert memory.hand_out(keys, 0) == handed, "with cells or without"
-    assert memory.hand_out([98, 99], 0) is None
-    assert memory.hand_out([], 0) is None
-    memory = make()
-    run(memory, 0, *range(1, 11))
-    assert memory.hand_out(keys, 0) is None, "there is no host memory"
+    again = memory.hand_out(keys, HandOut(most_checkpoints=4)) or []
+    assert [(one.kind, one.length) for one in again] == parts
+    assert all(isinstance(edit, ReadOut) for one in again for edit in one.edits)
+    assert memory.hand_out([98, 99], HandOut()) is memory.hand_out([], HandOut()) is None
 
 
 def test_who_leaves_says_which_checkpoints_there_are_parked_or_not() -> None:

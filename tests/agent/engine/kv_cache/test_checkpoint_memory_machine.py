@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from arriero.agent.engine.kv_cache.handed import HandOut
 from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.blocks import OnDisk
@@ -74,13 +75,11 @@ class Served:
         context_size: int = CONTEXT,
         gap: int = 8,
         most_parked: int = 2**24,
-        is_saving: bool = False,
         known: Sequence[Tokens] = (),
     ) -> None:
         wipe(engine)
         self.engine = engine
         self._context_size = context_size
-        self._is_saving = is_saving
         self.known = known
         self.scheduler = Scheduler(
             slots=4,
@@ -120,7 +119,6 @@ class Served:
             borders=borders,
             stored=stored,
             on_disk=on_disk,
-            save_as="key" if self._is_saving else None,
         )
         self.prompts.append(prompt)
         self.answers.append(())
@@ -154,6 +152,14 @@ class Served:
     def finish(self) -> None:
         while self.step():
             pass
+
+    def export(
+        self, prompt: Prompt, wanted: HandOut, *, can_wait: bool = False
+    ) -> StoredPrompt | None:
+        self.scheduler.export(ExportId(1), prompt, wanted, can_wait=can_wait)
+        while not (exported := self.scheduler.take_exported()):
+            self.step()
+        return exported[0].prefix
 
     def run(self, *prompts: Tokens, borders: Tokens = ()) -> list[int]:
         """How many tokens of each were cached, one begun after the other at once."""
@@ -286,11 +292,12 @@ def test_what_had_to_leave_the_cells_is_not_computed_again(engine: LlamaEngine) 
 
 @each_memory
 def test_a_stored_prompt_goes_on_branches_and_answers_again(engine: LlamaEngine) -> None:
-    served = Served(engine, is_saving=True)
+    served = Served(engine)
     system, message = text(70, 100), text(71, 30)
     prompt = system + message
     served.run(prompt, borders=(100,))
-    stored, answer = served.ends[0].saved, served.answers[0]
+    answer = served.answers[0]
+    stored = served.export(Prompt(prompt + answer), HandOut(most_checkpoints=4))
     assert stored is not None and stored.prompt.tokens == prompt + answer[:-1]
     later = {
         len(prompt) + ANSWER - 1: prompt + answer + text(72, 20),
@@ -338,10 +345,7 @@ class ServedWithDisk(Served):
             )
             while (wanted := self._wanted.get(timeout=HANGS)) is not None:
                 prompt, reply = wanted
-                self.scheduler.export(ExportId(1), prompt, can_wait=True)
-                while not (exported := self.scheduler.take_exported()):
-                    self.step()
-                reply(exported[0].prefix)
+                reply(self.export(prompt, HandOut(), can_wait=True))
 
     def ask(self, prompt: Tokens, *, borders: Tokens = ()) -> int:
         """How many tokens of `prompt` were cached."""

@@ -1,5 +1,6 @@
 """Who has which stream, what is kept where, and what is copied."""
 
+from arriero.agent.engine.kv_cache.handed import HandOut
 from arriero.agent.engine.kv_cache.prefix_tree import Found
 from arriero.agent.engine.kv_cache.stream_memory import StreamMemory
 from arriero.agent.engine.step import Clear, Copy, Edit, Place, Put, Restore
@@ -152,12 +153,12 @@ def test_what_can_be_read_of_a_prefix() -> None:
     memory = make()
     keys = text(1, 20)
     source = ended(memory, 0, keys)
-    whole = memory.hand_out([*keys, 7], 5)
+    whole = memory.hand_out([*keys, 7], HandOut(5))
     assert whole is not None and [part.length for part in whole] == [15]
-    (part,) = memory.hand_out(keys[:8], 5) or []
+    (part,) = memory.hand_out(keys[:8], HandOut(5)) or []
     assert part.length == 3
-    assert memory.hand_out(keys, 20) is None
-    assert memory.hand_out(text(2, 3), 0) is None
+    assert memory.hand_out(keys, HandOut(20)) is None
+    assert memory.hand_out(text(2, 3), HandOut()) is None
     memory.allowance.renew(10, 19)
-    assert memory.hand_out(keys, 0) is None, "the state of a stream is read as a whole"
+    assert memory.hand_out(keys, HandOut()) is None, "the state of a stream is read as a whole"
     assert memory.find(keys, 20).source == source

@@ -6,11 +6,11 @@ import pytest
 
 from arriero.agent.engine.capacity import BLOCK
 from arriero.agent.engine.kv_cache.allowance import LEAST_IN_PIECE, MOST_IN_PIECE
+from arriero.agent.engine.kv_cache.handed import HandOut
 from arriero.agent.engine.kv_cache.prefix_tree import Found
 from arriero.agent.engine.kv_cache.unified_memory import UnifiedMemory
 from arriero.agent.engine.step import Clear, Copy, Discard, Edit, Free, Offload, Put, Restore
 from tests.agent.engine.fake_engine import stored_prompt
-from tests.agent.stored import whole
 
 
 def make(
@@ -56,7 +56,7 @@ def park(holder: int, start: int, count: int, *, block: int) -> tuple[Edit, ...]
 
 def read(memory: UnifiedMemory, keys: list[int], start: int) -> list[tuple[int, int]]:
     """Where the parts of what is handed out begin in the cells or in a block; their lengths."""
-    parts = memory.hand_out(keys, start) or []
+    parts = memory.hand_out(keys, HandOut(start)) or []
     return [(part.edits[0].start, part.length) for part in parts]  # type: ignore[union-attr]
 
 
@@ -349,22 +349,6 @@ def test_what_moves_is_shared_with_nobody() -> None:
     memory.check_integrity()
 
 
-def test_a_state_that_is_loaded_at_once_needs_room_for_all_of_it() -> None:
-    memory = make(num_cells=10)
-    run(memory, 0, *[1] * 4)
-    memory.leave(0)
-    first = kept(memory, *[1] * 4)
-    memory.take_edits()
-    stored = whole((2,) * 8)
-    memory.enter(0, [2, 2, 2, 3], Found(3), stored=stored)
-    *parked, put, restored, _, cut = memory.take_edits()
-    assert tuple(parked) == park(first, 0, 4, block=0)
-    assert isinstance(put, Put) and put.state == stored.pieces[0].state
-    assert (restored, cut) == (Restore(0, 0, 8, put.block), Clear(0, 3))
-    assert memory.room.num_used == 3
-    memory.check_integrity()
-
-
 def test_a_slot_enters_once() -> None:
     memory = make()
     run(memory, 0, 1, 2, 3)
@@ -393,8 +377,8 @@ def test_what_can_be_read_of_a_prefix_ends_where_a_piece_does() -> None:
         (0, 1),
     ]
     assert read(memory, history[: parked.start + 5], parked.start + 2) == [(2, 3)]
-    assert memory.hand_out([*history, 7], 1500) is None
-    assert memory.hand_out([7, 7], 0) is None
+    assert memory.hand_out([*history, 7], HandOut(1500)) is None
+    assert memory.hand_out([7, 7], HandOut()) is None
     assert kept(memory, *history) == source
 
 

@@ -4,11 +4,10 @@ from dataclasses import replace
 
 from arriero.agent.engine.scheduling.progress import Progress
 from arriero.agent.engine.sequence import SequenceId, SequenceOutput
-from arriero.agent.engine.step import Clear, Decoded, Offload, Step
+from arriero.agent.engine.step import Clear, Decoded, Step
 from arriero.shared.reports.statistics import Cells
 from tests.agent.engine.fake_engine import END_TOKEN
 from tests.agent.engine.setting import Setting
-from tests.agent.stored import whole
 
 
 def account(setting: Setting, step: Step, *tokens: int) -> list[SequenceOutput]:
@@ -45,23 +44,6 @@ def test_the_last_token_comes_with_the_end() -> None:
     one = setting.add(1, 5, 6, max_tokens=1)
     (output,) = account(setting, setting.plan(), 7)
     assert output == SequenceOutput(one.id, (7,), one.end("length"))
-
-
-def test_who_is_finishing_takes_its_next_token_for_the_end() -> None:
-    setting = Setting()
-    one = setting.add(1, 5)
-    step = setting.plan()
-    one.is_finishing = True
-    (output,) = account(setting, step, 7)
-    assert output == SequenceOutput(one.id, (), one.end("stop"))
-
-
-def test_an_end_says_what_there_is_to_save() -> None:
-    setting = Setting()
-    setting.add(1, 5, 6, max_tokens=1, save_as="key")
-    step = setting.plan()
-    account(setting, step, 7)
-    assert setting.plan().edits[0] == Offload(step.runs[0].slot, 0, 2, 0)
 
 
 def test_waiting_for_others_prompts_is_a_stall() -> None:
@@ -116,28 +98,14 @@ def test_an_end_token_after_a_draft_comes_with_what_was_right() -> None:
     assert setting.memory.room.num_kept == 4
 
 
-def test_only_what_was_said_is_kept_and_saved() -> None:
+def test_only_what_was_said_is_kept() -> None:
     setting = Setting()
-    one = setting.add(1, 5, 6, max_tokens=3, save_as="key")
+    one = setting.add(1, 5, 6, max_tokens=3)
     account(setting, setting.plan(), 7)
     step = drafting(setting, 8, 9)
     (output,) = account(setting, step, 8, 11)
     assert output == SequenceOutput(one.id, (8, 11), one.end("length"))
-    slot = step.runs[0].slot
-    step = setting.plan()
-    assert step.edits[:2] == (Clear(slot, 4), Offload(slot, 0, 4, 0))
-    saved = setting.accounting.save((b"state",))
-    assert saved == {one.id: whole((5, 6, 7, 8))}
     assert setting.memory.room.num_kept == 4
-
-
-def test_who_is_finishing_takes_nothing_of_a_draft() -> None:
-    setting = Setting()
-    one = generating(setting)
-    step = drafting(setting, 8, 9)
-    one.is_finishing = True
-    assert account(setting, step, 8, 9, 10) == [SequenceOutput(one.id, (), one.end("stop"))]
-    assert setting.memory.room.num_used == 3
 
 
 def test_every_run_takes_its_own_tokens() -> None:

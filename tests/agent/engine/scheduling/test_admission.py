@@ -122,11 +122,10 @@ def test_what_takes_several_steps_to_come_back_is_waited_for_and_holds_up_nobody
     assert host.admit() == [(1, 39)]
 
 
-def test_a_model_that_cannot_give_up_a_suffix_loads_all_or_nothing() -> None:
+def test_a_model_that_shares_nothing_computes_what_is_stored() -> None:
+    host = Host(100, can_share=False, holders=4)
     stored = whole(tuple(range(1, 10)), b"state")
-    for length, num_shared in ((12, 9), (8, 0)):
-        host = Host(100, can_share=False, holders=4)
-        assert host.admit(make(1, *range(1, length), stored=stored)) == [(1, num_shared)]
+    assert host.admit(make(1, *range(1, 12), stored=stored)) == [(1, 0)]
 
 
 def test_cells_that_may_move_are_not_shared() -> None:
@@ -141,23 +140,3 @@ def test_cells_that_may_move_are_not_shared() -> None:
     )
     moving = Progress(sequence, arrival=2, ceiling=200, window=Window(200, 4, 50))
     assert host.admit(moving) == [(2, 4)]
-
-
-def test_a_whole_state_that_would_take_too_long_is_computed() -> None:
-    for seconds, num_shared in ((10.0, 0), (1e-6, 9)):
-        host = Host(100, can_share=False, holders=4, cell_bytes=2**20)
-        streaming = make(1, 50, 51)
-        host.run(streaming, 2)
-        streaming.extend(52, now=0.0)
-        host.state.budget.moves.observe(9, seconds)
-        one = make(2, *range(1, 12), stored=whole(tuple(range(1, 10)), b"state"))
-        assert host.admit(one) == [(2, num_shared)]
-
-
-def test_one_whole_state_is_loaded_before_a_step_and_others_need_not_wait() -> None:
-    host = Host(100, can_share=False, holders=4)
-    stored = whole(tuple(range(1, 10)), b"state")
-    first, second = (make(number, *range(1, 12), stored=stored) for number in (1, 2))
-    assert host.admit(first, second, make(3, 99)) == [(1, 9), (3, 0)]
-    host.memory.allowance.renew(0)
-    assert host.admit() == [(2, 9)]

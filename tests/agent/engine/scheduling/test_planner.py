@@ -114,8 +114,6 @@ def test_who_generates_is_asked_for_with_its_history_and_how_far_it_may_go() -> 
     assert request.history is one.history
     one.num_generated = 38
     assert [each.most for each in setting.planner.draft_requests()] == [1]
-    one.is_finishing = True
-    assert setting.planner.draft_requests() == ()
 
 
 def test_of_a_proposal_no_more_is_taken_than_its_sequence_may_gain() -> None:

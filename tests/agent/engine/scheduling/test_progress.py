@@ -158,8 +158,6 @@ def test_no_more_is_drafted_than_can_be_gained() -> None:
     endless.read(17, None)
     endless.extend(99, 0.0)
     assert endless.most_ahead == 1
-    endless.is_finishing = True
-    assert endless.most_ahead == 0
 
 
 def test_nothing_is_drafted_across_a_shift() -> None:

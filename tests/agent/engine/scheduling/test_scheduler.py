@@ -7,11 +7,13 @@ import pytest
 
 from arriero.agent.engine.capacity import Capacity
 from arriero.agent.engine.cost.move_cost import MOST_BYTES, SLOWEST
+from arriero.agent.engine.kv_cache.handed import HandOut
 from arriero.agent.engine.prompt import Media, Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt
 from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.scheduling.background import MOST_LOST
+from arriero.agent.engine.scheduling.exports import ExportId
 from arriero.agent.engine.scheduling.prefill import FIRST_CHUNK, MIN_CHUNK
 from arriero.agent.engine.scheduling.scheduler import Scheduler, refusal
 from arriero.agent.engine.scheduling.step_budget import MARGIN, PATIENCE
@@ -29,7 +31,6 @@ from arriero.agent.engine.step import (
     Decoded,
     Failed,
     NoRoom,
-    Offload,
     Outcome,
     Run,
     Step,
@@ -65,7 +66,6 @@ def make(
     most_parked: int = 1000,
     is_compact: bool = False,
     cell_bytes: int = 0,
-    fixed_bytes: int = 0,
 ) -> Scheduler:
     return Scheduler(
         slots=slots,
@@ -82,7 +82,6 @@ def make(
             most_parked=most_parked,
             is_compact=is_compact,
             cell_bytes=cell_bytes,
-            fixed_bytes=fixed_bytes,
         ),
     )
 
@@ -809,47 +808,6 @@ def test_a_shift_of_more_than_the_window_is_clamped_and_its_client_told() -> Non
     assert [notice.code for notice in outputs[0].notices] == ["n_discard_clamped"]
 
 
-# ---- finishing
-
-
-def test_what_is_finished_ends_with_its_next_step_and_is_saved() -> None:
-    scheduler = make(slots=1)
-    scheduler.add(replace(new(1, (5, 6)), save_as="key"))
-    assert take(scheduler, Decoded((7,))) == [SequenceOutput(SequenceId(1), (7,))]
-    scheduler.finish(SequenceId(1))
-    assert take(scheduler, Decoded((8,))) == []
-    step = planned(scheduler)
-    assert step.edits[0] == Offload(0, 0, 3, 0)
-    [output] = scheduler.commit(step, Decoded((), saved=(b"state",)), 0.1)
-    assert output.tokens == ()
-    assert output.end is not None and output.end.reason == "stop"
-    assert output.end.stats.completion_tokens == 1
-    assert output.end.saved == whole((5, 6, 7))
-
-
-def test_what_waits_is_finished_once_its_prompt_is_read() -> None:
-    scheduler = make(slots=1)
-    scheduler.add(new(1, (5, 6), max_tokens=1))
-    scheduler.add(new(2, (8, 9)))
-    scheduler.finish(SequenceId(2))
-    take(scheduler, Decoded((7,)))
-    [output] = take(scheduler, Decoded((7,)))
-    assert output.id == 2 and not output.tokens
-    assert output.end is not None and output.end.reason == "stop"
-
-
-def test_finishing_what_is_not_here_is_nothing() -> None:
-    """Also not for what comes later under that id."""
-    scheduler = make(slots=2)
-    scheduler.add(new(1, (5, 6), max_tokens=2))
-    scheduler.finish(SequenceId(2))
-    scheduler.add(new(2, (8, 9), max_tokens=2))
-    assert finish(scheduler, FakeEngine(slots=2)) == {
-        number: run_alone(new(number, prompt, max_tokens=2), 64)
-        for number, prompt in ((1, (5, 6)), (2, (8, 9)))
-    }
-
-
 # ---- prefill only
 
 
@@ -914,81 +872,28 @@ def test_a_stored_prompt_that_does_not_load_is_computed() -> None:
     assert scheduler.statistics().cached_tokens == 0
 
 
-def test_a_save_takes_as_many_cells_a_step_as_may_be_copied_and_streams_go_on() -> None:
+def test_what_has_ended_is_read_by_as_many_cells_a_step_as_may_be_copied() -> None:
     costs = {"cell_bytes": MOST_BYTES // 70, "seconds_per_moved_cell": 0.001}
     engine = FakeEngine(slots=2, context_size=1000, following=lambda _: 7, **costs)
     scheduler = make(slots=2, context_size=1000, cell_bytes=engine.capacity.cell_bytes)
-    saving = replace(new(1, tuple(9 for _ in range(300)), max_tokens=1), save_as="key")
-    for one in (saving, new(2, (5,) * 8, max_tokens=200)):
+    ended = new(1, tuple(9 for _ in range(300)), max_tokens=1)
+    for one in (ended, new(2, (5,) * 8, max_tokens=200)):
         scheduler.add(one)
-    ended: list[SequenceEnd] = []
-    num_saving = 0
-    while not ended:
+    has_ended, num_steps = False, 0
+    while not (exported := scheduler.take_exported()):
         step = planned(scheduler)
         assert step.num_moved <= 70
         if step.num_moved:
-            num_saving += 1
+            num_steps += 1
             assert [run.id for run in step.runs] == [2], "the stream is in every step"
-        outputs = scheduler.commit(step, engine.execute(step), 0.01)
-        ended += [one.end for one in outputs if one.id == 1 and one.end is not None]
-    assert num_saving >= 300 / 70
-    assert ended[0].saved is not None
-    assert ended[0].saved.prompt == saving.prompt
-    assert sum(piece.num_tokens for piece in ended[0].saved.pieces) == 300
-
-
-@pytest.mark.parametrize("has_stream", [False, True])
-def test_a_whole_state_that_would_stall_a_stream_is_not_saved(has_stream: bool) -> None:
-    engine = FakeEngine(slots=2, can_share=False, following=lambda _: 7)
-    scheduler = make(slots=2, can_share=False, fixed_bytes=SLOWEST)  # a second of copying
-    if has_stream:
-        scheduler.add(new(2, (5,), max_tokens=40))
-        step = planned(scheduler)
-        scheduler.commit(step, engine.execute(step), 0.01)
-    scheduler.add(replace(new(1, (9, 9), max_tokens=3), save_as="key"))
-    ends: list[SequenceEnd] = []
-    while not ends:
-        step = planned(scheduler)
-        assert not (has_stream and step.num_moved)
-        outputs = scheduler.commit(step, engine.execute(step), 0.01)
-        ends += [one.end for one in outputs if one.id == 1 and one.end is not None]
-        scheduler.check_integrity()
-    [end] = ends
-    assert end.reason == "length"
-    assert (end.saved is None) == has_stream
-
-
-def test_of_whole_states_one_is_saved_before_a_step() -> None:
-    engine = FakeEngine(slots=2, can_share=False, following=lambda _: 7)
-    scheduler = make(slots=2, can_share=False, fixed_bytes=1000)
-    for number in (1, 2):
-        scheduler.add(replace(new(number, (9, 9), max_tokens=2), save_as=f"key {number}"))
-    saved: list[SequenceId] = []
-    while (step := scheduler.plan()) is not None:
-        assert sum(isinstance(edit, Offload) for edit in step.edits) <= 1
-        outputs = scheduler.commit(step, engine.execute(step), 0.01)
-        saved += [one.id for one in outputs if one.end is not None and one.end.saved is not None]
-    assert sorted(saved) == [1, 2]
-
-
-def test_what_cannot_be_saved_ends_all_the_same() -> None:
-    scheduler = make(slots=1)
-    scheduler.add(replace(new(1, (5, 6), max_tokens=1), save_as="key"))
-    assert take(scheduler, Decoded((7,))) == []
-    [output] = take(scheduler, Decoded((), saved=(b"",)))
-    assert output.tokens == (7,)
-    assert output.end is not None and output.end.saved is None
-    assert scheduler.is_idle
-
-
-def test_who_is_dropped_saves_nothing() -> None:
-    scheduler = make(slots=1)
-    scheduler.add(replace(new(1, (5, 6), max_tokens=1), save_as="key"))
-    take(scheduler, Decoded((7,)))
-    scheduler.drop(SequenceId(1))
-    assert scheduler.is_idle
-    scheduler.add(new(1, (5,), max_tokens=1))
-    assert [one.tokens for one in take(scheduler, Decoded((8,)))] == [(8,)]
+        for output in scheduler.commit(step, engine.execute(step), 0.01):
+            if output.id == 1 and output.end is not None and not has_ended:
+                has_ended = True
+                scheduler.export(ExportId(1), ended.prompt, HandOut())
+    assert num_steps >= 300 / 70
+    [one] = exported
+    assert one.prefix is not None and one.prefix.prompt == ended.prompt
+    assert sum(piece.num_tokens for piece in one.prefix.pieces) == 300
 
 
 def test_a_stored_prompt_is_released_once_it_is_in_the_cells() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from arriero.agent.engine.cost.move_cost import MOST_BYTES
+from arriero.agent.engine.kv_cache.handed import HandOut
 from arriero.agent.engine.prompt import Media, Prompt, border
 from arriero.agent.engine.prompt_store.blocks import OnDisk
 from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt
@@ -25,7 +26,6 @@ from arriero.agent.engine.scheduling.scheduler import Scheduler
 from arriero.agent.engine.sequence import (
     ContextShift,
     NewSequence,
-    SequenceEnd,
     SequenceId,
     SequenceOutput,
 )
@@ -98,7 +98,6 @@ class Lives(RuleBasedStateMachine):
         self.scores: dict[int, list[LogProbs]] = defaultdict(list)
         self.ends: dict[int, object] = {}
         self.dropped: set[int] = set()
-        self.finished: set[int] = set()
         self.failed: set[int] = set()
         self.exporting: list[Prompt] = []
         self.exported: set[int] = set()
@@ -112,9 +111,7 @@ class Lives(RuleBasedStateMachine):
         max_tokens=st.none() | st.integers(0, 12),
         priority=st.integers(-1, 1),
         adapter=st.none() | st.sampled_from(ADAPTERS),
-        kind=st.sampled_from(
-            ["plain", "plain", "shift", "prefill", "stored", "torn", "save", "disk"]
-        )
+        kind=st.sampled_from(["plain", "plain", "shift", "prefill", "stored", "torn", "disk"])
         | st.sampled_from(["scored", "scored prefill", "resumed", "resumed shift"]),
         media=st.none() | st.tuples(st.integers(0, 2), st.integers(0, 12), st.integers(1, 12)),
     )
@@ -199,13 +196,11 @@ class Lives(RuleBasedStateMachine):
                 sequence = replace(sequence, scores_prompt=True)
             case "scored prefill" if len(prompt) < self.context_size:
                 sequence = replace(sequence, scores_prompt=True, prefill_only=True)
-            case "save":
-                sequence = replace(sequence, save_as="key")
             case "disk" if self.engine.capacity.can_share and not prompt.has_media:
                 names = tuple(map(str, range(len(prompt) // BLOCK)))
                 sequence = replace(sequence, on_disk=OnDisk(names, block=BLOCK))
         if kind.startswith("resumed"):
-            sequence = replace(sequence, said=self.beginning(sequence), save_as=None)
+            sequence = replace(sequence, said=self.beginning(sequence))
         self.sequences[sequence.id] = sequence
         self.scheduler.add(sequence)
 
@@ -230,23 +225,26 @@ class Lives(RuleBasedStateMachine):
         self.dropped.add(number)
 
     @precondition(lambda self: self.sequences)
-    @rule(data=st.data())
-    def finish(self, data: st.DataObject) -> None:
-        number = data.draw(st.sampled_from(sorted(self.sequences)))
-        self.scheduler.finish(SequenceId(number))
-        if number not in self.ends:
-            self.finished.add(number)
-
-    @precondition(lambda self: self.sequences)
-    @rule(data=st.data(), more=st.integers(0, 3), start=st.integers(0, 3), can_wait=st.booleans())
-    def export(self, data: st.DataObject, more: int, start: int, can_wait: bool) -> None:
-        """Another agent asks for what a sequence has, or had, computed, and perhaps for more."""
+    @rule(
+        data=st.data(),
+        more=st.integers(0, 3),
+        start=st.integers(0, 3),
+        most_checkpoints=st.integers(1, 4),
+        can_wait=st.booleans(),
+    )
+    def export(
+        self, data: st.DataObject, more: int, start: int, most_checkpoints: int, can_wait: bool
+    ) -> None:
+        """What a sequence has, or had, computed is asked for, and perhaps more."""
         number = data.draw(st.sampled_from(sorted(self.sequences)))
         one = self.sequences[number]
         tail = (*one.said, *self.tokens[number], *range(1, more + 1))
         self.exporting.append(Prompt(*one.prompt.spans, tail, adapter=one.prompt.adapter))
         id = ExportId(len(self.exporting) - 1)
-        self.scheduler.export(id, self.exporting[-1], start=start, can_wait=can_wait)
+        if self.engine.capacity.checkpoint_gap:
+            start = 0
+        wanted = HandOut(start, most_checkpoints)
+        self.scheduler.export(id, self.exporting[-1], wanted, can_wait=can_wait)
 
     @precondition(lambda self: len(self.exported) < len(self.exporting))
     @rule(data=st.data())
@@ -333,9 +331,11 @@ class Lives(RuleBasedStateMachine):
         assert given.prompt == asked.part(0, len(given.prompt))
         cells = cells_of(given.prompt)
         if self.engine.capacity.checkpoint_gap:
-            block, [one] = self.engine.capacity.block, given.checkpoints
-            assert (one.length, one.state) == (len(cells), state_of(cells))
-            assert one.tail == state_of(cells[(len(cells) - 1) // block * block :])
+            block = self.engine.capacity.block
+            assert given.checkpoints[-1].length == len(cells)
+            for one in given.checkpoints:
+                assert one.state == state_of(cells[: one.length])
+                assert one.tail == state_of(cells[(one.length - 1) // block * block : one.length])
             cells = cells[: (len(cells) - 1) // block * block]
         states = [bytes(one.state).removeprefix(b"state of ") for one in given.pieces]
         assert b"".join(states) == bytes(cells)[given.start :]
@@ -350,7 +350,6 @@ class Lives(RuleBasedStateMachine):
             self.check_scores(self.sequences[output.id])
         if output.end is not None:
             self.ends[output.id] = output.end.reason
-            self.check_saved(output.id, output.end)
             assert output.end.stats.completion_tokens == len(self.tokens[output.id])
 
     def store(self, tokens: tuple[int, ...], adapter: str | None) -> StoredPrompt:
@@ -359,32 +358,6 @@ class Lives(RuleBasedStateMachine):
             return stored_checkpoints(*tokens, lengths=lengths, adapter=adapter)
         piece = self.piece if self.engine.capacity.can_share else len(tokens)
         return stored_prompt(*tokens, piece=piece, adapter=adapter)
-
-    def check_saved(self, number: int, end: SequenceEnd) -> None:
-        """Whoever saves and ends well has what it computed, whatever happened meanwhile."""
-        wanted = self.sequences[number].save_as is not None and end.reason in ("stop", "length")
-        assert (end.saved is not None) == (wanted and not self.was_never_run(number))
-        if end.saved is not None:
-            whole = (*self.sequences[number].prompt.tokens, *self.tokens[number])
-            assert end.saved.prompt.tokens in (whole, whole[:-1])
-            adapter = self.sequences[number].prompt.adapter
-            if self.engine.capacity.checkpoint_gap:
-                self.check_checkpoints(end.saved)
-                return
-            states = b"".join(
-                bytes(one.state).removeprefix(b"state of ") for one in end.saved.pieces
-            )
-            assert states == bytes(marked(end.saved.prompt.tokens, adapter))
-            assert sum(one.num_tokens for one in end.saved.pieces) == len(end.saved.prompt.tokens)
-
-    def check_checkpoints(self, saved: StoredPrompt) -> None:
-        """Each has what was computed up to there, and the last one all."""
-        lengths = [one.length for one in saved.checkpoints]
-        tokens, adapter = saved.prompt.tokens, saved.prompt.adapter
-        expected = stored_checkpoints(*tokens, lengths=lengths, adapter=adapter)
-        num_blocks = (len(tokens) - 1) // self.engine.capacity.block
-        assert saved == replace(expected, pieces=expected.pieces[:num_blocks])
-        assert lengths[-1] == len(tokens)
 
     def was_never_run(self, number: int) -> bool:
         """It ended at once, with nothing to do."""
@@ -421,8 +394,6 @@ class Lives(RuleBasedStateMachine):
                 assert number in self.failed
             elif isinstance(reason, PromptTooLong):
                 assert len(sequence.prompt) >= self.context_size
-            elif number in self.finished:
-                assert reason in ("stop", "length")
             else:
                 expected = self.rest(sequence)
                 if sequence.max_tokens != 0 or sequence.prefill_only:

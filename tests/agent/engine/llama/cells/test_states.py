@@ -111,7 +111,6 @@ def test_the_state_of_a_recurrent_model_has_one_size(tmp_path: Path) -> None:
     states = States(engine._context)
     capacity = engine.capacity
     assert not capacity.can_share
-    assert capacity.fixed_bytes == 0
     assert capacity.cell_bytes <= 2, "the heads of blocks"
     assert capacity.state_bytes == states.size_apart(0)
     assert states.size(0) - states.size_apart(0) < 200, "there is nothing else"
