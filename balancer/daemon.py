@@ -86,6 +86,7 @@ def build() -> None:
     """
     build_schemas()
     for table in constants(FieldTable):
+        table.adapter.rebuild()
         table.given(b"{}")
     gc.freeze()
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
-from pydantic_core import to_json
 
 from ....shared.errors import InvalidRequest
 from ....shared.inference import (
@@ -23,7 +22,6 @@ from ....shared.inference import (
 )
 from ....shared.sampling import AnyStopStrings, Temperature, TopK, TopP
 from ....shared.strict import STRICT, ListOf
-from ....shared.validation import parse_json
 from ..common.field_names import FieldNames
 from ..common.readable import check_readable
 from ..fields.field_notes import FieldNotes
@@ -119,11 +117,8 @@ class _MessagesBody(_CreateMessageBody):
     max_tokens: _MaxTokens
 
 
-_messages_body = TypeAdapter(_MessagesBody)
-_count_body = TypeAdapter(_CreateMessageBody)
-
-MESSAGES_FIELDS = FieldTable(_messages_body, MESSAGES)
-COUNT_FIELDS = FieldTable(_count_body, MESSAGES)
+MESSAGES_FIELDS = FieldTable(TypeAdapter(_MessagesBody), MESSAGES)
+COUNT_FIELDS = FieldTable(TypeAdapter(_CreateMessageBody), MESSAGES)
 
 
 class MessagesRequest:
@@ -173,8 +168,8 @@ def _check_same(field: str, given: object, stored: object) -> None:
 
 def parse_messages(body: bytes, notes: FieldNotes | None = None) -> MessagesRequest:
     """The body of `/v1/messages`. Raises `InvalidRequest`."""
-    given = to_json(MESSAGES_FIELDS.given(body, notes, prepare=_with_types))
-    return MessagesRequest(_checked(parse_json(_messages_body, given)), len(body))
+    parsed = MESSAGES_FIELDS.parsed(body, notes, prepare=_with_types)
+    return MessagesRequest(_checked(parsed), len(body))
 
 
 def parse_count(body: bytes, notes: FieldNotes | None = None) -> MessagesRequest:
@@ -182,8 +177,7 @@ def parse_count(body: bytes, notes: FieldNotes | None = None) -> MessagesRequest
 
     As at Anthropic's, a conversation to be summarized is counted as it was sent.
     """
-    given = to_json(COUNT_FIELDS.given(body, notes, prepare=_with_types))
-    parsed = _checked(parse_json(_count_body, given))
+    parsed = _checked(COUNT_FIELDS.parsed(body, notes, prepare=_with_types))
     return MessagesRequest(replace(parsed, compaction=None), len(body))
 
 

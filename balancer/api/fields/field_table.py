@@ -14,15 +14,18 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any, Generic, NoReturn, TypeVar
 
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
 from ....shared.errors import InvalidRequest
+from ....shared.validation import parse_json
 from ..common.body_fields import body_fields
 from .field_notes import FieldNotes
 from .shape import Shape, shape_of, with_kinds
+
+T = TypeVar("T")
 
 Place = tuple["Place", str | int] | None
 """A value's location in the body: its container's location, and its name or index in it."""
@@ -60,7 +63,7 @@ _IS_SCHEMA = re.compile(
 """Paths of what is a JSON schema, or a tool that has one."""
 
 
-class FieldTable:
+class FieldTable(Generic[T]):
     """The fields of one request type.
 
     `kinds` are the known values of `type` of objects whose other members are not looked at.
@@ -69,13 +72,13 @@ class FieldTable:
 
     def __init__(
         self,
-        adapter: TypeAdapter[Any],
+        adapter: TypeAdapter[T],
         rules: Mapping[str, Rule],
         *,
         kinds: Mapping[str, Iterable[str]] = MappingProxyType({}),
         prepared: Iterable[str] = (),
     ) -> None:
-        self._adapter = adapter
+        self.adapter = adapter
         self._kinds = kinds
         self.rules = dict(rules)
         self.prepared = frozenset(prepared)
@@ -83,7 +86,7 @@ class FieldTable:
     @cached_property
     def shape(self) -> Shape:
         """Fields that the type obeys. Raises `ValueError` if a rule is about an obeyed field."""
-        shape = with_kinds(shape_of(self._adapter), self._kinds)
+        shape = with_kinds(shape_of(self.adapter), self._kinds)
         if both := self._obeyed(shape) & self.rules.keys():
             raise ValueError(f"obeyed and yet ignored or refused: {', '.join(sorted(both))}")
         return shape
@@ -116,6 +119,16 @@ class FieldTable:
         reading = _Pass(self.rules, FieldNotes() if notes is None else notes)
         kept: dict[str, Any] = reading.kept(given, self.shape)
         return kept
+
+    def parsed(
+        self,
+        body: bytes,
+        notes: FieldNotes | None = None,
+        *,
+        prepare: Callable[[dict[str, Any]], dict[str, Any]] = dict,
+    ) -> T:
+        """The obeyed fields of `body` as the table's type. Raises `InvalidRequest`."""
+        return parse_json(self.adapter, to_json(self.given(body, notes, prepare=prepare)))
 
 
 _LOOKED_AT = (dict, list, str)

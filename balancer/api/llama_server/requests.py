@@ -10,11 +10,9 @@ from functools import partial
 from typing import Annotated
 
 from pydantic import Field, TypeAdapter
-from pydantic_core import to_json
 
 from ....shared.inference import GenerateRequest, PromptInput, TopLogprobs
 from ....shared.strict import STRICT, ListOf
-from ....shared.validation import parse_json
 from ..common.field_names import FieldNames
 from ..common.readable import check_readable
 from ..fields.field_notes import FieldNotes
@@ -128,10 +126,8 @@ class _InfillBody(_Options):
         return f"{''.join(extras)}{self.input_prefix}{self.prompt}"
 
 
-_body = TypeAdapter(_LlamaServerBody)
-_infill = TypeAdapter(_InfillBody)
-COMPLETION_FIELDS = FieldTable(_body, _RULES)
-INFILL_FIELDS = FieldTable(_infill, _INFILL_RULES)
+COMPLETION_FIELDS = FieldTable(TypeAdapter(_LlamaServerBody), _RULES)
+INFILL_FIELDS = FieldTable(TypeAdapter(_InfillBody), _INFILL_RULES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +143,7 @@ class LlamaServerRequest:
 
 def parse_completion(body: bytes, notes: FieldNotes | None = None) -> LlamaServerRequest:
     """The body of `/completion`. Raises `InvalidRequest` and `RequestTooLarge`."""
-    given = COMPLETION_FIELDS.given(body, notes, prepare=plain_extras)
-    parsed = parse_json(_body, to_json(given))
+    parsed = COMPLETION_FIELDS.parsed(body, notes, prepare=plain_extras)
     return _requested(parsed, parsed.request_for(parsed.prompt), {})
 
 
@@ -159,8 +154,7 @@ def parse_infill(body: bytes, notes: FieldNotes | None = None) -> LlamaServerReq
     out here.
     """
     prepare = partial(plain_extras, leaves_out=("infill",))
-    given = INFILL_FIELDS.given(body, notes, prepare=prepare)
-    parsed = parse_json(_infill, to_json(given))
+    parsed = INFILL_FIELDS.parsed(body, notes, prepare=prepare)
     request = parsed.request_for(parsed.before, parsed.input_suffix)
     return _requested(parsed, request, {"prompt": "input_prefix", "suffix": "input_suffix"})
 

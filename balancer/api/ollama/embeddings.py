@@ -68,10 +68,8 @@ class _EmbeddingsBody:
     options: Options | None = None
 
 
-_embed = TypeAdapter(_OllamaEmbedBody)
-_embeddings = TypeAdapter(_EmbeddingsBody)
-EMBED_FIELDS = FieldTable(_embed, fields.EMBED)
-EMBEDDINGS_FIELDS = FieldTable(_embeddings, fields.EMBEDDINGS)
+EMBED_FIELDS = FieldTable(TypeAdapter(_OllamaEmbedBody), fields.EMBED)
+EMBEDDINGS_FIELDS = FieldTable(TypeAdapter(_EmbeddingsBody), fields.EMBEDDINGS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +110,7 @@ def parse_embed(body: bytes, notes: FieldNotes | None = None) -> EmbedCall:
     if asked not in (None, ""):
         given["input"] = asked
     names = in_list(given, "input")
-    parsed = parse_named(_embed, to_json(given), names)
+    parsed = parse_named(EMBED_FIELDS.adapter, to_json(given), names)
     place = "input[]" if isinstance(asked, list) else "input"
     return EmbedCall(
         parsed.model, parsed.input, place, parsed.dimensions, is_truncated=parsed.truncate
@@ -126,7 +124,7 @@ def parse_embeddings(body: bytes, notes: FieldNotes | None = None) -> EmbedCall:
     """
     given = EMBEDDINGS_FIELDS.given(body, notes)
     names = in_list(given, "input")
-    parsed = parse_named(_embeddings, to_json(given), names)
+    parsed = parse_named(EMBEDDINGS_FIELDS.adapter, to_json(given), names)
     inputs = (parsed.prompt,) if parsed.prompt else parsed.input
     place = "prompt" if parsed.prompt else "input"
     return EmbedCall(parsed.model, inputs, place, normalize="none")

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field, StringConstraints, TypeAdapter
-from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from ....shared.errors import InvalidRequest
@@ -15,7 +14,6 @@ from ....shared.models.assignments import HOST
 from ....shared.queries import TokenizerDescription
 from ....shared.reports.model_info import ModelInfo
 from ....shared.strict import STRICT
-from ....shared.validation import parse_json
 from ...fleet.view import ModelView
 from ..fields.field_notes import FieldNotes
 from ..fields.field_table import FieldTable
@@ -103,13 +101,12 @@ class _ShowBody:
     name: Annotated[Name | None, Field(deprecated=True)] = None
 
 
-_show = TypeAdapter(_ShowBody)
-SHOW_FIELDS = FieldTable(_show, fields.SHOW)
+SHOW_FIELDS = FieldTable(TypeAdapter(_ShowBody), fields.SHOW)
 
 
 def parse_show(body: bytes, notes: FieldNotes | None = None) -> str:
     """The name in the body of `/api/show`; `name` is what `model` was called."""
-    parsed = parse_json(_show, to_json(SHOW_FIELDS.given(body, notes)))
+    parsed = SHOW_FIELDS.parsed(body, notes)
     if (name := parsed.model or parsed.name) is None:
         raise InvalidRequest("`model` is missing", field="model")
     return name

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import StringConstraints, TypeAdapter
-from pydantic_core import to_json
 
 from ....shared.errors import InvalidRequest
 from ....shared.inference import (
@@ -23,7 +22,6 @@ from ....shared.inference import (
     can_go_on,
 )
 from ....shared.strict import STRICT
-from ....shared.validation import parse_json
 from ..common.readable import check_readable
 from ..common.tool_check import check_tools
 from ..fields.field_notes import FieldNotes
@@ -82,17 +80,13 @@ class OllamaRequest:
         return None if self.request is None else replace(self.request, model=model)
 
 
-_chat = TypeAdapter(_OllamaChatBody)
-_generate = TypeAdapter(_GenerateBody)
-
-CHAT_FIELDS = FieldTable(_chat, fields.CHAT)
-GENERATE_FIELDS = FieldTable(_generate, fields.GENERATE)
+CHAT_FIELDS = FieldTable(TypeAdapter(_OllamaChatBody), fields.CHAT)
+GENERATE_FIELDS = FieldTable(TypeAdapter(_GenerateBody), fields.GENERATE)
 
 
 def parse_chat(body: bytes, notes: FieldNotes | None = None) -> OllamaRequest:
     """The body of `/api/chat`. Raises `InvalidRequest` and `RequestTooLarge`."""
-    given = CHAT_FIELDS.given(body, notes)
-    parsed = parse_json(_chat, to_json(given))
+    parsed = CHAT_FIELDS.parsed(body, notes)
     messages = to_neutral(parsed.messages)
     check_few(messages)
     if not messages:
@@ -107,8 +101,7 @@ def parse_chat(body: bytes, notes: FieldNotes | None = None) -> OllamaRequest:
 
 def parse_generate(body: bytes, notes: FieldNotes | None = None) -> OllamaRequest:
     """The body of `/api/generate`. Raises `InvalidRequest` and `RequestTooLarge`."""
-    given = GENERATE_FIELDS.given(body, notes)
-    parsed = parse_json(_generate, to_json(given))
+    parsed = GENERATE_FIELDS.parsed(body, notes)
     if parsed.raw and parsed.system:
         raise InvalidRequest("`system` cannot be combined with `raw`", field="system")
     if not (parsed.prompt or parsed.suffix or parsed.images):

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic import TypeAdapter
-from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from ....shared.errors import InvalidRequest
@@ -32,7 +31,6 @@ from ....shared.queries import (
     TokenizerDescription,
 )
 from ....shared.strict import STRICT
-from ....shared.validation import parse_json
 from ...fleet.queries.query import QueryRequest
 from ...fleet.view import ModelView
 from ..common.parts import only
@@ -106,10 +104,8 @@ class VllmTokenizer(TypedDict):
     chat_template: str | None
 
 
-_tokenize = TypeAdapter(_VllmTokenizeBody)
-_detokenize = TypeAdapter(_VllmDetokenizeBody)
-_TOKENIZE_FIELDS = FieldTable(_tokenize, _RULES)
-_DETOKENIZE_FIELDS = FieldTable(_detokenize, {})
+_TOKENIZE_FIELDS = FieldTable(TypeAdapter(_VllmTokenizeBody), _RULES)
+_DETOKENIZE_FIELDS = FieldTable(TypeAdapter(_VllmDetokenizeBody), {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +122,13 @@ class TokenCall:
 
 def parse_tokenize(body: bytes, notes: FieldNotes | None = None) -> TokenCall:
     """The body of `/tokenize`. Raises `InvalidRequest`, as `parse_detokenize` does."""
-    parsed = parse_json(_tokenize, to_json(_TOKENIZE_FIELDS.given(body, notes)))
+    parsed = _TOKENIZE_FIELDS.parsed(body, notes)
     return TokenCall(parsed.query(), parsed.model)
 
 
 def parse_detokenize(body: bytes, notes: FieldNotes | None = None) -> TokenCall:
     """The body of `/detokenize`."""
-    parsed = parse_json(_detokenize, to_json(_DETOKENIZE_FIELDS.given(body, notes)))
+    parsed = _DETOKENIZE_FIELDS.parsed(body, notes)
     return TokenCall(Detokenize(tokens=parsed.tokens), parsed.model)
 
 

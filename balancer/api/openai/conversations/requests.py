@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
-from pydantic_core import to_json
 
 from .....shared.inference import MAX_MESSAGES
 from .....shared.strict import STRICT, ListOf
-from .....shared.validation import parse_json
 from ...fields.field_notes import FieldNotes
 from ...fields.field_table import FieldTable, Refused, Rule
 from ..responses.fields import ITEMS
@@ -55,29 +53,24 @@ class NewLabels:
     metadata: Metadata = field(default_factory=dict)
 
 
-_new: TypeAdapter[NewConversation] = TypeAdapter(NewConversation)
-_items: TypeAdapter[NewItems] = TypeAdapter(NewItems)
-_labels: TypeAdapter[NewLabels] = TypeAdapter(NewLabels)
-
-CONVERSATION_FIELDS = FieldTable(_new, _RULES)
-_ITEM_FIELDS = FieldTable(_items, _RULES)
-_LABEL_FIELDS = FieldTable(_labels, {})
+CONVERSATION_FIELDS = FieldTable(TypeAdapter(NewConversation), _RULES)
+_ITEM_FIELDS = FieldTable(TypeAdapter(NewItems), _RULES)
+_LABEL_FIELDS = FieldTable(TypeAdapter(NewLabels), {})
 
 
 def parse_new(body: bytes, notes: FieldNotes | None = None) -> NewConversation:
     """A new conversation; an empty body is one without items. Raises `InvalidRequest`."""
-    given = CONVERSATION_FIELDS.given(body or b"{}", notes, prepare=_prepared)
-    return parse_json(_new, to_json(given))
+    return CONVERSATION_FIELDS.parsed(body or b"{}", notes, prepare=_prepared)
 
 
 def parse_items(body: bytes, notes: FieldNotes | None = None) -> NewItems:
     """Items that are added. Raises `InvalidRequest`."""
-    return parse_json(_items, to_json(_ITEM_FIELDS.given(body, notes, prepare=_prepared)))
+    return _ITEM_FIELDS.parsed(body, notes, prepare=_prepared)
 
 
 def parse_labels(body: bytes, notes: FieldNotes | None = None) -> NewLabels:
     """Other metadata. Raises `InvalidRequest`."""
-    return parse_json(_labels, to_json(_LABEL_FIELDS.given(body, notes)))
+    return _LABEL_FIELDS.parsed(body, notes)
 
 
 def _prepared(body: Json) -> Json:

@@ -65,8 +65,7 @@ class _CreateEmbeddingsBody(EmbedBodyFields):
         return None if most is None else Truncation(keeps="last", most=None if most < 0 else most)
 
 
-_body = TypeAdapter(_CreateEmbeddingsBody)
-EMBEDDINGS_FIELDS = FieldTable(_body, fields.EMBEDDINGS)
+EMBEDDINGS_FIELDS = FieldTable(TypeAdapter(_CreateEmbeddingsBody), fields.EMBEDDINGS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +102,7 @@ def parse_embeddings(body: bytes, notes: FieldNotes | None = None) -> Embeddings
     given = EMBEDDINGS_FIELDS.given(body, notes)
     asked = given.get("input")
     names = in_list(given, "input")
-    parsed = parse_named(_body, to_json(given), names)
+    parsed = parse_named(EMBEDDINGS_FIELDS.adapter, to_json(given), names)
     return EmbeddingsCall(
         parsed.query(parsed.truncation()),
         parsed.encoding_format,

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, NotRequired
 
 from pydantic import Field, TypeAdapter
-from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from .....shared.inference import Count
 from .....shared.queries import MAX_INPUTS, NonEmpty, Rank, Result
 from .....shared.strict import STRICT, ListOf
-from .....shared.validation import parse_json
 from ....fleet.queries.query import QueryRequest
 from ...common.embeddings import named
 from ...common.parts import first_fault, in_parts, scores_of
@@ -70,8 +68,7 @@ class _RerankBody:
     return_documents: bool = False
 
 
-_body = TypeAdapter(_RerankBody)
-RERANK_FIELDS = FieldTable(_body, fields.RERANK)
+RERANK_FIELDS = FieldTable(TypeAdapter(_RerankBody), fields.RERANK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +104,7 @@ class RerankCall:
 
 def parse_rerank(body: bytes, notes: FieldNotes | None = None) -> RerankCall:
     """The body of `/v1/rerank`. Raises `InvalidRequest` and `RequestTooLarge`."""
-    given = RERANK_FIELDS.given(body, notes)
-    parsed = parse_json(_body, to_json(given))
+    parsed = RERANK_FIELDS.parsed(body, notes)
     documents = tuple(
         each.text if isinstance(each, _TextDocument) else each for each in parsed.documents
     )
