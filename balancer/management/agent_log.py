@@ -8,7 +8,7 @@ reader's key, or the agent's link; a page that dials again goes on after the las
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from aiohttp import hdrs, web
+from aiohttp import web
 
 from ...shared.errors import (
     AgentLost,
@@ -24,6 +24,7 @@ from ..api.access.permissions import Needs
 from ..api.common.answering import uncached_json
 from ..api.openapi.document import AnswerDoc, Doc, json_answer, parameter
 from ..api.route import Route
+from ..api.transport.streaming import begin_stream
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from .answer_types import AgentLog
 from .serializers import dumps
@@ -35,12 +36,6 @@ ALIVE_INTERVAL = 5.0
 
 PAUSE = 0.1
 """Seconds between two events: what is logged meanwhile is one."""
-
-_HEADERS = {
-    hdrs.CONTENT_TYPE: "text/event-stream; charset=utf-8",
-    hdrs.CACHE_CONTROL: "no-store",
-    "X-Accel-Buffering": "no",
-}
 
 
 def agent_log_routes(runtime: FleetRuntime, leases: Leases) -> list[Route]:
@@ -94,7 +89,7 @@ async def _follow(
     agent = AgentId(request.match_info["id"])
     after = log_position(request.query, request.headers.get("Last-Event-ID", ""))
     lines = await runtime.read_log(agent, after)
-    response = web.StreamResponse(headers=_HEADERS)
+    response = await begin_stream(request)
 
     async def write(lines: Sequence[LogLine], after: int) -> None:
         while True:
@@ -107,7 +102,6 @@ async def _follow(
             except RequestError:
                 return  # the reader dials again, and hears why
 
-    await response.prepare(request)
     await leases.while_here(request, write(lines, after))
     return response
 

@@ -18,6 +18,7 @@ from ..api.common.answering import uncached_json
 from ..api.openapi.document import AnswerDoc, Doc, json_answer, parameter
 from ..api.route import Route
 from ..api.transport.callers import identity_key
+from ..api.transport.streaming import begin_stream
 from ..diary.diary import Diary
 from ..store.records import DiaryEntry, HostState, SavedHost
 from .history.history_query import FIRST_DATE
@@ -29,12 +30,6 @@ NAMES = ("since", "limit", "last_event_id")
 
 ALIVE_INTERVAL = 15.0
 """Seconds after which a stream without entries says that it is alive."""
-
-_HEADERS = {
-    hdrs.CONTENT_TYPE: "text/event-stream; charset=utf-8",
-    hdrs.CACHE_CONTROL: "no-store",
-    "X-Accel-Buffering": "no",
-}
 
 
 class DiaryPage(TypedDict):
@@ -212,8 +207,7 @@ async def _follow(
     else:
         found = await _following(diary, query.after)
     after = query.after or 0
-    response = web.StreamResponse(headers=_HEADERS)
-    await response.prepare(request)
+    response = await begin_stream(request)
     await leases.while_here(request, _write(diary, response, found, after))
     return response
 

@@ -21,6 +21,7 @@ from aiohttp import web
 
 from ...shared.errors import RateLimited, ShuttingDown
 from ..api.access.leases import Leases
+from ..api.transport.streaming import begin_stream
 from ..cluster.cluster_view import ClusterView
 from ..cluster.others import NO_OTHERS
 from ..fleet.runtime.fleet_runtime import FleetRuntime
@@ -46,11 +47,6 @@ MAX_PAUSE = 2.0
 WRITE_BYTES = 64 * 1024
 """Bytes that are given to a connection at once: what a slow reader makes the balancer hold."""
 
-_HEADERS = {
-    "Content-Type": "text/event-stream; charset=utf-8",
-    "Cache-Control": "no-store",
-    "X-Accel-Buffering": "no",
-}
 _RETRY = b"retry: 1000\n\n"
 """A browser dials again after this many milliseconds."""
 _KEEP_ALIVE = b": keep-alive\n\n"
@@ -314,8 +310,7 @@ async def stream_events(hub: EventHub, request: web.Request, leases: Leases) -> 
     await hub.ask_others_first()
     owner = EVERYBODY if holder is None else holder.owner
     with hub.subscribe(last_event_id, owner) as reader, leases.lease(holder, reader.end):
-        response = web.StreamResponse(headers=_HEADERS)
-        await response.prepare(request)
+        response = await begin_stream(request)
         await _write(response, [*await reader.take(), _RETRY])
         while frames := await _next_frames(reader):
             await _write(response, frames)

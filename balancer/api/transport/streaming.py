@@ -183,6 +183,17 @@ async def _begun(
     request: web.Request, first: bytes, content_type: str, headers: Mapping[str, str] | None
 ) -> web.StreamResponse:
     """The response with its headers and first bytes."""
+    response = await begin_stream(request, content_type, headers)
+    await response.write(first)
+    return response
+
+
+async def begin_stream(
+    request: web.Request,
+    content_type: str = f"{EVENT_STREAM}; charset=utf-8",
+    headers: Mapping[str, str] | None = None,
+) -> web.StreamResponse:
+    """A response whose headers are sent, and which no cache and no proxy holds back."""
     own = {
         hdrs.CONTENT_TYPE: content_type,
         hdrs.CACHE_CONTROL: "no-store",
@@ -190,7 +201,6 @@ async def _begun(
     }
     response = web.StreamResponse(headers={**(headers or {}), **own})
     await response.prepare(request)
-    await response.write(first)
     return response
 
 
