@@ -124,7 +124,7 @@ SHELLS = {
     "balancer/api/access": "guard leases",
     "balancer/api/common": "answering counting idempotency merge models",
     "balancer/api/links": "fetching filling",
-    "balancer/api/native": "socket_key socket_session web_socket",
+    "balancer/api/native": "socket_key web_socket",
     "balancer/api/openai/batches": "boundary line_handlers",
     "balancer/api/openai/conversations": "book",
     "balancer/api/openai/responses": "answer background web_socket",

@@ -87,10 +87,6 @@ class Schedule:
         """Lines of a batch that could run if there were room."""
         return self._batches[id].num_waiting
 
-    def num_running_of(self, id: str) -> int:
-        """Lines of a batch that run."""
-        return len(self._batches[id].running)
-
     # ---- batches and lines come and go
 
     def add(self, id: str, owner: str | None = None) -> None:

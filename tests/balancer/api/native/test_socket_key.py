@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.access.access import Access
 from arriero.balancer.api.app import inference_app
-from arriero.balancer.api.native import socket_session
+from arriero.balancer.api.native import web_socket
 from arriero.shared.inference import Failed, Token
 from tests.balancer.access.builders import record, secret
 from tests.balancer.api.fake_runtime import FakeFleetRuntime
@@ -103,7 +103,7 @@ async def test_a_large_frame_before_the_key_is_not_read(client: TestClient) -> N
 async def test_who_says_nothing_is_sent_away(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(socket_session, "AUTHENTICATE_TIMEOUT", 0.01)
+    monkeypatch.setattr(web_socket, "AUTHENTICATE_TIMEOUT", 0.01)
     async with client.ws_connect("/api/v1/socket") as socket:
         assert await is_closed(socket)
 

@@ -7,7 +7,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer, make_mocked_request
 
 from arriero.balancer.api.app import inference_app
-from arriero.balancer.api.native.socket_session import MAX_LIVE_REQUESTS
+from arriero.balancer.api.native.web_socket import MAX_LIVE_REQUESTS
 from arriero.balancer.api.transport.callers import LONGEST_USER_AGENT
 from arriero.balancer.api.transport.fault_reports import FaultReports, client_of
 from tests.balancer.api.fake_runtime import FakeFleetRuntime

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from arriero.balancer.api.app import inference_app
 from arriero.balancer.api.common.merge import open_all, or_refusal
 from arriero.balancer.api.native.requests import RequestBatch
-from arriero.balancer.api.native.socket_session import (
+from arriero.balancer.api.native.web_socket import (
     MAX_LIVE_REQUESTS,
     LiveCall,
     LiveCalls,
