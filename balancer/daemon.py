@@ -15,6 +15,7 @@ from ..shared.log import context
 from ..shared.quantities import Address
 from ..shared.strict import build_schemas, constants
 from .access.access import Access
+from .access.open_access import file_key
 from .api.fields.field_table import FieldTable
 from .cluster.worker import Pipes
 from .diary.diary import Diary
@@ -23,7 +24,7 @@ from .management.events import EventHub
 from .management.steering.desired_state_service import DesiredStateService
 from .management.steering.drains import DrainService
 from .numbers import collect_numbers, measure_loop_delay
-from .parts import assemble, file_key
+from .parts import assemble
 from .persistence import LAST_WRITES
 from .ports import check_exposure, open_ports
 from .settings import BalancerSettings

@@ -3,26 +3,23 @@
 import asyncio
 import logging
 import secrets
-import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
-from ..shared.errors import InvalidRequest
 from ..shared.lifecycle import StartupError
 from ..shared.messages import Issue
 from ..shared.tls.key_pair import KeyPair, TlsFileError
 from ..shared.tracing.open_telemetry import open_tracer
 from ..shared.tracing.span_queue import QueueNumbers
 from .access.access import Access
-from .access.access_key import FILE_KEY, AccessKey, digest_of, is_key
-from .access.key_service import KeyService, load_keys
+from .access.key_service import KeyService
+from .access.open_access import open_access
 from .access.session_service import SessionService
 from .api.anthropic.threads import Thread
 from .api.conversation_store import MAX_ENTRIES, ConversationStore
@@ -42,18 +39,17 @@ from .cluster.peers import Peers
 from .cluster.worker import HubPeerStore, Pipes
 from .diary.diary import Diary
 from .durable.conversation_service import ConversationService
-from .durable.request_service import RequestService
-from .fleet.caller import Account, Caller
+from .durable.request_service import RequestService, caller_now
+from .fleet.caller import Account
 from .fleet.core.fleet import Fleet
 from .fleet.limits import Limits
 from .fleet.runtime.fleet_runtime import FleetRuntime
 from .fleet.runtime.retained_requests import MAX_RETAINED, RetainedRequests
 from .fleet.shares import Shares
 from .history.recorder import Recorders
-from .jobs.batch import BatchCaller
 from .jobs.blobs import BlobsAway
-from .jobs.files_place import FileLimits, FilesPlace, temporary_folder
-from .jobs.jobs import Jobs, open_jobs
+from .jobs.files_place import FileLimits, place_beside
+from .jobs.jobs import Jobs, callers, open_jobs
 from .management import troubles
 from .management.answer_types import Trouble
 from .management.events import EventHub
@@ -328,54 +324,12 @@ async def _watched_access(
 ) -> Access:
     """Who may come in; the requests of a key that is revoked end. Raises `StartupError`."""
     access = await open_access(
-        persistence, settings.admin_key_file, without_keys=settings.without_keys
+        persistence.store, settings.admin_key_file, without_keys=settings.without_keys
     )
     access.listen(lambda holder, error: runtime.revoked(holder.owner, error))
     access.start()
     until_the_end.callback(access.stop)
     return access
-
-
-async def open_access(
-    persistence: Persistence, admin_key_file: Path | None, *, without_keys: bool = False
-) -> Access:
-    """The access rules, by the store's keys as they are now. Raises `StartupError`.
-
-    `without_keys`: if it has no keys now, it does not matter that it had some.
-    """
-    keys = persistence.store
-    fixed = None if admin_key_file is None else file_key(admin_key_file)
-
-    async def load() -> Sequence[AccessKey]:
-        return await load_keys(keys)
-
-    try:
-        found, had_keys = await load(), await keys.had_keys()
-        if bool(found) > had_keys or (not found and had_keys and without_keys):
-            had_keys = bool(found)
-            await keys.note_keys(had_keys=had_keys)
-        return Access(found, fixed=fixed, had_keys=had_keys, load=load)
-    except StoreAway as error:
-        raise StartupError(f"--state: cannot read the access keys: {error}") from error
-    except InvalidRequest as error:
-        raise StartupError(
-            f"--state: this version cannot read the saved access keys: {error.message}"
-        ) from error
-
-
-def file_key(path: Path) -> AccessKey:
-    """The admin key that stands in a file. Raises `StartupError`, which never shows what it has."""
-    try:
-        text = path.read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise StartupError(f"--admin-key-file: cannot read {path}: {reason}") from error
-    if not is_key(text):
-        raise StartupError(
-            f"--admin-key-file: {path} must hold one key, `ark_` and 43 characters; "
-            f"`arriero keys bootstrap --state memory:// > {path}` makes one"
-        )
-    return AccessKey(name=FILE_KEY, digest=digest_of(text), role="admin", created_at=0.0)
 
 
 # ---- conversations: in memory, and in a store that balancers share
@@ -439,14 +393,6 @@ def request_service_of(
     )
 
 
-def caller_now(access: Access, caller: Caller) -> Caller | None:
-    """The caller of a request that was accepted before; `None` if it may no longer be here."""
-    if caller.owner is None:
-        return caller if access.is_open else None
-    holder = access.holder_of(caller.owner)
-    return None if holder is None else replace(caller, name=holder.name, limits=holder.limits)
-
-
 # ---- files and batches
 
 
@@ -464,7 +410,7 @@ async def open_batch_jobs(
     until_the_end: AsyncExitStack,
 ) -> Jobs | None:
     """`None` where there is no place for files. Raises `StartupError`."""
-    place = place_of(settings, until_the_end)
+    place = settings.files or place_beside(settings.state, until_the_end)
     if place is None:
         return None
     try:
@@ -482,39 +428,3 @@ async def open_batch_jobs(
         raise StartupError(f"--files: {error}") from error
     except StoreAway as error:
         raise StartupError(f"--state: cannot read the files: {error}") from error
-
-
-def place_of(settings: BalancerSettings, until_the_end: AsyncExitStack) -> FilesPlace | None:
-    """`--files`, or what follows from `--state`."""
-    if settings.files is not None:
-        return settings.files
-    if settings.state.kind == "sqlite":
-        return FilesPlace(Path(f"{settings.state.location}-files"))
-    if settings.state.kind == "memory":
-        try:
-            folder = until_the_end.enter_context(temporary_folder())
-        except OSError as error:  # as in a container that can write nowhere
-            logger.warning("no files and batches without --files: %s", error)
-            return None
-        return FilesPlace(folder)
-    return None
-
-
-def callers(
-    access: Access, clock: Callable[[], float] = time.time, *, outlive_keys: bool = False
-) -> Callable[[BatchCaller], Caller | None]:
-    """Gives the owner of a batch, with the limits of now; `None` if the key is valid no more.
-
-    If batches `outlive_keys`, that owner has no limits but those of all callers.
-    """
-
-    def caller_of(maker: BatchCaller) -> Caller | None:
-        if maker.owner is None:
-            return Caller(address=maker.address, user_agent="batch")
-        key = access.ring.get(maker.name)
-        if key is None or key.identity.owner != maker.owner or key.problem(clock()) is not None:
-            ended = Caller(name=maker.name, user_agent="batch", owner=maker.owner)
-            return ended if outlive_keys else None
-        return Caller(name=maker.name, user_agent="batch", limits=key.limits, owner=maker.owner)
-
-    return caller_of

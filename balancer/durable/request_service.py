@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from ...shared.inference import RequestId
 from ...shared.log import context
+from ..access.access import Access
 from ..fleet.caller import Caller
 from ..fleet.requests.eligibility import Engine
 from ..fleet.retained_record import AskedRequest
@@ -260,3 +261,11 @@ def _saved_growth(growth: Growth) -> SavedEvents:
         fingerprint=fingerprint,
         has_ended=growth.has_ended,
     )
+
+
+def caller_now(access: Access, caller: Caller) -> Caller | None:
+    """Return the caller of a request that was accepted before; `None` if the caller lost access."""
+    if caller.owner is None:
+        return caller if access.is_open else None
+    holder = access.holder_of(caller.owner)
+    return None if holder is None else replace(caller, name=holder.name, limits=holder.limits)

@@ -6,20 +6,24 @@ Files that shall end with their process lie in a temporary folder.
 
 import fcntl
 import hashlib
+import logging
 import os
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Self
 from urllib.parse import unquote, urlsplit
 
+from ..store.url import StoreUrl
 from .blobs import Blobs, BlobsAway, LocalBlobs
 from .remote_blobs import RemoteBlobs
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,24 @@ def parse_place(value: object) -> FilesPlace | None:
 def _has_credentials(bucket: str) -> bool:
     """In place of a bucket or its ARN. s3fs would take them for its name, and tell it in errors."""
     return "@" in bucket or (":" in bucket and not bucket.startswith("arn:"))
+
+
+def place_beside(store: StoreUrl, until_the_end: AsyncExitStack) -> FilesPlace | None:
+    """Return the place that follows from `--state`.
+
+    With `memory://` it is a temporary folder until the end. Databases that balancers share have no
+    place beside them: return `None`.
+    """
+    if store.kind == "sqlite":
+        return FilesPlace(Path(f"{store.location}-files"))
+    if store.kind == "memory":
+        try:
+            folder = until_the_end.enter_context(temporary_folder())
+        except OSError as error:  # as in a container that can write nowhere
+            logger.warning("no files and batches without --files: %s", error)
+            return None
+        return FilesPlace(folder)
+    return None
 
 
 def open_blobs(place: FilesPlace) -> Blobs:

@@ -7,31 +7,19 @@ from typing import Any
 
 import pytest
 
-from arriero.balancer.access.access import Access
-from arriero.balancer.access.access_key import AccessKey
-from arriero.balancer.access.key_service import KeyService
-from arriero.balancer.access.key_spec import KeySpec
 from arriero.balancer.api.anthropic.requests import parse_messages
 from arriero.balancer.api.anthropic.threads import Thread, stored_thread
 from arriero.balancer.api.conversation_store import ConversationStore
 from arriero.balancer.api.openai.responses.answer import ResponseAnswer
 from arriero.balancer.api.openai.responses.requests import parse_response
 from arriero.balancer.api.openai.responses.stored import Stored
-from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.fleet.limits import Limits
-from arriero.balancer.jobs.batch import BatchCaller
-from arriero.balancer.jobs.files_place import FilesPlace
 from arriero.balancer.numbers import collect_numbers, measure_loop_delay
 from arriero.balancer.parts import (
     KINDS,
     assemble,
-    caller_now,
-    callers,
-    file_key,
     limits_of,
-    open_access,
     open_conversations,
-    place_of,
 )
 from arriero.balancer.persistence import Persistence
 from arriero.balancer.settings import BalancerSettings
@@ -39,7 +27,6 @@ from arriero.balancer.store.records import Persist, StoreStatus
 from arriero.balancer.store.url import parse_store_url
 from arriero.shared.inference import RequestId, Token
 from arriero.shared.lifecycle import StartupError
-from tests.balancer.access.builders import record, secret
 from tests.balancer.api.fake_runtime import done
 from tests.balancer.store.postgres import PostgresServer
 
@@ -96,71 +83,6 @@ async def test_a_part_that_cannot_be_made_closes_those_before_it(tmp_path: Path)
     with pytest.raises(StartupError, match="--admin-key-file: cannot read"):
         async with AsyncExitStack() as until_the_end:
             await assemble(settings, until_the_end)
-
-
-async def test_keys_survive_a_restart(tmp_path: Path) -> None:
-    url = parse_store_url(f"sqlite:///{tmp_path}/state.db")
-    first = await Persistence.open(url)
-    access = await open_access(first, None)
-    assert access.is_open
-    _, root = await KeyService(access, first.store).create(KeySpec(name="root", role="admin"))
-    await first.close()
-    second = await Persistence.open(url)
-    again = await open_access(second, None)
-    holder = await again.admitted([root])
-    assert holder is not None and holder.name == "root"
-    await second.close()
-
-
-async def test_a_store_without_the_keys_it_had_is_opened_only_if_it_is_said(tmp_path: Path) -> None:
-    persistence = await Persistence.open(parse_store_url(f"sqlite:///{tmp_path}/state.db"))
-    store = persistence.store
-    assert (await open_access(persistence, None, without_keys=True)).is_open
-    key, _ = await KeyService(Access(), store).create(KeySpec(name="root", role="admin"))
-    assert not (await open_access(persistence, None, without_keys=True)).is_open, "it has some"
-    await store.forget_key(key.name, key.revision)
-    assert not (await open_access(persistence, None)).is_open
-    assert (await open_access(persistence, None, without_keys=True)).is_open
-    assert (await open_access(persistence, None)).is_open, "it was said once"
-    await persistence.close()
-
-
-async def test_the_file_gives_an_admin_to_any_store(tmp_path: Path) -> None:
-    file = tmp_path / "admin.key"
-    file.write_text(secret(1) + "\n")
-    persistence = await Persistence.open(parse_store_url("memory://"))
-    access = await open_access(persistence, file)
-    holder = await access.admitted([secret(1)])
-    assert holder is not None and (holder.name, holder.role) == ("admin-key-file", "admin")
-    await KeyService(access, persistence.store).create(KeySpec(name="ci", role="inference"))
-    await persistence.close()
-
-
-@pytest.mark.parametrize("text", ["", "ark_short", "two keys"])
-def test_a_file_with_something_else_is_refused_and_never_shown(tmp_path: Path, text: str) -> None:
-    file = tmp_path / "admin.key"
-    file.write_text(text)
-    with pytest.raises(StartupError, match="--admin-key-file") as refusal:
-        file_key(file)
-    assert not text or text not in str(refusal.value)
-
-
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(StartupError, match=r"cannot read .*: No such file"):
-        file_key(tmp_path / "none")
-    (tmp_path / "binary").write_bytes(b"\xff\xfe")
-    with pytest.raises(StartupError, match="it is not text"):
-        file_key(tmp_path / "binary")
-
-
-def test_the_caller_of_a_request_that_was_accepted_before() -> None:
-    anonymous, key = Caller(address="::1"), record("ana", 1)
-    owner = key.identity.owner
-    assert caller_now(Access(), anonymous) == anonymous
-    access = Access([key])
-    assert caller_now(access, anonymous) is None, "nobody could ask for its answer any more"
-    assert caller_now(access, Caller("was", owner=owner)) == Caller("ana", owner=owner)
-    assert caller_now(access, Caller("ana", owner="ana@0")) is None
 
 
 PICTURE = {"type": "base64", "media_type": "image/png", "data": "aGk="}
@@ -256,64 +178,6 @@ async def test_of_several_they_are_in_the_store(postgres: PostgresServer) -> Non
     nothing = BalancerSettings.model_validate({"responses_limit": 0})
     assert open_conversations(nothing, persistence)[1] is None
     await persistence.close()
-
-
-@pytest.mark.parametrize(
-    ("settings", "place"),
-    [
-        ({"state": "sqlite:////srv/a.db"}, FilesPlace(Path("/srv/a.db-files"))),
-        ({"state": "postgresql://h/d"}, None),
-        ({"state": "postgresql://h/d", "files": "/srv/f"}, FilesPlace(Path("/srv/f"))),
-        ({"files": "s3://b/f"}, FilesPlace(url="s3://b/f")),
-    ],
-)
-async def test_places(settings: dict[str, str], place: FilesPlace | None) -> None:
-    async with AsyncExitStack() as stack:
-        assert place_of(BalancerSettings.model_validate(settings), stack) == place
-
-
-async def test_in_memory_they_are_gone_at_the_end() -> None:
-    async with AsyncExitStack() as stack:
-        place = place_of(BalancerSettings(), stack)
-        assert place is not None and place.folder is not None
-        assert place.folder.is_dir()
-    assert not place.folder.exists()
-
-
-async def test_a_host_that_can_write_nowhere_still_has_a_balancer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def refused(**_: object) -> None:
-        raise FileNotFoundError("no usable temporary directory")
-
-    monkeypatch.setattr("tempfile.TemporaryDirectory", refused)
-    async with AsyncExitStack() as stack:
-        assert place_of(BalancerSettings(), stack) is None
-
-
-def key(name: str, created_at: float, expires_at: float | None = None) -> AccessKey:
-    return AccessKey(
-        name=name, digest=name * 64, role="inference", created_at=created_at, expires_at=expires_at
-    )
-
-
-def test_a_batch_runs_as_whoever_made_it() -> None:
-    ann = key("a", 1.0, expires_at=50.0)
-    now = 10.0
-    caller_of = callers(Access([ann]), lambda: now)
-    owner = ann.identity.owner
-    caller = caller_of(BatchCaller(name="a", owner=owner))
-    assert caller is not None
-    assert (caller.name, caller.owner) == ("a", owner)
-    assert caller_of(BatchCaller(name="a", owner="a@of another time")) is None
-    assert caller_of(BatchCaller(name="b", owner="b@1")) is None
-    nobody = caller_of(BatchCaller(name="anonymous", address="127.0.0.1"))
-    assert nobody is not None and nobody.is_anonymous and nobody.address == "127.0.0.1"
-    now = 51.0
-    assert caller_of(BatchCaller(name="a", owner=owner)) is None
-    outliving = callers(Access([ann]), lambda: now, outlive_keys=True)
-    ended = outliving(BatchCaller(name="a", owner=owner))
-    assert ended is not None and (ended.name, ended.owner) == ("a", owner)
 
 
 async def test_the_metrics_read_the_parts() -> None:

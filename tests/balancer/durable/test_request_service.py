@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from arriero.balancer.access.access import Access
 from arriero.balancer.durable import request_service as keepers
 from arriero.balancer.durable.request_documents import restored
-from arriero.balancer.durable.request_service import RequestService
+from arriero.balancer.durable.request_service import RequestService, caller_now
 from arriero.balancer.fleet.caller import ANONYMOUS, Caller
 from arriero.balancer.fleet.requests.eligibility import Engine
 from arriero.balancer.fleet.retained_record import AskedRequest, RetainedRecord
@@ -30,6 +31,7 @@ from arriero.balancer.store.store import Store
 from arriero.balancer.store.url import parse_store_url
 from arriero.shared.errors import NotFound, ShuttingDown
 from arriero.shared.inference import Done, Event, Failed, GenerateRequest, Token
+from tests.balancer.access.builders import record
 from tests.balancer.api.fake_runtime import FakeFleetRuntime, done
 from tests.waiting import HANGS
 
@@ -458,3 +460,13 @@ async def test_a_failed_renewal_is_seen_until_one_succeeds(
         second.set_result([])
         await stumbling.calls.get()
         assert run.keeper.status() == StoreStatus()
+
+
+def test_the_caller_of_a_request_that_was_accepted_before() -> None:
+    anonymous, key = Caller(address="::1"), record("ana", 1)
+    owner = key.identity.owner
+    assert caller_now(Access(), anonymous) == anonymous
+    access = Access([key])
+    assert caller_now(access, anonymous) is None, "nobody could ask for its answer any more"
+    assert caller_now(access, Caller("was", owner=owner)) == Caller("ana", owner=owner)
+    assert caller_now(access, Caller("ana", owner="ana@0")) is None

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 
 import fsspec
@@ -23,11 +23,13 @@ from arriero.balancer.jobs.files_place import (
     WorkPlace,
     open_blobs,
     parse_place,
+    place_beside,
     remove_left_behind,
     temporary_folder,
     work_folder,
 )
 from arriero.balancer.jobs.remote_blobs import RemoteBlobs
+from arriero.balancer.store.url import parse_store_url
 from tests.waiting import HANGS
 
 
@@ -211,3 +213,34 @@ def test_what_is_no_such_folder_is_left_alone(parent: Path) -> None:
     remove_left_behind(parent, float("inf"))
     assert elsewhere.is_dir() and other.is_dir()
     assert len(list(parent.iterdir())) == 4
+
+
+@pytest.mark.parametrize(
+    ("state", "place"),
+    [
+        ("sqlite:////srv/a.db", FilesPlace(Path("/srv/a.db-files"))),
+        ("postgresql://h/d", None),
+    ],
+)
+async def test_places_beside_a_store(state: str, place: FilesPlace | None) -> None:
+    async with AsyncExitStack() as stack:
+        assert place_beside(parse_store_url(state), stack) == place
+
+
+async def test_in_memory_they_are_gone_at_the_end() -> None:
+    async with AsyncExitStack() as stack:
+        place = place_beside(parse_store_url("memory://"), stack)
+        assert place is not None and place.folder is not None
+        assert place.folder.is_dir()
+    assert not place.folder.exists()
+
+
+async def test_a_host_that_can_write_nowhere_still_has_a_balancer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(**_: object) -> None:
+        raise FileNotFoundError("no usable temporary directory")
+
+    monkeypatch.setattr("tempfile.TemporaryDirectory", refused)
+    async with AsyncExitStack() as stack:
+        assert place_beside(parse_store_url("memory://"), stack) is None

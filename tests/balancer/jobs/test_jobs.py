@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from arriero.balancer.access.access import Access
+from arriero.balancer.access.access_key import AccessKey
 from arriero.balancer.fleet.caller import Caller
+from arriero.balancer.jobs.batch import BatchCaller
 from arriero.balancer.jobs.files_place import FileLimits, FilesPlace
-from arriero.balancer.jobs.jobs import Pace, open_jobs
+from arriero.balancer.jobs.jobs import Pace, callers, open_jobs
 from arriero.balancer.jobs.lines import Answered, Line
 from tests.balancer.jobs.builders import FakeFleet, House, created, echo, ended, request_line
 from tests.balancer.stores import MemoryStore
@@ -65,3 +68,28 @@ async def test_places_are_taken_and_given_up(tmp_path: Path) -> None:
             )
             names.append(jobs._runner._tools.runner)
     assert names[0] == names[1]
+
+
+def key(name: str, created_at: float, expires_at: float | None = None) -> AccessKey:
+    return AccessKey(
+        name=name, digest=name * 64, role="inference", created_at=created_at, expires_at=expires_at
+    )
+
+
+def test_a_batch_runs_as_whoever_made_it() -> None:
+    ann = key("a", 1.0, expires_at=50.0)
+    now = 10.0
+    caller_of = callers(Access([ann]), lambda: now)
+    owner = ann.identity.owner
+    caller = caller_of(BatchCaller(name="a", owner=owner))
+    assert caller is not None
+    assert (caller.name, caller.owner) == ("a", owner)
+    assert caller_of(BatchCaller(name="a", owner="a@of another time")) is None
+    assert caller_of(BatchCaller(name="b", owner="b@1")) is None
+    nobody = caller_of(BatchCaller(name="anonymous", address="127.0.0.1"))
+    assert nobody is not None and nobody.is_anonymous and nobody.address == "127.0.0.1"
+    now = 51.0
+    assert caller_of(BatchCaller(name="a", owner=owner)) is None
+    outliving = callers(Access([ann]), lambda: now, outlive_keys=True)
+    ended = outliving(BatchCaller(name="a", owner=owner))
+    assert ended is not None and (ended.name, ended.owner) == ("a", owner)
