@@ -119,7 +119,7 @@ SHELLS = {
     "model_fetch place standby supervisor supervisor_protocol",
     "agent/upstream": "client generation queries watch",
     "balancer": "*",
-    "balancer/access": "access key_service offline session_service",
+    "balancer/access": "access key_service offline open_access session_service",
     "balancer/api": "app conversations endpoint limit_headers route",
     "balancer/api/access": "guard leases",
     "balancer/api/common": "answering counting idempotency merge models",
