@@ -12,7 +12,9 @@ from typing import Any, Literal, NotRequired, TypeVar
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from ...shared.inference import AgentId, Count, PriorityClass, RequestId
+from ...shared.inference import AgentId, Count, RequestId
+from ...shared.reports.figures import figures_of
+from ..fleet.view import FleetTotals
 from ..history.series import Step
 from ..management.answer_types import ListedRequest, Request
 from ..store.records import EndedRequest
@@ -44,23 +46,24 @@ class AboutHistory(TypedDict):
     since: int
 
 
-class FleetAnswer(TypedDict):
-    """One balancer: its queue, the slots that it took of each agent, and its oldest requests.
+SUMMED = tuple(found for found in figures_of(FleetTotals) if found.figure.summed)
+"""Figures of the fleet of which balancers answer with the sum over all of them."""
 
-    Rates are tokens a second, as of the last second or so; totals are since it started. What is not
-    required is not reported by versions before.
+_Sums: Any = TypedDict(  # type: ignore[misc]
+    "_Sums", {found.figure.summed: NotRequired[found.type] for found in SUMMED}
+)
+
+
+class FleetAnswer(_Sums):
+    """One balancer: its totals, the slots that it took of each agent, and its oldest requests.
+
+    Rates are tokens a second, as of the last second or so. A version before may lack some totals.
     """
 
-    queue_depth: Count
-    slots_busy: Count
-    num_requests: Count
     busy: dict[AgentId, Count]
     tokens_per_second: float
     rates: dict[AgentId, float]
     requests: list[Request]
-    by_class: NotRequired[dict[PriorityClass, Count]]
-    tokens_total: NotRequired[Count]
-    moves_total: NotRequired[Count]
 
 
 class RequestsAnswer(TypedDict):

@@ -4,24 +4,26 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from ...shared.inference import AgentId, PriorityClass
+from ...shared.inference import AgentId
 from ..fleet.view import FleetTotals
 from ..management.answer_types import ListedRequest, Request, Snapshot
 from ..management.throughput import Throughput
-from .answers import FleetAnswer, RequestsAnswer
+from .answers import SUMMED, FleetAnswer, RequestsAnswer
 
 R = TypeVar("R", Request, ListedRequest)
 N = TypeVar("N", int, float)
 K = TypeVar("K", bound=str)
+V = TypeVar("V", bound=FleetTotals)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Others:
     """All other balancers as one: their queue, their requests and the slots that they took.
 
-    `here` is this balancer's name, where there are others. `busy` are slots that others took, by
+    `here` is this balancer's name, where there are others. `sums` are their totals by their names
+    between balancers. `busy` are slots that others took, by
     agent; `rates` and `tokens_per_second` are theirs. `requests` are their oldest, oldest first,
     each with the name of its balancer; ages in them are as of `at`, in seconds since 1970.
     `missing` are the names of those that did not answer.
@@ -29,29 +31,21 @@ class Others:
 
     here: str | None = None
     at: float = 0.0
-    queue_depth: int = 0
-    slots_busy: int = 0
-    num_requests: int = 0
-    by_class: Mapping[PriorityClass, int] = field(default_factory=dict)
-    tokens_total: int = 0
-    moves_total: int = 0
+    sums: Mapping[str, Any] = field(default_factory=dict)
     busy: Mapping[AgentId, int] = field(default_factory=dict)
     tokens_per_second: float = 0.0
     rates: Mapping[AgentId, float] = field(default_factory=dict)
     requests: tuple[Request, ...] = ()
     missing: tuple[str, ...] = ()
 
-    def totals(self, own: FleetTotals) -> FleetTotals:
-        """The fleet in a few numbers, over all balancers."""
-        return replace(
-            own,
-            queue_depth=own.queue_depth + self.queue_depth,
-            slots_busy=own.slots_busy + self.slots_busy,
-            num_requests=own.num_requests + self.num_requests,
-            waiting_by_class=_added(own.waiting_by_class, self.by_class),
-            tokens_total=own.tokens_total + self.tokens_total,
-            moves_total=own.moves_total + self.moves_total,
-        )
+    def totals(self, own: V) -> V:
+        """The fleet in a few numbers, or its whole view, with the totals over all balancers."""
+        if not self.sums:
+            return own
+        totals = {
+            found.path[0]: _sum([found.of(own), self.sums[found.figure.summed]]) for found in SUMMED
+        }
+        return replace(own, **totals)
 
     def throughput(self, own: Throughput) -> Throughput:
         """Over all balancers."""
@@ -69,13 +63,7 @@ class Others:
         return islice(heapq.merge(own, others, key=_youth), limit)
 
     def snapshot(self, own: Snapshot, limit: int) -> Snapshot:
-        """Over all balancers: `own` is of this one, and is changed."""
-        own["queue"]["depth"] += self.queue_depth
-        own["queue"]["by_class"] = _added(own["queue"]["by_class"], self.by_class)
-        own["slots"]["busy"] += self.slots_busy
-        own["num_requests"] += self.num_requests
-        own["tokens_total"] += self.tokens_total
-        own["moves_total"] += self.moves_total
+        """Agents and requests over all balancers: `own` has the totals, and is changed."""
         for agent in own["agents"]:
             agent["slots"]["busy"] += self.busy.get(agent["id"], 0)
         for request in own["requests"]:
@@ -103,15 +91,11 @@ def added_up(
 ) -> Others:
     """The answers of all other balancers in one, each with its name; at most `limit` requests."""
     requests = (_marked(fleet["requests"], name) for name, fleet in answers)
+    names = [found.figure.summed for found in SUMMED]
     return Others(
         here=here,
         at=at,
-        queue_depth=sum(fleet["queue_depth"] for _, fleet in answers),
-        slots_busy=sum(fleet["slots_busy"] for _, fleet in answers),
-        num_requests=sum(fleet["num_requests"] for _, fleet in answers),
-        by_class=_added(*(fleet.get("by_class", {}) for _, fleet in answers)),
-        tokens_total=sum(fleet.get("tokens_total", 0) for _, fleet in answers),
-        moves_total=sum(fleet.get("moves_total", 0) for _, fleet in answers),
+        sums={name: _sum([fleet.get(name) for _, fleet in answers]) for name in names},
         busy=_added(*(fleet["busy"] for _, fleet in answers)),
         tokens_per_second=sum(fleet["tokens_per_second"] for _, fleet in answers),
         rates=_added(*(fleet["rates"] for _, fleet in answers)),
@@ -145,6 +129,13 @@ def _aged(request: Request, seconds: float) -> Request:
 
 def _youth(request: Request) -> float:
     return -request["age_seconds"]
+
+
+def _sum(parts: Iterable[Any]) -> Any:
+    """The sum of numbers, or of mappings to numbers; what is not reported is 0."""
+    parts = [part for part in parts if part is not None]
+    mappings = [part for part in parts if isinstance(part, Mapping)]
+    return _added(*mappings) if mappings else sum(parts)
 
 
 def _added(*parts: Mapping[K, N]) -> dict[K, N]:

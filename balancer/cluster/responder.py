@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from itertools import islice
-from typing import get_args
+from typing import cast, get_args
 
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from ..fleet.view import RequestView
@@ -16,6 +16,7 @@ from ..management.throughput import MIN_SECONDS, Meter, Throughput
 from ..store.records import EndingFilter
 from . import answers
 from .answers import (
+    SUMMED,
     AboutFleet,
     AboutHistory,
     AboutMetrics,
@@ -112,19 +113,14 @@ class Responder:
         runtime, rates = self._runtime, self._rates.measure()
         totals = runtime.views.totals()
         oldest = islice(runtime.views.requests(), asked["limit"])
+        sums = {found.figure.summed: found.of(totals) for found in SUMMED}
         answer = FleetAnswer(
-            queue_depth=totals.queue_depth,
-            slots_busy=totals.slots_busy,
-            num_requests=totals.num_requests,
             busy=dict(runtime.views.slots_taken()),
             tokens_per_second=rates.total,
             rates=dict(rates.agents),
             requests=[request_json(each, runtime.views.position(each.id)) for each in oldest],
-            by_class=dict(totals.waiting_by_class),
-            tokens_total=totals.tokens_total,
-            moves_total=totals.moves_total,
         )
-        return answers.written(FleetAnswer, answer)
+        return answers.written(FleetAnswer, cast(FleetAnswer, {**sums, **answer}))
 
     def _requests(self, about: str) -> str | None:
         if (chosen := answers.read(RequestFilter, about)) is None:

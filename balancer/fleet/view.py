@@ -280,7 +280,11 @@ class FleetTotals:
     ]
     queue_depth: Annotated[
         Count,
-        Figure("queue.depth", metric=Family("queue_depth", "Requests that wait for a slot.")),
+        Figure(
+            "queue.depth",
+            metric=Family("queue_depth", "Requests that wait for a slot."),
+            summed="queue_depth",
+        ),
     ]
     queue_limit: Annotated[
         Count,
@@ -290,8 +294,8 @@ class FleetTotals:
         ),
     ]
     slots_total: Annotated[Count, Figure("slots.total")]
-    slots_busy: Annotated[Count, Figure("slots.busy")]
-    tokens_total: Annotated[Count, Figure("tokens_total")]
+    slots_busy: Annotated[Count, Figure("slots.busy", summed="slots_busy")]
+    tokens_total: Annotated[Count, Figure("tokens_total", summed="tokens_total")]
     items_ignored: Annotated[
         int,
         Figure(
@@ -313,7 +317,7 @@ class FleetTotals:
             )
         ),
     ] = 0
-    num_requests: Annotated[Count, Figure("num_requests")] = 0
+    num_requests: Annotated[Count, Figure("num_requests", summed="num_requests")] = 0
     parts_waiting: Annotated[
         int,
         Figure(
@@ -345,6 +349,7 @@ class FleetTotals:
                 "Requests that wait for a slot, by priority class.",
                 label="priority_class",
             ),
+            summed="by_class",
         ),
     ] = field(default_factory=dict)
     callers_waiting: Annotated[
@@ -358,7 +363,7 @@ class FleetTotals:
     num_models: int = 0
     num_models_unloaded: Annotated[int, Figure(metric=MODELS, label="remembered")] = 0
     routing: RoutingView = RoutingView()
-    moves_total: Annotated[Count, Figure("moves_total")] = 0
+    moves_total: Annotated[Count, Figure("moves_total", summed="moves_total")] = 0
 
     @property
     def num_models_here(self) -> Annotated[int, Figure(metric=MODELS, label="here")]:

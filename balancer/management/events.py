@@ -282,7 +282,7 @@ class EventHub:
         return replace(change, agents=(*change.agents, *views)) if views else change
 
     def _view(self) -> Snapshot:
-        view = self._runtime.views.view(MAX_REQUESTS_SENT)
+        view = self._others.totals(self._runtime.views.view(MAX_REQUESTS_SENT))
         own = snapshot_json(
             view, self._throughput, self._now(), self._runtime.views.position, self._troubles
         )

@@ -53,6 +53,7 @@ class Figure:
     - `metric`: its metric; `label`: its value of the metric's label.
     - `digits`: the number of decimals in answers.
     - `line`: the line on the page that begins with this figure.
+    - `summed`: its name between balancers, if they answer with the sum over all of them.
     """
 
     name: str = ""
@@ -61,6 +62,7 @@ class Figure:
     label: str = ""
     digits: int = 2
     line: Line | None = None
+    summed: str = ""
 
 
 class Clock:
