@@ -17,7 +17,7 @@ import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from arriero.agent.engine.prompt_store.blocks import BLOCK
+from arriero.agent.engine.capacity import BLOCK
 from bench.answers import Answer, generate
 from bench.figures import RequestsFailed, spread
 from bench.harness import Flags, at_least, finished, print_table, save

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from arriero.agent.engine.prompt_store.blocks import BLOCK
+from arriero.agent.engine.capacity import BLOCK
 from arriero.balancer.access.access_key import new_key
 from arriero.client import Client
 from bench.small_models import write

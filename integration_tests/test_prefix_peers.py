@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from arriero.agent.engine.prompt_store.blocks import BLOCK
+from arriero.agent.engine.capacity import BLOCK
 from bench.small_models import write
 from integration_tests.corpus import generate
 from integration_tests.daemons import Daemon, Fleet, until

@@ -4,7 +4,10 @@ from dataclasses import dataclass
 from math import ceil
 
 BLOCK = 128
-"""Cells of a checkpoint that are offloaded together: some megabytes with the largest models."""
+"""Tokens of a block of a prefix in host memory or on disk: some megabytes with the largest models.
+
+On disk are whole blocks. A shorter rest of a prefix is computed again in less than a second.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,11 +18,9 @@ from hashlib import blake2b
 
 from pydantic import TypeAdapter
 
+from ..capacity import BLOCK
 from ..prompt import Prompt
 from .stored_prompt import Origin
-
-BLOCK = 256
-"""Tokens of a block; a shorter rest of a prefix is computed again in less than a second."""
 
 PART_BYTES = 256 * 2**20
 """Bytes of a prefix that are read at once, since host memory holds few of them."""

@@ -30,9 +30,9 @@ from queue import SimpleQueue
 from typing import Protocol, assert_never
 
 from ....shared.reports.statistics import DiskUse
+from ..capacity import BLOCK
 from ..prompt import Prompt
 from .blocks import (
-    BLOCK,
     PART_BYTES,
     WORTH,
     BlockNames,

@@ -1,6 +1,6 @@
 """The state that the scheduler's parts share: the sequences, the cells, and the step costs."""
 
-from ..capacity import Capacity
+from ..capacity import BLOCK, Capacity
 from ..cost.move_cost import MOST_BYTES
 from ..kv_cache.allowance import LEAST_IN_PIECE
 from ..kv_cache.checkpoint_memory import CheckpointMemory
@@ -8,7 +8,7 @@ from ..kv_cache.handed import MOST_CHECKPOINTS
 from ..kv_cache.memory import Memory
 from ..kv_cache.stream_memory import StreamMemory
 from ..kv_cache.unified_memory import UnifiedMemory
-from ..prompt_store.blocks import BLOCK, Left, whole
+from ..prompt_store.blocks import Left, whole
 from ..statistics import Tally
 from .background import Background
 from .disk_reads import DiskReads

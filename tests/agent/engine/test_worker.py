@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 
 from arriero.agent.engine.adapter import AdapterError
+from arriero.agent.engine.capacity import BLOCK
 from arriero.agent.engine.engine import LoadEngine
 from arriero.agent.engine.llama.cells.state_format import parse
 from arriero.agent.engine.llama.loading import load_engine
 from arriero.agent.engine.load_options import LoadOptions
 from arriero.agent.engine.model_error import ModelError
 from arriero.agent.engine.prompt import Prompt
-from arriero.agent.engine.prompt_store.blocks import BLOCK, Left, OnDisk, ReadBlocks
+from arriero.agent.engine.prompt_store.blocks import Left, OnDisk, ReadBlocks
 from arriero.agent.engine.prompt_store.cache_folder import CacheFolder
 from arriero.agent.engine.prompt_store.disk_cache import DiskCache
 from arriero.agent.engine.prompt_store.stored_prompt import StoredPrompt
@@ -767,11 +768,11 @@ def test_what_a_sequence_leaves_is_offered_to_the_disk() -> None:
         left = disk.offered.get(timeout=HANGS)
         assert left.prompt == Prompt(tuple(prompt[:BLOCK]))
         answers: queue.Queue[StoredPrompt | None] = queue.Queue()
-        setup.worker.hand_out(left.prompt, answers.put, start=200, can_wait=True)
+        setup.worker.hand_out(left.prompt, answers.put, start=100, can_wait=True)
         rest = answers.get(timeout=HANGS)
         assert rest is not None
-        assert (rest.start, rest.prompt) == (200, left.prompt)
-        assert sum(piece.num_tokens for piece in rest.pieces) == BLOCK - 200
+        assert (rest.start, rest.prompt) == (100, left.prompt)
+        assert sum(piece.num_tokens for piece in rest.pieces) == BLOCK - 100
 
 
 def test_a_newcomer_waits_for_the_disk_while_others_go_on_and_an_idle_engine_sleeps() -> None:

@@ -5,9 +5,9 @@ from itertools import islice
 
 import pytest
 
+from arriero.agent.engine.capacity import BLOCK
 from arriero.agent.engine.prompt import Media, Prompt
 from arriero.agent.engine.prompt_store.blocks import (
-    BLOCK,
     FIRST_RATE,
     LATENCY,
     BlockNames,

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from arriero.agent.engine.capacity import BLOCK
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store import disk_cache
-from arriero.agent.engine.prompt_store.blocks import BLOCK, Left, ReadBlocks
+from arriero.agent.engine.prompt_store.blocks import Left, ReadBlocks
 from arriero.agent.engine.prompt_store.cache_folder import (
     BLOCK_SUFFIX,
     CHECKPOINT_SUFFIX,
@@ -399,7 +400,7 @@ class TestCheckpoints:
     """Of a model that shares prefixes at these alone. The engine parks pieces of half a block."""
 
     STATE_BYTES = 1000
-    ENDS = (BLOCK + 5, 2 * BLOCK, 2 * BLOCK + 200)
+    ENDS = (BLOCK + 5, 2 * BLOCK, 2 * BLOCK + 100)
     """Where its checkpoints are: behind a block, at the end of one, and behind half of one."""
 
     class Engine(Engine):
@@ -526,10 +527,10 @@ class TestCheckpoints:
 
     def test_one_that_adds_less_than_reading_takes_is_not_written(self, tmp_path: Path) -> None:
         """A file takes 2 ms at least. Each has a block before it, so computing must take 8 ms."""
-        seconds = 0.025e-3 * self.ENDS[2]
+        seconds = 0.05e-3 * self.ENDS[2]
         with self.opened(tmp_path) as setup:
             self.write(setup, seconds=seconds)
-            assert setup.engine.asked == [(0, self.ENDS[1])], "261 take 6.5, 512 12.8, 200 more 5"
+            assert setup.engine.asked == [(0, self.ENDS[1])], "133 take 6.7, 256 12.8, 100 more 5"
             assert num_found(setup) == self.ENDS[1]
             self.write(setup, Prompt(tuple(reversed(TOKENS))), seconds=0.001)
             assert len(setup.engine.asked) == 1, "the engine is not asked, either"
@@ -569,7 +570,7 @@ class TestCheckpoints:
     ) -> None:
         with self.opened(tmp_path) as setup:
             self.write(setup)
-            (path,) = (path for path in self.files(setup) if "-200-" in path.name)
+            (path,) = (path for path in self.files(setup) if "-100-" in path.name)
             content = bytearray(path.read_bytes())
             content[-40] ^= 1
             path.write_bytes(content)
@@ -583,8 +584,8 @@ class TestCheckpoints:
         with self.opened(tmp_path) as setup:
             self.write(setup)
             paths = self.files(setup)
-            (long,) = (path for path in paths if "-200-" in path.name)
-            block = StoredPrompt(PROMPT.part(2 * BLOCK, self.ENDS[2]), (Piece(200, b"x"),))
+            (long,) = (path for path in paths if "-100-" in path.name)
+            block = StoredPrompt(PROMPT.part(2 * BLOCK, self.ENDS[2]), (Piece(100, b"x"),))
             long.write_bytes(b"".join(pack(long.stem, ORIGIN, block)))
             assert self.read(setup) is None
             (second,) = (path for path in paths if f"-{BLOCK}-" in path.name)

@@ -1,8 +1,9 @@
 """What becomes of a slot, whoever decides it."""
 
+from arriero.agent.engine.capacity import BLOCK
 from arriero.agent.engine.kv_cache.stream_memory import StreamMemory
 from arriero.agent.engine.kv_cache.unified_memory import UnifiedMemory
-from arriero.agent.engine.prompt_store.blocks import BLOCK, Left
+from arriero.agent.engine.prompt_store.blocks import Left
 from arriero.agent.engine.scheduling.progress import Progress
 from arriero.agent.engine.step import Decoded
 from tests.agent.engine.setting import Setting
@@ -64,16 +65,16 @@ def left_after(setting: Setting, num_tokens: int) -> list[Left]:
 
 
 def test_what_a_sequence_leaves_is_noted_in_whole_blocks() -> None:
-    (left,) = left_after(large(), 300)
+    (left,) = left_after(large(), 200)
     assert left.prompt.tokens == tuple(range(BLOCK))
     assert left.checkpoints == ()
 
 
 def test_or_to_its_last_checkpoint() -> None:
-    (left,) = left_after(large(checkpoint_gap=4), 300)
+    (left,) = left_after(large(checkpoint_gap=4), 200)
     assert left.prompt.tokens == tuple(range(left.checkpoints[-1]))
-    assert left.checkpoints[0] == 299, "before the last token"
-    assert left_after(large(checkpoint_gap=4), 200) == [], "that is too short"
+    assert left.checkpoints[0] == 199, "before the last token"
+    assert left_after(large(checkpoint_gap=4), 100) == [], "that is too short"
 
 
 def test_each_layout_has_its_memory() -> None:
