@@ -85,7 +85,7 @@ class Cells:
     """The cells of the KV cache: `used` by running sequences, `kept` as prefixes, others free.
 
     Cells of a prefix that a running sequence shares are used, not kept. In addition, `parked`
-    cells' worth of prefixes is in the agent's host memory.
+    cells' worth of prefixes is in the agent's host memory alone.
     """
 
     __pydantic_config__ = STRICT

@@ -484,7 +484,8 @@ class CheckpointMemory(Memory):
 
     def _drop(self, holder: int) -> None:
         super()._drop(holder)
-        self._copies.pop(holder, None)
+        if (name := self._copies.pop(holder, None)) is not None:
+            self._parked.in_cells(name, 0)
         if (parking := self._parking.pop(holder, None)) is not None:
             self._free_blocks(self._parked.release(parking.blocks))
 
@@ -555,6 +556,7 @@ class CheckpointMemory(Memory):
         self._edits.append(OffloadState(holder, start, name, self._state_cells))
         self.allowance.take(self._state_cells)
         self._copies[holder] = name
+        self._parked.in_cells(name, start)
         del self._parking[holder]
         return True
 
@@ -588,6 +590,7 @@ class CheckpointMemory(Memory):
         self._tree.insert(holder, self._tree.keys(name))
         self._remove_parked(name)
         self._copies[holder] = name
+        self._parked.in_cells(name, self._parked.length(name))
         self._worth[holder] = self._parked.worth(name)
         self._use(holder)
         self._adopted = deque(names for names in self._adopted if name not in names)

@@ -35,7 +35,14 @@ class _Block:
     parent: int
     keys: Keys
     num_users: int = 0
+    num_in_cells: int = 0
+    """Users that still have the cells of the block."""
     is_here: bool = False
+
+    @property
+    def num_parked(self) -> int:
+        """The number of positions that are here and not in the cells."""
+        return len(self.keys) if self.is_here and not self.num_in_cells else 0
 
 
 @dataclass(slots=True)
@@ -43,6 +50,8 @@ class _Parked:
     blocks: tuple[int, ...]
     length: int
     worth: float
+    in_cells: int = 0
+    """The number of its first positions that are in the cells."""
 
 
 _START = -1
@@ -60,7 +69,7 @@ class ParkedBlocks:
     ) -> None:
         self.num_bytes = 0
         self.num_positions = 0
-        """The number of positions of all present blocks."""
+        """The number of positions of present blocks that no prefix has in the cells."""
         self.most_bytes = most_bytes
         self.block = block
         self._cell_bytes = cell_bytes
@@ -157,15 +166,11 @@ class ParkedBlocks:
 
     def put(self, id: int) -> None:
         """Mark the block as present."""
-        self._blocks[id].is_here = True
-        self.num_bytes += self._bytes(id)
-        self.num_positions += len(self._blocks[id].keys)
+        self._change(id, is_here=True)
 
     def drop(self, id: int) -> None:
         """Mark a present block as absent."""
-        self.num_bytes -= self._bytes(id)
-        self.num_positions -= len(self._blocks[id].keys)
-        self._blocks[id].is_here = False
+        self._change(id, is_here=False)
 
     def is_here(self, id: int) -> bool:
         """Return whether the block is present."""
@@ -181,8 +186,16 @@ class ParkedBlocks:
 
     def remove(self, name: int) -> list[int]:
         """Remove the prefix. Returns its present blocks that no other prefix uses."""
+        self.in_cells(name, 0)
         self.num_bytes -= self._state_bytes
         return self.release(self._parked.pop(name).blocks)
+
+    def in_cells(self, name: int, length: int) -> None:
+        """Note that the cells have the first `length` positions of the prefix, in whole blocks."""
+        parked = self._parked[name]
+        for id, start, _ in self.blocks(name):
+            self._change(id, num_in_cells=(start < length) - (start < parked.in_cells))
+        parked.in_cells = length
 
     def release(self, blocks: Sequence[int]) -> list[int]:
         """Count one user less of each of `blocks`, and remove the blocks without users.
@@ -196,8 +209,7 @@ class ParkedBlocks:
             if block.num_users:
                 continue
             if block.is_here:
-                self.num_bytes -= self._bytes(id)
-                self.num_positions -= len(block.keys)
+                self._change(id, is_here=False)
                 gone.append(id)
             del self._blocks[id], self._ids[block.parent, block.keys]
         return gone
@@ -229,8 +241,26 @@ class ParkedBlocks:
         _check(len(self._ids) == len(self._blocks), "ids of blocks")
         num_bytes = sum(map(self._bytes, self._blocks)) + self._state_bytes * len(self._parked)
         _check(num_bytes == self.num_bytes, f"{self.num_bytes} bytes")
-        here = [block for block in self._blocks.values() if block.is_here]
-        _check(self.num_positions == sum(len(block.keys) for block in here), "positions")
+        num_parked = sum(block.num_parked for block in self._blocks.values())
+        _check(self.num_positions == num_parked, "positions")
+        in_cells = Counter(
+            id
+            for name, parked in self._parked.items()
+            for id, start, _ in self.blocks(name)
+            if start < parked.in_cells
+        )
+        held = {id: block.num_in_cells for id, block in self._blocks.items() if block.num_in_cells}
+        _check(held == in_cells, f"blocks in the cells {held}")
+
+    def _change(self, id: int, *, is_here: bool | None = None, num_in_cells: int = 0) -> None:
+        """Mark the block as present or absent, or count more users that have its cells."""
+        block = self._blocks[id]
+        self.num_bytes -= self._bytes(id)
+        self.num_positions -= block.num_parked
+        block.is_here = block.is_here if is_here is None else is_here
+        block.num_in_cells += num_in_cells
+        self.num_bytes += self._bytes(id)
+        self.num_positions += block.num_parked
 
     def _bytes(self, id: int) -> int:
         block = self._blocks[id]

@@ -133,6 +133,7 @@ class UnifiedMemory(Memory):
                 self._edits.append(Put(blocks[-1], piece.state))
             end += piece.num_tokens
         self._copies[holder] = self._parked.add(blocks, 0.0)
+        self._note_cells(holder)
         self._use(holder)
         self._drop_copies(0)
         while (surplus := self._parked.surplus(self._names(holder, source))) is not None:
@@ -185,6 +186,7 @@ class UnifiedMemory(Memory):
             self._open(source)
             self.allowance.take(num)
             self._cells.grow(source, num)
+            self._note_cells(source)
             self._edits.append(Restore(source, start, num, block))
         self._drop_copies(0)
         return found if self._is_present(found) else None
@@ -322,7 +324,12 @@ class UnifiedMemory(Memory):
             for part in [*self._parked.cut(keys[:start]), *rest]:
                 blocks.append(self._parked.take(blocks, part, is_here=False))
             name = self._copies[holder] = self._parked.add(blocks, self._worth[holder])
+            self._note_cells(holder)
         return name
+
+    def _note_cells(self, holder: int) -> None:
+        """Note how much of a parked prefix is in the cells."""
+        self._parked.in_cells(self._copies[holder], self._cells.length(holder))
 
     def _names(self, *holders: int | None) -> set[int]:
         return {self._copies[one] for one in holders if one in self._copies}
@@ -490,4 +497,5 @@ class UnifiedMemory(Memory):
     def _retreat(self, holder: int, start: int) -> None:
         """Remove the cells of the last block of `holder`, which is parked."""
         self._cells.truncate(holder, start)
+        self._note_cells(holder)
         self._edits.append(Clear(holder, start))

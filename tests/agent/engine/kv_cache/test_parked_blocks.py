@@ -35,6 +35,21 @@ def test_what_begins_alike_has_the_same_blocks() -> None:
     assert parked.num_bytes == 0
 
 
+def test_a_position_whose_cells_are_there_is_not_counted_as_parked() -> None:
+    parked = make()
+    first = park(parked, 1, 2, 3, 4, 5, 6)
+    second = park(parked, 1, 2, 3, 4, 5, 7)
+    parked.in_cells(first, 6)
+    assert parked.num_positions == 2
+    parked.in_cells(second, 4)
+    parked.in_cells(first, 0)
+    assert parked.num_positions == 2 + 2
+    assert parked.num_bytes == 36, "the bytes are there all the same"
+    parked.remove(second)
+    assert parked.num_positions == 6
+    parked.check_integrity(())
+
+
 def test_blocks_of_what_is_being_parked_stay() -> None:
     parked = make()
     first = park(parked, 1, 2, 3, 4, 5)

@@ -162,7 +162,7 @@ def test_what_is_parked_comes_back_before_somebody_begins_with_it() -> None:
     assert run(memory, 0, 1, 2, 3, 9) == 3
     restored, *_, shared = memory.take_edits()
     assert (restored, shared) == (Restore(first, 0, 5, 0), Copy(first, 0, 3))
-    assert memory.counts.parked == 5 + 4, "what has come back stays parked"
+    assert memory.counts.parked == 4, "what has come back is in the cells"
     memory.check_integrity()
 
 
@@ -257,7 +257,7 @@ def test_what_was_read_from_disk_is_a_kept_prefix_that_is_parked() -> None:
     assert first == Restore(holder, 0, 3, puts[0].block)
     assert second == Restore(holder, 3, 3, puts[1].block)
     assert copy == Copy(holder, 0, 4)
-    assert memory.counts.parked == 7
+    assert memory.counts.parked == 1
 
 
 def test_what_was_read_from_disk_goes_before_what_is_parked() -> None:
@@ -549,9 +549,10 @@ def test_what_has_come_back_is_not_copied_again() -> None:
     assert offloaded(memory) == [(256, 44), (128, 128), (0, 128)]
     keys = [0] * 300
     assert memory.fetch(memory.find(keys, 300)) is not None
-    assert (memory.room.num_used, memory.counts.parked) == (300, 300)
+    assert (memory.room.num_used, memory.counts.parked) == (300, 0)
     memory.allowance.renew(0)
     assert memory.make_room(300, num_urgent=0) == 300, "that costs nothing"
+    assert (memory.room.num_used, memory.counts.parked) == (0, 300)
     assert offloaded(memory) == []
     memory.check_integrity()
 
