@@ -1,16 +1,16 @@
-"""A backup of a balancer's store and its files, as one tar file; and back.
+"""A backup of a balancer's store and its files in one tar file, and its restoration.
 
-The balancer may run meanwhile. The database is copied by SQLite's own online backup, so it is as it
-was at one moment. Files are written once, under names of their own: those that are there are copied
-before the database, and those that came since behind it. So all that the copied database knows are
-there, but for files that were deleted in between, as they are at the balancer.
+The balancer may run meanwhile. SQLite's own online backup copies the database as of one moment. A
+file is written once under its own name. Existing files are copied before the database, and files
+that came meanwhile after it. So the backup has every file that the copied database knows, except
+files deleted in between.
 
-A tar file has `manifest.json`, `state.db`, and `files/…` as they lie in `--files`, be that a folder
-or a bucket: what was copied from one may be restored to the other. Beside PostgreSQL there is no
-`state.db`: `pg_dump` copies the database first, then this its files.
+A tar file has `manifest.json`, `state.db`, and `files/…` as stored in `--files`, whether that is a
+folder or a bucket. A backup of one kind of storage can be restored to the other. With PostgreSQL
+there is no `state.db`: `pg_dump` copies the database first, and this then copies the files.
 
-Files go through in pieces, and nothing but names and sizes is held of them. The place of the files
-and what opens it are not in the archive. What is written here, its owner alone may read.
+Files are copied in pieces; only their names and sizes are in memory. The location of the files and
+its credentials are not in the archive. Only the owner may read what is written.
 """
 
 import io
@@ -37,14 +37,15 @@ MAX_MANIFEST = 2**16
 
 
 class BackupError(Exception):
-    """It cannot be done: one sentence with what to do."""
+    """Why a backup or a restoration is impossible: one sentence that says what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What a backup is of. `created_at` in seconds since 1970.
+    """The contents of a backup. `created_at` is in seconds since 1970.
 
-    One that `has_database` is of SQLite; the others are of files beside PostgreSQL.
+    With `has_database` the store is SQLite; otherwise the backup has only files, stored beside
+    PostgreSQL.
     """
 
     format: int
@@ -105,14 +106,14 @@ def _entry(name: str, size: int, now: float) -> tarfile.TarInfo:
 
 
 def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Without the user's name."""
+    """Return the entry without the user's name."""
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
     return entry
 
 
 def _opened(place: FilesPlace) -> Blobs:
-    """Unlike a balancer's: no folder is made."""
+    """Open the files without making a folder, which a balancer would make."""
     if place.folder is not None:
         return LocalBlobs(place.folder)
     try:
@@ -122,7 +123,7 @@ def _opened(place: FilesPlace) -> Blobs:
 
 
 def _add_new(archive: tarfile.TarFile, raw: BinaryIO, blobs: Blobs, sizes: dict[str, int]) -> None:
-    """Copy the files that are not among `sizes`, and note theirs."""
+    """Copy the files that are not in `sizes`, and add their sizes."""
     found = {name: size for root in ROOTS for name, size in blobs.sizes(root).items()}
     for name in sorted(found.keys() - sizes.keys()):
         start = archive.offset
@@ -145,7 +146,7 @@ def _add(archive: tarfile.TarFile, blobs: Blobs, name: str, size: int) -> None:
 
 
 def _check_place(database: Path, sizes: dict[str, int], place: FilesPlace) -> None:
-    """Refuses a place that has none of the files that the store knows: it is another one's."""
+    """Refuse a place with none of the files that the store knows: it belongs to another store."""
     with closing(sqlite3.connect(database)) as connection:
         known = [id for (id,) in connection.execute("SELECT id FROM files")]
     if known and not any(blob_of(id) in sizes for id in known):
@@ -156,7 +157,7 @@ def _check_place(database: Path, sizes: dict[str, int], place: FilesPlace) -> No
 
 
 def copy_database(database: Path, copy: Path) -> None:
-    """As it is at one moment, whoever writes to it. Raises `BackupError`."""
+    """Copy the database as of one moment, while others write to it. Raises `BackupError`."""
     copy.unlink(missing_ok=True)
     try:
         with (
@@ -180,9 +181,9 @@ def back_up(
     copy: Callable[[Path, Path], None] = copy_database,
     clock: Callable[[], float] = time.time,
 ) -> Manifest:
-    """Write `target`, which is whole in the end, or as it was before. Raises `BackupError`.
+    """Write `target`, which is complete at the end or unchanged. Raises `BackupError`.
 
-    Without a `database` it has the files alone, which lie beside PostgreSQL.
+    Without a `database` it has only the files, which are stored beside PostgreSQL.
     """
     if database is not None and not database.is_file():
         raise BackupError(f"--state: there is no database {database}")
@@ -194,10 +195,11 @@ def back_up(
 
 
 def restore(source: Path, database: Path | None, place: FilesPlace) -> Manifest:
-    """Make `database` and the files of a backup; neither may be there. Raises `BackupError`.
+    """Restore `database` and the files of a backup; neither may exist. Raises `BackupError`.
 
-    Nothing is made before the whole backup was looked through. The database comes last: a balancer
-    that starts in between finds none. Without one the backup has to be of files beside PostgreSQL.
+    The whole backup is checked before anything is written. The database comes last, so that a
+    balancer that starts in between finds none. Without a `database` the backup must have only
+    files.
     """
     if database is not None and database.exists():
         raise BackupError(f"--state: {database} is there; move it away first")
@@ -227,7 +229,7 @@ def restore(source: Path, database: Path | None, place: FilesPlace) -> Manifest:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """What the files' place says becomes a `BackupError`."""
+    """A context that turns errors of the files' storage into `BackupError`."""
     try:
         yield
     except BlobsAway as error:
@@ -235,7 +237,7 @@ def _told() -> Iterator[None]:
 
 
 def _check_kind(source: Path, manifest: Manifest, database: Path | None) -> None:
-    """Refuses a backup of the other kind of store."""
+    """Refuse a backup of another kind of store."""
     if manifest.has_database and database is None:
         raise BackupError(f"{source} is of SQLite: restore it with --state sqlite:///FILE")
     if not manifest.has_database and database is not None:
@@ -258,7 +260,7 @@ def _entries(source: Path) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]]]:
 
 
 def _look_through(source: Path, database: Path) -> Manifest:
-    """Check that it is whole, and unpack its `database`."""
+    """Check that the backup is complete, and unpack its `database`."""
     manifest = None
     names: set[str] = set()
     num_bytes = 0
@@ -294,7 +296,7 @@ def _unpack(file: IO[bytes], target: Path) -> None:
 
 
 def _put_files(source: Path, blobs: Blobs) -> None:
-    """All or none, unless the place is gone for good."""
+    """Restore all files or none, unless the storage fails for good."""
     done: list[str] = []
     try:
         for entry, file in _entries(source):
@@ -338,7 +340,7 @@ def _manifest(source: Path, body: bytes) -> Manifest:
 
 
 def _safe(source: Path, name: str) -> str:
-    """A name of an entry, if it is one of ours."""
+    """Return the name of an entry, if it is a name of ours."""
     parts = PurePosixPath(name).parts
     is_ours = parts == ("state.db",) or (
         len(parts) > 2 and parts[0] == "files" and parts[1] in ROOTS
@@ -360,7 +362,8 @@ def _check(database: Path) -> None:
 
 @contextmanager
 def _unfinished(target: Path) -> Iterator[Path]:
-    """A file beside `target`, which is gone unless it took its name."""
+    """Return a context with a temporary file beside `target`, deleted at the end unless it was
+    renamed."""
     if not target.absolute().parent.is_dir():
         raise BackupError(f"there is no folder {target.absolute().parent}")
     part = target.absolute().with_name(f".{target.name}{UNFINISHED}")
@@ -374,7 +377,7 @@ def _unfinished(target: Path) -> Iterator[Path]:
 
 
 def _sync(folder: Path) -> None:
-    """New names are there after a power cut only then."""
+    """Sync a folder, because only then do new names survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

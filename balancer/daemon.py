@@ -81,9 +81,9 @@ async def main(settings: BalancerSettings, shutdown: Shutdown, pipes: Pipes | No
 
 
 def build() -> None:
-    """Build what checks bodies and messages, before the first of each would have to wait for it.
+    """Build the checkers of bodies and messages before the first of them has to wait.
 
-    On a thread: it takes a second, in which requests are served.
+    This runs on a thread, because it takes a second in which requests are served.
     """
     build_schemas()
     for table in constants(FieldTable):
@@ -95,7 +95,7 @@ def build() -> None:
 async def restore(
     desired_state: DesiredStateService, drains: DrainService, store: Store, *, diary: Diary
 ) -> None:
-    """Take up the desired state, the drains and the hosts that were saved.
+    """Restore the saved desired state, drains and hosts.
 
     Raises `StartupError`.
     """
@@ -112,9 +112,9 @@ async def restore(
 
 
 def _calm_garbage_collector() -> None:
-    """Look for cycles less often, and never among what was made at the start.
+    """Collect cyclic garbage less often, and never among objects from the start.
 
-    With Python's defaults, a fifth of a busy balancer's time went into looking.
+    With Python's defaults, a busy balancer spent a fifth of its time on it.
     """
     gc.collect()
     gc.freeze()
@@ -124,14 +124,20 @@ def _calm_garbage_collector() -> None:
 def _read_files(
     settings: BalancerSettings, access: Access, certificates: Certificates | None
 ) -> None:
-    """Log a file that cannot be used, and keep the old one."""
+    """Read certificate and admin key again.
+
+    A file that cannot be used is logged, and the old one stays.
+    """
     if certificates is not None:
         certificates.check()
     if settings.admin_key_file is not None:
         try:
             access.fix(file_key(settings.admin_key_file))
         except StartupError as error:
-            logger.error("the old key stays: %s", error)
+            logger.error(
+                "the new key in --admin-key-file cannot be used, so the old key stays valid: %s",
+                error,
+            )
 
 
 def _announce(
@@ -146,8 +152,8 @@ def _announce(
 
 async def _drain(runtime: FleetRuntime, hub: EventHub, within: float) -> None:
     num = runtime.views.totals().num_requests
-    logger.info("draining: %d requests may finish within %g s", num, within)
+    logger.info("draining: %d requests have %g s to finish", num, within)
     await runtime.drain(within)
     hub.close()
     runtime.goodbye()
-    logger.info("drained")
+    logger.info("drained: the balancer stops")

@@ -1,4 +1,4 @@
-"""What survives a restart, wired up: the store of `--state`, the task that writes, the history."""
+"""What survives a restart: the store of `--state`, its writer task, and the history."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,10 +18,10 @@ LAST_WRITES = 3.0
 
 
 class Persistence:
-    """`writer` saves the desired state in `store`, and `history` is kept there by it.
+    """The store and its users. `writer` writes the desired state and the history to `store`.
 
-    Everything else is read and written at once, since what changes it waits. `peers` finds other
-    balancers, in a store that several may share.
+    Everything else is read and written at once, because its callers wait. `peers` finds other
+    balancers, in a store that several can share.
     """
 
     def __init__(self, store: Store, peers: PeerStore | None = None) -> None:
@@ -32,9 +32,9 @@ class Persistence:
 
     @classmethod
     async def open(cls, url: StoreUrl, hub: NotificationHub | None = None) -> Self:
-        """Open the store and read the history back. Raises `StartupError`, one sentence.
+        """Open the store and read the history. Raises `StartupError`, with one sentence.
 
-        `hub` carries notifications to other workers where the store does not.
+        `hub` carries notifications to other workers if the store does not.
         """
         try:
             store = await open_store(url)
@@ -48,27 +48,29 @@ class Persistence:
         return persistence
 
     async def run(self, totals: Callable[[], FleetTotals]) -> None:
-        """Keep the history and write, until cancelled."""
+        """Record the history and write, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.writer.run())
             tasks.create_task(self.history.run(totals, self.writer))
 
     async def flush(self, totals: FleetTotals) -> None:
-        """Write what there is, as far as the store takes it in time; `run` still has to run."""
+        """Write what is waiting, as far as the store takes it in time; `run` must be running."""
         self.history.end(totals, self.writer)
         await self.writer.flush(LAST_WRITES)
 
     async def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         await self.store.close()
 
 
 def peer_store_of(
     url: StoreUrl, store: Store, hub: NotificationHub | None = None
 ) -> PeerStore | None:
-    """What lets balancers over `store` find one another; `None` where there is one only.
+    """Return the means by which balancers over `store` find each other;
 
-    `hub` does so for workers over one SQLite file.
+    `None` if only one can exist.
+
+    `hub` does this for workers over one SQLite file.
     """
     if url.kind == "postgresql":
         from .cluster.postgres_peers import PostgresPeerStore  # it needs asyncpg

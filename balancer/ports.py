@@ -1,4 +1,4 @@
-"""Both ports: what each serves of the parts, where it listens, and whether that is safe."""
+"""Both ports: the parts that each serves, where it listens, and whether that is safe."""
 
 import asyncio
 import errno
@@ -41,7 +41,7 @@ LAST_WORDS = 1.0
 async def open_ports(
     parts: Parts, settings: BalancerSettings, ports: AsyncExitStack
 ) -> dict[str, Address]:
-    """Listen on both ports until `ports` closes; the addresses taken."""
+    """Listen on both ports until `ports` closes. Returns the addresses."""
     certificates = parts.certificates
     addresses: dict[str, Address] = {}
     apps: dict[Door, tuple[Address, web.Application]] = {
@@ -98,9 +98,9 @@ def connections_of(
     tls: Callable[[], ssl.SSLContext] | None = None,
     doors: Doors | None = None,
 ) -> Connections:
-    """The limits of one port's connections; `tls` gives the context of each new one.
+    """Return the limits of one port's connections; `tls` gives the context of each new connection.
 
-    `doors` are told of TLS handshakes that fail.
+    `doors` hear of TLS handshakes that fail.
     """
     return Connections(
         header_timeout=settings.header_timeout,
@@ -120,9 +120,9 @@ async def serve(
     *,
     is_shared: bool = False,
 ) -> AsyncIterator[Address]:
-    """Listen while inside; gives the address taken. Raises `StartupError` that names `flag`.
+    """Listen within the context, which yields the address. Raises `StartupError` that names `flag`.
 
-    `is_shared`: other processes of this user listen there, too.
+    `is_shared`: other processes of this user listen on the address, too.
     """
     runner = ConnectionsRunner(app, connections, shutdown_timeout=LAST_WORDS)
     await runner.setup()
@@ -134,9 +134,11 @@ async def serve(
 
 
 async def _check_answers(runner: web.AppRunner, flag: str, *, has_tls: bool) -> None:
-    """Raises `StartupError` if a request gets no answer: our connections rely on aiohttp's inside.
+    """Check that a request gets an answer, because our connections depend on internals of aiohttp.
 
-    It listens on a port of its own for this. Other processes may have the one that is to be opened.
+    Raises `StartupError`.
+
+    It listens on a port of its own for this, because other processes may serve the shared port.
     """
     if runner.server is None:
         raise RuntimeError("the runner is not set up")
@@ -168,7 +170,7 @@ async def _asked(port: int, tls: ssl.SSLContext | None) -> bytes:
 
 
 def _own_tls() -> ssl.SSLContext:
-    """For a connection to itself, whose certificate may be for any name."""
+    """Return the TLS context for a connection to itself, whose certificate may be for any name."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -197,7 +199,7 @@ def _remedy(error: OSError) -> str:
 
 
 def check_exposure(settings: BalancerSettings, *, has_keys: bool) -> None:
-    """Raises `StartupError` where other hosts would reach what nothing protects."""
+    """Check that addresses open to other hosts are protected. Raises `StartupError`."""
     listening = {
         "--inference-addr": settings.inference_addr,
         "--management-addr": settings.management_addr,
@@ -207,7 +209,7 @@ def check_exposure(settings: BalancerSettings, *, has_keys: bool) -> None:
         return
     if not settings.insecure:
         raise StartupError(f"{reason}. {remedies(protection)}")
-    logger.warning("%s: --insecure says that something else protects it", reason)
+    logger.warning("%s; it is allowed because the balancer was started with --insecure", reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +221,7 @@ class Protection:
 
 
 def why_not(listening: Mapping[str, Address], protection: Protection) -> str | None:
-    """Why the addresses, by flag, should not be opened; `None` where they may."""
+    """Return why the addresses, by flag, should not be opened; `None` if they may."""
     opened = [(flag, each) for flag, each in listening.items() if not each.is_loopback]
     if not opened or (protection.has_keys and protection.has_tls):
         return None
@@ -228,7 +230,7 @@ def why_not(listening: Mapping[str, Address], protection: Protection) -> str | N
 
 
 def remedies(protection: Protection) -> str:
-    """What to do about it."""
+    """Return what to do about missing protection."""
     missing = []
     if not protection.has_keys:
         missing.append(

@@ -1,7 +1,7 @@
-"""What a trace shows of a request or a query: a span and its parts, made when it has ended.
+"""The trace of a request or query: a span and its parts, made when it has ended.
 
-Attributes have the names of OpenTelemetry's conventions for generative AI where those have one
-(https://opentelemetry.io/docs/specs/semconv/gen-ai/). Numbers and names only, never any text.
+Attributes have the names of OpenTelemetry's conventions for generative AI, if these have one
+(https://opentelemetry.io/docs/specs/semconv/gen-ai/). They are numbers and names, never texts.
 """
 
 import time
@@ -18,7 +18,7 @@ _NANOSECONDS = 1_000_000
 
 
 def span_of(ending: Ending, context: TraceContext, now: int) -> Span:
-    """The span of what ended `now`, in nanoseconds since 1970."""
+    """Return the span of a request that ended `now`, in nanoseconds since 1970."""
     return Span(
         name=f"{ending.kind} {ending.model}" if ending.model else ending.kind,
         context=context,
@@ -32,9 +32,10 @@ def span_of(ending: Ending, context: TraceContext, now: int) -> Span:
 
 
 def parts_of(ending: Ending, now: int) -> list[Part]:
-    """What it waited and computed, one after the other; a query is only one thing.
+    """Return the waits and computations of a request, one after the other; a query has only one
+    part.
 
-    The time in the queue is all of it, also where the request went back there.
+    The time in the queue is the sum over all waits, also if the request returned to the queue.
     """
     if ending.kind != "generate":
         return []
@@ -80,7 +81,7 @@ def _attributes(ending: Ending) -> dict[str, Attribute]:
 
 
 class TraceRecorder:
-    """The `Recorder` of traces, which does nothing before an end.
+    """The `Recorder` of traces, which acts only when a request ends.
 
     `clock` gives nanoseconds since 1970.
     """
@@ -90,19 +91,19 @@ class TraceRecorder:
         self._clock = clock
 
     def first_token(self, seconds: float, origin: Origin) -> None:
-        """The span of the end has it, too."""
+        """Ignore the first token: the span of the end has its time."""
 
     def between_tokens(self, gaps: Sequence[float], origin: Origin) -> None:
-        """Too many for a trace."""
+        """Ignore the times between tokens, which are too many for a trace."""
 
     def tokens(self, count: int, origin: Origin) -> None:
-        """The span of the end has it, too."""
+        """Ignore tokens: the span of the end has their number."""
 
     def moved(self, reason: MoveReason, origin: Origin) -> None:
-        """The span of the end has how often, too."""
+        """Ignore moves: the span of the end has their number."""
 
     def ended(self, ending: Ending) -> None:
-        """A request ended: its span, if its trace is recorded."""
+        """Record the span of an ended request, if its trace is recorded."""
         context = ending.caller.trace
         if context is not None and context.is_sampled:
             now = self._clock()

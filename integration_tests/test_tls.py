@@ -218,7 +218,7 @@ async def test_agents_are_told_why_they_may_not_join(secured: Secured) -> None:
     fleet, ca = secured.fleet, secured.authority.ca
     stranger = Authority(secured.folder, "other").sign("stranger")
     agents = [
-        (await fleet.launch_agent(tls_ca=ca), "this one shows none"),
+        (await fleet.launch_agent(tls_ca=ca), "the agent showed no certificate"),
         (await fleet.launch_agent(), "its certificate is not trusted"),
         (
             await fleet.launch_agent(tls_ca=ca, tls_cert=stranger.cert, tls_key=stranger.key),
@@ -252,7 +252,7 @@ async def test_a_new_certificate_while_a_stream_runs(secured: Secured) -> None:
 
     async def is_told() -> bool:
         await secured.serial()
-        return any("the old one stays" in line for line in fleet.balancer.stderr)
+        return any("the old one stays in use" in line for line in fleet.balancer.stderr)
 
     await until(is_told)
     assert await secured.serial() != before

@@ -53,7 +53,7 @@ class Shutdown:
     def refresh(self, reason: str) -> None:
         """Reopen the log, so that a rotated file can be removed; then reread all other files."""
         log.reopen()
-        logger.info("files are read again: %s", reason)
+        logger.info("the files named in the settings are read again: %s", reason)
         for read in self._refreshes:
             read()
 
@@ -65,7 +65,7 @@ class Shutdown:
 
     def withdraw(self) -> None:
         """Cancel the request to stop."""
-        logger.info("the stop is withdrawn; the daemon goes on")
+        logger.info("the request to stop is withdrawn; the daemon continues")
         self.requested.clear()
 
 
@@ -148,7 +148,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 def _report(program: str, error: Exception) -> int:
     if not all(isinstance(cause, StartupError) for cause in _leaves(error)):
-        logger.critical("stopped by an unexpected error", exc_info=error)
+        logger.critical("the daemon stops: unexpected error", exc_info=error)
         return EXIT_INTERNAL
     for message in reasons(error):
         log.say(f"{program}: {message}")

@@ -82,7 +82,9 @@ def reopen() -> None:
     try:
         opened = os.open(handler.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
     except OSError as error:
-        logger.error("the log cannot be reopened; the old file stays in use: %s", error)
+        logger.error(
+            "the log file cannot be reopened, so lines still go to the old file: %s", error
+        )
         return
     try:
         handler.move_to(opened)

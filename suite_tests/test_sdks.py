@@ -48,7 +48,7 @@ MAY_FAIL = {
             for how in ("method", "raw_response", "streaming_response")
             for what, why in (
                 *((what, _UNKNOWN) for what in ("retrieve", "delete", "cancel")),
-                ("compact", "responses are not compacted here"),
+                ("compact", "/v1/responses/compact is not supported"),
             )
         },
         **{

@@ -23,21 +23,21 @@ from .keyring import UNKNOWN, Keyring
 logger = logging.getLogger(__name__)
 
 RELOAD_INTERVAL = 1.0
-"""Seconds between two readings of the store for a key that is unknown here."""
+"""Seconds between two readings of the store because of an unknown key."""
 
 LONGEST_TIMER = 3600.0
 """Seconds. The wall clock may be set; the timer runs on another clock, so it is checked again."""
 
 NEEDED = "an access key is needed: send it as `Authorization: Bearer ark_…`"
 
-BEREFT = "the store had access keys and has none now, so nobody is let in"
+BEREFT = "the access keys are gone from the store, so the balancer lets nobody in"
 BEREFT_HINT = (
-    "restore the keys, or make one with `arriero keys bootstrap`; if everybody may do everything, "
-    "start the balancer with --without-keys"
+    "restore the keys, or make a new key with `arriero keys bootstrap`; to serve requests "
+    "without keys, start the balancer with --without-keys"
 )
 
 NOBODY = "nobody"
-"""In place of a digest: who came in without a key, since there was none."""
+"""Stands for a caller without a key, in place of a digest."""
 
 Load = Callable[[], Awaitable[Sequence[AccessKey]]]
 OnEnded = Callable[[Identity, Unauthorized], None]
@@ -45,7 +45,7 @@ OnEnd = Callable[[Unauthorized], None]
 
 
 class _Watch:
-    """Inside, a callback waits for the end of a key, by its digest, or of a session."""
+    """A context in which a callback waits for the end of a key (by its digest) or of a session."""
 
     __slots__ = ("_access", "_holder", "names", "on_end")
 
@@ -63,7 +63,7 @@ class _Watch:
 
 
 class Access:
-    """One for each balancer; both ports share it."""
+    """The access keys of a balancer; both ports share it."""
 
     def __init__(
         self,
@@ -74,9 +74,11 @@ class Access:
         load: Load | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`fixed` is a key that no store has. `load` reads the store's; raises `StoreAway`.
+        """`fixed` is a key that is in no store.
 
-        `had_keys`: the store once had keys, whether it has any now or not.
+        `load` reads the keys of the store, and raises `StoreAway`.
+
+        `had_keys`: the store once had keys, whether or not it has any now.
         """
         self._clock = clock
         self._fixed = fixed
@@ -96,9 +98,10 @@ class Access:
 
     @property
     def is_open(self) -> bool:
-        """Whether no key is needed, since none was ever made.
+        """Whether no key is needed, because none was ever made.
 
-        A store that had keys and has none now lets nobody in: it may have been emptied by mistake.
+        If a store had keys and has none now, the balancer lets nobody in: the store may have been
+        emptied by mistake.
         """
         return self.ring.is_open and not self._had_keys
 
@@ -120,10 +123,10 @@ class Access:
     # ---- callers come
 
     async def admitted(self, keys: Sequence[str]) -> Identity | None:
-        """The holder of one of the `keys` that a caller sent; `None` if no key is needed.
+        """Return the holder of one of the `keys` that a caller sent; `None` if no key is needed.
 
-        Another program may have made a key that is unknown here, so the store is asked, at most
-        once a `RELOAD_INTERVAL`. Raises `Unauthorized`.
+        Another program may have made an unknown key, so the store is read, at most once per
+        `RELOAD_INTERVAL`. Raises `Unauthorized`.
         """
         if self.is_open:
             await self._reload(keys)
@@ -135,7 +138,7 @@ class Access:
         return self.identify(keys)
 
     def identify(self, keys: Sequence[str]) -> Identity | None:
-        """Like `admitted`, without asking the store."""
+        """Return the same as `admitted`, without reading the store."""
         if self.is_open:
             return None
         if not keys:
@@ -149,9 +152,9 @@ class Access:
         raise error
 
     def holder(self, name: str, digest: str, *, session: str = "") -> Identity | None:
-        """The holder of the key with this name and digest, if the key is still valid.
+        """Return the holder of the key with this name and digest, if the key is still valid.
 
-        `session`: the session of the dashboard by which the holder came.
+        `session`: the session of the dashboard through which the holder came.
         """
         key = self.ring.get(name)
         if key is None or not hmac.compare_digest(key.digest, digest):
@@ -163,14 +166,17 @@ class Access:
         return replace(key.identity, session=session)
 
     def holder_of(self, owner: str) -> Identity | None:
-        """The holder that `owner` names, if the key is still valid."""
+        """Return the holder that `owner` names, if the key is still valid."""
         now = self._clock()
         valid = (key.identity for key in self.ring.records() if key.problem(now) is None)
         return next((holder for holder in valid if holder.owner == owner), None)
 
     @contextmanager
     def lease(self, holder: Identity | None, on_end: OnEnd) -> Iterator[None]:
-        """Like `watch`, for a long-lived connection. A caller that needed no key may stay."""
+        """Return a context like that of `watch`, for a long connection.
+
+        A caller that needed no key may stay.
+        """
         if holder is None:
             yield
             return
@@ -182,15 +188,17 @@ class Access:
             self.num_leases -= 1
 
     def watch(self, holder: Identity | None, on_end: OnEnd) -> AbstractContextManager[None]:
-        """Inside, `on_end` is called once if `holder` may no longer be here. It must not raise.
+        """Return a context in which `on_end` is called once if the permission of `holder` ends.
 
-        A holder whose key has ended before this begins is told at once. `None` is who needed no
-        key; that ends with the first key.
+        It must not raise.
+
+        A holder whose key has ended before is told at once. `None` stands for a caller that needed
+        no key; its permission ends with the first key.
         """
         return _Watch(self, holder, on_end)
 
     def begin_watch(self, watch: _Watch, holder: Identity | None) -> None:
-        """See `watch`."""
+        """Begin a watch; see `watch`."""
         for name in watch.names:
             if name:
                 self._watches.setdefault(name, {})[watch] = None
@@ -206,36 +214,36 @@ class Access:
                     del self._watches[name]
 
     def end_session(self, session: str, why: str) -> None:
-        """A session of the dashboard is over: what was opened by it ends."""
+        """End a session of the dashboard, and what was opened through it."""
         self._tell(session, Unauthorized(why))
 
     # ---- keys change
 
     def put(self, key: AccessKey) -> None:
-        """A key is new, or another now."""
+        """Add or replace a key."""
         self._had_keys = True
         self._end(self.ring.put(key, self._clock()))
 
     def forget(self, name: str) -> None:
-        """A key is no more."""
+        """Remove a key."""
         self._end(self.ring.forget(name, self._clock()))
 
     def replace(self, keys: Iterable[AccessKey]) -> None:
-        """These are the keys of the store."""
+        """Replace all keys by those of the store."""
         self._end(self._know(keys))
 
     def fix(self, key: AccessKey) -> None:
-        """This is the key that no store has, in place of the one before."""
+        """Replace the key that is in no store."""
         stored = [each for each in self.ring.records() if each is not self._fixed]
         self._fixed = key
         self.replace(stored)
 
     def start(self) -> None:
-        """Watch over expiries from now on; needs the event loop."""
+        """Begin to watch for expiring keys; needs the event loop."""
         self._end(self.ring.due(self._clock()))
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -243,7 +251,10 @@ class Access:
     # ---- inside
 
     def _know(self, keys: Iterable[AccessKey]) -> list[Identity]:
-        """These are the keys of the store; who lost one by that, or by time."""
+        """Replace all keys by those of the store.
+
+        Returns the holders whose key ended by that, or has expired.
+        """
         keys, was_bereft = list(keys), self._was_bereft
         self._had_keys = self._had_keys or bool(keys)
         lost = self.ring.replace(self._with_fixed(keys), self._clock())
@@ -253,7 +264,7 @@ class Access:
         return lost
 
     def _with_fixed(self, keys: Iterable[AccessKey]) -> list[AccessKey]:
-        """The store decides about a key that it has, too."""
+        """Return the keys with the fixed key, unless the store has it, too."""
         keys = list(keys)
         if self._fixed is None or any(key.digest == self._fixed.digest for key in keys):
             return keys
@@ -262,7 +273,7 @@ class Access:
     def _end(self, holders: Iterable[Identity]) -> None:
         for holder in holders:
             error = self._reason(holder)
-            logger.info("%s; what it had open ends", error.message)
+            logger.info("%s: its open requests and connections are closed", error.message)
             for listener in self._listeners:
                 listener(holder, error)
             self._tell(holder.digest, error)
@@ -279,7 +290,7 @@ class Access:
         watch.on_end(error)
 
     def _lost(self, holder: Identity | None) -> Unauthorized | None:
-        """Why `holder` may not be here any more, if so."""
+        """Return why the permission of `holder` has ended, if it has."""
         if holder is None:
             return None if self.is_open else Unauthorized(NEEDED)
         return None if self.ring.holds(holder) else self._reason(holder)
@@ -287,7 +298,7 @@ class Access:
     def _reason(self, holder: Identity) -> Unauthorized:
         key = self.ring.get(holder.name)
         problem = None if key is None else key.problem(self._clock())
-        return Unauthorized(problem or f"the key {holder.name!r} was replaced by another one")
+        return Unauthorized(problem or f"the key {holder.name!r} was replaced by a new key")
 
     def _arm(self) -> None:
         self.stop()
@@ -313,6 +324,10 @@ class Access:
         try:
             self.replace(await load())
         except StoreAway as error:
-            logger.warning("the keys cannot be read from the store: %s", error)
+            logger.warning(
+                "the balancer could not read the access keys from the store and uses those "
+                "that it knows: %s",
+                error,
+            )
         finally:
             self._loading = None

@@ -25,7 +25,7 @@ FILE_KEY = "admin-key-file"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessKey:
-    """A key's record. Times are seconds since 1970; `revision` counts its saved versions."""
+    """A key's record. Times are in seconds since 1970; `revision` counts its saved versions."""
 
     name: str
     digest: str = field(repr=False)
@@ -39,7 +39,7 @@ class AccessKey:
     revision: int = 1
 
     def problem(self, now: float) -> str | None:
-        """Why the key no longer opens anything, if so."""
+        """Return why the key is no longer valid, if so."""
         if self.revoked_at is not None:
             return f"the key {self.name!r} was revoked"
         if self.expires_at is not None and self.expires_at <= now:
@@ -48,7 +48,7 @@ class AccessKey:
 
     @property
     def identity(self) -> Identity:
-        """The part of the key that others may know."""
+        """Return the part of the key that the rest of the balancer may know."""
         return Identity(
             name=self.name,
             role=self.role,
@@ -60,7 +60,7 @@ class AccessKey:
 
 
 def new_key(random_bytes: bytes) -> str:
-    """The key made of `NUM_RANDOM_BYTES` random bytes."""
+    """Return the key made of `NUM_RANDOM_BYTES` random bytes."""
     if len(random_bytes) != NUM_RANDOM_BYTES:
         raise ValueError(f"a key takes {NUM_RANDOM_BYTES} random bytes, not {len(random_bytes)}")
     return PREFIX + base64.urlsafe_b64encode(random_bytes).decode().rstrip("=")
@@ -77,7 +77,7 @@ def contains_key(text: str) -> bool:
 
 
 def digest_of(key: str) -> str:
-    """The stored form of a key: its SHA-256, in hexadecimal digits."""
+    """Return the stored form of a key: its SHA-256, in hexadecimal digits."""
     return hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
 
 

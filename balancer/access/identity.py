@@ -1,4 +1,4 @@
-"""Whom a key belongs to: its name, its role, and its limits. Never the key."""
+"""The holder of a key: its name, its role, and its limits, but never the key."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -23,10 +23,11 @@ Models = Annotated[ListOf[ModelName], Field(min_length=1, max_length=MAX_MODELS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallerLimits:
-    """A caller's limits; `None` is no limit.
+    """A caller's limits; `None` means no limit.
 
-    `models`: names that it may ask for. `max_tokens`: most tokens of one answer. `priority`: the
-    highest class that its requests may have. `default_priority`: that of requests that name none.
+    `models`: the names of the models it may use. `max_tokens`: most tokens of one answer.
+    `priority`: the highest priority of its requests. `default_priority`: the priority of requests
+    that name none.
     """
 
     __pydantic_config__ = STRICT
@@ -47,10 +48,10 @@ NO_LIMITS = CallerLimits()
 class Identity:
     """A key's holder. `name` is unique among keys and may label metrics.
 
-    `owner` is what belongs to it (a stored response, say): unlike the name, no later key has it.
-    `digest` tells a key from the one that replaced it (`rotate`); it opens nothing. `labels`: those
-    that an agent with this key may have at most; `None` is any. `session` names the session of the
-    dashboard by which the holder came, if it came so; it opens nothing either.
+    `owner` owns what the holder creates, such as stored responses; unlike the name, no later key
+    has it. `digest` identifies the key, also after `rotate`; it grants nothing. `labels` are the
+    labels that an agent with this key may have; `None` means any. `session` names the session of
+    the dashboard through which the holder came, if any; it grants nothing either.
     """
 
     name: str
@@ -62,7 +63,10 @@ class Identity:
     session: str = field(default="", repr=False, compare=False)
 
     def excess(self, labels: Mapping[str, str], models: Iterable[str]) -> str | None:
-        """Why an agent with these labels and models may not have this key; `None` if it may."""
+        """Return why an agent with these labels and models may not use this key;
+
+        `None` if it may.
+        """
         if self.labels is not None:
             for label in labels.items():
                 if label not in self.labels:
@@ -82,7 +86,10 @@ _LIMITS = TypeAdapter(CallerLimits)
 
 
 def parse_limits(value: object) -> CallerLimits:
-    """The limits of a text; several models stand between `+`. Raises `ValueError`."""
+    """Return the limits in a text, in which several models are separated by `+`.
+
+    Raises `ValueError`.
+    """
     if isinstance(value, CallerLimits):
         return value
     given: dict[str, object] = {}

@@ -1,6 +1,6 @@
-"""Makes, revokes and rotates keys: what counts is what the store has.
+"""Creates, revokes and rotates keys in the store, which decides.
 
-Invariant: one change at a time. A change that has begun is made, whether its caller waits or not.
+Invariant: one change at a time. A change that has begun is completed, even if its caller leaves.
 """
 
 import asyncio
@@ -59,11 +59,14 @@ Check = Callable[[], None]
 
 
 def _anybody() -> None:
-    """The one who asks needs no key."""
+    """Check nothing: the caller needs no key."""
 
 
 class KeyService:
-    """Every method raises `StoreUnavailable`, and then nothing has changed."""
+    """Changes keys in the store.
+
+    Every method raises `StoreUnavailable`, and then nothing has changed.
+    """
 
     def __init__(
         self,
@@ -82,60 +85,75 @@ class KeyService:
         self._is_blind = False
 
     def now(self) -> float:
-        """Seconds since 1970."""
+        """Return the time in seconds since 1970."""
         return self._clock()
 
     def records(self) -> list[AccessKey]:
-        """All keys, by name."""
+        """Return all keys, by name."""
         return self._known.ring.records()
 
     def used_at(self, key: AccessKey) -> float | None:
-        """When its holder last came in, if ever since the balancer started."""
+        """Return when a key was last used, if it was since the balancer's start."""
         return self._known.ring.used_at(key)
 
     async def create(self, spec: KeySpec, check: Check = _anybody) -> tuple[AccessKey, str]:
-        """The new key's record and the key, which is nowhere else. Raises `Conflict`."""
+        """Return the new key's record and the key itself, which is stored nowhere.
+
+        Raises `Conflict`.
+        """
         return await self._change(lambda: self._create(spec), check)
 
     async def revoke(
         self, name: str, check: Check = _anybody, *, may_be_last: bool = False
     ) -> AccessKey:
-        """Its record; what its holder has open ends. Raises `NotFound`.
+        """Revoke a key, which closes its requests and connections. Returns its record.
+
+        Raises `NotFound`.
 
         Raises `Conflict` for the last key of an admin, unless it `may_be_last`.
         """
         return await self._change(lambda: self._revoke(name, may_be_last=may_be_last), check)
 
     async def rotate(self, name: str, check: Check = _anybody) -> tuple[AccessKey, str]:
-        """Its record and another secret; the old one ends as if revoked. Raises `NotFound`."""
+        """Give a key a new secret; the old one is revoked. Returns the record and the key.
+
+        Raises `NotFound`.
+        """
         return await self._change(lambda: self._rotate(name), check)
 
     async def follow(self) -> None:
-        """Take up what others change in the store, until cancelled.
+        """Take changes by others in the store, until cancelled.
 
-        In turn with changes made here, so that none of them is undone by an older reading.
+        This alternates with changes made here, so that an older reading undoes none of them.
         """
         while True:
             await asyncio.sleep(RECONCILE_INTERVAL)
             await self.reconcile()
 
     async def reconcile(self) -> bool:
-        """Know the keys that the store has now; what holders of others have open ends.
+        """Read all keys of the store, and end the requests of keys that are gone.
 
-        Whether they could be read.
+        Returns whether the keys could be read.
         """
         try:
             async with self._turn, asyncio.timeout(SAVE_TIMEOUT):
                 self._known.replace(await load_keys(self._store))
         except (StoreAway, TimeoutError, InvalidRequest) as error:
             if not self._is_blind:
-                logger.warning("changes of keys in the store are not seen: %s", error)
+                logger.warning(
+                    "the balancer could not read changed access keys from the store and uses "
+                    "those that it knows: %s",
+                    error,
+                )
             self._is_blind = True
         except (
             Exception
         ):  # the boundary of a reconciliation: the balancer goes on with the keys it knows
             if not self._is_blind:
-                logger.exception("changes of keys in the store are not seen")
+                logger.exception(
+                    "the balancer could not read changed access keys from the store and uses "
+                    "those that it knows"
+                )
             self._is_blind = True
         else:
             self._is_blind = False
@@ -195,7 +213,7 @@ class KeyService:
             raise StoreUnavailable(f"the store did not answer within {SAVE_TIMEOUT:g} s") from error
 
     async def _settled(self, change: Change[T]) -> T:
-        """Another balancer may have changed the same key: look again, once."""
+        """Apply a change. If another balancer has changed the same key, read it again, once."""
         try:
             return await change()
         except KeyConflict:
@@ -215,7 +233,7 @@ _ROLE: TypeAdapter[Role] = TypeAdapter(Role, config=LAZY)
 
 
 def saved(key: AccessKey) -> SavedKey:
-    """`key` as it is saved."""
+    """Return `key` in its saved form."""
     return SavedKey(
         name=key.name,
         revision=key.revision,
@@ -231,7 +249,7 @@ def saved(key: AccessKey) -> SavedKey:
 
 
 def restored(saved: SavedKey) -> AccessKey:
-    """The key that was saved. Raises `InvalidRequest` where this version cannot read it."""
+    """Return the key that was saved. Raises `InvalidRequest` if this version cannot read it."""
     labels = parse_json(_LABELS, saved.labels)
     return AccessKey(
         name=saved.name,

@@ -44,11 +44,11 @@ Text = Annotated[str, Field(max_length=256)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeySpec:
-    """The body of `POST /api/v1/keys`. `expires` in seconds from now.
+    """The body of `POST /api/v1/keys`. `expires` is in seconds from now.
 
-    `models` are those that its holder may ask for, or of an agent's key those that it may serve.
-    `priority` is the highest class of its requests, `default_priority` that of those that say none.
-    `labels` are for agents' keys: the labels that an agent with this key may have.
+    `models` are the models that the holder may use; for an agent's key, those that it may serve.
+    `priority` is the highest priority of its requests, and `default_priority` that of requests that
+    name none. `labels` are for agents' keys: the labels that an agent with this key may have.
     """
 
     __pydantic_config__ = STRICT
@@ -67,7 +67,7 @@ class KeySpec:
 
     @property
     def limits(self) -> CallerLimits:
-        """Its limits alone."""
+        """The limits in the spec."""
         names = [each.name for each in fields(CallerLimits)]
         return CallerLimits(**{name: getattr(self, name) for name in names})
 
@@ -76,14 +76,19 @@ _SPEC: TypeAdapter[KeySpec] = TypeAdapter(KeySpec)
 
 
 def parse_spec(body: str | bytes) -> KeySpec:
-    """The spec in the JSON `body`. Raises `InvalidRequest` that names the field."""
+    """Parse the JSON `body`. Raises `InvalidRequest` that names the field."""
     return parse_json(_SPEC, body)
 
 
 def created(ring: Keyring, spec: KeySpec, digest: str, now: float) -> AccessKey:
-    """The key to add. Raises `Conflict`, or `InvalidRequest` where nobody could come in then."""
+    """Return the key to add.
+
+    Raises `Conflict`, or `InvalidRequest` if nobody could then administer.
+    """
     if spec.labels is not None and spec.role != "agent":
-        raise InvalidRequest("`labels`: only keys of the role agent have labels", field="labels")
+        raise InvalidRequest(
+            "`labels`: only a key of the role agent can have labels", field="labels"
+        )
     if _is_above(spec.default_priority, spec.priority):
         raise InvalidRequest(
             f"`default_priority`: {spec.default_priority} is above {spec.priority}, the highest "
@@ -92,14 +97,14 @@ def created(ring: Keyring, spec: KeySpec, digest: str, now: float) -> AccessKey:
         )
     if spec.role != "admin" and not any(key.role == "admin" for key in ring.records()):
         raise InvalidRequest(
-            "`role`: the first key must have the role admin; from then on every call needs a key, "
-            "and nobody else could make the next one",
+            "`role`: the first key must have the role admin. Once a key exists, every call "
+            "needs one, and only an admin can make further keys",
             field="role",
         )
     old = ring.get(spec.name)
     if old is not None and old.problem(now) is None:
         raise Conflict(
-            f"there is a key {spec.name!r} already; rotate or revoke it, or choose another name",
+            f"the key {spec.name!r} exists already; rotate or revoke it, or choose another name",
             field="name",
         )
     return AccessKey(
@@ -120,7 +125,10 @@ def _is_above(kind: PriorityClass | None, highest: PriorityClass) -> bool:
 
 
 def surplus(ring: Keyring, name: str, now: float) -> AccessKey | None:
-    """The key to forget before one of `name` is added, if there are too many. Raises `Conflict`."""
+    """Return the key to forget before `name` is added, if there are too many keys.
+
+    Raises `Conflict`.
+    """
     if len(ring) < MAX_KEYS or ring.get(name) is not None:
         return None
     over = [key for key in ring.records() if key.problem(now) is not None]
@@ -130,7 +138,7 @@ def surplus(ring: Keyring, name: str, now: float) -> AccessKey | None:
 
 
 def revoked(ring: Keyring, name: str, now: float) -> AccessKey:
-    """The key as it is to be saved. Revoked once more it stays as it is. Raises `NotFound`."""
+    """Return the key in its revoked form; a revoked key stays unchanged. Raises `NotFound`."""
     key = _known(ring, name)
     if key.revoked_at is not None:
         return key
@@ -138,21 +146,24 @@ def revoked(ring: Keyring, name: str, now: float) -> AccessKey:
 
 
 def check_not_last(ring: Keyring, name: str, now: float) -> None:
-    """Raises `Conflict` if without this key nobody could administer over the management port."""
+    """Raise `Conflict` if without this key nobody could administer over the management port."""
     admins = [key for key in ring.records() if key.role == "admin" and key.problem(now) is None]
     if [key.name for key in admins] == [name]:
         raise Conflict(
-            f"{name!r} is the last key of the role admin, without which nobody could make another "
-            "over the management port; make another first, or give this one another secret "
-            "(rotate). In the store itself (--state) it can be revoked"
+            f"{name!r} is the last key of the role admin, and without it nobody can make "
+            "keys over the management port. Make another admin key first, or give this key "
+            "a new secret (rotate). You can still revoke it in the store (--state)"
         )
 
 
 def rotated(ring: Keyring, name: str, digest: str, now: float) -> AccessKey:
-    """The key with another secret: the old one opens nothing. Raises `NotFound`, `Conflict`."""
+    """Return the key with a new secret; the old one becomes invalid.
+
+    Raises `NotFound`, `Conflict`.
+    """
     key = _known(ring, name)
     if (problem := key.problem(now)) is not None:
-        raise Conflict(f"{problem}; create it anew")
+        raise Conflict(f"{problem}; create the key again")
     return replace(key, digest=digest, rotated_at=now, revision=key.revision + 1)
 
 
@@ -162,7 +173,7 @@ def _known(ring: Keyring, name: str) -> AccessKey:
         raise NotFound(f"there is no key {name[:100]!r}")
     if name == FILE_KEY:
         raise Conflict(
-            f"the key {name!r} is the one in the balancer's --admin-key-file; change the file and "
-            "restart the balancer"
+            f"the key {name!r} comes from the balancer's --admin-key-file; change that "
+            "file and restart the balancer"
         )
     return key

@@ -1,7 +1,7 @@
-"""The keys that are known, in memory: who holds one, and when the next one expires.
+"""The known keys, in memory: the holder of each, and when the next key expires.
 
 Invariants: a name has one key, a digest belongs to one name; at most `MAX_KEYS` keys; `holders` are
-those whose key opened something when expiries were last checked; uses are of known keys.
+those whose key was valid at the last check of expiries; uses are of known keys.
 """
 
 import hmac
@@ -18,7 +18,7 @@ UNKNOWN = "the access key is not known here"
 
 
 class Keyring:
-    """`now` is in seconds since 1970."""
+    """The known keys. `now` is in seconds since 1970."""
 
     def __init__(self, keys: Iterable[AccessKey] = (), *, now: float = 0.0) -> None:
         self._by_name: dict[str, AccessKey] = {}
@@ -32,7 +32,7 @@ class Keyring:
 
     @property
     def num_valid(self) -> int:
-        """Keys that open something, as of the last check."""
+        """The number of keys that were valid at the last check."""
         return len(self._holders)
 
     @property
@@ -41,7 +41,7 @@ class Keyring:
         return not self._by_name
 
     def identify(self, key: str, now: float) -> Identity:
-        """The holder of `key`. Raises `Unauthorized`."""
+        """Return the holder of `key`. Raises `Unauthorized`."""
         digest = digest_of(key)
         found = self._by_digest.get(digest)
         # The look-up found a digest, not a key: its timing tells nothing of how to make one. The
@@ -55,31 +55,31 @@ class Keyring:
         return identity
 
     def used(self, holder: Identity, now: float) -> None:
-        """Its holder came in by other means than the key itself, such as a session."""
+        """Record a use of a key by other means than the key itself, such as a session."""
         self._used_at[holder.owner] = now
 
     def used_at(self, key: AccessKey) -> float | None:
-        """When its holder last came in, if ever since this was made."""
+        """Return when a key was last used, if it was since the keyring was made."""
         return self._used_at.get(key.identity.owner)
 
     def get(self, name: str) -> AccessKey | None:
-        """The key of that name, valid or not."""
+        """Return the key with this name, valid or not."""
         return self._by_name.get(name)
 
     def records(self) -> list[AccessKey]:
-        """All of them, by name."""
+        """Return all keys, by name."""
         return [self._by_name[name] for name in sorted(self._by_name)]
 
     def put(self, key: AccessKey, now: float) -> list[Identity]:
-        """Add or change a key; who lost one by that, or by time."""
+        """Add or change a key. Returns the holders whose key ended by that, or has expired."""
         return self.replace([*(each for each in self.records() if each.name != key.name), key], now)
 
     def forget(self, name: str, now: float) -> list[Identity]:
-        """Forget a key; who lost one by that, or by time."""
+        """Forget a key. Returns the holders whose key ended by that, or has expired."""
         return self.replace([each for each in self.records() if each.name != name], now)
 
     def replace(self, keys: Iterable[AccessKey], now: float) -> list[Identity]:
-        """Know these instead; who lost a key by that, or by time."""
+        """Replace all keys. Returns the holders whose key ended by that, or has expired."""
         self._by_name = {key.name: key for key in keys}
         self._by_digest = {key.digest: key for key in self._by_name.values()}
         owners = {key.identity.owner for key in self._by_name.values()}
@@ -87,18 +87,19 @@ class Keyring:
         return self.due(now)
 
     def due(self, now: float) -> list[Identity]:
-        """Holders whose key has ended since the last check, or has another role or other limits."""
+        """Return the holders whose key has ended, or got another role or other limits, since the
+        last check."""
         before = self._holders
         valid = (key for key in self._by_name.values() if key.problem(now) is None)
         self._holders = {key.digest: key.identity for key in valid}
         return [holder for holder in before.values() if not self.holds(holder)]
 
     def holds(self, holder: Identity) -> bool:
-        """Whether the key of `holder` was valid at the last check."""
+        """Return whether the key of `holder` was valid at the last check."""
         return self._holders.get(holder.digest) == holder
 
     def next_deadline(self) -> float | None:
-        """When the next key expires: call `due` then."""
+        """Return when the next key expires, which is when to call `due`."""
         expiries = (self._by_digest[digest].expires_at for digest in self._holders)
         return min((each for each in expiries if each is not None), default=None)
 

@@ -1,7 +1,7 @@
-"""Keys changed in the store itself, by `arriero keys --state`: for the first one, and for repairs.
+"""Changes keys in the store itself (`arriero keys --state`), for the first key and for repairs.
 
-A balancer that runs finds keys made so when they are first used. That one was revoked or rotated it
-sees within `key_service.RECONCILE_INTERVAL`; over the management port it is at once.
+A running balancer finds keys made in this way when they are first used. It notices a revoked or
+rotated key within `key_service.RECONCILE_INTERVAL`; over the management port that happens at once.
 """
 
 from collections.abc import AsyncIterator
@@ -43,13 +43,13 @@ async def keys_in(state: str, *, may_be_new: bool = False) -> AsyncIterator[KeyS
 
 
 async def bootstrap(service: KeyService, name: str) -> tuple[AccessKey, str]:
-    """The first admin's key. Raises `Conflict` where an admin has one already."""
+    """Create the first admin's key. Raises `Conflict` if an admin has a key already."""
     now = service.now()
     admins = [key for key in service.records() if key.role == "admin" and key.problem(now) is None]
     if admins:
         raise Conflict(
-            f"there is an admin's key already, {admins[0].name!r}; make further keys with it by "
-            "`arriero keys create`, or here with --state"
+            f"the admin key {admins[0].name!r} exists already; make further keys with "
+            "`arriero keys create`, with this admin key or with --state"
         )
     return await service.create(KeySpec(name=name, role="admin"))
 
@@ -66,8 +66,7 @@ def _lasting(state: str) -> StoreUrl:
         raise InvalidRequest(f"--state: {error}", field="state") from error
     if url.kind == "memory":
         raise InvalidRequest(
-            "--state: memory:// is within the balancer's process and keeps no keys; start the "
-            "balancer with --admin-key-file FILE",
+            "--state: memory:// stores no keys; start the balancer with --admin-key-file FILE",
             field="state",
         )
     return url

@@ -1,9 +1,9 @@
-"""Counts refusals of each caller, and says which are worth a line in the log or a diary entry.
+"""Counts the refusals of each caller, and decides which get a line in the log or a diary entry.
 
-A line in the log is at most one a second for each caller, door and kind. An entry in the diary is
-for a caller that goes on: `GOES_ON` times within a minute, and an agent at once, since it dials
-seldom. It is at most one an hour for each caller and door, and `MAX_ENTRIES` an hour. The caller
-has stopped when it was not refused for `STOPPED`.
+The log gets at most one line a second for each caller, door and kind. The diary gets an entry for a
+caller that is refused `GOES_ON` times within a minute, and for an agent at once, because agents
+connect seldom. It gets at most one entry an hour for each caller and door, and `MAX_ENTRIES` an
+hour in all. A caller has stopped if it was not refused for `STOPPED` seconds.
 
 Invariant: at most `MAX_CALLERS` are counted. Others count together at each door, as `OTHERS`.
 """
@@ -24,9 +24,9 @@ OTHERS = "many addresses"
 
 @dataclass(slots=True)
 class _RefusedCaller:
-    """Since when it is counted, how often it was refused, and when it last had an entry.
+    """One caller: the beginning of the count, the number of refusals, and its last diary entry.
 
-    It went on, and was refused last, at `went_on_at`.
+    `went_on_at` is its last refusal after it had been refused too often.
     """
 
     since: float
@@ -37,14 +37,14 @@ class _RefusedCaller:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Whether to log a refusal, and the number of refusals for the diary's entry, if any."""
+    """Whether to log a refusal, and the number of refusals for a diary entry, if any."""
 
     is_logged: bool
     num_noted: int = 0
 
 
 class Refusals:
-    """`now` is in seconds, from a clock that never goes back."""
+    """The refused callers. `now` is in seconds, on a clock that never goes back."""
 
     def __init__(self) -> None:
         self._callers: dict[
@@ -58,7 +58,7 @@ class Refusals:
         return len(self._callers)
 
     def refused(self, door: Door, kind: str, who: str, now: float) -> Outcome:
-        """The caller `who`, an address, was refused."""
+        """Count a refusal of the caller with the address `who`."""
         self._forget(now)
         if (door, who) not in self._callers and len(self._callers) >= MAX_CALLERS:
             who = OTHERS
@@ -75,7 +75,8 @@ class Refusals:
         )
 
     def going_on(self, now: float) -> Mapping[Door, Sequence[str]]:
-        """The callers that go on at each door, those that were counted first before others."""
+        """Return for each door the callers that are refused again and again, those counted first in
+        front."""
         found: dict[Door, list[str]] = {}
         for (door, who), caller in self._callers.items():
             if caller.went_on_at is not None and now - caller.went_on_at < STOPPED:
@@ -83,7 +84,7 @@ class Refusals:
         return found
 
     def _forget(self, now: float) -> None:
-        """Forget callers that have stopped, if there is no more room."""
+        """Forget callers that have stopped, if too many are counted."""
         if len(self._callers) < MAX_CALLERS or now - self._forgot_at < 1.0:
             return
         self._forgot_at = now

@@ -1,8 +1,8 @@
-"""Logs people in to the dashboard, and out, at all balancers: what counts is what the store has.
+"""Logs people in to the dashboard, and out, at all balancers; the store decides.
 
-Of a token the store has the digest only. A token that is unknown here may be of a login at another
-balancer since, so the store is read again, at most each `READ_INTERVAL`. While the store is away a
-login counts at this balancer alone, and a logout is written when the store is back.
+The store has only the digest of a token. An unknown token may come from a log-in at another
+balancer, so the store is read again, at most once per `READ_INTERVAL`. While the store is away, a
+log-in counts at this balancer only, and a log-out is written when the store is back.
 
 Invariant: one change, or reading, at a time.
 """
@@ -37,12 +37,12 @@ _TOKEN_LENGTH = 43
 
 
 def csrf_of(token: str) -> str:
-    """The text that calls by cookie show in a header, if they change something."""
+    """Return the text that calls with a cookie must send in a header if they change something."""
     return digest_of(f"csrf {token}")
 
 
 class SessionService:
-    """One for each balancer."""
+    """The log-ins of a balancer."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class SessionService:
         return len(self._sessions)
 
     async def open(self, holder: Identity) -> tuple[str, Session]:
-        """Log `holder` in: the token, which is nowhere else, and the session."""
+        """Log `holder` in. Returns the session and its token, which is stored nowhere."""
         token = self._random_text(_TOKEN_BYTES)
         session = self._sessions.made(digest_of(token), holder, self._clock())
         async with self._turn:
@@ -85,7 +85,10 @@ class SessionService:
                         self._clock(),
                     )
             except (StoreAway, TimeoutError) as error:
-                logger.warning("a login is not known to other balancers: %s", error)
+                logger.warning(
+                    "a log-in could not be saved, so other balancers do not accept the session: %s",
+                    error,
+                )
                 session = Session(
                     session.id, session.name, session.digest, session.expires_at, is_saved=False
                 )
@@ -95,14 +98,14 @@ class SessionService:
         return token, session
 
     async def find(self, token: str) -> tuple[Session, Identity] | None:
-        """The session of a token, and whose it is, if its key still opens something."""
+        """Return the session of a token and its holder, if the holder's key is still valid."""
         if (found := self.known(token)) is None and len(token) == _TOKEN_LENGTH:
             await self._read_again()
             found = self.known(token)
         return found
 
     def known(self, token: str) -> tuple[Session, Identity] | None:
-        """Like `find`, without asking the store."""
+        """Return the same as `find`, without reading the store."""
         session = self._sessions.find(digest_of(token), self._clock())
         if session is None:
             return None
@@ -110,21 +113,24 @@ class SessionService:
         return None if holder is None else (session, holder)
 
     async def close(self, token: str) -> None:
-        """Log out; what was opened by the session ends."""
+        """Log out, and end what was opened through the session."""
         async with self._turn:
             if (session := self._sessions.close(digest_of(token))) is not None:
                 self._end([session])
                 await self._forget([session])
 
     async def reconcile(self) -> bool:
-        """Know the sessions that the store has now. Whether they could be read."""
+        """Read the sessions of the store. Returns whether they could be read."""
         async with self._turn:
             try:
                 async with asyncio.timeout(STORE_TIMEOUT):
                     await self._forget(self._unforgotten.values())
                     saved = await self._store.load_sessions()
             except (StoreAway, TimeoutError) as error:
-                logger.warning("logins at other balancers are not seen: %s", error)
+                logger.warning(
+                    "the balancer could not read the log-ins at other balancers from the store: %s",
+                    error,
+                )
                 return False
             ring, now = self._access.ring, self._clock()
             known = [
@@ -139,7 +145,7 @@ class SessionService:
         return True
 
     def stop(self) -> None:
-        """Watch over expiries no more."""
+        """Stop watching for expiring sessions."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -147,7 +153,7 @@ class SessionService:
     # ---- inside
 
     async def _read_again(self) -> None:
-        """A reading that begins after this was called; callers share it."""
+        """Read the store after this call; several callers share one reading."""
         if self._reading is None:
             self._reading = asyncio.create_task(self._read())
         await asyncio.shield(self._reading)
@@ -159,7 +165,7 @@ class SessionService:
         await self.reconcile()
 
     async def _forget(self, sessions: Iterable[Session]) -> None:
-        """Delete them from the store, now or when it is back."""
+        """Delete sessions from the store, now or when it is back."""
         saved = {each.id: each for each in sessions if each.is_saved}
         if not saved:
             return
@@ -167,7 +173,10 @@ class SessionService:
             async with asyncio.timeout(STORE_TIMEOUT):
                 await self._store.forget_sessions(list(saved))
         except (StoreAway, TimeoutError) as error:
-            logger.warning("other balancers do not know yet who has logged out: %s", error)
+            logger.warning(
+                "a log-out could not be saved, so other balancers still accept the session: %s",
+                error,
+            )
             now = self._clock()
             kept = (self._unforgotten | saved).items()
             self._unforgotten = {id: each for id, each in kept if now < each.expires_at}
@@ -177,7 +186,8 @@ class SessionService:
             }
 
     def _key_ended(self, holder: Identity) -> None:
-        """Its sessions end if the key opens nothing any more; another role they have at once."""
+        """End the sessions of a key that is no longer valid; other sessions get its new role at
+        once."""
         if self._access.holder(holder.name, holder.digest) is None:
             self._sessions.end(holder.digest)
 

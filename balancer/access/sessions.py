@@ -1,8 +1,8 @@
 """Sessions of people who are logged in to the dashboard; an id is the digest of a secret token.
 
-Invariants: at most `max_sessions` sessions, `max_per_holder` of one key; each is as old as it can
-get after `lifetime`. A session opens nothing by itself: whether its key still does is asked for
-each request.
+Invariants: at most `max_sessions` sessions, at most `max_per_holder` of one key, and each ends
+`lifetime` seconds after its log-in at the latest. A session grants nothing by itself: each request
+checks that its key is still valid.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ MAX_PER_HOLDER = 32
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Its `id`, `name` and `digest` of its key, and its end, in seconds since 1970.
+    """A session: its `id`, the `name` and `digest` of its key, and its end, in seconds since 1970.
 
     `is_saved`: the store has it, so that other balancers know it, too.
     """
@@ -33,7 +33,10 @@ class Session:
 
 
 class Sessions:
-    """`now` is in seconds since 1970. What returns sessions returns those that are over by that."""
+    """The sessions. `now` is in seconds since 1970.
+
+    Returned lists are sessions that have ended by the call.
+    """
 
     def __init__(
         self,
@@ -51,11 +54,11 @@ class Sessions:
         return len(self._by_id)
 
     def made(self, id: str, holder: Identity, now: float) -> Session:
-        """A new session, for `put`."""
+        """Return a new session, for `put`."""
         return Session(id, holder.name, holder.digest, now + self._lifetime)
 
     def put(self, session: Session, now: float) -> list[Session]:
-        """Log somebody in. Of too many sessions the oldest of the key with most is over."""
+        """Add a session. Beyond the limit, the oldest session of the key with most ends."""
         over = self.due(now)
         own = [each for each in self._by_id.values() if each.digest == session.digest]
         surplus = own[: max(0, len(own) + 1 - self._max_per_holder)]
@@ -68,7 +71,7 @@ class Sessions:
         return [*over, *surplus]
 
     def replace(self, saved: Iterable[Session], now: float) -> list[Session]:
-        """These are in the store now; those that never were go on."""
+        """Replace the saved sessions by those of the store; unsaved sessions continue."""
         before = self._by_id
         unsaved = [each for each in before.values() if not each.is_saved]
         known = sorted([*unsaved, *saved], key=lambda each: each.expires_at)[-self._max_sessions :]
@@ -76,26 +79,26 @@ class Sessions:
         return [each for id, each in before.items() if id not in self._by_id]
 
     def find(self, id: str, now: float) -> Session | None:
-        """The session of this id, unless it is over."""
+        """Return the session with this id, unless it has ended."""
         found = self._by_id.get(id)
         return found if found is not None and now < found.expires_at else None
 
     def close(self, id: str) -> Session | None:
-        """Log out; who it was."""
+        """Remove and return a session."""
         return self._by_id.pop(id, None)
 
     def end(self, digest: str) -> None:
-        """A key opens nothing any more: its sessions are over."""
+        """End the sessions of a key that is no longer valid."""
         rest = {id: each for id, each in self._by_id.items() if each.digest != digest}
         self._by_id = rest
 
     def due(self, now: float) -> list[Session]:
-        """Sessions whose time is over."""
+        """Remove and return the sessions whose time is over."""
         over = [each for each in self._by_id.values() if each.expires_at <= now]
         for each in over:
             del self._by_id[each.id]
         return over
 
     def next_deadline(self) -> float | None:
-        """When to call `due`."""
+        """Return when to call `due`."""
         return min((each.expires_at for each in self._by_id.values()), default=None)

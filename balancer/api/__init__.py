@@ -1,6 +1,6 @@
 """The client-facing APIs: each translates its own format to the neutral request and back.
 
-One room an API (`native`, `openai`, `anthropic`), what they share (`common`), the frame around all
-of their calls (`endpoint`), what a route is (`route`), HTTP itself (`transport`), and how our own
-APIs are described (`openapi`).
+Each API has a folder (`native`, `openai`, `anthropic` and others). `common` has what APIs share,
+`endpoint` the frame around all calls, and `route` what a route declares. `transport` is HTTP
+itself, and `openapi` describes the routes.
 """

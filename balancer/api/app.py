@@ -65,15 +65,17 @@ def inference_app(
     restore_retained: RestoreRetained = restore_none,
     more_routes: Sequence[Route] = (),
 ) -> web.Application:
-    """Run it with `handler_cancellation=True`, so that a disconnect cancels the handler.
+    """Return the app of the inference port.
 
-    `conversations` stores conversations that later requests continue, `bodies` limits request
-    bodies, `retained` holds requests that outlive their connection (`restore_retained` asks the
-    store for those of other runs of the balancer), `hosts` lists the host names that are allowed
-    besides addresses, and `reports` records faulty requests for operators; each has a default.
-    Without `access` everybody may come in; without `jobs` there are no files and batches.
-    `more_routes` are served besides. The app's shutdown closes the open WebSockets; requests should
-    have been drained before.
+    Run it with `handler_cancellation=True`, so that a disconnect cancels the handler.
+
+    `conversations` stores conversations that later requests continue, and `bodies` limits request
+    bodies. `retained` holds requests that outlive their connection; `restore_retained` asks the
+    store for those of other runs of the balancer. `hosts` lists the allowed host names besides
+    addresses, and `reports` records faulty requests for operators. Each of these has a default.
+    Without `access` no key is needed; without `jobs` there are no files and batches. `more_routes`
+    are served in addition. The shutdown of the app closes open WebSockets; drain the requests
+    before it.
     """
     access = Access() if access is None else access
     hosts = AllowedHosts() if hosts is None else hosts
@@ -120,7 +122,7 @@ def _api_routes(
     retained: RetainedRequests,
     restore_retained: RestoreRetained,
 ) -> list[Route]:
-    """The routes of all APIs: the native one, and those of others."""
+    """Return the routes of all APIs."""
     return [
         *native_routes.routes(runtime),
         *models.routes(runtime),
@@ -168,20 +170,20 @@ def _is_under(path: str, root: str) -> bool:
 
 
 class Health(TypedDict):
-    """The process is alive."""
+    """The answer of `/health`: the process is alive."""
 
     status: Literal["ok"]
 
 
 class SlotCounts(TypedDict):
-    """Slots of all agents together."""
+    """The slots of all agents together."""
 
     total: Count
     busy: Count
 
 
 class Readiness(TypedDict):
-    """Whether requests can be served now."""
+    """The answer of `/ready`: whether requests can be served now."""
 
     ready: bool
     slots: SlotCounts
@@ -200,11 +202,13 @@ def _health_routes(runtime: FleetRuntime) -> list[Route]:
 
     alive = json_answer("The process is alive.", Health)
     answers = {
-        200: json_answer("There is an agent with slots, or one that embeds.", Readiness),
-        503: json_answer("There is no such agent, or the balancer is shutting down.", Readiness),
+        200: json_answer("An agent with slots, or an agent that embeds, is connected.", Readiness),
+        503: json_answer(
+            "No such agent is connected, or the balancer is shutting down.", Readiness
+        ),
     }
     health_doc = Doc("Health", "Whether the process is alive.", {200: alive})
-    ready_doc = Doc("Ready", "Whether requests can be served at once.", answers)
+    ready_doc = Doc("Ready", "Whether the fleet can serve requests now.", answers)
     return [
         Route("GET", "/health", Needs.NOTHING, health, health_doc),
         Route("GET", "/ready", Needs.NOTHING, ready, ready_doc),
@@ -214,69 +218,78 @@ def _health_routes(runtime: FleetRuntime) -> list[Route]:
 # ---- what is not here
 
 
-_NO_SOUND = "{path}: no sound is spoken or transcribed here; models answer with text"
+_NO_SOUND = "{path}: speech and transcription are not supported; models answer with text"
 
-_NO_ASSISTANTS = "{path}: there are no assistants here; /v1/responses and /v1/conversations are"
+_NO_ASSISTANTS = "{path}: assistants are not supported; use /v1/responses and /v1/conversations"
 
 _MISSING: Mapping[str, str] = {
     **{
-        f"/api/v1/{name}": "{path} is on the management port (--management-addr); this is the "
-        "inference port"
+        f"/api/v1/{name}": (
+            "{path} is a path of the management port (--management-addr); this is the "
+            "inference port"
+        )
         for name in (
             *("agent-socket", "agents", "desired-state", "diary", "events", "history"),
             *("hosts", "keys", "models", "requests", "usage"),
         )
     },
-    "/v1/messages/batches": "{path}: there are no batches of messages here; /v1/batches takes "
-    "chats, completions, responses and embeddings",
-    "/v1/complete": "{path}: /v1/messages takes its place",
-    "/v1/skills": "{path}: there are no skills here; give a model tools",
-    "/v1/vector_stores": "{path}: there are no vector stores here; /v1/embeddings makes vectors "
-    "for a store of your own, and /v1/rerank orders what it finds",
+    "/v1/messages/batches": (
+        "{path}: batches of messages are not supported; /v1/batches takes chats, completions, "
+        "responses and embeddings"
+    ),
+    "/v1/complete": "{path} is not supported; use /v1/messages",
+    "/v1/skills": "{path}: skills are not supported; give the model tools",
+    "/v1/vector_stores": (
+        "{path}: vector stores are not supported; use your own store with vectors of "
+        "/v1/embeddings, and order its results with /v1/rerank"
+    ),
     "/v1/assistants": _NO_ASSISTANTS,
     "/v1/threads": _NO_ASSISTANTS,
-    "/v1/fine_tuning": "{path}: models are not trained here; agents serve adapters that were",
-    "/v1/moderations": "{path}: nothing is moderated here; ask a model in /v1/chat/completions",
-    "/v1/uploads": "{path}: files are not sent in parts; /v1/files takes them whole",
-    "/v1/containers": "{path}: no code is run here; give a model tools that run it",
-    "/v1/evals": "{path}: nothing is evaluated here; /v1/batches answers many requests",
-    "/v1/videos": "{path}: no videos are made here; models answer with text",
-    "/v1/realtime": "{path}: there are no voice sessions here; /v1/responses answers with text",
+    "/v1/fine_tuning": (
+        "{path}: fine-tuning is not supported; train an adapter elsewhere, and agents can serve it"
+    ),
+    "/v1/moderations": "{path}: moderation is not supported; ask a model in /v1/chat/completions",
+    "/v1/uploads": "{path}: uploads in parts are not supported; send the whole file to /v1/files",
+    "/v1/containers": "{path}: containers are not supported; give the model a tool that runs code",
+    "/v1/evals": "{path}: evaluations are not supported; /v1/batches answers many requests",
+    "/v1/videos": "{path}: videos are not supported; models answer with text",
+    "/v1/realtime": "{path}: voice sessions are not supported; /v1/responses answers with text",
     "/v1/audio": _NO_SOUND,
-    "/v1/images": "{path}: no images are drawn or edited here; models answer with text",
+    "/v1/images": "{path}: drawing and editing images is not supported; models answer with text",
 }
 """Missing parts of OpenAI's and Anthropic's APIs, by the beginning of the path."""
 
 _UNSUPPORTED: Mapping[str, str] = {
-    "/api/pull": "models are not pulled by clients",
-    "/api/push": "models are not pushed by clients",
-    "/api/create": "models are not created by clients",
-    "/api/copy": "models are not copied by clients",
-    "/api/delete": "models are not deleted by clients",
-    "/api/blobs": "models are not uploaded by clients",
+    "/api/pull": "clients cannot pull models",
+    "/api/push": "clients cannot push models",
+    "/api/create": "clients cannot create models",
+    "/api/copy": "clients cannot copy models",
+    "/api/delete": "clients cannot delete models",
+    "/api/blobs": "clients cannot upload models",
 }
 """Missing parts of Ollama's API, by the beginning of the path."""
 
 _DESIRED_STATE = (
-    "an operator sets the desired state (`arriero apply`, or PUT /api/v1/desired-state on the "
-    "management port), and agents fetch what it names; /api/tags lists what is served"
+    "an operator sets the desired state (`arriero apply`, or PUT /api/v1/desired-state on "
+    "the management port), and agents download its models; /api/tags lists the models that "
+    "are served"
 )
 
 
 @web.middleware
 async def _refuse_anthropics_files(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Their files are others than OpenAI's, which are at the same path."""
+    """Refuse Anthropic's file calls, which use the same paths as OpenAI's."""
     if _is_under(request.path, "/v1/files") and models.is_anthropics(request):
         with RefusalReport(request):
             raise NotFound(
-                "/v1/files: files are not kept for messages here; send documents and pictures in "
-                "the message itself"
+                "/v1/files: files are not stored for messages; send documents and pictures "
+                "in the message itself"
             )
     return await handler(request)
 
 
 def absent(path: str) -> RequestError:
-    """The error for a path where nothing is."""
+    """Return the error for a path that does not exist."""
     shown = path[:200]
     if (sentence := _reason(_UNSUPPORTED, path)) is not None:
         return NotSupported(f"{shown}: {sentence}; {_DESIRED_STATE}")

@@ -1,13 +1,13 @@
 """Stored conversations, which later requests can continue or read.
 
-Bounded in number, bytes and age. When the store is full, the least recently used entry of the owner
-with most is evicted. An entry that is larger than its owner's fair share is refused. Each entry is
-self-contained. Data that entries share is counted for each of them, so the bytes are an upper
-bound. The APIs share one store, and each finds only entries of its own kind.
+The store is bounded in entries, bytes and age. A full store evicts the least recently used entry of
+the owner with most bytes. An entry larger than its owner's fair share is refused. Entries do not
+depend on each other: data that several share is counted for each, so the bytes are an upper bound.
+The APIs use one store, and each finds only entries of its own kind.
 
-Without keys all entries belong to everybody, who have one share: the whole store.
+Without keys, all entries belong to one owner, who has the whole store.
 
-Invariants: the entries stand in the order in which they were used; `pool` has the same entries.
+Invariants: the entries are in the order of their last use; `pool` has the same entries.
 """
 
 from collections import OrderedDict
@@ -29,7 +29,7 @@ class Entry(Protocol):
 
     @property
     def num_bytes(self) -> int:
-        """The bytes it counts for."""
+        """The bytes that the entry counts for."""
 
 
 E = TypeVar("E", bound=Entry)
@@ -44,7 +44,7 @@ class _Used:
 
 
 class ConversationStore:
-    """`now` is in seconds of one clock, and never goes back."""
+    """The store in memory. `now` is in seconds of one clock that never goes back."""
 
     def __init__(
         self,
@@ -53,7 +53,10 @@ class ConversationStore:
         max_age: float = DEFAULT_AGE,
         max_entries: int = MAX_ENTRIES,
     ) -> None:
-        """With 0 bytes nothing is stored. `max_age` counts from an entry's last use, in seconds."""
+        """With 0 bytes nothing is stored.
+
+        `max_age` is in seconds and counts from an entry's last use.
+        """
         self.max_bytes = max_bytes
         self._max_age = max_age
         self._entries: OrderedDict[str, _Used] = OrderedDict()
@@ -76,10 +79,12 @@ class ConversationStore:
         owner: str | None = None,
         is_shared: bool = False,
     ) -> bool:
-        """Stores `entry`, evicting older ones, if it is within its fair share. Whether it did.
+        """Store `entry`, if it is within its owner's fair share, and evict older entries.
 
-        It belongs to `owner` (`Caller.owner`), and only that one finds it. It takes the place of
-        one that was stored under the same id. `is_shared`: a store of several balancers has it too.
+        Returns whether it was stored.
+
+        The entry belongs to `owner` (`Caller.owner`); no other owner finds it. It replaces an entry
+        with the same id. `is_shared`: a store of several balancers has the entry, too.
         """
         if not self.pool.claim(id, owner or EVERYBODY, entry.num_bytes):
             return False
@@ -89,7 +94,7 @@ class ConversationStore:
         return True
 
     def find(self, id: str, kind: type[E], now: float, *, owner: str | None = None) -> E | None:
-        """The entry, if it is still stored, of this kind, and its owner's. Marks it as used."""
+        """Return the entry with this id if its kind and owner match, and mark it as used."""
         self._make_room(now)
         used = self._entries.get(id)
         if used is None or used.owner != owner or not isinstance(used.entry, kind):
@@ -100,7 +105,10 @@ class ConversationStore:
         return used.entry
 
     def forget(self, id: str, kind: type[Entry], now: float, *, owner: str | None = None) -> bool:
-        """Deletes its owner's entry of this kind; returns whether there was one."""
+        """Delete the entry with this id if its kind and owner match.
+
+        Returns whether it was deleted.
+        """
         self._make_room(now)
         used = self._entries.get(id)
         if used is None or used.owner != owner or not isinstance(used.entry, kind):
@@ -109,11 +117,11 @@ class ConversationStore:
         return True
 
     def is_shared(self, id: str) -> bool:
-        """Whether the entry is also in a store that several balancers share."""
+        """Return whether the entry is also in a store that several balancers share."""
         return id in self._entries and self._entries[id].is_shared
 
     def drop(self, id: str) -> None:
-        """Deletes an entry, whoever's it is, if it is still there."""
+        """Delete the entry with this id, if present, whoever owns it."""
         if id in self._entries:
             self._remove(id)
 

@@ -1,4 +1,4 @@
-"""Conversations that later requests continue or read: here, and where balancers share a store."""
+"""Conversations that later requests continue or read, of this balancer and of a shared store."""
 
 import time
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from .conversation_store import ConversationStore, E, Entry
 
 
 class Versioned(Entry, Protocol):
-    """A conversation that changes: each change has the next version."""
+    """A conversation that can change; each change has the next version."""
 
     @property
     def version(self) -> int: ...
@@ -19,7 +19,7 @@ V = TypeVar("V", bound=Versioned)
 
 
 class SharedConversations(Protocol):
-    """Conversations of several balancers: `balancer.durable.conversation_service`.
+    """The conversations of several balancers: `balancer.durable.conversation_service`.
 
     `has`, `find` and `forget` raise `StoreUnavailable`.
     """
@@ -36,9 +36,11 @@ class SharedConversations(Protocol):
 
 
 class Conversations:
-    """`memory` has those of this balancer; `shared` all, if there may be others.
+    """All conversations: `memory` has those of this balancer, `shared` those of a shared store, if
+    any.
 
-    Then what is in memory and no longer in `shared` was removed at another balancer, or is too old.
+    A conversation in memory that is missing in `shared` was deleted by another balancer, or is too
+    old.
     """
 
     def __init__(
@@ -53,22 +55,28 @@ class Conversations:
         self._clock = clock
 
     def put(self, id: str, entry: Entry, now: float, *, owner: str | None = None) -> bool:
-        """Store it, and say whether it is stored. Any balancer may continue it once `written`."""
+        """Store the conversation. Returns whether it is stored.
+
+        After `written`, any balancer may continue it.
+        """
         is_stored = self.memory.put(id, entry, now, owner=owner, is_shared=self._shared is not None)
         if is_stored and self._shared is not None:
             self._shared.put(id, entry, entry.num_bytes, owner)
         return is_stored
 
     async def written(self, *ids: str) -> None:
-        """Wait until any balancer can continue these; not for long, nor while the store is away."""
+        """Wait until any balancer can continue these conversations.
+
+        Waits only for a short time, and not while the store is away.
+        """
         if self._shared is not None:
             for id in ids:
                 await self._shared.written(id)
 
     async def find(self, id: str, kind: type[E], *, owner: str | None = None) -> E | None:
-        """The owner's conversation of this kind, whichever balancer stored it.
+        """Return the owner's conversation of this kind, whichever balancer stored it.
 
-        While the store is away, what is here goes on here.
+        While the store is away, returns the conversation in memory.
         """
         here = self.memory.find(id, kind, self._clock(), owner=owner)
         if self._shared is None or (here is not None and not self.memory.is_shared(id)):
@@ -86,10 +94,10 @@ class Conversations:
         return newest
 
     async def find_newest(self, id: str, kind: type[V], *, owner: str | None = None) -> V | None:
-        """The owner's conversation of a kind that changes, as it is by now.
+        """Return the newest version of the owner's conversation of a kind that changes.
 
-        Another balancer may have a newer one than this has. While the store is away, what is here
-        is the newest.
+        Another balancer may have a newer version than this one. While the store is away, the
+        version in memory counts as the newest.
         """
         here = self.memory.find(id, kind, self._clock(), owner=owner)
         if self._shared is None:
@@ -105,12 +113,13 @@ class Conversations:
         return self.newest_here(id, found, owner=owner)
 
     def newest_here(self, id: str, known: V, *, owner: str | None = None) -> V:
-        """The entry of this id in this balancer, if it is newer than `known`."""
+        """Return the version in this balancer's memory if it is newer than `known`, else
+        `known`."""
         here = self.memory.find(id, type(known), self._clock(), owner=owner)
         return known if here is None or here.version <= known.version else here
 
     async def forget(self, id: str, kind: type[Entry], *, owner: str | None = None) -> bool:
-        """Deletes it wherever it is; returns whether there was one."""
+        """Delete the owner's conversation everywhere. Returns whether it existed."""
         was_here = self.memory.forget(id, kind, self._clock(), owner=owner)
         if self._shared is None:
             return was_here

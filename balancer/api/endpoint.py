@@ -1,7 +1,8 @@
-"""The frame around every call of every API: read, refuse, ask the fleet, stream or collect, fail.
+"""The frame around every call: it parses the body, asks the fleet, and streams or collects the
+answer.
 
-An API says of each of its endpoints how a body is read (`parse`) and what answers it (`answer`).
-The frame does the rest, for requests over HTTP (`handler`) and for lines of batches (`collected`).
+An API declares for each endpoint how a body is read (`parse`) and what answers it (`answer`). The
+frame does the rest, for HTTP requests (`handler`) and for lines of batches (`collected`).
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -53,10 +54,11 @@ EARLY_HEADERS_KEY = web.AppKey("EARLY_HEADERS", float)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """Facts of an answer whose requests are accepted.
+    """Facts about an answer whose requests were accepted.
 
-    `id` and `created_at` (in seconds since 1970) are the first request's; `model` is the name by
-    which it is served, `priority` its class, and `content_type` the type of the answer's stream.
+    `id` and `created_at` (in seconds since 1970) are those of the first request. `model` is the
+    name of the serving model, `priority` the priority class, and `content_type` the type of the
+    stream.
     """
 
     id: RequestId
@@ -68,12 +70,12 @@ class Opened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """Requests whose events become one answer: the first error of one ends it.
+    """Requests whose events become one answer; the first error of a request ends the answer.
 
-    Errors name fields by `names`. A streamed answer is of the one of `content_types` that the
-    client prefers; with `tells_waiting` a client that waits is sent its place, with
-    `tells_progress` also how its prompt is read, from the first second on. The answer's id is
-    in the header `X-Request-Id`, and in `id_headers`.
+    `names` translates field names in errors. The type of a streamed answer is the one of
+    `content_types` that the client prefers. With `tells_waiting` a waiting client is sent its place
+    in the queue; with `tells_progress` also how much of its prompt was read, from the first second
+    on. The id of the answer is in the header `X-Request-Id`, and in `id_headers`.
     """
 
     requests: Sequence[GenerateRequest]
@@ -87,13 +89,17 @@ class Generation:
     kept_log_prob: int = 0
 
     def kept(self, *, is_streamed: bool) -> int:
-        """Bytes of a log-probability for as long as the answer is kept; 0 if it is not kept."""
+        """Return the bytes that a log-probability takes while the answer is kept; 0 if it is not
+        kept."""
         return max(self.kept_log_prob, 0 if is_streamed else PACKED_LOG_PROB)
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A call that takes no slot; `shape` makes the answer's body of its id and the results."""
+    """A call that takes no slot;
+
+    `shape` makes the body of the answer from its id and the results.
+    """
 
     request: QueryRequest
     shape: Callable[[str, Sequence[Result]], Mapping[str, object]]
@@ -101,7 +107,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class KnownAnswer:
-    """An answer for which no agent has to be asked any more."""
+    """An answer that needs no agent."""
 
     body: Mapping[str, object]
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -112,7 +118,10 @@ Answer = Generation | Query | KnownAnswer
 
 @dataclass(frozen=True, slots=True)
 class Endpoint(Generic[W]):
-    """One call of an API. `parse` notes ignored fields; both raise `RequestError`."""
+    """One call of an API. `parse` also notes ignored fields.
+
+    Both functions raise `RequestError`.
+    """
 
     parse: Callable[[bytes, FieldNotes | None], W]
     answer: Callable[[W, Caller], Awaitable[Answer]]
@@ -122,7 +131,7 @@ class Endpoint(Generic[W]):
 
 
 def handler(runtime: FleetRuntime, endpoint: Endpoint[W]) -> Handler:
-    """Answers requests to `endpoint`."""
+    """Return a handler that answers requests to `endpoint`."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         requested = await obeyed(request, endpoint.parse)
@@ -134,7 +143,7 @@ def handler(runtime: FleetRuntime, endpoint: Endpoint[W]) -> Handler:
 
 
 async def obeyed(request: web.Request, parse: Callable[[bytes, FieldNotes], W]) -> W:
-    """The body of `request`, parsed by `parse`; the answer will report ignored fields.
+    """Return the body of `request`, parsed by `parse`. The response will report ignored fields.
 
     Raises as `transport.bodies.parsed` does.
     """
@@ -150,7 +159,8 @@ async def obeyed(request: web.Request, parse: Callable[[bytes, FieldNotes], W]) 
 
 
 async def tell_ignored(request: web.Request, response: web.StreamResponse) -> None:
-    """A handler of an app's `on_response_prepare`: sets the header, on errors as well."""
+    """Set the header with ignored fields, also on errors; a handler of an app's
+    `on_response_prepare`."""
     if _ignored in request:
         response.headers[IGNORED_HEADER] = request[_ignored]
 
@@ -158,7 +168,10 @@ async def tell_ignored(request: web.Request, response: web.StreamResponse) -> No
 async def respond(
     request: web.Request, runtime: FleetRuntime, answer: Answer
 ) -> web.StreamResponse:
-    """The response to `request`. Raises an error that precedes all bytes."""
+    """Return the response to `request`.
+
+    Raises an error that occurs before the first byte is sent.
+    """
     match answer:
         case Generation():
             with _Renaming(answer.names):
@@ -221,7 +234,10 @@ async def _generated(
 async def _sent(
     request: web.Request, body: object, headers: Mapping[str, str]
 ) -> web.StreamResponse:
-    """The response with `body`, once the client has read nearly all: until then it takes memory."""
+    """Send `body` and return the response.
+
+    The body counts as memory until the client has read nearly all.
+    """
     response = json_response(body, headers=headers)
     await response.prepare(request)
     await response.write_eof()
@@ -229,7 +245,10 @@ async def _sent(
 
 
 def waits_of(request: web.Request, is_streamed: bool) -> float | None:
-    """After how many seconds of waiting a client is sent its place; `None` is never."""
+    """Return the seconds after which a waiting client is sent its place;
+
+    `None` stands for never.
+    """
     early_headers = request.app.get(EARLY_HEADERS_KEY, EARLY_HEADERS)
     return headers_after(is_streamed, early_headers, request.headers.getall("Prefer", []))
 
@@ -243,7 +262,7 @@ async def _queried(request: web.Request, runtime: FleetRuntime, query: Query) ->
 
 
 def preferred(request: web.Request, content_types: tuple[str, ...]) -> str:
-    """The one that the client prefers; without a preference the first."""
+    """Return the content type that the client prefers; without a preference, the first."""
     accept = request.headers.getall(hdrs.ACCEPT, ()) if len(content_types) > 1 else ()
     prefers_events = bool(accept) and prefers_event_stream(",".join(accept))
     return EVENT_STREAM if prefers_events else content_types[0]
@@ -255,7 +274,10 @@ def preferred(request: web.Request, content_types: tuple[str, ...]) -> str:
 async def collected(
     runtime: FleetRuntime, caller: Caller, answer: Answer
 ) -> tuple[RequestId | None, bytes]:
-    """The id, if it has one, and the whole answer as JSON. Raises the `RequestError` of its end."""
+    """Return the id of the answer, if it has one, and the whole answer as JSON.
+
+    Raises the answer's `RequestError`.
+    """
     if isinstance(answer, KnownAnswer):
         return None, await written(answer.body)
     if isinstance(answer, Query):
@@ -275,7 +297,7 @@ async def collected(
 
 
 class _Renaming:
-    """Errors that are raised inside name fields as the client does."""
+    """A context in which raised errors get the client's field names."""
 
     __slots__ = ("_names",)
 
@@ -304,7 +326,10 @@ def opened_of(
     first: Stream,
     content_type: str = EVENT_STREAM,
 ) -> Opened:
-    """The facts of the answer to `generation`; `first` is its first request's stream."""
+    """Return the facts of the answer to `generation`;
+
+    `first` is the stream of its first request.
+    """
     request = generation.requests[0]
     return Opened(
         id=first.id,
@@ -337,7 +362,10 @@ async def _asked(
 
 
 class _Writing:
-    """The bytes of a stream. An error that precedes all of them is raised, to be a status."""
+    """The bytes of a stream.
+
+    An error before the first byte is raised, so that it becomes a status.
+    """
 
     def __init__(self, rendering: Rendering, names: FieldNames, num_requests: int) -> None:
         self._rendering = rendering
@@ -360,7 +388,10 @@ class _Writing:
 
 
 async def _chunks(merged: Merged, write: _Writing) -> AsyncIterator[bytes]:
-    """The first error ends all. Raises one that precedes all bytes."""
+    """Yield the bytes of the answer until the end or the first error.
+
+    Raises an error before the first byte.
+    """
     async for events in merged:
         for number, event in events:
             if isinstance(event, Failed):
@@ -371,6 +402,7 @@ async def _chunks(merged: Merged, write: _Writing) -> AsyncIterator[bytes]:
 
 
 def _with_one_wait(events: list[tuple[int, Event]]) -> list[tuple[int, Event]]:
-    """Requests of one answer wait together: of the places of several, the first is enough."""
+    """Keep only the first of several waiting events, because the requests of one answer wait
+    together."""
     waits = [each for each in events if isinstance(each[1], Waiting | Reading)]
     return [each for each in events if each not in waits[1:]] if waits else events

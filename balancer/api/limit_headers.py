@@ -1,7 +1,7 @@
 """Headers of every answer that say how much of a caller's limits is left.
 
-OpenAI's names, with times such as `1m30s`; under `/v1/messages` Anthropic's, with times of the day.
-What a streamed answer says was true when it began.
+The headers have OpenAI's names, with times such as `1m30s`. Under `/v1/messages` they have
+Anthropic's names, with times of day. A streamed answer has the values of the moment when it began.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -19,7 +19,7 @@ Signal = Callable[[web.Request, web.StreamResponse], Awaitable[None]]
 
 
 def limit_headers(runtime: FleetRuntime) -> Signal:
-    """A handler for `on_response_prepare` that adds the headers of limits."""
+    """Return a handler for `on_response_prepare` that adds the headers."""
 
     async def add(request: web.Request, response: web.StreamResponse) -> None:
         standing = runtime.views.standing(known_caller(request))
@@ -34,7 +34,7 @@ def limit_headers(runtime: FleetRuntime) -> Signal:
 
 
 def openai_headers(standing: Standing) -> dict[str, str]:
-    """`x-ratelimit-limit-requests` and so on, for what is limited."""
+    """Return `x-ratelimit-limit-requests` and so on, for each limit that the caller has."""
     headers = {}
     for name, level in _levels(standing):
         headers[f"x-ratelimit-limit-{name}"] = str(level.limit)
@@ -44,7 +44,7 @@ def openai_headers(standing: Standing) -> dict[str, str]:
 
 
 def anthropic_headers(standing: Standing, now: datetime) -> dict[str, str]:
-    """`anthropic-ratelimit-requests-limit` and so on; `now` with its time zone."""
+    """Return `anthropic-ratelimit-requests-limit` and so on; `now` must have a time zone."""
     headers = {}
     for name, level in _levels(standing):
         reset = now + timedelta(seconds=level.reset_after)
@@ -55,7 +55,7 @@ def anthropic_headers(standing: Standing, now: datetime) -> dict[str, str]:
 
 
 def duration(seconds: float) -> str:
-    """A duration in OpenAI's form: `0s`, `120ms`, `1.5s`, `1m0s`."""
+    """Return a duration in OpenAI's form: `0s`, `120ms`, `1.5s`, `1m0s`."""
     if 0 < seconds < 1:
         return f"{max(1, round(seconds * 1000))}ms"
     minutes, rest = divmod(round(seconds, 3), 60)

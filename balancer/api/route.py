@@ -1,7 +1,7 @@
-"""A route, declared once: what it takes to come in, who answers, and where it is described.
+"""A route, declared once: the permission it needs, its handler, and its description.
 
-`/openapi.json` describes our own APIs, from what their routes say. APIs of others are documented by
-their owners.
+`/openapi.json` describes the routes of our own APIs. The APIs of others are documented by their
+owners.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from .transport.http import ACTING, Handler
 
 @dataclass(frozen=True, slots=True)
 class ApiOwner:
-    """Whose API a route follows, and where they describe it."""
+    """The owner of the API that a route follows, and the address of its documentation."""
 
     name: str
     url: str
@@ -42,8 +42,8 @@ JINA = ApiOwner("Jina", "https://api.jina.ai/redoc#tag/rerank")
 class Route:
     """One method of one path, which may have patterns, as in `/things/{id:.+}`.
 
-    A `GET` answers `HEAD`, too, but for one that `is_endless`. A `GET` that `acts` has agents do
-    something, such as load a model, so no link and no image of a page elsewhere gets there.
+    A `GET` also answers `HEAD`, unless it `is_endless`. A `GET` that `acts` makes agents do
+    something, such as load a model. Links and images of foreign pages cannot reach it.
     """
 
     method: str
@@ -56,18 +56,21 @@ class Route:
 
     @property
     def template(self) -> str:
-        """The path without its patterns, as tables and documents have it."""
+        """The path without its patterns, for tables and documents."""
         return re.sub(r"\{(\w+):[^}]*\}", r"{\1}", self.path)
 
     def definition(self) -> web.RouteDef:
-        """The route's definition for an aiohttp app."""
+        """Return the route's definition for an aiohttp app."""
         if self.method == hdrs.METH_GET:
             return web.get(self.path, self.handler, allow_head=not self.is_endless)
         return web.route(self.method, self.path, self.handler)
 
 
 def permissions(routes: Iterable[Route]) -> Table:
-    """The permission that each route needs. Raises `ValueError` if one is declared twice."""
+    """Return the permission that each route needs.
+
+    Raises `ValueError` if a route is declared twice.
+    """
     table: dict[tuple[str, str], Needs] = {}
     for route in routes:
         place = route.method, route.template
@@ -82,14 +85,14 @@ ROUTES = web.AppKey("ROUTES", Sequence[Route])
 
 
 def mount(app: web.Application, routes: Sequence[Route]) -> None:
-    """Has `app` serve `routes`; its middleware admits by their `permissions`."""
+    """Add `routes` to `app`; the middleware of `app` admits by their `permissions`."""
     app[ROUTES] = routes
     app[ACTING] = frozenset(route.template for route in routes if route.acts)
     app.add_routes([route.definition() for route in routes])
 
 
 def document_route(title: str) -> Route:
-    """`GET /openapi.json`, which describes those of an app's routes that are of our own APIs."""
+    """Return the route `GET /openapi.json`, which describes the app's routes of our own APIs."""
     doc = Doc(
         "Document",
         "This document.",
@@ -99,9 +102,10 @@ def document_route(title: str) -> Route:
 
 
 class _ServedDocument:
-    """Builds the document when it is first asked for.
+    """Builds the document on its first request.
 
-    Building takes longer than the rest of a balancer's start, and most balancers are never asked.
+    Building takes longer than the rest of a balancer's start, and most balancers never get a
+    request for it.
     """
 
     def __init__(self, title: str) -> None:

@@ -95,12 +95,16 @@ class Inquiries:
             answer = Answered(question.id, question.by, self._run, packed(body))
             await self._store.send(answer)
         except (TooLong, StoreAway) as error:
-            logger.warning("another balancer's question has no answer: %s", error)
+            logger.warning(
+                "this balancer could not answer a question of another balancer: %s", error
+            )
 
     def _answered(self, task: asyncio.Task[None]) -> None:
         self._answers.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("another balancer's question failed", exc_info=error)
+            logger.error(
+                "unexpected error while answering a question of another balancer", exc_info=error
+            )
 
     def close(self) -> None:
         """Answer nothing any more."""

@@ -63,7 +63,7 @@ def open_peers(
         url=url,
         respond=responder.respond,
         on_lead=lambda: diary.note(
-            "leader_changed", name, "it leads: it gives agents their orders"
+            "leader_changed", name, "it leads: it decides which agent serves which model"
         ),
     )
     diary.leads = lambda: peers.status().epoch is not None

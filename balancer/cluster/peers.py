@@ -207,7 +207,7 @@ class Peers:
         try:
             await self._store.send(letter)
         except StoreAway as error:
-            logger.warning("other balancers cannot be told: %s", error)
+            logger.warning("a message to the other balancers could not be sent: %s", error)
             return False
         return True
 
@@ -223,7 +223,9 @@ class Peers:
             except StoreAway as error:
                 self._health.went_away(error)
             except Exception:  # a balancer that does not lead serves requests, too
-                logger.exception("this balancer's session with the others failed")
+                logger.exception(
+                    "the exchange with other balancers failed and starts again after a pause"
+                )
             finally:
                 self._end_session()
             self._rang.clear()  # it rang for the session that has just ended
@@ -335,11 +337,17 @@ class Peers:
                 self._unread[what] = None
                 self._rang.set()
             case Lead(epoch):
-                logger.info("this balancer leads", extra=context(epoch=epoch))
+                logger.info(
+                    "this balancer leads: it decides which agent serves which model",
+                    extra=context(epoch=epoch),
+                )
                 self._led.lead(epoch)
                 self._on_lead()
             case Follow():
-                logger.warning("this balancer leads no more")
+                logger.warning(
+                    "this balancer no longer leads: another balancer decides which agent "
+                    "serves which model"
+                )
                 self._led.follow()
             case ShareWith(peers):
                 reported = [(waiting_in(peer.beat.waiting), peer.age) for peer in peers]

@@ -196,7 +196,9 @@ class Supervisor:
         try:
             process = await self._start(place)
         except OSError as error:
-            logger.error("a worker cannot start: %s", error, extra=context(worker=worker))
+            logger.error(
+                "a worker process could not be started: %s", error, extra=context(worker=worker)
+            )
             self._ended(worker, 1)
             return
         self._processes[worker], self._runs[worker] = process, run
@@ -214,7 +216,10 @@ class Supervisor:
             async for line in process.stdout:
                 self._heard(worker, decode_to_parent(line))
         except ValueError:
-            logger.exception("a worker cannot be understood", extra=context(worker=worker))
+            logger.exception(
+                "a worker process is killed: it sent a message that its parent cannot read",
+                extra=context(worker=worker),
+            )
             _kill(process)
 
     async def _start(self, place: Place) -> Process:
@@ -236,7 +241,9 @@ class Supervisor:
         if self._crew.next_deadline() is not None:
             pause = self._crew.pause_of(worker)
             about = context(worker=worker, code=code, pause=pause)
-            logger.error("a worker has ended, and starts again after a pause", extra=about)
+            logger.error(
+                "a worker process has ended and will be started again after a pause", extra=about
+            )
         self._tell_living()
         self._carry_out(decisions)
 
@@ -270,7 +277,10 @@ class Supervisor:
             return
         process.stdin.write(encode(message))
         if process.stdin.transport.get_write_buffer_size() > MOST_WAITING:
-            logger.error("a worker does not read what it is told", extra=context(worker=worker))
+            logger.error(
+                "a worker process is killed: it does not read the messages of its parent",
+                extra=context(worker=worker),
+            )
             _kill(process)
 
 

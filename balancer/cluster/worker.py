@@ -110,20 +110,20 @@ class Pipes:
             async for line in self._orders:
                 self._heard(decode_to_worker(line), shutdown)
         except ValueError:  # of one that was killed, the last line may be torn
-            logger.exception("the parent of the workers cannot be understood")
+            logger.exception("the parent process sent a message that this worker cannot read")
         if shutdown.requested.is_set():
             log.flush()
             os._exit(EXIT_ORPHANED)  # a second signal ended the parent at once
-        shutdown.request("its parent is gone")
+        shutdown.request("the parent process has ended")
 
     def _heard(self, message: ToWorker, shutdown: Shutdown) -> None:
         match message:
             case Living(runs):
                 self.living = runs
             case Stop():
-                shutdown.request("its parent asks for it")
+                shutdown.request("the parent process asks for it")
             case Refresh():
-                shutdown.refresh("its parent asks for it")
+                shutdown.refresh("the parent process asks for it")
             case Spread(notifications):
                 for each in notifications:
                     self.on_notification(each)

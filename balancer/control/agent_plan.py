@@ -15,7 +15,7 @@ Action = Literal["keep", "reload", "load", "unload"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentPlan:
-    """`model` is what the agent would serve then."""
+    """The step of one agent. `model` is the model that it would then serve."""
 
     agent: AgentId
     name: str
@@ -40,7 +40,7 @@ class Plan:
 def plans_of(
     members: Iterable[Member], targets: Mapping[AgentId, Assignment | None]
 ) -> list[AgentPlan]:
-    """The step of each agent; of agents without a model, at most one of a host."""
+    """Return the step of each agent; of agents without a model, at most one per host."""
     plans = [plan_of(member, targets.get(member.id)) for member in members]
     busy = {plan.agent for plan in plans if not plan.is_idle}
     idle = {plan.agent: plan for plan in reversed(plans) if plan.agent not in busy}
@@ -48,7 +48,7 @@ def plans_of(
 
 
 def plan_of(member: Member, target: Assignment | None) -> AgentPlan:
-    """The agent's step to serve `target`."""
+    """Return the agent's step to serve `target`."""
     action, why = _action(member, target)
     serves = member.report.serves or (None if member.assigned is None else member.assigned.name)
     is_free = member.report.is_steered
@@ -64,23 +64,26 @@ def plan_of(member: Member, target: Assignment | None) -> AgentPlan:
 def _action(member: Member, target: Assignment | None) -> tuple[Action, str]:
     assigned = member.assigned
     if member.report.facts.is_pinned:
-        return "keep", "it was started with a model of its own"
+        return "keep", "the agent was started with --model or --upstream"
     if member.report.is_cordoned:
-        return "keep", "it takes no work until it is resumed"
+        return "keep", "the agent is drained, so it gets no model until it is resumed"
     if assigned == target:
         return (
             "keep",
-            "it has no desired model" if assigned is None else f"it has {assigned.name} already",
+            "no desired model needs the agent"
+            if assigned is None
+            else (f"the agent already serves {assigned.name}"),
         )
     if target is None:
-        return "unload", f"nobody needs {assigned.name if assigned is not None else 'a model'} here"
+        name = "the model" if assigned is None else assigned.name
+        return "unload", f"{name} is no longer desired on the agent"
     if assigned is None:
-        return "load", f"it has room for {target.name}"
+        return "load", f"the agent has room for {target.name}"
     if is_live(member, target):
         return "keep", f"{_changed(assigned, target)} changes without a reload"
     if assigned.name != target.name:
-        return "reload", f"{target.name} takes the place of {assigned.name}"
-    return "reload", f"{_changed(assigned, target)} of {target.name} changes"
+        return "reload", f"{target.name} replaces {assigned.name}"
+    return "reload", f"{_changed(assigned, target)} of {target.name} changes, which needs a reload"
 
 
 def _changed(old: Assignment, new: Assignment) -> str:

@@ -1,12 +1,13 @@
-"""Compares the desired state with the fleet and says which agent is to serve what.
+"""Compares the desired state with the fleet, and decides which agent should serve which model.
 
-It compares with the whole fleet at once: what agents report is the truth, so after a restart of the
-balancer, or when an agent dials again, an agent gets no order to do what it does already. Between
-two times it remembers orders under way, failures, when models were used, and who has gone a moment
-ago.
+It always compares with the whole fleet, as agents report it. So after a restart of the balancer, or
+when an agent connects again, no agent gets an order for what it does already. Between comparisons
+the controller remembers orders in progress, failures, the last use of models, and agents that left
+a moment ago.
 
-Invariants: a pinned or cordoned agent gets no orders; no order says what its agent does already;
-without a desired state there are no orders; their revisions grow; only who leads gives them.
+Invariants: a pinned or cordoned agent gets no orders; no order repeats what its agent does already;
+without a desired state there are no orders; the numbers of orders grow; only the leader gives
+orders.
 """
 
 from collections.abc import Iterable, Mapping, Set
@@ -34,19 +35,19 @@ MOST_BELIEVED = 2**52
 
 
 def epoch_of(number: int) -> int:
-    """The epoch under which an order was given."""
+    """Return the epoch in which an order was given."""
     return number // VERSIONS
 
 
 class OrderNumbers:
-    """Numbers of orders: of two, an agent obeys the one with the larger number.
+    """The numbers of orders. Of two orders, an agent obeys the one with the larger number.
 
-    One of several balancers leads, under an epoch that is larger than all before it. An order's
-    number has the epoch in front, so an agent that has heard a later leader ignores what an earlier
-    one says. At first the epoch is 0, under which a balancer that is alone leads; numbers then go
-    on after the largest that agents know.
+    Of several balancers one leads, in an epoch larger than all before. An order's number begins
+    with the epoch. So an agent that has heard a later leader ignores the orders of an earlier one.
+    The epoch is 0 at first, in which a single balancer leads; numbers then continue after the
+    largest that agents know.
 
-    Invariant: numbers grow, and are of the epoch that leads, if that is not 0.
+    Invariant: numbers grow, and belong to the leading epoch, if that is not 0.
     """
 
     def __init__(self) -> None:
@@ -61,29 +62,29 @@ class OrderNumbers:
 
     @property
     def outbid(self) -> int | None:
-        """The later epoch that agents know, if there is one; who leads needs one beyond it."""
+        """Return the later epoch that agents know, if any; a leader needs one beyond it."""
         known = epoch_of(self.last)
         return known if self._epoch and known > self._epoch else None
 
     def lead(self, epoch: int) -> None:
-        """Give orders under this epoch."""
+        """Give orders in this epoch."""
         self._epoch = epoch
         self.last = max(self.last, epoch * VERSIONS)
 
     def follow(self) -> None:
-        """Give none."""
+        """Give no orders."""
         self._epoch = None
 
     def seen(self, number: int) -> None:
-        """An agent says that it obeys the order of this number.
+        """Record that an agent obeys the order of this number.
 
-        One that cannot have been given is not believed: orders have to find numbers beyond it.
+        A number that cannot have been given is ignored, because orders need numbers beyond it.
         """
         if number < MOST_BELIEVED:
             self.last = max(self.last, number)
 
     def next(self) -> int:
-        """The number of the next order; only where it `may_order`."""
+        """Return the number of the next order. Call it only if `may_order`."""
         if not self.may_order:
             raise RuntimeError("an order, but another balancer leads")
         self.last += 1
@@ -121,12 +122,12 @@ class Reconciliation:
 
 
 class Controller:
-    """`reconcile` is called after every change, and at `reconcile_at`."""
+    """The controller. Call `reconcile` after every change, and at `reconcile_at`."""
 
     def __init__(self, *, drain_timeout: float, http_hosts: tuple[str, ...] = ()) -> None:
-        """An agent that loads another model lets requests go on for `drain_timeout` seconds.
+        """An agent that loads another model lets its requests continue for `drain_timeout` seconds.
 
-        `http_hosts` may send files of models without TLS.
+        Only `http_hosts` may send model files without TLS.
         """
         self.statuses: Mapping[str, ModelStatus] = {}
         self.reconcile_at: float | None = None
@@ -144,18 +145,19 @@ class Controller:
 
     @property
     def desired(self) -> DesiredState | None:
-        """The desired state, if an operator gave one."""
+        """The desired state; `None` if no operator has set one."""
         return self._desired
 
     # ---- events
 
     def desire(self, desired: DesiredState) -> None:
-        """An operator desires this state."""
+        """Take the state that an operator desires."""
         self._desired = desired
         self.statuses = {model.name: self._first_status(model) for model in desired.models}
 
     def restored(self, desired: DesiredState, now: float) -> None:
-        """The balancer started with a desired state: its agents dial again first."""
+        """Take the desired state from before the balancer's start: its agents connect again
+        first."""
         self.desire(desired)
         self._settled_at = now + SETTLE
 
@@ -164,25 +166,29 @@ class Controller:
         self._numbers.lead(epoch)
 
     def follow(self) -> None:
-        """Give no orders, and forget those that agents may not have heard."""
+        """Give no orders, and forget orders that agents may not have received."""
         self._numbers.follow()
         self._orders.clear()
 
     @property
     def outbid(self) -> int | None:
-        """An epoch that agents know, and that is later than the one under which it leads."""
+        """Return an epoch known to agents that is later than this balancer's, if any."""
         return self._numbers.outbid
 
     def retry(self, host: AgentId, now: float) -> None:
-        """An operator wants a host to try again what it failed to do."""
+        """Let a host try again what it failed to do, as an operator wants."""
         self._failures.retry(host, now)
 
     def next_attempt(self, model: str, now: float) -> float | None:
-        """When an agent may load a model again that failed, if that time is to come."""
+        """Return when an agent may next try to load a failed model, if that time is still to
+        come."""
         return self._failures.next_retry(now, model)
 
     def placement_of(self, model: DesiredModel) -> str | None:
-        """A model's last placement and its reasons, in words; `None` if it is not to be loaded."""
+        """Return a model's last placement and its reasons, in words;
+
+        `None` if it is not to be loaded.
+        """
         found = self._last
         obstacles = None if found is None else found.obstacles.get(model.name)
         if found is None or obstacles is None:
@@ -199,7 +205,10 @@ class Controller:
     def reconcile(
         self, reports: Iterable[AgentReport], demands: Mapping[str, Demand], now: float
     ) -> list[GiveOrder]:
-        """Compare the desired state with the fleet; `demands` has models that requests wait for."""
+        """Compare the desired state with the fleet, and return orders;
+
+        `demands` has the models that requests wait for.
+        """
         members = self._members(reports, now)
         if self._desired is None:
             self.reconcile_at = None
@@ -214,7 +223,8 @@ class Controller:
         return given
 
     def _is_settled(self, members: Mapping[AgentId, Member], now: float) -> bool:
-        """Return whether the time for agents to connect is over, or all have connected."""
+        """Return whether all known agents have connected after the start, or the time for that is
+        over."""
         if now < self._settled_at:
             return False
         return now >= self._settled_at + SETTLE or all_have_dialled(
@@ -228,7 +238,8 @@ class Controller:
         demands: Mapping[str, Demand],
         now: float,
     ) -> Plan:
-        """The steps of all agents if this were desired, and the models that would lack agents.
+        """Return the steps of all agents for this desired state, and the models that would lack
+        agents.
 
         Changes nothing.
         """
@@ -243,7 +254,7 @@ class Controller:
     # ---- what it sees
 
     def _members(self, reports: Iterable[AgentReport], now: float) -> dict[AgentId, Member]:
-        """Agents with their orders; takes note of what came of these."""
+        """Return agents with their orders, and record the outcome of orders."""
         members = {}
         for report in reports:
             self._needs.learn(report)
@@ -274,12 +285,12 @@ class Controller:
         return member
 
     def _allowed(self, assignment: Assignment) -> Assignment:
-        """With the hosts that may send its files without TLS, where any is to come so."""
+        """Return the assignment with the hosts that may send files without TLS, if it needs any."""
         is_open = any(source.startswith("http://") for source in sources_of(assignment))
         return replace(assignment, http_hosts=self._http_hosts if is_open else ())
 
     def _allows_others(self, member: Member) -> bool:
-        """Return whether the agent's assignment allows other HTTP hosts than the present one.
+        """Return whether the agent's assignment allows other HTTP hosts than the present ones.
 
         If that assignment failed, the agent may try the present one at once.
         """
@@ -335,7 +346,7 @@ class Controller:
     def _obstacles(
         self, model: DesiredModel, members: Iterable[Member], loading: Set[AgentId], now: float
     ) -> Mapping[AgentId, Obstacle]:
-        """Why agents may not be given a model, of those that may not."""
+        """Return the agents that may not get the model, each with the reason."""
         assignment = model.assignment
         found: dict[AgentId, Obstacle] = {}
         for member in members:
@@ -371,10 +382,12 @@ class Controller:
     def _why_not(
         self, member: Member, assignment: Assignment, now: float, *, is_loading: bool
     ) -> Obstacle | None:
-        """Why it may not load this: after a failure it may, if it has nothing to lose by that.
+        """Return why the agent may not load the model.
 
-        One that `is_loading` another desired model gives that up only for files that some agent has
-        found: a source with a typo interrupts no load.
+        After a failure it may if it has nothing to lose.
+
+        An agent that `is_loading` another desired model gives that up only for files that some
+        agent has found. So a source with a typing error interrupts no load.
         """
         if not self._failures.may_try(member.report.host_id, assignment, now):
             return "failed"
@@ -431,7 +444,7 @@ class Controller:
         }
 
     def _first_status(self, model: DesiredModel) -> ModelStatus:
-        """Before the first reconciliation."""
+        """Return the status of a model before the first reconciliation."""
         status = self.statuses.get(model.name)
         if status is not None:
             return replace(status, model=model)

@@ -1,14 +1,15 @@
 """Finds the models in demand, and their order if there are too few agents.
 
 Models with `preload` come first. A model that is loaded on demand keeps its agents while it loads
-or is used. A model with waiting requests and no agent is given one that is idle; after `PATIENCE`,
-one that is busy with another model that is loaded on demand and had its turn for `MIN_TURN`.
+or is used. A model with waiting requests and no agent gets an idle agent. After `PATIENCE` seconds
+it gets an agent that is busy with another model, if that model is loaded on demand and was served
+for `MIN_TURN`.
 
-If a host serves several models, an agent of it may have a model and no memory for it yet. Until
-unused models make room, such a model waits like a model that no agent has.
+On a host with several models, an agent may have a model but no memory for it yet. Until unused
+models make room, such a model waits like a model without an agent.
 
-A model that is in use makes room for nobody. If the requests that wanted its room have given up, it
-keeps its agent as long as the agent still has it.
+A model in use never makes room. If the requests that needed its room have given up, it keeps its
+agent as long as the agent still has it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -65,9 +66,9 @@ class _Usage:
 
 @dataclass(frozen=True, slots=True)
 class Tiers:
-    """The tier of each model in demand, and when time alone changes them.
+    """The tier of each model in demand, and when the tiers next change with time.
 
-    `recalled` are the agents that keep what they were to unload.
+    `recalled` are agents that keep a model which they were told to unload.
     """
 
     tiers: Mapping[str, int]
@@ -77,7 +78,7 @@ class Tiers:
 
 @dataclass(slots=True)
 class _Times:
-    """Times at which something changes by time alone."""
+    """The times at which something changes without an event."""
 
     now: float
     times: list[float] = field(default_factory=list)
@@ -90,7 +91,7 @@ class _Times:
 
 
 class Usage:
-    """When each desired model was used last, and since when it is served."""
+    """When each desired model was last used, and since when it is served."""
 
     def __init__(self) -> None:
         self._usage: dict[str, _Usage] = {}
@@ -102,7 +103,7 @@ class Usage:
         demands: Mapping[str, Demand],
         now: float,
     ) -> Tiers:
-        """The tier of each model that is in demand now."""
+        """Return the tier of each model that is in demand now."""
         here = list(members)
         times = _Times(now)
         self._update(models, here, demands, now)
@@ -121,7 +122,7 @@ class Usage:
         return Tiers(tiers, min(times.times, default=None), recalled)
 
     def used_at(self, model: str) -> float:
-        """When a model, of those that `tiers` was asked about, was used last."""
+        """Return when a model was last used; `tiers` must have been called with the model."""
         return self._usage[model].used_at
 
     def _update(
@@ -152,7 +153,8 @@ class Usage:
     def _expected(
         self, members: Sequence[Member], demands: Mapping[str, Demand], times: _Times
     ) -> Mapping[str, Demand]:
-        """Models that others drain for, which are asked for, or will be again before long."""
+        """Return the models for which others are drained, while requests wait for them or will
+        soon."""
         draining = {each.report.host_id for each in members if _is_draining(each)}
         waiting = {
             each.comes
@@ -172,7 +174,10 @@ class Usage:
         wanted: Mapping[str, Demand],
         demands: Mapping[str, Demand],
     ) -> Mapping[AgentId, Member]:
-        """Agents that were to unload a model that nobody wants room from now, and still have it."""
+        """Return the agents that need not unload their model any more.
+
+        They still have a model which they were told to unload, but nobody needs its room now.
+        """
         always = {each.name for each in models if each.preload and each.idle_timeout is None}
         needed = {*always, *wanted, *(each.report.serves for each in members)}
         needed &= self._usage.keys()
@@ -197,7 +202,7 @@ class Usage:
         demands: Mapping[str, Demand],
         times: _Times,
     ) -> _Contention:
-        """Tell how long requests have waited for a model that no agent has memory for."""
+        """Return how long requests have waited for a model that no agent has memory for."""
         contention = _Contention.NONE
         for model in models:
             if model.name in demands and not _has_memory(model.name, by_model[model.name]):
@@ -245,7 +250,7 @@ def _is_draining(member: Member) -> bool:
 def _by_model(
     models: Iterable[DesiredModel], members: Sequence[Member]
 ) -> Mapping[str, list[Member]]:
-    """The agents of each model: those that are to serve it, or still have it."""
+    """Return the agents of each model: those that are to serve it, or still have it."""
     found: dict[str, list[Member]] = {model.name: [] for model in models}
     crowded = {each.report.host_id for each in members if each.waits_for_room}
     for member in members:

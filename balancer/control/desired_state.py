@@ -30,9 +30,9 @@ Replicas = Annotated[int, Field(ge=0, le=MAX_REPLICAS)] | Literal["all"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentChoice:
-    """The agents that may serve a model: `replicas` agents that have all of `labels`.
+    """Which agents may serve a model: `replicas` agents that have all of `labels`.
 
-    `"all"`: every agent that no other model needs.
+    `"all"` stands for every agent that no other model needs.
     """
 
     __pydantic_config__ = STRICT
@@ -44,10 +44,10 @@ class AgentChoice:
 class DesiredModel:
     """A model that the fleet should serve, under its `name` and its `aliases`.
 
-    With `preload` it is loaded at once, else when the first request for it comes. When it was not
-    used for `idle_timeout` seconds it may be unloaded, and is loaded again on demand; `null`:
-    never. `projector` is the source of the part that reads pictures, `adapters` are served beside
-    the model. The rest is for the agents' engines.
+    With `preload` it is loaded at once, otherwise at its first request. After `idle_timeout`
+    seconds without use it may be unloaded, and is loaded again on demand; `null`: it is never
+    unloaded. `projector` is the source of the part that reads pictures. `adapters` are served
+    together with the model. The other fields are options for the agents' engines.
     """
 
     __pydantic_config__ = STRICT
@@ -73,7 +73,7 @@ class DesiredModel:
 
     @property
     def adapted_names(self) -> tuple[str, ...]:
-        """Its names under each of its adapters."""
+        """The model's names with each of its adapters."""
         return tuple(adapted_name(self.name, each.name) for each in self.adapters)
 
     @property
@@ -102,7 +102,7 @@ class DesiredState:
 
 
 def changed_models(before: DesiredState, after: DesiredState) -> str | None:
-    """The models that came (+), went (-) and changed (~); `None` if none did."""
+    """Return the models that were added (+), removed (-) and changed (~); `None` if none was."""
     old = {model.name: model for model in before.models}
     new = {model.name: model for model in after.models}
     words = [f"+ {name}" for name in new if name not in old]

@@ -1,6 +1,6 @@
 """Failed loads of hosts: when each is tried again, and which changes stop because of it.
 
-Invariant: one failure for each host and model, of the assignment that was desired last.
+Invariant: one failure for each host and model, of the last desired assignment.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,7 +24,7 @@ OF_THE_HOST = frozenset({"too_large", "does_not_fit", "disk_full", "denied", "no
 class Failure:
     """An agent of a host could not load a model, `num_tries` times in a row.
 
-    `is_forced`: an operator wants it to try again at once.
+    `is_forced`: an operator wants the host to try again at once.
     """
 
     host: AgentId
@@ -38,7 +38,7 @@ class Failure:
 
 
 class Failures:
-    """Failures by host and model: a host is known by the id that its agents have in common."""
+    """Failures by host and model; the host's id is common to its agents."""
 
     def __init__(self) -> None:
         self._failures: dict[tuple[AgentId, str], Failure] = {}
@@ -47,12 +47,12 @@ class Failures:
         return iter(self._failures.values())
 
     def of(self, host: AgentId, assignment: Assignment) -> Failure | None:
-        """The failure of this host with exactly this."""
+        """Return the failure of this host with exactly this assignment, if any."""
         failure = self._failures.get((host, assignment.name))
         return failure if failure is not None and failure.assignment == assignment else None
 
     def codes(self, assignment: Assignment) -> Mapping[AgentId, str]:
-        """With which issue each host failed with exactly this."""
+        """Return each host that failed with exactly this assignment, with the code of its issue."""
         found = (each for each in self if each.assignment == assignment and each.issues)
         return {each.host: each.issues[0].code for each in found}
 
@@ -62,12 +62,16 @@ class Failures:
         return failure is None or failure.retry_at <= now
 
     def stops(self, assignment: Assignment) -> Failure | None:
-        """The failure because of which no further agent gives up its model for this."""
+        """Return the failure because of which no further agent gives up its model for this
+        assignment."""
         found = (f for f in self if f.stops_others and f.assignment == assignment)
         return next(found, None)
 
     def failed(self, member: Member, *, is_new: bool, now: float) -> None:
-        """The agent says that it could not do what it was ordered; `is_new` after an order."""
+        """Record that an agent could not carry out its order;
+
+        `is_new`: this is its first report since the order.
+        """
         assignment = member.assigned
         if assignment is None:
             return
@@ -89,11 +93,11 @@ class Failures:
         )
 
     def succeeded(self, host: AgentId, model: str) -> None:
-        """The host serves the model."""
+        """Record that the host serves the model."""
         self._failures.pop((host, model), None)
 
     def retry(self, host: AgentId, now: float) -> None:
-        """An operator wants the host to try again."""
+        """Let the host try again at once, as an operator wants."""
         for key, failure in self._failures.items():
             if key[0] == host:
                 self._failures[key] = replace(
@@ -101,7 +105,7 @@ class Failures:
                 )
 
     def keep_only(self, desired: Mapping[str, Assignment], hosts: Iterable[AgentId]) -> None:
-        """Forget failures with what is desired no more, and of hosts that have gone."""
+        """Forget failures of assignments that are no longer desired, and of hosts that left."""
         here = set(hosts)
         self._failures = {
             key: failure
@@ -110,6 +114,6 @@ class Failures:
         }
 
     def next_retry(self, now: float, model: str | None = None) -> float | None:
-        """When the next agent may try again, with this model or any."""
+        """Return when the next host may try again, with this model or any."""
         found = (f for f in self if model is None or f.assignment.name == model)
         return min((f.retry_at for f in found if f.retry_at > now), default=None)

@@ -66,12 +66,12 @@ class AgentReport:
 
     @property
     def memory(self) -> int:
-        """Bytes that a model may take here; 0 where the agent does not say."""
+        """The bytes that a model may use on the host; 0 if the agent does not report them."""
         return sum(self.memories.values())
 
     @property
     def memories(self) -> dict[str, int]:
-        """Bytes of the host's memory, and of each device, by name."""
+        """The bytes of the host's memory, and of each device, by name."""
         return {HOST: self.facts.memory} | {each.name: each.memory for each in self.facts.devices}
 
 
@@ -79,7 +79,7 @@ class AgentReport:
 class Order:
     """An order that an agent has not carried out yet.
 
-    `interrupts` is the model that it served before, if others have to stand in for it meanwhile.
+    `interrupts` is the model that the agent served before, if other agents must serve it meanwhile.
     """
 
     revision: int
@@ -92,9 +92,10 @@ class Order:
 class Member:
     """An agent and its last order.
 
-    `assigned` is what it should serve by its last order. `is_changing`: it has not done so yet.
-    `has_failed`: it cannot, and serves what it served before, if anything. It counts for the model
-    that it `keeps`, which nobody needs it to unload any more, though it was ordered to.
+    `assigned` is what the agent should serve by its last order. `is_changing`: it does not serve
+    that yet. `has_failed`: it could not load it, and serves what it served before, if anything.
+    `keeps` is a model that it was told to unload although no other model needs its room any more;
+    the agent counts for this model.
     """
 
     report: AgentReport
@@ -124,20 +125,20 @@ class Member:
 
     @property
     def leaves(self) -> str | None:
-        """The model that it still has, and is to unload by its last order."""
+        """The model that the agent still has and is to unload by its last order."""
         has = self.report.serves or self.report.finishing
         to_serve = None if self.assigned is None else self.assigned.name
         return has if self.is_changing and has != to_serve else None
 
     @property
     def comes(self) -> str | None:
-        """The model that it is about to serve, and does not yet."""
+        """The model that the agent is about to serve, but does not serve yet."""
         to_serve = None if self.assigned is None else self.assigned.name
         return to_serve if self.is_changing and self.report.serves != to_serve else None
 
     @property
     def model(self) -> str | None:
-        """The model that it counts for."""
+        """The model for which the agent counts."""
         if self.keeps is not None:
             return self.keeps
         if self.has_failed or self.report.facts.is_pinned:
@@ -146,7 +147,7 @@ class Member:
 
 
 def member_of(report: AgentReport, order: Order | None) -> Member:
-    """The agent with its order, if one is under way."""
+    """Return the agent with its order, if one is in progress."""
     work = report.work
     if order is not None and (work is None or work.revision < order.revision):
         return Member(

@@ -1,4 +1,4 @@
-"""Each desired model's status: loaded, loading, waiting, failed or unloaded, and why."""
+"""The status of each desired model: loaded, loading, waiting, failed or unloaded, and why."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ MAX_ISSUES = 20
 
 TOO_OLD = Issue(
     code="agent_too_old",
-    message="no agent that may serve it knows all that its assignment has",
-    hint="upgrade the agents, or leave out what came with a newer version",
+    message="every agent that may serve the model is too old for one of its settings",
+    hint="upgrade the agents, or leave out the newer settings",
 )
 
 _WEIGHTS = {"waiting": 0.0, "fetching": 0.0, "draining": 0.5, "loading": 0.5}
@@ -28,11 +28,11 @@ _WEIGHTS = {"waiting": 0.0, "fetching": 0.0, "draining": 0.5, "loading": 0.5}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelStatus:
-    """A desired model. `loaded`: an agent serves it; `loading`: agents are about to.
+    """The status of a desired model. `loaded`: an agent serves it; `loading`: agents are about to.
 
-    `waiting`: it waits for an agent; `unloaded`: it is loaded when a request for it comes.
-    `progress` is the share of loading that is done, where that is known. `agents` have it or are
-    about to, and these are on `hosts`.
+    `waiting`: it waits for an agent; `unloaded`: it will be loaded at its next request. `progress`
+    is the share of the loading that is done, if known. `agents` counts the agents that have it or
+    are about to; they are on `hosts`.
     """
 
     model: DesiredModel
@@ -51,7 +51,7 @@ def status_of(
     failures: Iterable[Failure],
     shortage: Issue | None,
 ) -> ModelStatus:
-    """`members` are the agents that count for the model."""
+    """Return the status of a model; `members` are the agents that count for it."""
     here = list(members)
     failed = [failure for failure in failures if failure.assignment == model.assignment]
     if shortage is None and here and all(_serves(member, model) for member in here):
@@ -89,15 +89,17 @@ def _progress(member: Member) -> float:
 
 
 def share_done(work: Work) -> float:
-    """The share of fetching and loading that an agent has done."""
+    """Return the share of fetching and loading that an agent has done."""
     share = 0.0 if work.progress is None else work.progress
     return _WEIGHTS.get(work.phase, 0.0) + share / 2
 
 
 def _reported_by(failed: list[Failure], here: list[Member]) -> Iterator[Issue]:
-    """The failures that agents report, with a note on agents that wait because of them."""
+    """Yield the failures that agents report, with a note on agents that wait because of them."""
     for failure in failed:
-        for issue in failure.issues or (Issue(code="load_failed", message="could not load it"),):
+        for issue in failure.issues or (
+            Issue(code="load_failed", message=("could not load the model")),
+        ):
             yield Issue(
                 code=issue.code,
                 message=f"agent {failure.agent_name}: {issue.message}",
@@ -111,9 +113,11 @@ def _reported_by(failed: list[Failure], here: list[Member]) -> Iterator[Issue]:
     if stopping is not None and behind:
         yield Issue(
             code="roll_stopped",
-            message=f"{len(behind)} agents keep what they serve, since agent "
-            f"{stopping.agent_name} could not load the change",
-            hint="mend the cause and reload that agent, or change the desired state",
+            message=(
+                f"{len(behind)} agents keep the old model, because agent {stopping.agent_name} "
+                "could not load the changed model"
+            ),
+            hint="fix the cause and reload that agent, or change the desired state",
         )
 
 
@@ -128,11 +132,11 @@ def shortage_of(
     fitting: int,
     most: int,
 ) -> Issue | None:
-    """Why `num_missing` agents of those desired could not be found.
+    """Return why `num_missing` of the desired agents could not be found.
 
-    `labelled` agents have the labels; the keys of `allowed` of these allow the model; and `fitting`
-    of these have the memory `needed`, in bytes. `most` is the memory of the largest of these.
-    `failed` agents could not load it and try again, so they are not missing.
+    `labelled` agents have the labels; the keys of `allowed` of these allow the model; `fitting` of
+    these have the memory `needed`, in bytes. `most` is the memory of the largest of these. `failed`
+    agents could not load the model and try again, so they are not missing.
     """
     if not num_missing:
         return None
@@ -154,8 +158,10 @@ def shortage_of(
     if not fitting and needed is not None:
         return Issue(
             code="too_large",
-            message=f"it needs {_gib(needed)}; the largest agent{which} has {_gib(most)}, which is "
-            f"{_gib(needed - most)} too little",
+            message=(
+                f"the model needs {_gib(needed)}; the largest agent{which} has {_gib(most)}, "
+                f"which is {_gib(needed - most)} too little"
+            ),
             hint="use a smaller model or quantisation, fewer slots or a smaller context_size",
         )
     num_missing -= failed
@@ -168,7 +174,7 @@ def shortage_of(
     return Issue(
         code="too_few_agents",
         message=f"{missing} needed; none is free{bound}",
-        hint="start further agents, or set fewer replicas",
+        hint="start more agents, or set fewer replicas",
     )
 
 
@@ -177,7 +183,7 @@ def _gib(num_bytes: int) -> str:
 
 
 def by_model(members: Iterable[Member]) -> Mapping[str, list[Member]]:
-    """The members that count for each model."""
+    """Return the members that count for each model."""
     found: dict[str, list[Member]] = {}
     for member in members:
         if member.model is not None:

@@ -40,16 +40,16 @@ from .members import AgentReport, Member
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirement:
-    """A model that has to be on `at_least` of the agents in `eligible`, the first ones first.
+    """A model that must be on `at_least` of the agents in `eligible`, preferably the first ones.
 
-    With `takes_rest`, it is given all agents that no other model requires. `tier`: lower ones are
-    served first; within a tier, models take turns, and of those that are `IDLE` the one first that
-    was used last, at `used_at`. It takes `needed` bytes beside other models of a host: 0 where that
-    is not known yet, and infinitely many where it never is. `claims` are
-    what it wants to find free of each memory of a host before it is loaded, where that is known.
+    With `takes_rest` it gets all agents that no other model requires. Lower `tier`s are served
+    first. Within a tier, models take turns; of `IDLE` models, the one last used (`used_at`) is
+    first. `needed` is its memory in bytes beside other models of a host: 0 while unknown, and
+    infinite if it will never be known. `claims` are the bytes that must be free in each memory of a
+    host before it is loaded, if known.
 
-    `reserved` places are kept for agents that have gone a moment ago; of a model that `is_gone`,
-    since no other agent has it, all but the first one, if an agent is spare.
+    `reserved` places are kept for agents that left a moment ago. If the model `is_gone`, because no
+    other agent has it, all but the first place are kept, if an agent is spare.
     """
 
     model: str
@@ -66,10 +66,10 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The model of each agent, `None` for those that no model requires; and the empty places.
+    """The model of each agent, `None` for agents that no model requires; and the empty places.
 
-    `missing` counts places of a model's `at_least` that no agent could be found for. Agents that
-    `take_what_is_left` do not wait for devices: what is in the way there stays.
+    `missing` counts the places of a model's `at_least` without an agent. Agents that
+    `take_what_is_left` do not wait for memory of devices, because the other models there stay.
     """
 
     models: Mapping[AgentId, str | None]
@@ -124,7 +124,7 @@ class _Placing:
         self._find_holders()
 
     def _find_holders(self) -> None:
-        """Agents by the model they have, the ones to keep last."""
+        """Find the agents by the model that they have, the ones to keep last."""
         for member in sorted(self._members.values(), key=_worth_keeping):
             model = self._models.get(member.model) if member.model else None
             if model is not None and member.id in model.requirement.eligible:
@@ -140,7 +140,7 @@ class _Placing:
         return Placement(self._chosen, short, {*filter(self._takes_what_is_left, self._chosen)})
 
     def _places(self) -> Iterator[str]:
-        """One entry for each place to fill, tier by tier, models in turn."""
+        """Yield the model of each place to fill, tier by tier, models in turn."""
         tiers: defaultdict[int, list[_PlacedModel]] = defaultdict(list)
         for model in self._models.values():
             tiers[model.requirement.tier].append(model)
@@ -169,12 +169,15 @@ class _Placing:
             model.is_short = True
 
     def _may_load(self, agent: AgentId, model: _PlacedModel) -> bool:
-        """A model that is not in use is loaded only where nothing has to go for it."""
+        """Return whether the model may be loaded on the agent.
+
+        A model that is not in use displaces none.
+        """
         is_own = self._members[agent].model == model.requirement.model
         return is_own or model.requirement.tier != IDLE or self._price(agent, model).worth == 0
 
     def _own(self, model: _PlacedModel) -> AgentId | None:
-        """An agent that has the model and was not given away."""
+        """Return an agent that has the model and was not given away."""
         while model.holders:
             agent = model.holders.pop()
             if self._chosen[agent] is None and self._has_room(agent, model):
@@ -183,7 +186,8 @@ class _Placing:
         return None
 
     def _roomier(self, own: AgentId, model: _PlacedModel) -> AgentId:
-        """An agent where nothing has to go for the model, if it waits for that where it is."""
+        """Return an agent on which no model must make room for this one, if it waits for memory on
+        `own`."""
         if self._first_in_the_way(own, model, self._models_beside(own)) is None:
             return own
         best = self._best(model)
@@ -193,7 +197,7 @@ class _Placing:
         return best
 
     def _best(self, model: _PlacedModel) -> AgentId | None:
-        """The agent that is missed least."""
+        """Return the agent that other models miss least."""
         if model.candidates is None:
             model.candidates = self._candidates(model)
         for group in model.candidates:
@@ -203,12 +207,13 @@ class _Placing:
         return min(firsts, key=lambda agent: self._price(agent, model), default=None)
 
     def _spare(self, model: _PlacedModel) -> AgentId | None:
-        """An agent that has no model."""
+        """Return an agent without a model."""
         agent = self._best(model)
         return None if agent is None or self._members[agent].model is not None else agent
 
     def _candidates(self, model: _PlacedModel) -> list[deque[AgentId]]:
-        """Agents that are here by the model that they have; within a group prices keep order."""
+        """Return the connected agents by the model that they have; within a group prices keep their
+        order."""
         groups: defaultdict[str | None, list[AgentId]] = defaultdict(list)
         for agent in model.requirement.eligible:
             if agent in self._members:
@@ -266,7 +271,7 @@ class _Placing:
         return 0 < needed <= room < needed + sum(others.get(each, 0) for each in places)
 
     def _models_beside(self, agent: AgentId) -> list[str]:
-        """The models of the host's other agents."""
+        """Return the models of the host's other agents."""
         return [
             name
             for each in self._neighbours.get(agent, ())
@@ -276,7 +281,7 @@ class _Placing:
     def _first_in_the_way(
         self, agent: AgentId, model: _PlacedModel, beside: Sequence[str]
     ) -> str | None:
-        """The first in order of the models that would have to make room."""
+        """Return the first model, in order, that would have to make room."""
         there = [model.requirement.model, *beside]
         victim = None
         for name in sorted(beside, key=self._ranks.__getitem__, reverse=True):
@@ -314,15 +319,15 @@ class _Placing:
         return self._lies_on(agent, name, self._overfull(agent, [name, *stay]))
 
     def _chosen_beside(self, agent: AgentId) -> list[str]:
-        """The models that the host's other agents were given."""
+        """Return the models chosen for the host's other agents."""
         neighbours = self._neighbours.get(agent, ())
         return [name for each in neighbours if (name := self._chosen[each]) is not None]
 
     def _overfull(self, agent: AgentId, names: Sequence[str]) -> Set[str]:
-        """The memories of a host that these models together have too little of.
+        """Return the memories of a host that are too small for these models together.
 
-        That is all of it as one, where some model's parts are not known. What is loaded fits, and
-        so does what is alone.
+        If the parts of a model are not known, all memories count as one. Models that are loaded
+        fit, and so does a single model.
         """
         if len(names) == 1 or all(self._is_held(agent, name) for name in names):
             return frozenset()
@@ -339,7 +344,10 @@ class _Placing:
         return _ALL in memories or any(parts.get(each) for each in memories)
 
     def _parts(self, agent: AgentId, name: str) -> Mapping[str, int] | None:
-        """Bytes that a model takes, or needs free, of each memory of a host; `None` if unknown."""
+        """Return the bytes that a model uses, or needs free, in each memory of a host;
+
+        `None` if unknown.
+        """
         host = self._members[agent].report.host_id
         held, claims = self._held.get((host, name)), self._models[name].requirement.claims.get(host)
         if held is None or claims is None or HOST in held:
@@ -392,7 +400,8 @@ class _Placing:
         return True
 
     def _share_rest(self) -> None:
-        """Agents that are left keep their model if it takes all; others go where fewest are."""
+        """Share the remaining agents: an agent keeps a model that takes all; others go to the model
+        with fewest."""
         greedy = [model for model in self._models.values() if model.requirement.takes_rest]
         names = {model.requirement.model for model in greedy}
         free = [self._members[agent] for agent in sorted(self._chosen) if not self._chosen[agent]]
@@ -419,18 +428,18 @@ class _Placing:
 
 
 def _worth_keeping(member: Member) -> tuple[bool, bool, int, str]:
-    """Later ones are kept: those that serve, then the busiest."""
+    """Return a sort key in which agents to keep are last: serving agents, then the busiest."""
     serves = member.report.serves is not None and member.report.serves == member.model
     return (serves, not member.has_failed, member.report.num_running, member.id)
 
 
 def _present(report: AgentReport) -> set[str | None]:
-    """The models that an agent has in memory."""
+    """Return the models that an agent has in memory."""
     return {report.serves, report.finishing}
 
 
 class _Price(NamedTuple):
-    """The price of taking an agent for a model: the lowest wins."""
+    """The price of taking an agent for a model; the lowest price wins."""
 
     evicts_in_use: bool
     is_crowded: bool
@@ -445,9 +454,10 @@ class _Price(NamedTuple):
 
 
 def _size_order(report: AgentReport, needed: float) -> int:
-    """The smallest host that holds a model is taken first, or the largest one if nobody knows.
+    """Return a sort key: the smallest host that holds the model first, or the largest if the size
+    is unknown.
 
-    Of the largest one what others have does not count.
+    For the largest host, memory of other programs does not count.
     """
     return report.memory if 0 < needed < inf else sum(report.others.values()) - report.memory
 
@@ -457,7 +467,7 @@ def _turn(requirement: Requirement) -> tuple[int, float]:
 
 
 def _neighbours(members: Iterable[Member]) -> Mapping[AgentId, list[AgentId]]:
-    """The other agents of the same host, of those that have any."""
+    """Return the other agents of the same host, for agents that have any."""
     hosts: defaultdict[AgentId, list[AgentId]] = defaultdict(list)
     for member in members:
         hosts[member.report.host_id].append(member.id)
@@ -479,9 +489,9 @@ MAX_CLAIMS = 8192
 class MemoryNeeds:
     """The bytes of memory that models need, as agents estimated them from the files.
 
-    The key is all that decides the need: files, adapters, slots, context and engine options. The
-    latest `MAX_KNOWN` needs are kept, and the latest `MAX_CLAIMS` claims on hosts. The need is
-    `None` if the files do not tell: such a model is served alone on a host.
+    The key is everything that decides the need: files, adapters, slots, context and engine options.
+    The latest `MAX_KNOWN` needs are kept, and the latest `MAX_CLAIMS` claims on hosts. The need is
+    `None` if the files do not tell it: such a model is served alone on a host.
     """
 
     def __init__(self) -> None:
@@ -490,7 +500,7 @@ class MemoryNeeds:
         self._claims: OrderedDict[tuple[AgentId, Hashable], Mapping[str, int]] = OrderedDict()
 
     def learn(self, report: AgentReport) -> None:
-        """Remember what an agent estimated."""
+        """Record an agent's estimate."""
         work = report.work
         if work is None or work.assignment is None:
             return
@@ -514,22 +524,24 @@ class MemoryNeeds:
     def claims(
         self, assignment: Assignment, members: Iterable[Member]
     ) -> Mapping[AgentId, Mapping[str, int]]:
-        """Bytes that a model needs free of each memory, by host, if the host reported them."""
+        """Return the bytes that a model needs free in each memory, by host, if the host reported
+        them."""
         key = _key(assignment)
         hosts = {member.report.host_id for member in members}
         return {host: found for host in hosts if (found := self._claims.get((host, key)))}
 
     def of(self, assignment: Assignment) -> int | None:
-        """Bytes that it needs, if an agent reported them."""
+        """Return the bytes that an assignment needs, if an agent reported them."""
         return self._needed.get(_key(assignment))
 
     def least_of(self, assignment: Assignment) -> int | None:
-        """Bytes with which it can be loaded, where less than what it needs can be chosen."""
+        """Return the fewest bytes with which an assignment can be loaded, if less than the need is
+        possible."""
         least = self._least.get(_key(assignment))
         return self.of(assignment) if least is None else least
 
     def beside_others(self, assignment: Assignment) -> float:
-        """Bytes that it takes beside others: 0 before they are known, or infinite."""
+        """Return the bytes of an assignment beside other models: 0 while unknown, or infinite."""
         key = _key(assignment)
         if key not in self._needed:
             return 0
@@ -557,7 +569,7 @@ MAX_RESERVED = 4096
 
 @dataclass(frozen=True, slots=True)
 class _Gone:
-    """An agent that has gone, with its host's name, and until when its place is reserved."""
+    """An agent that left, with its host's name, and the end of its reservation."""
 
     name: str
     model: str
@@ -565,11 +577,12 @@ class _Gone:
 
 
 class Departures:
-    """Places that are reserved for agents that went a moment ago: most of them come back.
+    """Places that are reserved for agents that left a moment ago, because most of them return.
 
-    It knows the agents that have gone, with their model and the time until which their place is
-    reserved, and as long those that had none. A model that no other agent has waits only as long as
-    an agent takes to dial again, where one is spare. At most `MAX_RESERVED` places are reserved.
+    It knows these agents with their models, and the time until which each place is reserved; it
+    also remembers agents without a model for so long. If a spare agent exists, a model that no
+    other agent has waits only for as long as an agent takes to connect again. At most
+    `MAX_RESERVED` places are reserved.
     """
 
     def __init__(self) -> None:
@@ -578,7 +591,7 @@ class Departures:
         self._here: dict[AgentId, Member] = {}
 
     def update(self, members: Mapping[AgentId, Member], now: float) -> None:
-        """Compare with the time before: who has gone, who is back."""
+        """Compare with the last call: which agents left, and which returned."""
         for id in self._here.keys() - members.keys():
             model = self._here[id].model
             if model is None:
@@ -593,9 +606,10 @@ class Departures:
         self._here = dict(members)
 
     def _came_back(self, new: Sequence[AgentReport]) -> None:
-        """An agent that was started again has another id and the same name.
+        """Recognise restarted agents, which have another id and the same name.
 
-        Not so one that was free: what others of its host had is still theirs.
+        A returning agent without a model changes nothing: the places of its host's other agents
+        stay reserved.
         """
         names = Counter(report.name for report in new if report.id not in self._free)
         ids = {report.id for report in new}
@@ -610,15 +624,15 @@ class Departures:
                 del self._gone[id]
 
     def reserved(self) -> Counter[str]:
-        """The number of reserved places of each model."""
+        """Return the number of reserved places of each model."""
         return Counter(gone.model for gone in self._gone.values())
 
     def redialling(self, now: float) -> set[str]:
-        """The models of agents that may only have lost their connection."""
+        """Return the models of agents that may only have lost their connection."""
         return {gone.model for gone in self._gone.values() if now < gone.until - HOLD + REDIAL}
 
     def next_change(self, now: float) -> float | None:
-        """When the next one has been away for `REDIAL`, or the first place is given up."""
+        """Return when the next agent has been away for `REDIAL`, or the first reservation ends."""
         redials = (gone.until - HOLD + REDIAL for gone in self._gone.values())
         coming = [time for time in redials if now < time]
         return min([*coming, self._first_end()]) if self._gone else None

@@ -26,7 +26,10 @@ class Reassignment:
 
 
 class Rollout:
-    """The changes of one reconciliation; some agent has to serve each of the `protected` models."""
+    """The changes of one reconciliation.
+
+    Each of the `protected` models must always have an agent.
+    """
 
     def __init__(
         self,
@@ -51,14 +54,14 @@ class Rollout:
         self._coming = Counter(self._comings())
 
     def _comings(self) -> Iterable[str]:
-        """Models that agents are to serve which do not serve them now."""
+        """Yield the models that agents are to serve and do not serve yet."""
         for member in self._members:
             target = self._targets.get(member.id)
             if target is not None and member.report.serves != target.name:
                 yield target.name
 
     def changes(self) -> list[Reassignment]:
-        """The changes that may happen now."""
+        """Return the changes that may happen now."""
         due = [change for member in self._members if (change := self._due(member))]
         free = [change for change in due if _is_free(change)]
         others = [change for change in due if not _is_free(change)]
@@ -72,7 +75,10 @@ class Rollout:
         return [change for change in waiting if change.interrupts not in stuck][:1]
 
     def _is_anyone_changing(self) -> bool:
-        """One that waits for room waits for the others."""
+        """Return whether an agent is changing.
+
+        An agent that waits for memory waits for the others.
+        """
         return any(each.is_changing and not each.waits_for_room for each in self._members)
 
     def _due(self, member: Member) -> Reassignment | None:
@@ -98,7 +104,7 @@ class Rollout:
         return self._failures.of(member.report.host_id, assigned) is not None
 
     def _again(self, member: Member, target: Assignment | None) -> Reassignment | None:
-        """Another try: where it takes nothing away, or an operator wants it."""
+        """Return a retry, if it interrupts nothing or an operator wants it."""
         if target is None or not member.has_failed:
             return None
         if not self._failures.may_try(member.report.host_id, target, self._now):
@@ -110,7 +116,8 @@ class Rollout:
         return Reassignment(member, target, serves if serves in self._protected else None)
 
     def _by_other_hosts(self, member: Member, target: Assignment | None) -> Reassignment | None:
-        """The same, where other hosts than it was told may send its files without TLS."""
+        """Return the same assignment with other hosts that may send files without TLS, if they
+        changed."""
         assigned = member.assigned
         if target is None or assigned is None or assigned.http_hosts == target.http_hosts:
             return None

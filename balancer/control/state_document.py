@@ -1,7 +1,6 @@
-"""A desired state as JSON: read, checked as a whole with every problem named at once, and written.
+"""A desired state as JSON: read, checked as a whole with all problems named at once, and written.
 
-Durations and sizes may be written as people write them (`15m`, `2GiB`); they are given back in
-seconds and bytes.
+Durations and sizes may have units (`15m`, `2GiB`); they are returned in seconds and bytes.
 """
 
 from collections.abc import Collection, Iterator
@@ -45,10 +44,12 @@ _SAMPLING: TypeAdapter[SamplingChoices] = TypeAdapter(SamplingChoices)
 def parse_desired_state(
     body: str | bytes, *, http_hosts: Collection[str] | None = None
 ) -> DesiredState:
-    """The desired state in the JSON `body`. Raises `InvalidRequest` that names every problem.
+    """Return the desired state in the JSON `body`.
 
-    Sources without TLS may only be on `http_hosts`; `None` leaves that to the agents, as where the
-    state was checked before.
+    Raises `InvalidRequest` that names every problem.
+
+    Sources without TLS must be on `http_hosts`; `None` accepts all, for a state that was checked
+    before.
     """
     _check_size(body)
     try:
@@ -64,9 +65,11 @@ def parse_desired_state(
 
 
 def _check_size(body: str | bytes) -> None:
-    """Refuses what would take long to check: each value may have a finding of its own."""
+    """Refuse a document that would take long to check, because each value may have an error."""
     if len(body) > MAX_BYTES:
-        raise RequestTooLarge(f"a desired state has at most {MAX_BYTES} bytes, not {len(body)}")
+        raise RequestTooLarge(
+            f"a desired state must have at most {MAX_BYTES} bytes, not {len(body)}"
+        )
     try:
         document = from_json(body)
     except ValueError:
@@ -76,7 +79,7 @@ def _check_size(body: str | bytes) -> None:
         message = f"`models` must have at most {MAX_MODELS} entries, not {len(models)}"
         raise InvalidDesiredState((Problem("models", message),))
     if len(list(islice(_values(document), MAX_VALUES + 1))) > MAX_VALUES:
-        raise RequestTooLarge(f"a desired state has at most {MAX_VALUES} values")
+        raise RequestTooLarge(f"a desired state must have at most {MAX_VALUES} values")
 
 
 def _values(document: object) -> Iterator[object]:
@@ -91,12 +94,13 @@ def _values(document: object) -> Iterator[object]:
 
 
 def desired_state_json(state: DesiredState) -> bytes:
-    """`state` as `parse_desired_state` reads it; options that were not set are left out."""
+    """Return `state` in the form that `parse_desired_state` reads; options that were not set are
+    left out."""
     return to_json(desired_state_fields(state))
 
 
 def desired_state_fields(state: DesiredState) -> dict[str, Any]:
-    """`state` as JSON values."""
+    """Return `state` as JSON values."""
     fields: dict[str, Any] = _ADAPTER.dump_python(state, mode="json")
     for model, written in zip(state.models, fields["models"], strict=True):
         written["engine"] = _ENGINE.dump_python(model.engine, mode="json", exclude_defaults=True)
@@ -107,18 +111,18 @@ def desired_state_fields(state: DesiredState) -> dict[str, Any]:
 
 
 def _repeated_names(state: DesiredState) -> Iterator[Problem]:
-    """Names, aliases and adapters that an earlier one is called as well."""
+    """Yield names, aliases and adapters that an earlier entry has already."""
     owners: dict[str, str] = {}
     for index, model in enumerate(state.models):
         for field, name in _named(model):
             path = f"models[{index}].{field}"
             owner = owners.setdefault(name, path)
             if owner != path:
-                yield Problem(path, f"`{path}` must be unique; `{owner}` is {echo(name)}, too")
+                yield Problem(path, f"`{path}` must be unique, but `{owner}` is also {echo(name)}")
 
 
 def _open_sources(state: DesiredState, http_hosts: Collection[str]) -> Iterator[Problem]:
-    """Sources without TLS that no operator allows."""
+    """Yield sources without TLS that no operator allows."""
     for index, model in enumerate(state.models):
         for field, source in _sources(model):
             path = f"models[{index}].{field}"
@@ -129,7 +133,7 @@ def _open_sources(state: DesiredState, http_hosts: Collection[str]) -> Iterator[
 
 
 def _sources(model: DesiredModel) -> Iterator[tuple[str, str]]:
-    """All files of a model, and the fields that name them."""
+    """Yield all files of a model, with the fields that name them."""
     yield "source", model.source
     if model.projector is not None:
         yield "projector", model.projector
@@ -140,7 +144,7 @@ def _sources(model: DesiredModel) -> Iterator[tuple[str, str]]:
 
 
 def _named(model: DesiredModel) -> Iterator[tuple[str, str]]:
-    """The names that clients can ask for, each with the field that has it."""
+    """Yield the names that clients can use, each with its field."""
     yield "name", model.name
     for number, alias in enumerate(model.aliases):
         yield f"aliases[{number}]", alias

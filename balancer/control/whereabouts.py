@@ -1,4 +1,4 @@
-"""A model's placement in words: its hosts, and why not others."""
+"""A model's placement in words: its hosts, and why not other hosts."""
 
 from collections.abc import Iterable, Mapping
 from itertools import islice
@@ -14,8 +14,8 @@ later. `busy`: it would give something up for it, which is not worth that yet.""
 _WHY: Mapping[Obstacle, str] = {
     "labels": "without its labels",
     "key": "whose key does not allow it",
-    "version": "of a version that does not know all that it has",
-    "busy": "which would have to give up another model for it",
+    "version": "whose version is too old for a setting of the model",
+    "busy": "which would have to unload another model",
 }
 
 MOST_NAMED = 3
@@ -32,7 +32,7 @@ def placement_in_words(
     needed: int | None,
     failed_with: Mapping[AgentId, str],
 ) -> str:
-    """Say where a model is or will be, and why not elsewhere.
+    """Say where a model is or will be, and why not on other hosts.
 
     `needed`: the model's bytes, if known. `failed_with`: the code of each host's failure.
     """

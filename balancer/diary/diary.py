@@ -1,8 +1,8 @@
 """Keeps the diary and the list of hosts: watches the fleet, writes to the store, wakes readers.
 
-Nothing waits for the store: what happened is written behind, and readers get what is written. Of
-several balancers over one store the one that leads writes what it sees of the fleet; each writes
-what was done at itself.
+Nothing waits for the store: entries are written in the background, and readers get written entries.
+Of several balancers over one store, the leader writes what it sees of the fleet. Each balancer
+writes what people did at it.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ Item = DiaryEntry | SavedHost
 
 
 class DiaryBacklog:
-    """The `Backlog` of the diary: entries, the oldest of which are dropped first, and hosts."""
+    """The `Backlog` of the diary: entries, of which the oldest are dropped first, and hosts."""
 
     def __init__(self) -> None:
         self._entries: list[DiaryEntry] = []
@@ -55,7 +55,7 @@ class DiaryBacklog:
         return len(self) > 0
 
     def add(self, observed: Observed) -> int:
-        """These are to be written. How many others were dropped."""
+        """Add entries and hosts to write. Returns how many others were dropped."""
         self._entries += observed.entries
         self._hosts |= {host.name: host for host in observed.hosts}
         surplus = max(0, len(self._entries) - MAX_DIARY)
@@ -63,11 +63,11 @@ class DiaryBacklog:
         return surplus
 
     def next_batch(self) -> Sequence[Item]:
-        """All of it."""
+        """Return everything that waits."""
         return [*self._entries, *self._hosts.values()]
 
     def written(self, items: Sequence[Item], _outcome: None) -> None:
-        """These are in the store."""
+        """Remove items that were written."""
         for item in items:
             self.lost(item)
 
@@ -80,7 +80,7 @@ class DiaryBacklog:
 
 
 class Diary:
-    """`note` never waits, and may be called before `run`."""
+    """The diary of a balancer. `note` never waits, and may be called before `run`."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Diary:
             self._backlog,
             self._write,
             health=self._health,
-            loss="an entry of the diary cannot be written, and is lost",
+            loss="an entry of the diary could not be written, and is lost",
             name_of=_name_of,
         )
         self._revision = -1
@@ -125,15 +125,18 @@ class Diary:
         return sorted(name for name, host in self._watcher.hosts.items() if host.state == "lost")
 
     async def restore(self) -> None:
-        """Know the hosts that the store knows. Raises `StoreAway`."""
+        """Read the known hosts from the store. Raises `StoreAway`."""
         self._watcher.restore(await self._store.diary.load_hosts(), self._clock())
 
     def now(self) -> float:
-        """Seconds since 1970."""
+        """Return seconds since 1970."""
         return self._clock()
 
     def note(self, kind: DiaryKind, subject: str, message: str, *, by: str | None = None) -> None:
-        """This has happened, now; `by` is the name of the key of who did it."""
+        """Write an entry about what has happened now;
+
+        `by` is the name of the key of the person who did it.
+        """
         entry = DiaryEntry(at=self._clock(), kind=kind, subject=subject, message=message, by=by)
         self._add(Observed((entry,)))
 
@@ -142,7 +145,7 @@ class Diary:
     async def entries(
         self, *, since: float = 0.0, after: int = 0, limit: int, oldest_first: bool = False
     ) -> list[DiaryEntry]:
-        """Find entries, like `DiaryStore.find`. Raises `StoreUnavailable`."""
+        """Return entries; see `DiaryStore.find`. Raises `StoreUnavailable`."""
         try:
             async with asyncio.timeout(READ_TIMEOUT):
                 await self._writes.flush(READ_TIMEOUT / 2)
@@ -153,36 +156,39 @@ class Diary:
             raise StoreUnavailable(f"the diary cannot be read: {error}") from error
 
     def bell(self) -> asyncio.Event:
-        """An event that is set when a new entry comes."""
+        """Return an event that is set when a new entry comes."""
         return self._has_new
 
     def hosts(self) -> list[SavedHost]:
-        """All hosts by name; those that are here are seen now."""
+        """Return all hosts by name; connected ones count as seen now."""
         self._watcher.seen(self._clock())
         return sorted(self._watcher.hosts.values(), key=lambda host: host.name)
 
     async def forget(self, name: str, *, by: str | None = None) -> None:
-        """Forget a host that is not here. Raises `NotFound`, `Conflict`, `StoreUnavailable`."""
+        """Remove a host that is not connected.
+
+        Raises `NotFound`, `Conflict`, `StoreUnavailable`.
+        """
         if self._watcher.is_here(name):
             raise Conflict(f"{name[:200]} is connected; stop its agent first")
         try:
             async with asyncio.timeout(READ_TIMEOUT):
                 was_known = await self._store.diary.forget_host(name)
         except (StoreAway, TimeoutError) as error:
-            raise StoreUnavailable(f"the host cannot be forgotten: {error}") from error
+            raise StoreUnavailable(f"the host cannot be removed: {error}") from error
         was_known = name in self._watcher.hosts or was_known
         self._watcher.forget(name)
         if not was_known:
             raise NotFound(f"no host is called {name[:200]!r}")
-        self.note("host_forgotten", name, "it is forgotten", by=by)
+        self.note("host_forgotten", name, "it was removed from the list of hosts", by=by)
 
     async def reconcile(self) -> bool:
-        """Another balancer wrote something. Whether it could be read."""
+        """Read the hosts that other balancers wrote. Returns whether they could be read."""
         try:
             async with asyncio.timeout(READ_TIMEOUT):
                 self._watcher.know(await self._store.diary.load_hosts())
         except (StoreAway, TimeoutError) as error:
-            logger.warning("changes of the diary are not seen: %s", error)
+            logger.warning("the balancer could not read the hosts from the store: %s", error)
             return False
         self._wake()
         return True
@@ -196,7 +202,7 @@ class Diary:
             tasks.create_task(self._watch())
 
     async def flush(self, within: float) -> None:
-        """Write what there is, as far as the store takes it in time; `run` still has to run."""
+        """Write what waits, as far as the store takes it in time; `run` must be running."""
         if self.leads():
             self._add(Observed((), self._watcher.seen(self._clock())))
         await self._writes.flush(within)
@@ -265,7 +271,7 @@ class Diary:
 
 
 def _failed(views: FleetViews) -> Mapping[str, Issue]:
-    """The desired models that have failed to load, and adapters of others, by name."""
+    """Return the desired models that failed to load, and adapters of other models, by name."""
     models = views.statuses()
     adapters = {
         name: status

@@ -1,11 +1,12 @@
-"""Derives the diary's events from the fleet's present and former state.
+"""Derives the diary's events from the present and former state of the fleet.
 
-A host is an agent's name: an agent that starts again has another id and the same name. A host
-whose connection broke is lost only if it has not dialled again a while later. An issue has ended
+A host is an agent's name: a restarted agent has another id and the same name. A host whose
+connection broke counts as lost only if it has not connected again after a while. An issue has ended
 only if it has not come back by then. So a connection or an issue that flickers makes one event.
 
 Invariants: a host is connected exactly while an agent of its name is; the event of its end waits at
-most `SETTLE`, or `RETURN` after the balancer's start; at most `MAX_HOSTS` absent hosts are known.
+most `SETTLE` seconds, or `RETURN` seconds after the balancer's start; at most `MAX_HOSTS` absent
+hosts are known.
 """
 
 from collections import Counter
@@ -30,8 +31,8 @@ _Seen = tuple[str, str]
 """An issue: the id of whom it is, and its code."""
 
 _WHY: Mapping[HostState, str] = {
-    "here": "it is here",
-    "drained": "it had been drained",
+    "here": "it is connected",
+    "drained": "it was drained before",
     "stopped": "it was stopped",
     "lost": "its connection was lost",
 }
@@ -39,7 +40,7 @@ _WHY: Mapping[HostState, str] = {
 
 @dataclass(slots=True)
 class _SeenAgent:
-    """`models` are those that it serves, and their adapters."""
+    """An agent, with the `models` that it serves and their adapters."""
 
     name: str
     models: frozenset[str]
@@ -54,7 +55,7 @@ class Observed:
 
 
 class Watcher:
-    """Times are seconds since 1970."""
+    """Watches the fleet. Times are seconds since 1970."""
 
     def __init__(self) -> None:
         self.hosts: dict[str, SavedHost] = {}
@@ -67,25 +68,26 @@ class Watcher:
         self._failed: set[str] = set()
 
     def restore(self, hosts: Iterable[SavedHost], now: float) -> None:
-        """These were known before the balancer started; those that were here may come back."""
+        """Restore the hosts from before the balancer's start; those that were connected may
+        return."""
         self.hosts = {host.name: host for host in hosts}
         here = (host.name for host in self.hosts.values() if host.state == "here")
         self._going = dict.fromkeys(here, (now + RETURN, "lost"))
 
     def know(self, hosts: Iterable[SavedHost]) -> None:
-        """These are known to all balancers now: others may have been forgotten, or came."""
+        """Replace the known hosts by those that all balancers know."""
         known = {host.name: host for host in hosts}
         here = self._num_here.keys() | self._going.keys()
         self.hosts = known | {name: self.hosts[name] for name in here if name in self.hosts}
 
     def forget(self, name: str) -> None:
-        """An operator wants to know no more of a host that is not here."""
+        """Remove a host that is not connected."""
         self.hosts.pop(name, None)
         self._going.pop(name, None)
 
     @property
     def ids(self) -> set[AgentId]:
-        """The agents that are here, as far as it was told."""
+        """Return the ids of the connected agents."""
         return set(self._agents)
 
     def is_here(self, name: str) -> bool:
@@ -93,7 +95,7 @@ class Watcher:
         return name in self._num_here
 
     def seen(self, now: float) -> tuple[SavedHost, ...]:
-        """All connected hosts, seen now."""
+        """Return all connected hosts, as seen now."""
         for name in self._num_here:
             self.hosts[name] = replace(self.hosts[name], last_seen=now)
         return tuple(self.hosts[name] for name in sorted(self._num_here))
@@ -106,7 +108,7 @@ class Watcher:
         left: Mapping[AgentId, Departure | None],
         now: float,
     ) -> Observed:
-        """These agents are new or different, and those have left."""
+        """Take agents that are new or different, and agents that left."""
         entries: list[DiaryEntry] = []
         hosts: dict[str, SavedHost] = {}
         for id, departure in left.items():
@@ -128,7 +130,7 @@ class Watcher:
         return Observed((*entries, *due.entries), (*hosts.values(), *due.hosts))
 
     def failed(self, issues: Mapping[str, Issue], now: float) -> Observed:
-        """These desired models and adapters have failed to load, by name."""
+        """Take the desired models and adapters that have failed to load, by name."""
         new = issues.keys() - self._failed
         self._failed = set(issues)
         return Observed(
@@ -136,7 +138,7 @@ class Watcher:
         )
 
     def issues(self, owner: str, subject: str, found: Iterable[Issue], now: float) -> Observed:
-        """All issues that `owner` has, which people call `subject`."""
+        """Take all issues of `owner`; people call it `subject`."""
         here = {(owner, issue.code): (subject, issue) for issue in found}
         entries = [
             _entry(now, "issue_began", subject, f"{issue.message} ({issue.code})")
@@ -158,7 +160,7 @@ class Watcher:
         return min([*times, *self._ending.values()], default=None)
 
     def due(self, now: float) -> Observed:
-        """The events whose time to settle is over."""
+        """Return the events that have settled."""
         entries, hosts = [], []
         for name in [name for name, (until, _) in self._going.items() if until <= now]:
             _, why = self._going.pop(name)
@@ -207,7 +209,7 @@ class Watcher:
             yield _entry(now, "model_loaded", model, f"{view.name} serves it")
 
     def _drop_issues(self, owner: str) -> None:
-        """Forget the issues of an agent that is gone: whether they ended is not known."""
+        """Forget the issues of an agent that left: whether they ended is unknown."""
         for seen in [seen for seen in self._issues if seen[0] == owner]:
             del self._issues[seen]
             self._ending.pop(seen, None)
@@ -221,7 +223,8 @@ class Watcher:
 
 
 def _served(view: AgentView) -> frozenset[str]:
-    """The models and adapters that it serves; of several models, each has a state of its own."""
+    """Return the models and adapters that the agent serves; each of several models has its own
+    state."""
     if len(view.models) > 1:
         infos = [each.info for each in view.models if each.state != "failed"]
     else:
@@ -261,4 +264,4 @@ def _introduced(view: AgentView, *, is_new: bool) -> str:
     if facts.memory:
         parts.append(f"{facts.memory / 2**30:.0f} GiB of memory")
     parts += [device.name for device in facts.devices]
-    return f"it came{' for the first time' if is_new else ''}: {', '.join(parts)}"
+    return f"it connected{' for the first time' if is_new else ''}: {', '.join(parts)}"

@@ -1,7 +1,7 @@
-"""Conversations that wait to be written to the store: which are next, and how much of it.
+"""The conversations that wait to be written to the store, and their order.
 
-Invariant: at most `MOST_WAITING` wait, of `most_bytes` together. Of more, the oldest of the owner
-with most are given up.
+Invariant: at most `MOST_WAITING` wait, with at most `most_bytes` together. Beyond that, the oldest
+of the owner with most are given up.
 """
 
 from collections.abc import Collection, Sequence
@@ -20,7 +20,7 @@ MOST_BYTES_WRITTEN = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class UnwrittenConversation:
-    """A conversation of `kind` under its id, and what it counts for. `owner` as it is saved."""
+    """A conversation of `kind` under its id, with its size. `owner` is in saved form."""
 
     id: str
     kind: str
@@ -45,7 +45,7 @@ class ConversationBacklog:
         return id in self._waiting
 
     def get(self, id: str) -> UnwrittenConversation | None:
-        """The one of this id, if it waits."""
+        """Return the waiting conversation with this id, if any."""
         return self._waiting.get(id)
 
     @property
@@ -54,7 +54,7 @@ class ConversationBacklog:
         return bool(self._waiting)
 
     def add(self, new: UnwrittenConversation) -> int:
-        """Add a conversation to write. Returns how many were given up for it, perhaps itself."""
+        """Add a conversation. Returns how many were given up for it, perhaps itself."""
         self.drop(new.id)
         self.alone.pop(new.id, None)
         self._waiting[new.id] = new
@@ -73,7 +73,7 @@ class ConversationBacklog:
     # ---- writing
 
     def next_batch(self) -> Sequence[str]:
-        """The next conversations to write, the oldest first."""
+        """Return the next conversations to write, oldest first."""
         batch: list[str] = []
         num_bytes = 0
         for each in self._waiting.values():
@@ -85,11 +85,11 @@ class ConversationBacklog:
         return batch
 
     def unwritten(self, ids: Collection[str]) -> tuple[UnwrittenConversation, ...]:
-        """The documents of these that are still to be written."""
+        """Return the documents of these ids that still have to be written."""
         return tuple(each for id in ids if (each := self._waiting.get(id)) is not None)
 
     def written(self, _ids: Sequence[str], outcome: Sequence[UnwrittenConversation]) -> None:
-        """This is in the store. What took the place of it meanwhile still waits."""
+        """Remove conversations that were written. One replaced meanwhile still waits."""
         for each in outcome:
             if self._waiting.get(each.id) is each:
                 self.drop(each.id)

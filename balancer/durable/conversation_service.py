@@ -1,8 +1,9 @@
-"""Writes conversations to the store before their answers end, and finds those of others.
+"""Writes conversations to the store before their answers end, and finds those of other balancers.
 
-So any balancer can continue what a client was told the end of. While the store is away no answer
-waits: conversations are written later, within bounds, and are continued where they began until
-then. A conversation that cannot be written is continued there alone.
+So any balancer can continue a conversation once its client has the end of an answer. While the
+store is away, answers do not wait: conversations are written later, within bounds, and until then
+only the balancer where they began can continue them. A conversation that cannot be written stays at
+that balancer.
 """
 
 import asyncio
@@ -42,7 +43,10 @@ E = TypeVar("E")
 
 
 class ConversationService:
-    """One for each balancer. `kinds` says how conversations of each type are named and written."""
+    """The service of a balancer.
+
+    `kinds` has the name and the format of each type of conversation.
+    """
 
     def __init__(
         self,
@@ -55,18 +59,21 @@ class ConversationService:
         self._kinds = kinds
         self._adapters = dict(kinds.values())
         self.backlog = ConversationBacklog(bounds.num_bytes)
-        self._health = StoreHealth("the store of conversations")
+        self._health = StoreHealth("the store for conversations")
         self._writer: WriteBehind[str, Sequence[UnwrittenConversation]] = WriteBehind(
             self.backlog,
             self._write,
             health=self._health,
-            loss="a conversation could not be written, and goes on here alone",
+            loss=(
+                "a conversation could not be written to the store, and other balancers cannot "
+                "continue it"
+            ),
             name_of=lambda id: {"id": id},
         )
 
     @property
     def num_waiting(self) -> int:
-        """Conversations that are not written yet."""
+        """The number of conversations that are not written yet."""
         return len(self.backlog)
 
     def status(self) -> StoreStatus:
@@ -76,16 +83,21 @@ class ConversationService:
     # ---- what the APIs ask for
 
     def put(self, id: str, entry: Any, num_bytes: int, owner: str | None) -> None:
-        """Have it written, soon."""
+        """Write a conversation soon."""
         name, _ = self._kinds[type(entry)]
         num = self.backlog.add(UnwrittenConversation(id, name, owner or "", entry, num_bytes))
         if num:
             self._health.failed(num)
-            logger.warning("conversations that are not written, and go on here alone: %d", num)
+            logger.warning(
+                "%d conversations wait to be written, which is too many: they will not be "
+                "stored, and other balancers cannot continue them",
+                num,
+            )
         self._writer.stir()
 
     async def written(self, id: str) -> None:
-        """Wait until it is written; not for long, and not while the store is away."""
+        """Wait until a conversation is written, for a short time, and not while the store is
+        away."""
         try:
             async with asyncio.timeout(PATIENCE):
                 while id in self.backlog and not self._health.is_away:
@@ -94,7 +106,13 @@ class ConversationService:
             return
 
     async def has(self, id: str, kind: type, owner: str | None) -> bool:
-        """Whether a conversation is stored or waits to be written. Raises `StoreUnavailable`."""
+        """Return whether a conversation is stored or waits to be written.
+
+        Raises `StoreUnavailable`.
+
+        The owner and the kind must match in the store. They are not checked if the conversation
+        still waits.
+        """
         if id in self.backlog or id in self.backlog.alone:
             return True
         name, _ = self._kinds[kind]
@@ -102,7 +120,10 @@ class ConversationService:
             return await self._store.use_conversation(id, name, owner or "")
 
     async def find(self, id: str, kind: type[E], owner: str | None) -> E | None:
-        """The owner's conversation, whichever balancer stored it. Raises `StoreUnavailable`."""
+        """Return the owner's conversation, whichever balancer stored it.
+
+        Raises `StoreUnavailable`.
+        """
         if len(id) > MAX_ID:
             return None
         name, adapter = self._kinds[kind]
@@ -113,12 +134,19 @@ class ConversationService:
         try:
             found: E = await asyncio.to_thread(_opened, document, adapter)
         except (ValidationError, zlib.error):
-            logger.exception("a conversation is not readable", extra=context(id=id))
+            logger.exception(
+                "a stored conversation cannot be read: it is damaged, or another version of "
+                "Arriero wrote it",
+                extra=context(id=id),
+            )
             return None
         return found
 
     async def forget(self, id: str, kind: type, owner: str | None) -> bool:
-        """Delete it everywhere but from memory here; whether it was. Raises `StoreUnavailable`."""
+        """Delete the owner's conversation everywhere except from memory.
+
+        Returns whether it existed. Raises `StoreUnavailable`.
+        """
         if len(id) > MAX_ID:
             return False
         name, _ = self._kinds[kind]
@@ -141,7 +169,7 @@ class ConversationService:
             tasks.create_task(self._trim_all())
 
     async def flush(self, within: float) -> None:
-        """Wait until all is written, at most so many seconds; `run` has to run."""
+        """Wait until everything is written, at most `within` seconds; `run` must be running."""
         await self._writer.flush(within)
 
     async def _write(self, ids: Sequence[str]) -> Sequence[UnwrittenConversation]:
@@ -162,7 +190,7 @@ class ConversationService:
                 self._health.went_away(error)
             except Exception:  # the boundary of one look: the next one tries again
                 self._health.failed()
-                logger.exception("old conversations could not be deleted")
+                logger.exception("the balancer could not delete old conversations and tries again")
             await asyncio.sleep(TRIM_AGAIN if self._health.is_away else TRIM_EVERY)
 
 

@@ -46,7 +46,7 @@ _log_probs = TypeAdapter(tuple[TokenLogProbs, ...], config=LAZY)
 
 
 def saved(record: RetainedRecord, asked: AskedRequest) -> SavedRequest:
-    """A request as it is saved. Who has no owner, has the empty one."""
+    """Return the saved form of a request. Without an owner, the owner is empty."""
     document = _Document(
         request=asked.request,
         caller=asked.caller.name,
@@ -66,7 +66,7 @@ def saved(record: RetainedRecord, asked: AskedRequest) -> SavedRequest:
 
 
 def restored(saved: SavedRequest) -> tuple[RetainedRecord, AskedRequest]:
-    """The request that was saved. Raises `ValueError` where this version cannot read it."""
+    """Return the saved request. Raises `ValueError` if this version cannot read it."""
     document = _document.validate_json(saved.document)
     owner = saved.owner or None
     record = RetainedRecord(
@@ -85,7 +85,7 @@ def restored(saved: SavedRequest) -> tuple[RetainedRecord, AskedRequest]:
 
 
 def saved_events(events: Iterable[Event]) -> str:
-    """Events as they are saved, in their order."""
+    """Return the saved form of events, in order."""
     return to_json([_saved_event(event) for event in events]).decode()
 
 
@@ -104,7 +104,7 @@ def _saved_event(event: Event) -> list[Any]:
 
 
 def restored_events(document: str) -> list[Event]:
-    """The events that were saved. Raises `ValueError` where this version cannot read them."""
+    """Return the saved events. Raises `ValueError` if this version cannot read them."""
     try:
         return [_READERS[tag](*values) for tag, *values in from_json(document)]
     except (KeyError, TypeError) as error:

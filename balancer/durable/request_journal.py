@@ -31,7 +31,7 @@ EngineOf = Callable[[RequestId], Engine | None]
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A request that is new."""
+    """A new request."""
 
     record: RetainedRecord
     asked: AskedRequest
@@ -39,13 +39,13 @@ class Begun:
 
     @property
     def id(self) -> RequestId:
-        """The request's."""
+        """The id of the request."""
         return self.record.id
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Events of a request from number `start` on, of an answer of `engine`."""
+    """Events of a request from number `start` on; `engine` gave the answer."""
 
     id: RequestId
     start: int
@@ -78,7 +78,7 @@ class RequestJournal:
     def __init__(
         self, engine_of: EngineOf, on_change: Callable[[bool], None], most_bytes: int = 2**62
     ) -> None:
-        """New requests that wait to be written have at most so many bytes together."""
+        """Waiting new requests have at most `most_bytes` together."""
         self.begun_bytes: Shares[Account] = Shares(most_bytes)
         self.begun_counts: Shares[Account] = Shares(MAX_BEGUN)
         self._engine_of = engine_of
@@ -93,7 +93,7 @@ class RequestJournal:
         """New requests that are never written, since too many waited."""
 
     def __len__(self) -> int:
-        """Requests of which something is not written."""
+        """Return the number of requests that are not fully written."""
         return len(self.next_batch())
 
     @property
@@ -105,7 +105,10 @@ class RequestJournal:
     # ---- what happens to requests
 
     def begun(self, retained: Retained, asked: AskedRequest) -> None:
-        """A new request. If too many of its caller's wait to be written, it is never written."""
+        """Add a new request.
+
+        It is never written if too many of its caller's requests wait to be written.
+        """
         num_bytes = len(asked.note) + footprint(asked.request)
         holder = asked.caller.account
         is_well = self.begun_counts.may_take(holder, 1)
@@ -128,27 +131,27 @@ class RequestJournal:
             self._on_change(retained.end is not None)
 
     def gave_up(self, retained: Retained) -> None:
-        """This balancer shuts down: another may go on with it."""
+        """Note that another balancer may continue the request, because this one shuts down."""
         if retained.id in self._num_written:
             self._grown[retained.id] = retained
             self._released[retained.id] = None
             self._on_change(True)
 
     def passed_on(self, id: RequestId) -> None:
-        """Another balancer may go on with it: this one cannot read it."""
+        """Note that another balancer may continue the request, because this one cannot read it."""
         self._num_written[id] = 0
         self._released[id] = None
         self._on_change(True)
 
     def cancelled(self, retained: Retained) -> None:
-        """The balancer that runs it is to end it."""
+        """Ask the balancer that runs the request to end it."""
         self._cancelled[retained.id] = None
         if len(self._cancelled) > MAX_FORGOTTEN:
             del self._cancelled[next(iter(self._cancelled))]
         self._on_change(True)
 
     def forgot(self, retained: Retained) -> None:
-        """No one may read it any more."""
+        """Delete a request."""
         self._drop(retained.id)
         self._forgotten[retained.id] = None
         if len(self._forgotten) > MAX_FORGOTTEN:
@@ -158,12 +161,12 @@ class RequestJournal:
     # ---- writing
 
     def next_batch(self) -> Sequence[RequestId]:
-        """All requests of which something is not written."""
+        """Return all requests that are not fully written."""
         ids = (*self._begun, *self._grown, *self._released, *self._forgotten, *self._cancelled)
         return tuple(dict.fromkeys(ids))
 
     def unwritten(self, ids: Collection[RequestId]) -> JournalWrites:
-        """The events of these that are still to be written."""
+        """Return the events of these requests that still have to be written."""
         chosen = set(ids)
         return JournalWrites(
             begun=tuple(new for id, new in self._begun.items() if id in chosen),

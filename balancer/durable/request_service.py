@@ -1,8 +1,8 @@
 """Writes retained requests to the store, renews their leases, and resumes those of lost balancers.
 
-Only calls for a request that is not known here wait for it. While the store is away,
-requests go on, and what happened is written when it is back. A request that cannot be written costs
-itself: it ends with this balancer.
+Only calls about requests unknown to this balancer wait for the store. While the store is away,
+requests continue, and events are written when it is back. A request that cannot be written ends
+with this balancer; others are not affected.
 """
 
 import asyncio
@@ -52,7 +52,10 @@ Admit = Callable[[Caller], Caller | None]
 
 
 class RequestService:
-    """One for each balancer with a store that lasts. `retained` tells `journal` what happens."""
+    """The service of a balancer with a store on disk.
+
+    `retained` reports its events to `journal`.
+    """
 
     def __init__(
         self, store: RetainedStore, bounds: RetainedBounds, admit: Admit, engine_of: EngineOf
@@ -61,7 +64,7 @@ class RequestService:
         self._bounds = bounds
         self._admit = admit
         self._run = uuid.uuid4().hex
-        self._health = StoreHealth("the store of retained requests")
+        self._health = StoreHealth("the store for requests")
         self._unreadable: dict[str, None] = {}
         self._retained: RetainedRequests
         self.journal = RequestJournal(
@@ -71,13 +74,16 @@ class RequestService:
             self.journal,
             self._write,
             health=self._health,
-            loss="a retained request could not be written, and ends with this balancer",
+            loss=(
+                "a request could not be written to the store, and will be lost if this "
+                "balancer ends"
+            ),
             name_of=lambda id: {"id": id},
             gather=GATHER,
         )
 
     def serve(self, retained: RetainedRequests) -> None:
-        """Keep these, which tell `journal`."""
+        """Serve these requests, which report to `journal`."""
         self._retained = retained
 
     def status(self) -> StoreStatus:
@@ -88,7 +94,8 @@ class RequestService:
     # ---- what callers ask for
 
     async def restore(self, caller: Caller, *, id: str = "", prefix: str = "") -> None:
-        """Restore the caller's request with this id, or those whose name begins so, if saved."""
+        """Restore the caller's saved request with this id, or its requests whose names begin with
+        `prefix`."""
         try:
             found = await self._store.find_retained(caller.owner or "", id=id, prefix=prefix)
         except StoreAway as error:
@@ -113,7 +120,7 @@ class RequestService:
             tasks.create_task(self._renew_all())
 
     async def flush(self, within: float) -> None:
-        """Wait until all is written, at most so many seconds; `run` has to run."""
+        """Wait until everything is written, at most `within` seconds; `run` must be running."""
         await self._writer.flush(within)
 
     async def _write(self, ids: Sequence[RequestId]) -> Written:
@@ -121,7 +128,10 @@ class RequestService:
         write = await asyncio.to_thread(_write_of, what)
         outcome = await self._store.write_retained(self._run, write, LEASE)
         for id in outcome.lost:
-            logger.warning("a request goes on at another balancer", extra=context(id=id))
+            logger.warning(
+                "a request continues at another balancer: this balancer lost its lease",
+                extra=context(id=id),
+            )
             self._retained.drop(RequestId(id))
         return what, outcome
 
@@ -137,7 +147,9 @@ class RequestService:
                 self._health.went_away(error)
             except Exception:  # the boundary of a renewal: the next one tries again
                 self._health.failed()
-                logger.exception("the leases of retained requests could not be renewed")
+                logger.exception(
+                    "the balancer could not renew its leases on requests and tries again"
+                )
             num_renewals += 1
             await asyncio.sleep(RENEWAL)
 
@@ -150,7 +162,10 @@ class RequestService:
             await self._try_to_follow(retained)
 
     async def reconcile(self) -> bool:
-        """Cancel what was cancelled at other balancers. Whether it could be read."""
+        """Cancel requests that were cancelled at other balancers.
+
+        Returns whether the store could be read.
+        """
         try:
             await self._cancel()
         except StoreAway as error:
@@ -168,7 +183,7 @@ class RequestService:
         except Exception:  # the boundary of one request: no other balancer would ever get its lease
             id = found.request.id
             logger.exception(
-                "a retained request cannot go on, and is deleted", extra=context(id=id)
+                "a request could not be continued, and is deleted", extra=context(id=id)
             )
             self.journal.lost(RequestId(id))
             self._writer.stir()
@@ -179,10 +194,13 @@ class RequestService:
         except StoreAway:
             raise
         except Exception:  # the boundary of one request: the next look tries again
-            logger.exception("a retained request cannot be followed", extra=context(id=retained.id))
+            logger.exception(
+                "the events of a request that another balancer runs could not be read",
+                extra=context(id=retained.id),
+            )
 
     async def _follow(self, retained: RetainedRequest) -> None:
-        """Follow the events that the balancer that runs the request writes."""
+        """Read the new events of a request that another balancer runs."""
         found = await self._store.find_retained(retained.record.key.owner or "", id=retained.id)
         for each in found:
             self._restored(each)
@@ -194,20 +212,20 @@ class RequestService:
     def _restored(
         self, found: FoundRequest, *, runs_here: bool = False
     ) -> tuple[RetainedRequest, AskedRequest] | None:
-        """Know it; `None` for one that this version cannot read."""
+        """Restore a request; `None` if this version cannot read it."""
         try:
             record, asked = restored(found.request)
             events = [event for each in found.events for event in restored_events(each)]
         except ValueError:
             logger.exception(
-                "this version cannot read a retained request of the store",
+                "this version cannot read a request from the store",
                 extra=context(id=found.request.id),
             )
             return None
         return self._retained.restore(record, asked, events, runs_here=runs_here), asked
 
     def _resume(self, found: FoundRequest) -> None:
-        """Go on with it, if its caller still may."""
+        """Resume a request, if its caller's key is still valid."""
         restored = self._restored(found, runs_here=True)
         if restored is None:
             self._pass_on(RequestId(found.request.id))
@@ -218,11 +236,12 @@ class RequestService:
         self.journal.resumed(retained)
         caller = self._admit(asked.caller)
         if caller is None:
-            logger.info("a retained request is deleted: its caller's key is gone")
+            logger.info("a request is deleted: the access key that sent it is no longer valid")
             self._retained.forget_id(retained.id, caller=asked.caller)
             return
         logger.info(
-            "a request goes on here", extra=context(id=retained.id, num=len(retained.events))
+            "a request that another balancer had begun continues here",
+            extra=context(id=retained.id, num=len(retained.events)),
         )
         engine = None
         if found.model is not None and found.fingerprint is not None:
@@ -232,8 +251,14 @@ class RequestService:
             self._retained.cancel(retained)
 
     def _pass_on(self, id: RequestId) -> None:
-        """Leave it to a balancer of another version; without one it is deleted in time."""
-        logger.warning("a retained request is given up here", extra=context(id=id))
+        """Leave a request to a balancer of another version.
+
+        Without one it is deleted after some time.
+        """
+        logger.warning(
+            "a request is left to a balancer of another version: this version cannot read it",
+            extra=context(id=id),
+        )
         self._unreadable[id] = None
         if len(self._unreadable) > MOST_UNREADABLE:
             del self._unreadable[next(iter(self._unreadable))]
@@ -241,7 +266,10 @@ class RequestService:
 
 
 def _write_of(what: JournalWrites) -> RetainedWrite:
-    """Make the store's write on another thread, since a second's tokens may be many."""
+    """Return the write for the store.
+
+    Runs on another thread, because the tokens of a second may be many.
+    """
     return RetainedWrite(
         begun=tuple(saved(new.record, new.asked) for new in what.begun),
         grown=tuple(map(_saved_growth, what.grown)),

@@ -1,9 +1,11 @@
-"""Agents that said what no honest agent does: how long each has to stay away, and the issue.
+"""Agents that sent messages that no honest agent sends: how long each must stay away, and its
+issue.
 
-Its link ends with the first such message. It may dial again after a pause, which grows with every
-time until it has behaved for `MEMORY` seconds. For so long operators see an issue of it.
+The first such message closes the agent's connection. The agent may connect again after a pause. The
+pause grows each time, until the agent has behaved for `MEMORY` seconds. During this time operators
+see an issue.
 
-Invariant: at most `MAX_REMEMBERED` agents are remembered, those that offended last.
+Invariant: at most `MAX_REMEMBERED` agents are remembered, the latest ones.
 """
 
 from collections import OrderedDict
@@ -22,24 +24,30 @@ MAX_REMEMBERED = 1024
 
 
 class BadMessage(Exception):
-    """An agent's message cannot be true. Nothing of it counts, and the agent's link ends."""
+    """An agent's message that cannot be true.
+
+    Nothing of it counts, and the agent's connection is closed.
+    """
 
 
 class Speaker(NamedTuple):
-    """The sender of a message: an agent with its access key, if any. Agents of two keys are two."""
+    """The sender of a message: an agent id with an access key, if any.
+
+    The same id with two keys is two speakers.
+    """
 
     key: str | None
     id: AgentId
 
 
 def speaker_of(holder: Identity | None, id: AgentId) -> Speaker:
-    """The agent with this id that came with the key of `holder`."""
+    """Return the agent with this id that connected with the key of `holder`."""
     return Speaker(None if holder is None else holder.name, id)
 
 
 @dataclass(slots=True)
 class Offence:
-    """One agent's last offence, at `at`, its `num`th."""
+    """An agent's last bad message, at `at`; `num` counts them."""
 
     reason: str
     at: float
@@ -47,24 +55,30 @@ class Offence:
 
     @property
     def until(self) -> float:
-        """When it may dial again."""
+        """When the agent may connect again."""
         return self.at + min(FIRST_PAUSE * 2.0 ** min(self.num - 1, 32), LONGEST_PAUSE)
 
     def issue(self, now: float) -> Issue | None:
-        """The issue for operators; `None` once it is too long ago."""
+        """Return the issue for operators; `None` if the offence is too long ago."""
         if now - self.at > MEMORY:
             return None
         times = "" if self.num == 1 else f", for the {self.num}th time"
-        message = f"its connection was ended {now - self.at:.0f} s ago{times}: {self.reason}"
+        message = (
+            f"the agent's connection was closed {now - self.at:.0f} s ago{times}, because it "
+            f"sent a bad message: {self.reason}"
+        )
         return Issue(
             code=CODE,
             message=message[:MAX_WORDS],
-            hint="install the same version on both; if it is the same, trust this host no more",
+            hint=(
+                "install the same version on agent and balancer; if the versions are the same, "
+                "do not trust this host any more"
+            ),
         )
 
 
 class BadMessages:
-    """By agent, oldest offence first."""
+    """The agents with bad messages, oldest offence first."""
 
     def __init__(self) -> None:
         self._offences: OrderedDict[Speaker, Offence] = OrderedDict()
@@ -75,7 +89,7 @@ class BadMessages:
         return len(self._offences)
 
     def came_from(self, speaker: Speaker, reason: str, now: float) -> Offence:
-        """Its link ends because of `reason`."""
+        """Record a bad message, which closes the agent's connection because of `reason`."""
         self.total += 1
         before = self.of(speaker, now)
         offence = Offence(reason, now, 1 if before is None else before.num + 1)
@@ -86,7 +100,7 @@ class BadMessages:
         return offence
 
     def of(self, speaker: Speaker, now: float) -> Offence | None:
-        """The last offence, if it was not too long ago."""
+        """Return the last offence of an agent, unless it is too long ago."""
         offence = self._offences.get(speaker)
         if offence is not None and now - offence.at > MEMORY:
             del self._offences[speaker]

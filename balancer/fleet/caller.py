@@ -18,7 +18,8 @@ NETWORK_BITS = 64
 
 
 class Account(NamedTuple):
-    """The holder of limits and turns: a key, or without one an address (IPv6: a /64 network)."""
+    """The holder of limits and turns: a key, or for callers without a key an address (IPv6: a /64
+    network)."""
 
     name: str
     address: str | None
@@ -29,7 +30,7 @@ STRANGERS = Account(ANONYMOUS_NAME, None)
 
 
 class Flow(NamedTuple):
-    """One connection of an address."""
+    """One connection of an address without a key."""
 
     address: str | None
     connection: int
@@ -37,14 +38,16 @@ class Flow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """`name` may label metrics: it comes from a bounded set, never from a request.
+    """The sender of a request.
 
-    Without access keys every caller is anonymous. `address` and `user_agent` are for the log only:
-    the address is the proxy's where there is one, and a client may write anything as its agent.
-    `limits` are those of its key. `trace_parent` is the span that the client named, `trace` the one
-    of this request, or again the client's where nothing is traced here. What the caller made
-    belongs to `owner`; without keys, to everybody. `connection` is a number that no other open
-    connection of its address has.
+    `name` may label metrics: it is one of few values, never taken from a request.
+
+    Without access keys every caller is anonymous. `address` and `user_agent` are only for the log:
+    behind a proxy the address is the proxy's, and a client can send any user agent. `limits` are
+    those of the key. `trace_parent` is the span that the client named. `trace` is the span of this
+    request, or again the client's if nothing is traced here. `owner` owns what the caller creates;
+    without keys, everybody owns it. `connection` is a number that differs for each open connection
+    of an address.
     """
 
     name: str = ANONYMOUS_NAME
@@ -56,7 +59,8 @@ class Caller:
     owner: str | None = field(default=None, repr=False)
     connection: int | None = field(default=None, repr=False)
     account: Account = field(init=False, repr=False, compare=False)
-    """Whose limits and turns it shares: those of its key; without one, of its network."""
+    """The account whose limits and turns the caller shares: its key's; without a key, its
+    network's."""
 
     def __post_init__(self) -> None:
         network = _network(self.address) if self.is_anonymous else None
@@ -69,30 +73,35 @@ class Caller:
 
     @property
     def traceparent(self) -> str | None:
-        """The `traceparent` that agents get, so that their work is a part of the trace."""
+        """The `traceparent` for agents, which makes their work a part of the trace."""
         return None if self.trace is None else self.trace.traceparent
 
     @property
     def scope(self) -> str | None:
-        """The name by which agents tell its prompts from others'; `None` without a key."""
+        """The name by which agents separate the prompts of keys; `None` without a key."""
         if self.owner is None:
             return None
         return blake2b(self.owner.encode(), digest_size=_SCOPE_BYTES, person=b"scope").hexdigest()
 
     def holder(self, *, has_keys: bool) -> Account:
-        """Whose share of a pool it uses; `has_keys` if this fleet has keys. See `shares.py`."""
+        """Return the holder whose share of a pool the caller uses; `has_keys`: this fleet has keys.
+
+        See `shares.py`.
+        """
         return STRANGERS if has_keys and self.is_anonymous else self.account
 
     @property
     def flow(self) -> Flow | None:
-        """The flow within the account's share of the queue: the connection, if there is no key."""
+        """The flow within the account's share of the queue: the connection, if the caller has no
+        key."""
         if not self.is_anonymous or self.connection is None:
             return None
         return Flow(self.address, self.connection)
 
 
 def _network(address: str | None) -> str | None:
-    """The network of an IPv6 address, since one host has all of it; others are their own."""
+    """Return the network of an IPv6 address, because one host may have a whole network; else
+    `address`."""
     if address is None or ":" not in address:
         return address
     try:

@@ -1,9 +1,9 @@
 """Finds what changed since a revision, at a cost of the change and not of the fleet.
 
-The revision grows with every change that others can see. Each agent is listed under the revision of
-its last change, so the changes since any revision are at the end of the list. Agents that only gave
-tokens have a list of their own, since most do so all the time. The log remembers the last
-`MAX_GONE` agents that left. It has no answer for older revisions; then the caller takes a whole
+The revision grows with every visible change. Each agent is listed under the revision of its last
+change, so the changes since any revision are at the end of the list. Agents that only sent tokens
+are in a list of their own, because most agents do so all the time. The log remembers the last
+`MAX_GONE` agents that left. For older revisions it has no answer, and the reader takes a whole
 view. Requests are not listed: they change with each token, and watchers look at few of them.
 
 Invariants: an agent is in each list once; no entry is newer than the revision.
@@ -24,7 +24,7 @@ MAX_GONE = 4096
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[K]):
-    """Agents that are new or different (oldest change first), and ids that are gone."""
+    """Agents that are new or different, oldest change first, and the ids of agents that left."""
 
     changed: tuple[K, ...]
     gone: tuple[K, ...]
@@ -69,7 +69,7 @@ class _Ledger(Generic[K]):
 
 
 class ChangeLog:
-    """The revision, and under which revision each agent changed last."""
+    """The revision, and the revision of each agent's last change."""
 
     def __init__(self, *, max_gone: int = MAX_GONE) -> None:
         self.revision = 0
@@ -77,30 +77,30 @@ class ChangeLog:
         self._generated: OrderedDict[AgentId, int] = OrderedDict()
 
     def advance(self) -> int:
-        """Note a change that no agent shows, such as one of a request."""
+        """Count a change that no agent shows, such as that of a request."""
         self.revision += 1
         return self.revision
 
     def agent_changed(self, id: AgentId) -> None:
-        """An agent is new or looks different."""
+        """Record that an agent is new or looks different."""
         self._agents.touch(id, self.advance())
 
     def agent_generated(self, id: AgentId) -> None:
-        """An agent gave tokens, and looks the same otherwise."""
+        """Record that an agent sent tokens, and is otherwise unchanged."""
         self._generated[id] = self.advance()
         self._generated.move_to_end(id)
 
     def agent_gone(self, id: AgentId) -> None:
-        """An agent left."""
+        """Record that an agent left."""
         self._agents.drop(id, self.advance())
         self._generated.pop(id, None)
 
     def generated_since(self, revision: int) -> Iterator[AgentId]:
-        """Agents that gave tokens after `revision`, latest first."""
+        """Yield the agents that sent tokens after `revision`, latest first."""
         return _newer(self._generated, revision)
 
     def since(self, revision: int) -> Change[AgentId] | None:
-        """Agents that changed after `revision`; `None` if that is too long ago."""
+        """Return the agents that changed after `revision`; `None` if that is too long ago."""
         return None if revision > self.revision else self._agents.since(revision)
 
     def check_integrity(self) -> None:
@@ -109,7 +109,7 @@ class ChangeLog:
 
 
 def _newer(entries: OrderedDict[K, int], revision: int) -> Iterator[K]:
-    """Keys that changed after `revision`, newest first."""
+    """Yield the keys that changed after `revision`, newest first."""
     for key in reversed(entries):
         if entries[key] <= revision:
             return

@@ -1,11 +1,11 @@
-"""Circuit breakers: an agent has as many requests at once as it has shown that it answers.
+"""Circuit breakers: an agent gets only as many requests at once as it has shown that it answers.
 
-A new agent gets few, twice as many with each answer that begins, and half as many with each request
-that it leaves unanswered or answers wrongly. When nothing is left, its circuit is open: it gets one
-request a minute as a probe, until an answer begins. An agent that no other one can replace may use
-all of its slots, since a request that waits for it gains nothing.
+A new agent gets few. The number doubles with each answer that begins. It halves with each request
+that the agent leaves unanswered or answers wrongly. At zero the circuit is open: the agent gets one
+request a minute as a probe, until an answer begins. An agent that no other agent can replace may
+use all of its slots, because a waiting request would gain nothing.
 
-Times come in as `now`, in the seconds of the core.
+Times come in as `now`, in seconds of the core's clock.
 """
 
 from collections.abc import Iterable
@@ -48,7 +48,7 @@ class CircuitBreaker:
 
     @property
     def allowed(self) -> int:
-        """The requests that the agent may have at once, if it has so many slots."""
+        """The most requests that the agent may have at once, apart from its slots."""
         return NO_LIMIT if self.is_needed else self.earned or int(self.is_probed)
 
     @property
@@ -59,15 +59,22 @@ class CircuitBreaker:
         return (
             Issue(
                 code=UNRESPONSIVE,
-                message="the agent does not answer the requests that it is given; where others "
-                f"serve its model, it gets one each {PROBE_PAUSE:g} s until it does",
-                hint="read the agent's log; restart the agent if its engine, or the server that it "
-                "forwards to, hangs; raise --first-token-timeout if prompts take it so long",
+                message=(
+                    "the agent does not answer its requests. If other agents serve its model, "
+                    f"it gets one request every {PROBE_PAUSE:g} s until it answers"
+                ),
+                hint=(
+                    "read the agent's log; if its engine or its upstream server hangs, restart "
+                    "it; if its prompts take long, raise --first-token-timeout"
+                ),
             ),
         )
 
     def answered(self, slots: int, num: int = 1) -> bool:
-        """`num` answers of an agent with `slots` have begun; whether it may have more now."""
+        """Count answers that have begun on an agent with `slots`.
+
+        Returns whether it may have more now.
+        """
         self.has_answered = True
         if self.earned and self.earned >= slots:
             return False
@@ -93,7 +100,8 @@ class CircuitBreaker:
 
 @dataclass(slots=True)
 class _Group:
-    """The agents that serve one model: those that answer, those that do not, those needed."""
+    """The agents that serve one model: those that answer, those that do not, and the needed
+    ones."""
 
     closed: set[LinkId] = field(default_factory=set)
     open: set[LinkId] = field(default_factory=set)
@@ -101,9 +109,10 @@ class _Group:
 
 
 class Needed:
-    """Finds agents that no other can replace: all others of the same model do not answer.
+    """Finds agents that no other agent can replace, because all others of the same model do not
+    answer.
 
-    A change costs a constant time, unless none of a model's agents answers.
+    A change takes constant time, unless none of a model's agents answers.
     """
 
     def __init__(self) -> None:
@@ -111,7 +120,7 @@ class Needed:
         self._models: dict[LinkId, str] = {}
 
     def serves(self, link: LinkId, model: str | None, *, is_open: bool) -> dict[LinkId, bool]:
-        """Take what an agent serves. Returns agents that are needed now, and no more."""
+        """Record what an agent serves. Returns the agents whose need has changed."""
         before = self._models.pop(link, None)
         if before is not None:
             self._groups[before].closed.discard(link)

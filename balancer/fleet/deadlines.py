@@ -1,10 +1,9 @@
 """Deadlines that move at every token and cost nothing when they move later.
 
-Each item is armed for a time that is not later than its deadline. When that time comes, the current
-deadline is read, and an item whose deadline has moved is armed again.
+Each item is armed for a time no later than its deadline. At that time the present deadline is read;
+if it has moved, the item is armed again.
 
-Invariant: the heap holds an entry for each item that is armed, and at most about as many outdated
-ones.
+Invariant: the heap has an entry for each armed item, and at most about as many outdated entries.
 """
 
 import heapq
@@ -13,13 +12,13 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Timed(Protocol):
-    """An object with a deadline, and the time that it is armed for."""
+    """An object with a deadline, and the time for which it is armed."""
 
     armed_at: float | None
 
     @property
     def deadline(self) -> float:
-        """When it is due, as things are now."""
+        """The present deadline."""
 
 
 T = TypeVar("T", bound=Timed)
@@ -28,7 +27,7 @@ _SLACK = 64
 
 
 def earliest(*times: float | None) -> float | None:
-    """The first of these times, if there is any. Asked for with every event, so it is quick."""
+    """Return the first of these times, if any. Called with every event, so it is fast."""
     first = None
     for time in times:
         if time is not None and (first is None or time < first):
@@ -37,7 +36,7 @@ def earliest(*times: float | None) -> float | None:
 
 
 class Deadlines(Generic[T]):
-    """Items that are armed, each in one of these."""
+    """Armed items. An item is in at most one of these objects."""
 
     __slots__ = ("_heap", "_num_armed", "_numbers")
 
@@ -47,7 +46,7 @@ class Deadlines(Generic[T]):
         self._numbers = count()
 
     def arm(self, item: T) -> None:
-        """The item is new, or its deadline may have come nearer."""
+        """Arm an item that is new, or whose deadline may have come nearer."""
         deadline, armed_at = item.deadline, item.armed_at
         if armed_at is not None and armed_at <= deadline:
             return
@@ -57,14 +56,14 @@ class Deadlines(Generic[T]):
         self._compact()
 
     def disarm(self, item: T) -> None:
-        """The item has no deadline any more, if it had one."""
+        """Remove an item that has no deadline any more."""
         if item.armed_at is not None:
             item.armed_at = None
             self._num_armed -= 1
             self._compact()
 
     def next(self) -> float | None:
-        """A time not later than the earliest deadline."""
+        """Return a time no later than the earliest deadline."""
         heap = self._heap
         while heap:
             if heap[0][2].armed_at == heap[0][0]:
@@ -73,7 +72,7 @@ class Deadlines(Generic[T]):
         return None
 
     def due(self, now: float, most: int | None = None) -> list[T]:
-        """Take out those whose deadline has come, earliest first; `most` of them at most."""
+        """Remove and return items whose deadline has come, earliest first; at most `most`."""
         items: list[T] = []
         while len(items) != most and (first := self.next()) is not None and first <= now:
             item = heapq.heappop(self._heap)[2]

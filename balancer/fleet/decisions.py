@@ -1,4 +1,4 @@
-"""The decisions of the fleet's core. The fleet runtime carries them out in their order."""
+"""The decisions of the fleet's core, which the fleet runtime carries out in order."""
 
 from dataclasses import dataclass
 from typing import NewType
@@ -23,7 +23,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """Close the link's socket once what was sent before has left. The core has forgotten it."""
+    """Close the link's socket once everything is sent. The core has forgotten the link."""
 
     link: LinkId
     reason: str
@@ -39,12 +39,11 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class DeliverTokens:
-    """Hand each token to its request's stream, in order, and record them: one for each step.
+    """Deliver the tokens of one step of an agent to their streams, in order, and record them.
 
-    `num_tokens` counts what models generated: a text may stand for several tokens, or none.
-    `gaps` are the seconds since the token before, of each that is not in its request's first piece;
-    those of one piece share the time since the piece before.
-    All come from one agent.
+    `num_tokens` counts generated tokens: a text may stand for several tokens, or none. `gaps` are
+    the seconds since the token before, for all but each request's first piece; the tokens of one
+    piece share the time since the piece before.
     """
 
     tokens: tuple[tuple[RequestId, Token], ...]
@@ -55,7 +54,7 @@ class DeliverTokens:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The request that was just opened is not accepted."""
+    """Do not accept the new request."""
 
     request: RequestId
     error: RequestError
@@ -63,7 +62,7 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """Answer the query: with a result for each part, in their order, or with an error."""
+    """Answer the query: with a result for each part, in order, or with an error."""
 
     query: RequestId
     outcome: tuple[Result, ...] | RequestError
@@ -102,23 +101,23 @@ class ShowLog:
 
 @dataclass(frozen=True, slots=True)
 class ShowFit:
-    """Hand what an agent would choose to the reader that waits for it."""
+    """Hand an agent's choice of options to the reader that waits for it."""
 
     message: FitRead
 
 
 @dataclass(frozen=True, slots=True)
 class ReadsLost:
-    """The link is gone that these reads were sent over: they end."""
+    """End these reads, because their link was lost."""
 
     ids: tuple[RequestId, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class LogBad:
-    """Log: a link ended for what came over it, with the traceback of `error` where there is one.
+    """Log that a link ended because of its message, with the traceback of `error`, if any.
 
-    If that is a fault of ours, requests may have ended without a word to their clients: see
+    After an internal error, requests may have ended without a word to their clients: see
     `Fleet.forgotten`.
     """
 

@@ -1,8 +1,8 @@
 """The last minutes of each host's devices.
 
-Invariants: a device has at most `NUM_STEPS` points, each of another step of `STEP` seconds, and a
-host at most `MAX_DEVICES` devices. A host that left is forgotten, unless it is back within
-`RETURNED` seconds: it loaded another model.
+Invariants: a device has at most `NUM_STEPS` points, each of another step of `STEP` seconds; a host
+has at most `MAX_DEVICES` devices. A host that left is forgotten unless it returns within `RETURNED`
+seconds, as it does after loading another model.
 """
 
 from array import array
@@ -35,14 +35,14 @@ def name_of_past(found: FoundFigure) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DevicePoint:
-    """A measurement of the step that began at `at`: a value of each figure of `PAST`."""
+    """A measurement in the step that began at `at`: a value of each figure of `PAST`."""
 
     at: float
     values: tuple[float | None, ...]
 
 
 class DevicePast:
-    """Times are the core's seconds."""
+    """The past of all hosts. Times are in seconds of the core's clock."""
 
     def __init__(self) -> None:
         self._hosts: dict[AgentId, dict[tuple[str, DeviceKind], _Ring]] = {}
@@ -50,11 +50,11 @@ class DevicePast:
 
     @property
     def num_hosts(self) -> int:
-        """Hosts of which anything is held."""
+        """The number of hosts with points."""
         return len(self._hosts)
 
     def measured(self, host: AgentId, devices: Iterable[DeviceMemory], now: float) -> None:
-        """One of the host's engines reported its devices."""
+        """Record a report of a host's devices from one of its engines."""
         self._forget(now)
         rings = self._hosts.setdefault(host, {})
         for each in devices:
@@ -63,17 +63,17 @@ class DevicePast:
                 rings.setdefault(key, _Ring()).put(now - now % STEP, each)
 
     def joined(self, host: AgentId) -> None:
-        """One of the host's agents is here."""
+        """Note that an agent of the host has joined."""
         self._gone.pop(host, None)
 
     def left(self, host: AgentId, now: float) -> None:
-        """The last of the host's agents went."""
+        """Note that the last agent of the host has left."""
         self._forget(now)
         if host in self._hosts:
             self._gone.setdefault(host, now)
 
     def of(self, host: AgentId, now: float) -> dict[tuple[str, DeviceKind], list[DevicePoint]]:
-        """The points of each device by its name and kind, oldest first."""
+        """Return the points of each device by its name and kind, oldest first."""
         since = now - NUM_STEPS * STEP
         found = {key: ring.since(since) for key, ring in self._hosts.get(host, {}).items()}
         return {key: points for key, points in found.items() if points}
@@ -89,13 +89,13 @@ _WIDTH = 1 + len(PAST)
 
 
 class _Ring:
-    """The time and the values of each point one behind the other: 4 KB for three figures."""
+    """A ring of points, each with its time and values: 4 KB for three figures."""
 
     def __init__(self) -> None:
         self._values = array("d")
 
     def put(self, at: float, device: DeviceMemory) -> None:
-        """In place of what was measured in the same step."""
+        """Add a point, replacing a point of the same step."""
         values = self._values
         if values and values[-_WIDTH] >= at:
             del values[-_WIDTH:]

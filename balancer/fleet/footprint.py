@@ -1,9 +1,8 @@
-"""Estimates the memory that a request takes while it waits or runs, from its values.
+"""Estimates the memory of a request while it waits or runs, from its values.
 
-The whole request stays in memory until it ends, since it may have to move to another agent. Its
-values take another size than its body: a body of 7.9 MB can be 64 MB of lists and
-numbers, or 32 MB of text if one of its letters is an emoji. So the values are measured, as CPython
-holds them.
+The whole request stays in memory until it ends, because it may have to move to another agent. Its
+values and its body differ in size: a body of 7.9 MB can be 64 MB of lists and numbers, or 32 MB of
+text if one character is an emoji. So the values are measured as CPython stores them.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -42,7 +41,7 @@ UNSEEN = 128 * 2**20
 
 
 def footprint(request: object) -> int:
-    """About how many bytes a request or query takes, however its values are nested."""
+    """Return the estimated bytes of a request or query, however its values are nested."""
     size, num_left = OVERHEAD, MAX_LOOKS
     waiting: list[object] = [request]
     while waiting:
@@ -79,7 +78,7 @@ MOST_A_BYTE = 32
 
 
 def footprints(values: Iterable[object]) -> int:
-    """About how many bytes several values take together, without a request's own records."""
+    """Return the estimated bytes of several values, without a request's own records."""
     return sum(map(_of_value, values))
 
 
@@ -94,7 +93,7 @@ _SIMPLE: set[type] = _NUMBERS | {str, bytes}
 
 @cache
 def _reader(kind: Hashable) -> Callable[[object], tuple[object, ...]] | None:
-    """A function that reads all fields of a dataclass; `None` for another type."""
+    """Return a function that reads all fields of a dataclass; `None` for another type."""
     if not is_dataclass(kind):
         return None
     names = [field.name for field in fields(kind)]
@@ -106,15 +105,19 @@ def _reader(kind: Hashable) -> Callable[[object], tuple[object, ...]] | None:
 def memory_refusal(
     shares: Shares[Account], account: Account, num_bytes: int
 ) -> RequestError | None:
-    """Why a request that takes so much may not wait or run; `None` if it may. It is counted."""
+    """Return the error if a request of this size may not wait or run, and count it;
+
+    `None` if it may.
+    """
     if num_bytes > shares.share:
         return RequestTooLarge(
-            f"the request takes about {num_bytes} bytes of memory; at most {shares.share} may"
+            f"the request needs about {num_bytes} bytes of memory; one request may need at "
+            f"most {shares.share}"
         )
     if shares.refuses(account, num_bytes):
         return Overloaded(
-            "the requests that wait or run take too much memory, those of all callers or of this "
-            "one; try again when one has ended",
+            "the waiting and running requests of all callers, or of this caller, use too "
+            "much memory (--request-memory); try again when a request has ended",
             retry_after=RETRY_AFTER,
         )
     return None

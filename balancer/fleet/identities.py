@@ -1,19 +1,19 @@
-"""Whose an agent id is: that of the process, or of the key, that said it first.
+"""The owner of each agent id: the process, or the key, that used it first.
 
-An agent draws its id when it starts, and says it each time it dials. With `Welcome` it gets a
-secret, which it shows when it dials again: then it is the same process. If agents have keys, the
-same key is as good.
+An agent draws its id when it starts, and sends it with each connection. The balancer's `Welcome`
+gives the agent a secret. The agent shows the secret when it connects again, which proves that it is
+the same process. If agents have keys, the same key is proof enough.
 
-Agents with keys are known under ids that follow from the key and the id that they say (`known_as`).
-So agents with different keys that say the same id are different agents: neither takes the other's
-place nor keeps it out, whoever comes first. An id under which an agent is known is refused to
-agents with another key: no honest agent says it.
+Agents with keys are known under ids that are computed from the key and the sent id (`known_as`). So
+agents with different keys that send the same id are different agents: none replaces or blocks the
+other, whichever comes first. An id under which an agent is known is refused to agents with another
+key, because no honest agent sends such an id.
 
-An id stays claimed for a while after its last link has gone, so that an agent whose connection was
-cut has it when it is back, with the requests at once that it had earned. Pure: secrets are derived
+An id stays claimed for a while after its last link was lost. So an agent whose connection was cut
+gets its id back, with the number of requests at once that it had earned. Pure: secrets are derived
 from one that the balancer draws at its start.
 
-Invariant: at most `MAX_GONE` ids are claimed by agents that are not here.
+Invariant: at most `MAX_GONE` ids are claimed by agents that are not connected.
 """
 
 from collections import OrderedDict
@@ -27,7 +27,7 @@ from ..access.identity import Identity
 from .circuit_breaker import CircuitBreaker
 from .decisions import LinkId
 
-OTHERS_KEY = "this agent id belongs to an agent with another key"
+OTHERS_KEY = "an agent with another access key already uses this agent id"
 
 MAX_GONE = 4096
 """Agents that have gone whose ids are claimed; the oldest is forgotten first."""
@@ -38,9 +38,11 @@ REMEMBERED = 60.0
 
 @dataclass(slots=True, eq=False)
 class IdentityOwner:
-    """`key` names the owner's key; under `first_key` it said the id `said` first.
+    """The owner of an agent id.
 
-    The agent has the secret for sure (`is_known`) once it spoke.
+    `key` names its present key; with `first_key` it first sent the id `said`.
+
+    Once the agent has sent a message, it certainly has the secret (`is_known`).
     """
 
     secret: str = field(repr=False)
@@ -52,7 +54,10 @@ class IdentityOwner:
 
 
 class Identities:
-    """Ask `refusal` of who dials; then call `joined`, and `left` when its last link is gone."""
+    """The owners of all agent ids.
+
+    Ask `refusal` for a new link; then call `joined`, and `left` when its last link is lost.
+    """
 
     def __init__(self, secret: bytes, first_slots: int) -> None:
         self._secret = secret
@@ -64,7 +69,7 @@ class Identities:
         """Until when ids of agents that have gone are claimed."""
 
     def known_as(self, hello: Hello, holder: Identity | None) -> Hello:
-        """`hello` with the ids under which the agent is known, and its host."""
+        """Return `hello` with the ids under which the agent and its host are known."""
         owner = self._by_proof.get(_proof(hello.secret))
         is_back = owner is not None and owner.said == hello.agent_id
         key = owner.first_key if owner is not None and is_back else key_of(holder)
@@ -74,7 +79,7 @@ class Identities:
         return replace(hello, agent_id=_known(key, hello.agent_id), host=host)
 
     def refusal(self, hello: Hello, holder: Identity | None, now: float) -> str | None:
-        """Why the id that this one says is not for it; `None` if it is."""
+        """Return why an agent may not use the id that it sent; `None` if it may."""
         known = self.known_as(hello, holder).agent_id
         if known != hello.agent_id and self._is_anothers(hello.agent_id, holder, now):
             return OTHERS_KEY
@@ -87,20 +92,20 @@ class Identities:
         if key_of(holder) != owner.key:
             return OTHERS_KEY
         if gone_until is None:
-            return "an agent with this id is connected, and is another process than this one"
+            return "another process with this agent id is connected"
         if owner.is_known:
-            return "an agent with this id was connected, and was another process than this one"
+            return "another process with this agent id was connected a short time ago"
         return None
 
     def _is_anothers(self, id: AgentId, holder: Identity | None, now: float) -> bool:
-        """Whether this id belongs to an agent with another key."""
+        """Return whether this id belongs to an agent with another key."""
         owner, gone_until = self._owners.get(id), self._gone.get(id)
         if owner is None or owner.key in (None, key_of(holder)):
             return False
         return gone_until is None or now < gone_until
 
     def joined(self, link: LinkId, hello: Hello, holder: Identity | None) -> IdentityOwner:
-        """One that was not refused says this id from now on, on a link of its own."""
+        """Record the owner of an accepted id, on a link of its own."""
         known = self.known_as(hello, holder).agent_id
         self._gone.pop(known, None)
         owner, key = self._owners.get(known), key_of(holder)
@@ -119,7 +124,7 @@ class Identities:
         self._owners[id].is_known = True
 
     def left(self, id: AgentId, now: float) -> None:
-        """The last link of an agent is gone."""
+        """Note that the last link of an agent was lost."""
         self._gone[id] = now + REMEMBERED
         if len(self._gone) > MAX_GONE:
             oldest, _ = self._gone.popitem(last=False)
@@ -137,7 +142,8 @@ class Identities:
         return holder is not None and key_of(holder) == owner.key
 
     def _draw(self, link: LinkId, id: AgentId) -> str:
-        """One for each owner: a link is never given twice."""
+        """Return the secret of an owner; it differs for each, because a link is never used
+        twice."""
         about = f"{link} {id}".encode("utf-8", "surrogatepass")
         return blake2b(about, key=self._secret, digest_size=32, person=b"agent").hexdigest()
 
@@ -150,7 +156,8 @@ class Identities:
 
 
 def _proof(secret: str | None) -> bytes:
-    """By what an owner is looked up: its timing tells nothing of the secret."""
+    """Return the key for looking up an owner; the timing of the look-up tells nothing about the
+    secret."""
     return blake2b((secret or "").encode("utf-8", "surrogatepass"), digest_size=32).digest()
 
 
@@ -160,5 +167,6 @@ def _known(key: str, said: AgentId) -> AgentId:
 
 
 def key_of(holder: Identity | None) -> str | None:
-    """A value that tells the holders of keys apart, also after a key was replaced."""
+    """Return a value that differs between holders of keys, and stays the same when a key is
+    replaced."""
     return None if holder is None else holder.owner or holder.name

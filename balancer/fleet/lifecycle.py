@@ -1,6 +1,6 @@
 """The common part of the lives of requests and queries: time in the queue, and deadlines.
 
-Invariants: `expires_at` never moves; the time in the queue adds up over all stays there.
+Invariants: `expires_at` never moves; the time in the queue adds up over all waits.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from .view import RequestView
 class NotServed:
     """No agent serves a model: why, and when one will.
 
-    `progress` says in words how far its loading is; `seconds_left` is `None` if it is not known.
+    `progress` says in words how far its loading is. `seconds_left` is `None` if unknown.
     """
 
     reason: str
@@ -32,11 +32,11 @@ WhyNotServed = Callable[[str | None], NotServed]
 
 
 class Asked(Protocol):
-    """A client's request, as it was asked."""
+    """A client's request as it was sent."""
 
     @property
     def model(self) -> str | None:
-        """By which model; `None` is any."""
+        """The requested model; `None` stands for any."""
 
 
 class Lifecycle:
@@ -80,7 +80,7 @@ class Lifecycle:
 
     @property
     def deadline(self) -> float:
-        """When it is due, as things are."""
+        """The present deadline."""
         return min(self._queue_deadline, self.expires_at)
 
     @property
@@ -90,11 +90,11 @@ class Lifecycle:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it waits for an agent."""
+        """Whether the request waits for an agent."""
         return self._queued_at is not None
 
     def view(self, agent: AgentId | None, now: float) -> RequestView:
-        """The view of it for others; `agent` is the id of its agent."""
+        """Return the view of the request for operators; `agent` is the id of its agent."""
         return RequestView(
             id=self.id,
             state="queued" if self.is_waiting else "assigned",
@@ -108,25 +108,26 @@ class Lifecycle:
         )
 
     def waited(self, now: float) -> float:
-        """Seconds without an agent so far."""
+        """Return the seconds without an agent so far."""
         return self._waited + (0.0 if self._queued_at is None else now - self._queued_at)
 
     def total_ms(self, now: float) -> float:
-        """Milliseconds since it was accepted."""
+        """Return the milliseconds since the request was accepted."""
         return (now - self.accepted_at) * 1000
 
     def join_queue(self, now: float) -> None:
-        """Join the queue; the rest of its time in the queue goes on."""
+        """Put the request into the queue; it has the rest of its time there."""
         self._queued_at = now
 
     def leave_queue(self, agent: str, now: float) -> None:
-        """`agent` got it, or a part of it."""
+        """Record that `agent` got the request, or a part of it."""
         self.agent = agent
         self._waited = self.waited(now)
         self._queued_at = None
 
     def _queue_timeout(self, wanted: str, lack: NotServed | None) -> QueueTimeout:
-        """The error of a wait for what was `wanted`, or for an agent, which it did not get."""
+        """Return the error of a request that waited too long for a slot (`wanted`) or for an
+        agent."""
         seconds = f"{self._limits.buffered_request_timeout:g} s"
         if lack is None:
             return QueueTimeout(f"{wanted} for {seconds}")
@@ -138,7 +139,7 @@ class Lifecycle:
 
     @property
     def _queue_deadline(self) -> float:
-        """When its time in the queue is over; never while it has an agent."""
+        """When its time in the queue ends; never while it has an agent."""
         if self._queued_at is None:
             return inf
         return self._queued_at + (self._limits.buffered_request_timeout - self._waited)

@@ -13,13 +13,13 @@ Twice as many with each first token: 64 slots are all in use after the first fou
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Times in seconds. `max_buffered_requests` of 0 turns queueing off.
+    """The limits of a fleet. Times are in seconds; `max_buffered_requests` of 0 turns queueing off.
 
-    `request_memory` is how many bytes the requests may take that wait or run.
-    `model_memory` is how long a model that has gone counts as known. `keys` are the limits of
-    access keys that have none of their own, `anonymous` of callers without a key. `first_slots` are
-    the requests that a new agent may have at once (`circuit_breaker.py`). `routing` names a policy
-    (`routing/policies/`). Only `http_hosts` may send agents files of models without TLS.
+    `request_memory` is the most bytes that waiting and running requests may use. `model_memory` is
+    how long a model stays known after its last agent left. `keys` are the limits of access keys
+    without their own; `anonymous` are those of callers without a key. `first_slots` is the number
+    of requests that a new agent may have at once (`circuit_breaker.py`). `routing` names a policy
+    (`routing/policies/`). Only `http_hosts` may send model files to agents without TLS.
     """
 
     max_buffered_requests: int = 256

@@ -1,4 +1,4 @@
-"""Every request and query that was accepted and has not ended, and when each is due.
+"""Every request and query that was accepted and has not ended, with its deadline.
 
 Invariant: each is armed for its deadline.
 """
@@ -13,7 +13,7 @@ from .lifecycle import Lifecycle
 
 
 class Lives:
-    """By their ids, oldest first."""
+    """The requests and queries by id, oldest first."""
 
     def __init__(self, changes: ChangeLog) -> None:
         self._changes = changes
@@ -35,7 +35,7 @@ class Lives:
         return iter(self._lives.values())
 
     def add(self, life: Lifecycle) -> None:
-        """Add an accepted request; `arm` it before time goes on."""
+        """Add an accepted request; call `arm` before time passes."""
         self._lives[life.id] = life
         self._changes.advance()
 
@@ -46,7 +46,7 @@ class Lives:
         self._changes.advance()
 
     def refused(self, errors: Mapping[str, RequestError]) -> dict[Lifecycle, RequestError]:
-        """The requests that would wait in vain for models of this name.
+        """Return the requests that would wait in vain, with their errors by model name.
 
         If a later attempt may help, requests whose answer has begun wait for it.
         """

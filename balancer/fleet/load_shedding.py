@@ -1,12 +1,12 @@
-"""Load shedding: requests are refused, or dropped, when the queue is full or would be too slow.
+"""Load shedding: requests are refused or dropped if the queue is full or would be too slow.
 
-This is the only place of the balancer that says `queue_full`: `refusal_of`. Requests and queries
-ask it with what they know of a wait.
+Only `refusal_of` makes the error `queue_full`. Requests and queries call it with what they know
+about a wait.
 
-A newcomer is refused when as many wait as may, unless another request is dropped for it
+A new request is refused if the queue is full, unless another request is dropped for it
 (`requests/dispatch/load_shedding.py`).
 
-Deadline admission: a newcomer is also refused when, for all that is known, it would wait too long.
+Deadline admission: a new request is also refused if it would wait too long, as far as known.
 """
 
 from dataclasses import dataclass
@@ -32,12 +32,12 @@ PLURALS = {"request": "requests", "query": "queries"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """The expected wait of a newcomer that no agent starts at once.
+    """The expected wait of a new request that no agent starts at once.
 
-    - `num_before` requests wait already, of `most` that may; `position` is the newcomer's place.
-    - `seconds`: the estimate until it gets a slot, 0 if unknown; it may wait for `longest`.
-    - `deadline_ms`: after that its answer is of no use.
-    - `has_to_go`: a waiting request that is dropped for callers with less in the queue.
+    - `num_before` requests wait already, of at most `most`; `position` is the place of the new one.
+    - `seconds`: the expected time until it gets a slot, 0 if unknown; it may wait for `longest`.
+    - `deadline_ms`: the answer is of no use after this time.
+    - `has_to_go`: a waiting request is dropped for callers with fewer requests in the queue.
     """
 
     num_before: int = 0
@@ -62,17 +62,20 @@ class Wait:
 
     @property
     def is_too_long(self) -> bool:
-        """Whether it would wait far longer than allowed."""
+        """Whether the request would wait far longer than allowed."""
         return self.seconds > LONGEST_ADMITTED * self.longest
 
 
 def refusal_of(wait: Wait) -> QueueFull | None:
-    """Why it may not wait, or not any longer; `None` if it may."""
+    """Return the error if the request may not wait, or not any longer; `None` if it may."""
     field, retry_after, position = None, wait.retry_after, wait.position
     if wait.has_to_go:
-        why = "the queue is full, and its caller has most in it: others were let in"
+        why = (
+            "the queue is full, and this caller has most of its requests, so requests of other "
+            "callers were let in"
+        )
     elif wait.is_full and not wait.most and wait.one == "request":
-        why = "no slot is free and queueing is off"
+        why = "no slot is free, and queueing is off"
     elif wait.is_full:
         num, many = wait.num_before, PLURALS[wait.one]
         waiting = f"{num} {many} are" if num != 1 else f"1 {wait.one} is"
@@ -80,13 +83,13 @@ def refusal_of(wait: Wait) -> QueueFull | None:
     elif wait.is_after_deadline:
         field, retry_after = "deadline_ms", wait.seconds
         why = (
-            f"`deadline_ms`: a slot is free in about {wait.seconds:.1f} s, at place {position}; "
-            f"{wait.deadline_ms} ms are too few"
+            f"`deadline_ms`: at place {position} in the queue a slot will be free in about "
+            f"{wait.seconds:.1f} s; {wait.deadline_ms} ms are too few"
         )
     elif wait.is_too_long:
         why = (
-            f"a slot would be free in about {wait.seconds:.0f} s, at place {position}; "
-            f"requests wait {wait.longest:g} s at most"
+            f"at place {position} in the queue a slot would be free in about "
+            f"{wait.seconds:.0f} s; requests may wait at most {wait.longest:g} s"
         )
     else:
         return None
@@ -94,5 +97,5 @@ def refusal_of(wait: Wait) -> QueueFull | None:
 
 
 def least_ended(deadline_ms: int | None) -> int:
-    """Requests of a newcomer's model that must have ended before it may be refused."""
+    """Return how many requests of the model must have ended before a new request may be refused."""
     return ENOUGH if deadline_ms is None else ENOUGH_FOR_DEADLINE

@@ -1,20 +1,19 @@
-"""The one list of models: which are loaded, loading, desired or remembered; what each can do.
+"""The list of models: which are loaded, loading, desired or remembered, and what each can do.
 
-This is where aliases are resolved.
+Aliases are resolved here.
 
-A request for a known model waits in the queue, whether an agent can serve it now or not. A model is
-known while an agent serves it or loads it, and for `memory` seconds after the last of these has
-gone; one that an operator removes from what is desired is not remembered. A model that is desired
-is known always; before an agent had it, it is not known what it can do, so all requests for it
-wait. So they do for models that were here before the balancer was restarted. Requests that no known
-model can serve are refused at once, and so are prompts that are longer than every context of the
-fleet (`PromptRoom`).
+A request for a known model waits in the queue, whether or not an agent can serve it now. A model is
+known while an agent serves or loads it, and for `memory` seconds after the last such agent left. A
+model that an operator removes from the desired state is not remembered. A desired model is always
+known. Until an agent has had it, its abilities are unknown, so all requests for it wait. The same
+holds for models from before the balancer's restart. Requests that no known model can serve are
+refused at once. So are prompts longer than every context of the fleet (`PromptRoom`).
 
-Questions are answered from indices. Those that cover all models are rebuilt only after the set of
-models has changed, so agents that come and go with the same model cost nothing.
+Questions are answered from indices. Indices of all models are rebuilt only after the set of models
+has changed. So agents that join and leave with the same model cost nothing.
 
-Invariants: each link counts once, with what it reported last; a model is remembered exactly when no
-agent has it; at most `MAX_REMEMBERED` are.
+Invariants: each link counts once, with its last report; a model is remembered exactly when no agent
+has it; at most `MAX_REMEMBERED` models are remembered.
 """
 
 from collections import OrderedDict
@@ -45,12 +44,12 @@ from .view import ModelStatus, ModelView
 
 @dataclass(frozen=True, slots=True)
 class PromptRoom:
-    """The longest prompts that fit: in tokens, and in bytes of a text (`inf` where unknown).
+    """The longest prompts that fit: in tokens, and in bytes of a text (`inf` if unknown).
 
-    A context that holds `num_tokens` has room for one more, which is for the answer. Token ids are
-    counted. A text has at least as many tokens as its bytes divided by the longest token of the
-    vocabulary, where the tokenizer keeps every byte. What a chat template makes of `messages` is
-    known to agents only, so they are never refused here; nor is a prompt that may be shortened
+    A context that holds `num_tokens` of a prompt has room for one more, for the answer. Token ids
+    are counted. A text has at least as many tokens as its bytes divided by the longest token of the
+    vocabulary, if the tokenizer keeps every byte. Only agents know what a chat template makes of
+    `messages`, so these are never refused here; nor is a prompt that may be shortened
     (`n_discard`).
     """
 
@@ -61,12 +60,12 @@ class PromptRoom:
 
 
 def room_of(infos: Iterable[ModelInfo]) -> PromptRoom:
-    """The room of the largest context among these models; unbounded if there is none."""
+    """Return the room of the largest context among these models; unbounded if there is none."""
     return largest(_room(info) for info in infos if "generate" in info.tasks)
 
 
 def largest(rooms: Iterable[PromptRoom]) -> PromptRoom:
-    """The largest of these rooms; unbounded if there is none."""
+    """Return the largest of these rooms; unbounded if there is none."""
     all_rooms = list(rooms)
     if not all_rooms:
         return PromptRoom()
@@ -76,7 +75,7 @@ def largest(rooms: Iterable[PromptRoom]) -> PromptRoom:
 
 
 def check_length(request: GenerateRequest, room: PromptRoom) -> PromptTooLong | None:
-    """The error for a prompt that fits nowhere."""
+    """Return the error for a prompt that fits nowhere, or `None`."""
     prompt = request.prompt
     if prompt is None or request.n_discard is not None:
         return None
@@ -120,7 +119,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class LoadFailure:
-    """Why a desired model is served by no agent; the next attempt to load it is at `until`."""
+    """Why no agent serves a desired model; the next attempt to load it is at `until`."""
 
     issue: Issue
     until: float
@@ -133,9 +132,10 @@ check it about as often."""
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Facts of one model, derived from all reports on it.
+    """Facts about a model, derived from all reports on it.
 
-    `abilities` are those of each agent, `generating` of each that generates text with it.
+    `abilities` has the abilities of each agent, `generating` those of each agent that generates
+    text.
     """
 
     view: ModelView
@@ -146,7 +146,7 @@ class Facts:
 
 
 def _shown(infos: Sequence[ModelInfo], tasks: frozenset[Task]) -> ModelInfo:
-    """A model's facts: those of its first agent, and the media that any agent takes."""
+    """Return a model's facts: those of its first agent, and the media that any agent takes."""
     first = infos[0]
     more = tuple(task for task in _SENSES if task in tasks and task not in first.tasks)
     return replace(first, tasks=(*first.tasks, *more)) if more else first
@@ -154,7 +154,7 @@ def _shown(infos: Sequence[ModelInfo], tasks: frozenset[Task]) -> ModelInfo:
 
 @dataclass(slots=True)
 class KnownModel:
-    """Every model of one name. Agents may differ in what they report of it."""
+    """All reports on models of one name, in which agents may differ."""
 
     last: Report
     reports: Tally[Report] = field(default_factory=Tally)
@@ -189,12 +189,12 @@ class KnownModel:
 
 
 def _worth(report: Report) -> tuple[bool, bool]:
-    """Sort key of reports: serving agents first, then loading, then failed ones."""
+    """Return the sort key of a report: serving agents first, then loading, then failed ones."""
     return report.failure is not None, not report.is_loaded
 
 
 def adapted(report: Report) -> list[Report]:
-    """The reports on the model, and on the model under each of its adapters."""
+    """Return the reports on the model, and on the model with each of its adapters."""
     info = report.info
     plain = replace(info, adapters=())
     tasks = tuple(task for task in info.tasks if task in ("generate", *_SENSES))
@@ -208,7 +208,7 @@ def adapted(report: Report) -> list[Report]:
 
 
 def unknown(name: str) -> ModelView:
-    """A model of which nothing is known but its name."""
+    """Return the view of a model of which only the name is known."""
     info = ModelInfo(
         name=name, architecture="", parameters=0, size_bytes=0, context_size=0, tasks=()
     )
@@ -233,10 +233,10 @@ _STATUSES = get_args(ModelStatus)
 
 
 class ModelRegistry:
-    """Agents that take no work (any more) count as well: their models are known."""
+    """All models. Agents that take no work count as well: their models are known."""
 
     def __init__(self, *, memory: float) -> None:
-        """`memory` in seconds."""
+        """`memory` is in seconds."""
         self._memory = memory
         self._reports: dict[LinkId, Report] = {}
         self._num_failing = 0
@@ -262,13 +262,13 @@ class ModelRegistry:
 
     @property
     def num_remembered(self) -> int:
-        """Models that no agent has."""
+        """The number of models that no agent has."""
         return len(self._forget_at)
 
     # ---- what operators desire
 
     def desire(self, names: Mapping[str, Iterable[str]], now: float) -> None:
-        """These models are desired, each with its aliases."""
+        """Take the desired models, each with its aliases."""
         removed = self._removed | (self._desired.keys() - names.keys())
         self._desired = {name: unknown(name) for name in names}
         self._aliases = {alias: name for name, aliases in names.items() for alias in aliases}
@@ -287,11 +287,11 @@ class ModelRegistry:
 
     @property
     def aliases(self) -> Mapping[str, str]:
-        """Aliases of models, each with its model's name."""
+        """The aliases of models, each with its model's name."""
         return self._aliases
 
     def resolve(self, name: str | None) -> str | None:
-        """The model that clients mean by `name`."""
+        """Return the model that clients mean by `name`."""
         if name is None:
             return None
         base, colon, adapter = name.rpartition(":")
@@ -300,17 +300,18 @@ class ModelRegistry:
         return self._aliases.get(name, name)
 
     def base_of(self, name: str | None) -> str | None:
-        """The model without its adapter, if `name` is that of one under an adapter."""
+        """Return the model without its adapter, if `name` has one."""
         base, _, adapter = (name or "").rpartition(":")
         reports = self._models[base].reports if base in self._models else ()
         return base if any(adapter in each.info.adapters for each in reports) else name
 
     def leave_out(self, reasons: Mapping[str, str]) -> None:
-        """The agents of these models are without the adapter that the name says, and why."""
+        """Take the names of models with an adapter that agents cannot serve, each with the
+        reason."""
         self._left_out = reasons
 
     def left_out(self, name: str) -> ModelNotFound | None:
-        """The error for a model under an adapter that cannot be had."""
+        """Return the error for a model with an adapter that cannot be served."""
         reason = self._left_out.get(name)
         if reason is None or (name in self._models and len(self._models[name].reports)):
             return None
@@ -319,11 +320,12 @@ class ModelRegistry:
         return ModelNotFound(message, field="model")
 
     def fail(self, failures: Mapping[str, LoadFailure]) -> None:
-        """These desired models failed to load; under the empty name, all that could be loaded."""
+        """Take the desired models that failed to load; the empty name stands for all that could be
+        loaded."""
         self._failures = failures
 
     def failed(self, name: str | None, now: float) -> ModelFailed | None:
-        """The error for a model that cannot be had now, and is not being loaded."""
+        """Return the error for a model that cannot be served now and is not being loaded."""
         if not (self._failures or self._num_failing):
             return None
         shown = self.name_for(None) if name is None else name
@@ -338,7 +340,10 @@ class ModelRegistry:
         return _model_failed(name, view.issues[0], SERVER_PAUSE)
 
     def restored(self, names: Iterable[str], now: float) -> None:
-        """These were served before the balancer started: their agents may not have dialled yet."""
+        """Remember models that were served before the balancer's start.
+
+        Their agents may not have connected yet.
+        """
         self._restored = frozenset(islice(names, MAX_REMEMBERED if self._memory else 0))
         self._restored_until = now + self._memory if self._restored else None
 
@@ -354,10 +359,10 @@ class ModelRegistry:
         abilities: frozenset[Ability],
         failure: Issue | None = None,
     ) -> None:
-        """An agent is here or says something else: it serves `model`, or loads `loading`.
+        """Take a report of an agent that serves `model`, or loads `loading`.
 
-        `abilities` are those by which it is given requests. `failure`: it has the model, and cannot
-        serve it now.
+        `abilities` decide which requests it gets. `failure`: it has the model, but cannot serve it
+        now.
         """
         info = model or loading
         new = None if info is None else Report(info, model is not None, abilities, failure)
@@ -374,7 +379,7 @@ class ModelRegistry:
             self._remove(old, now)
 
     def agent_left(self, link: LinkId, now: float) -> None:
-        """An agent is gone, if it had a model."""
+        """Remove an agent."""
         if (report := self._reports.pop(link, None)) is not None:
             self._num_failing -= _is_failing(report)
             self._remove(report, now)
@@ -382,12 +387,12 @@ class ModelRegistry:
     # ---- time
 
     def next_deadline(self) -> float | None:
-        """When the first model is to be forgotten."""
+        """Return when the first model is to be forgotten."""
         first = next(iter(self._forget_at.values()), None)
         return earliest(first, self._restored_until)
 
     def due(self, now: float) -> bool:
-        """Forget models whose time has come; whether there were any."""
+        """Forget models whose time has come. Returns whether there were any."""
         has_forgotten = False
         while (deadline := self.next_deadline()) is not None and deadline <= now:
             if deadline == self._restored_until:
@@ -402,9 +407,11 @@ class ModelRegistry:
     def refusal(
         self, task: Task | None, name: str | None, *, field: str = "model"
     ) -> RequestError | None:
-        """The error for what no known model can do; `None` also when no agent is here to say so.
+        """Return the error for a task that no known model can do;
 
-        Every model can do what has no `task`. `field` is that by which the task is asked for.
+        `None` also if no agent is connected.
+
+        Every model can do queries without a `task`. `field` is the field that asks for the task.
         """
         if name is None:
             return self._refusal_of_any(task, field)
@@ -420,7 +427,8 @@ class ModelRegistry:
         return _cannot(f"the model `{name[:200]}` cannot {_VERBS[task]}", field)
 
     def unable(self, request: GenerateRequest) -> NotSupported | None:
-        """The error for what no agent of the model it is for can do, though it generates."""
+        """Return the error for a feature that no agent of the request's model supports, although it
+        generates."""
         sets = self._abilities(request.model, generating=True)
         if not sets or ABILITIES in sets:
             return None
@@ -433,7 +441,7 @@ class ModelRegistry:
         return None if None in errors else errors[0]
 
     def can_tokenize(self, name: str | None, *, also: frozenset[Ability] = frozenset()) -> bool:
-        """Whether an agent of the model, or of any model, answers queries of its tokenizer.
+        """Return whether an agent of the model, or of any model, answers queries of its tokenizer.
 
         The agent must also have the abilities `also`.
         """
@@ -443,7 +451,8 @@ class ModelRegistry:
     def _abilities(
         self, name: str | None, *, generating: bool = False
     ) -> frozenset[frozenset[Ability]]:
-        """Abilities of agents of a model (`None`: any model), or only of those that generate."""
+        """Return the abilities of agents of a model (`None`: any model), or only of those that
+        generate."""
         if name is not None:
             model = self._models.get(name)
             return frozenset() if model is None else _abilities_of(model, generating)
@@ -453,11 +462,14 @@ class ModelRegistry:
         return self._any_abilities[generating]
 
     def too_long(self, request: GenerateRequest) -> PromptTooLong | None:
-        """The error for a prompt that fits into no context of the model it is for."""
+        """Return the error for a prompt that fits into no context of its model."""
         return check_length(request, self.room(request.model))
 
     def room(self, name: str | None) -> PromptRoom:
-        """The longest prompts that fit into a context of the model, or of any with `None`."""
+        """Return the longest prompts that fit into a context of the model;
+
+        `None` stands for any model.
+        """
         if name is not None:
             model = self._models.get(name)
             return PromptRoom() if model is None else model.facts.room
@@ -467,21 +479,22 @@ class ModelRegistry:
         return self._room
 
     def get(self, name: str) -> ModelView | None:
-        """A known model."""
+        """Return a known model."""
         model = self._models.get(name)
         return self._desired.get(name) if model is None else model.facts.view
 
     def views(self) -> tuple[ModelView, ...]:
-        """All known models, by name."""
+        """Return all known models, by name."""
         if self._views is None:
             views = self._desired | {name: m.facts.view for name, m in self._models.items()}
             self._views = tuple(views[name] for name in sorted(views))
         return self._views
 
     def name_for(self, task: Task | None) -> str:
-        """The name in answers to requests that named no model; empty if no model can do `task`.
+        """Return the model name in answers to requests without one; empty if no model can do
+        `task`.
 
-        The first by name: of those that are loaded, else of those that are loading, else of all.
+        It is the first by name of the loaded models, or else of the loading models, or else of all.
         """
         if task not in self._names:
             able = [view for view in self.views() if self._can(view.info.name, task)]
@@ -494,7 +507,7 @@ class ModelRegistry:
     def _refusal_of_any(self, task: Task | None, field: str) -> InvalidRequest | None:
         if task is None or not (self._reports or self._desired) or self.name_for(task):
             return None
-        return _cannot(f"no agent here has a model that can {_VERBS[task]}", field)
+        return _cannot(f"no connected agent has a model that can {_VERBS[task]}", field)
 
     def _not_found(self, name: str) -> ModelNotFound:
         known = [view.info.name for view in islice(self.views(), _MAX_NAMES)]

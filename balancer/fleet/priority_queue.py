@@ -16,14 +16,14 @@ _SLACK = 64
 
 
 class Ordered(Hashable, Protocol):
-    """A key that comes before others."""
+    """A key that can be compared with others."""
 
     def __lt__(self, other: Any, /) -> bool:
-        """Whether the key comes before the other."""
+        """Return whether this key comes before the other."""
 
 
 class PriorityQueue(Generic[K, R]):
-    """Lowest rank first, equal ranks by key. Every change costs O(log n), spread over all."""
+    """Keys by rank, lowest first, and equal ranks by key. A change costs amortised O(log n)."""
 
     __slots__ = ("_heap", "_ranks")
 
@@ -42,7 +42,7 @@ class PriorityQueue(Generic[K, R]):
         return iter(self._ranks)
 
     def get(self, key: K) -> R | None:
-        """The rank of `key`, if it has one."""
+        """Return the rank of `key`, if it has one."""
         return self._ranks.get(key)
 
     def set(self, key: K, rank: R) -> None:
@@ -58,7 +58,7 @@ class PriorityQueue(Generic[K, R]):
         self._compact()
 
     def first(self) -> tuple[R, K] | None:
-        """The lowest rank and its key."""
+        """Return the lowest rank and its key."""
         while self._heap:
             rank, key = entry = self._heap[0]
             if self._ranks.get(key) == rank:
@@ -67,7 +67,7 @@ class PriorityQueue(Generic[K, R]):
         return None
 
     def pop_until(self, rank: R) -> list[K]:
-        """Take out every key of at most `rank`, lowest first."""
+        """Remove and return every key of at most `rank`, lowest first."""
         keys: list[K] = []
         while (entry := self.first()) is not None and entry[0] <= rank:
             del self._ranks[entry[1]]
@@ -88,7 +88,7 @@ class PriorityQueue(Generic[K, R]):
 
 
 class Groups(Generic[G, K, R]):
-    """A queue for each of many groups, which come and go with their keys."""
+    """A priority queue for each of many groups, which exist only while they have keys."""
 
     __slots__ = ("_queues",)
 
@@ -127,7 +127,7 @@ class Groups(Generic[G, K, R]):
             del self._queues[group]
 
     def first(self, group: G) -> tuple[R, K] | None:
-        """The lowest rank of a group and its key."""
+        """Return the lowest rank of a group and its key."""
         queue = self._queues.get(group)
         return queue.first() if queue is not None else None
 

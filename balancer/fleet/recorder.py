@@ -10,7 +10,8 @@ from .caller import ANONYMOUS, Caller
 
 
 class Origin(NamedTuple):
-    """The origin of tokens: the names of the agent and its model, with the adapter."""
+    """The names of the agent and the model that tokens come from; the model's name includes the
+    adapter."""
 
     agent: str = ""
     model: str = ""
@@ -33,13 +34,12 @@ class Ending:
     """The end of one request.
 
     `code` is a finish reason (`stop`, `length`, `tool_calls`, `cancelled`), an error's code, or
-    `client_gone`; a query that was answered has `answered`. `agent` is the name of the one it ran
-    on last, `model` what that agent serves, as `base:adapter` where one applies, or what the
-    request named. Where the agent did not report at the end, `usage` has the prompt, once it was
-    computed, and the completion tokens that were delivered. Of a query, `kind` tells which it was,
-    and `num_inputs` how many texts or documents it had. `is_suspect`: agents were lost while they
-    ran it, so often that it may be the cause. `priority_class` is that in which it waited; queries
-    have none other than `default`.
+    `client_gone`; an answered query has `answered`. `agent` is the name of the last agent. `model`
+    is the model that the agent serves, with an adapter as `base:adapter`, or else the requested
+    name. If the agent did not report at the end, `usage` has the prompt tokens, if known, and the
+    delivered completion tokens. For a query, `kind` is its kind, and `num_inputs` its number of
+    texts or documents. `is_suspect`: several agents were lost while they ran it, so it may be the
+    cause. `priority_class` is the class in which it waited; queries always have `default`.
     """
 
     code: str
@@ -57,19 +57,19 @@ class Ending:
 
 
 class Recorder(Protocol):
-    """Called on the event loop as things happen. Must be quick and must not raise."""
+    """Takes measurements on the event loop as they occur. Must be fast and must not raise."""
 
     def first_token(self, seconds: float, origin: Origin) -> None:
-        """A request's first token came `seconds` after the request was accepted."""
+        """Record a request's first token, `seconds` after the request was accepted."""
 
     def between_tokens(self, gaps: Sequence[float], origin: Origin) -> None:
-        """Later pieces came so many seconds after the ones before; once for each step."""
+        """Record the seconds between pieces of answers; called once for each step."""
 
     def tokens(self, count: int, origin: Origin) -> None:
-        """`count` tokens were delivered; once for each step."""
+        """Record `count` delivered tokens; called once for each step."""
 
     def moved(self, reason: MoveReason, origin: Origin) -> None:
-        """A request left an agent for another."""
+        """Record that a request left an agent for another."""
 
     def ended(self, ending: Ending) -> None:
-        """A request ended; once for each that was accepted, and for each that was refused."""
+        """Record the end of a request; called once for each accepted and each refused request."""

@@ -1,7 +1,7 @@
-"""The connected agents: what each reported last, and when it was last heard from and written to.
+"""The connected agents: the last report of each, and when it was last heard from and written to.
 
-Invariants: one link for each agent id, the newest; the armed deadline of a link is never later
-than its true one.
+Invariants: one link for each agent id, the newest; the armed deadline of a link is never later than
+its true one.
 """
 
 from collections import OrderedDict
@@ -47,19 +47,20 @@ BUSY_PAUSE = 0.5
 
 @dataclass(slots=True, eq=False)
 class Agent:
-    """One connected agent. Times are the core's seconds; `rested_at` is set while it rests.
+    """One connected agent. Times are in seconds of the core's clock;
 
-    It is here since `joined_at`, also where it loaded other models in between.
+    `rested_at` is set during a pause.
 
-    `holder` is that of the access key it came with. An operator may cordon it: then it gets no new
-    work. It is retired when another process of the same agent has taken over: it finishes what it
-    has. A request started or ended at `used_at`. As a `peer` it lends prefixes, and what
-    its `disk` has outlives it. For its `offence`
-    an earlier link of it was ended. A `status` that came too soon after others waits.
+    `joined_at` is when it connected first, also if it loaded other models since. `holder` is the
+    holder of its access key. An operator may cordon an agent: it then gets no new work. An agent is
+    retired when another process of the same agent has taken over: it finishes its requests.
+    `used_at` is when a request last started or ended. As a `peer` it lends prefixes; the contents
+    of its `disk` outlive it. `offence`: why an earlier connection of this agent was closed. A
+    `status` that came too soon after others waits.
 
-    `breaker` is shared by all links of one agent. Its engine was last seen at work at `spoke_at`:
-    something of an answer came, or it reported that it computed. `said`: the ids that it says of
-    itself and its host; `twins`: agents with other keys that say one of them, with their names.
+    All links of one agent share the `breaker`. `spoke_at` is when its engine was last seen at work:
+    a part of an answer came, or it reported computing. `said` are the ids that it sent for itself
+    and its host. `twins` are agents with other keys that sent one of these ids, with their names.
     """
 
     link: LinkId
@@ -92,7 +93,7 @@ class Agent:
 
     @property
     def deadline(self) -> float:
-        """When it has to be seen to, as things are."""
+        """When the agent needs attention next: a heartbeat, the end of a pause, or silence."""
         deadline = min(self.heartbeat.next_deadline(), self.changes_at, self.breaker.probe_at)
         return deadline if self.rested_at is None else min(deadline, self.rested_at)
 
@@ -103,16 +104,16 @@ class Agent:
 
     @property
     def num_at_work(self) -> int:
-        """Requests that its engine had when it last said so, those of other balancers among them.
+        """The last reported number of requests in its engine, including those of other balancers.
 
-        It says so when the number changes, so one that rests has 0.
+        The engine reports each change of the number, so an idle engine has 0.
         """
         statistics = self.statistics
         return 0 if statistics is None else statistics.num_running + statistics.num_waiting
 
     @property
     def name(self) -> str:
-        """Its name, as people see it."""
+        """The agent's name, as people see it."""
         return self.hello.name
 
     @property
@@ -122,22 +123,22 @@ class Agent:
 
     @property
     def served(self) -> str | None:
-        """The name of the model it serves."""
+        """The name of the model that the agent serves."""
         return self.model.name if self.model else None
 
     @property
     def loading(self) -> ModelInfo | None:
-        """The model that it is about to serve."""
+        """The model that the agent is about to serve."""
         return self.hello.loading if self.model is None else None
 
     @property
     def generates(self) -> str | None:
-        """The name of the model, if that can generate."""
+        """The name of the served model, if it can generate."""
         return self.served if self.model and "generate" in self.model.tasks else None
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """The abilities of the agent. Dispatch and refusals use nothing else."""
+        """The abilities of the agent, which decide about dispatch and refusals."""
         info = self.model or self.loading
         return ABILITIES if info is None else info.abilities
 
@@ -159,21 +160,22 @@ class Agent:
 
     @property
     def failure(self) -> Issue | None:
-        """Why it cannot serve the model that it has: the server behind it is gone."""
+        """Why the agent cannot serve its model now: its upstream server is unreachable."""
         if self.slots or not self.forwards:
             return None
         return next((issue for issue in self.issues if issue.code in SERVER_GONE), None)
 
     def goes_on_from(self, origin: str | None) -> bool:
-        """Whether the agent can continue, by text, an answer of engines with this fingerprint.
+        """Return whether the agent can continue, from text, an answer of engines with this
+        fingerprint.
 
-        `None`: the answer is of a server, or of several agents. Engines need the same weights. Of a
-        server the operator claims that, by giving its model the same name.
+        `None`: the answer is from a server, or from several agents. Engines need the same weights.
+        For a server, the operator promises this by giving its model the same name.
         """
         return self.forwards or origin in (None, self.fingerprint)
 
     def state(self, num_busy: int) -> AgentState:
-        """The agent's state, with so many requests."""
+        """Return the agent's state; `num_busy` is its number of requests."""
         if self.is_cordoned:
             return "draining" if num_busy else "drained"
         if not self.is_accepting:
@@ -188,9 +190,9 @@ class Agent:
         return "loading" if phase is not None or self.loading is not None else "idle"
 
     def may_change(self, now: float) -> bool:
-        """Whether a status is taken at once: the first ones are, and then a few a second.
+        """Return whether a status is taken at once: the first few are, and then a few a second.
 
-        Each status costs a look at all waiting requests, so a flood of them is held back.
+        Each status costs a pass over all waiting requests, so a flood of them is held back.
         """
         left = self.num_statuses - (now - self.status_at) * STATUSES_A_SECOND
         self.num_statuses, self.status_at = max(left, 0.0), now
@@ -201,13 +203,13 @@ class Agent:
 
     @property
     def changes_at(self) -> float:
-        """When the status that waits counts."""
+        """When the waiting status is taken."""
         if self.status is None:
             return inf
         return self.status_at + (self.num_statuses - STATUSES_AT_ONCE + 1) / STATUSES_A_SECOND
 
     def changed(self, status: Status) -> None:
-        """Take over what it reported; of a retired one, what it serves is of no interest."""
+        """Take a status of the agent. For a retired agent, the served model does not matter."""
         self.issues = status.issues
         self.is_accepting = status.accepting
         self.work = status.work or self.work
@@ -216,7 +218,7 @@ class Agent:
             self.peer, self.disk = status.peer, status.disk
 
     def all_issues(self, now: float) -> tuple[Issue, ...]:
-        """Its own, and what the balancer has against it."""
+        """Return the issues that the agent reports, and those that the balancer has with it."""
         issue = None if self.offence is None else self.offence.issue(now)
         said = (*self.issues, *self.breaker.issues, *self._twin_issues())
         return said if issue is None else (*said, issue)
@@ -225,12 +227,15 @@ class Agent:
         if not self.twins:
             return ()
         name = next(iter(self.twins.values()))
-        message = f"the agent {name!r} has another key and says the same id; both are served"
-        hint = "no two agents draw one id: revoke the key of the one that you do not know"
+        message = f"the agent {name!r} has the same id and another access key; both are served"
+        hint = (
+            "two agents never have the same id by chance: revoke the key of the agent that you "
+            "do not know"
+        )
         return (Issue(code="identity_claimed", message=message[:MAX_WORDS], hint=hint),)
 
     def view(self, num_busy: int, now: float) -> AgentView:
-        """The view of the agent for others, under its host's id."""
+        """Return the view of the agent for operators, under its host's id."""
         return AgentView(
             id=self.host,
             name=self.name,
@@ -249,7 +254,7 @@ class Agent:
         )
 
     def _models(self, num_busy: int) -> tuple[ServedView, ...]:
-        """The model that the agent serves, or is about to serve."""
+        """Return the model that the agent serves, or is about to serve."""
         work = self.work
         assigned = None if work is None or work.assignment is None else work.assignment.name
         name = self.served or assigned
@@ -270,7 +275,7 @@ class Agent:
 
 @dataclass(frozen=True, slots=True)
 class _Departed:
-    """Why an agent left and when, and since when it had been here."""
+    """Why an agent left and when, and when it had connected."""
 
     why: Departure
     at: float
@@ -280,8 +285,8 @@ class _Departed:
 class Registry:
     """The connected agents by link and by id, and their deadlines.
 
-    A retired link is here until it leaves, and has no id any more. Agents of one host are seen as
-    one: what changes is their host.
+    A retired link stays until it is closed, and has no id any more. The agents of one host are seen
+    as one agent, so a change is a change of their host.
     """
 
     def __init__(self, limits: Limits, changes: ChangeLog) -> None:
@@ -299,7 +304,7 @@ class Registry:
         return len(self._agents)
 
     def __iter__(self) -> Iterator[Agent]:
-        """All of them, longest connected first."""
+        """Yield all links, longest connected first."""
         return iter(self._agents.values())
 
     @property
@@ -308,51 +313,52 @@ class Registry:
         return len(self._hosts)
 
     def hosts(self) -> Iterator[AgentId]:
-        """The ids of all hosts."""
+        """Yield the ids of all hosts."""
         return iter(self._hosts)
 
     def on_host(self, host: AgentId) -> list[Agent]:
-        """The agents of a host that are not retired, longest connected first; perhaps none."""
+        """Return the agents of a host that are not retired, longest connected first; may be
+        empty."""
         return [self._agents[link] for link in self._hosts.get(host, ())]
 
     def find(self, id: AgentId) -> Agent | None:
-        """The agent with this id, or else the first one of the host with this id."""
+        """Return the agent with this id, or else the first agent of the host with this id."""
         link = self._links.get(id)
         return self._agents[link] if link is not None else next(iter(self.on_host(id)), None)
 
     def current(self) -> Iterator[Agent]:
-        """All agents that are not retired, longest connected first."""
+        """Yield all agents that are not retired, longest connected first."""
         return (agent for agent in self._agents.values() if not agent.is_retired)
 
     def __getitem__(self, link: LinkId) -> Agent:
         return self._agents[link]
 
     def get(self, link: LinkId) -> Agent | None:
-        """The agent on this link, if it is still connected."""
+        """Return the agent on this link, if it is still connected."""
         return self._agents.get(link)
 
     def link_of(self, id: AgentId) -> LinkId | None:
-        """The link of an agent, if it is here."""
+        """Return the link of an agent, if it is connected."""
         return self._links.get(id)
 
     def links_of(self, id: AgentId) -> list[LinkId]:
-        """The links of an agent: of the processes that were taken over, too."""
+        """Return the links of an agent, including those of its retired processes."""
         current = self._links.get(id)
         retired = self._retired.get(id, [])
         return [*retired] if current is None else [current, *retired]
 
     def retired(self, id: AgentId) -> list[Agent]:
-        """The processes of an agent that were taken over, the last one last."""
+        """Return the retired processes of an agent, the newest last."""
         return [self._agents[link] for link in self._retired.get(id, ())]
 
     def of(self, id: AgentId) -> Agent:
-        """The connected agent with this id. Raises `KeyError`."""
+        """Return the connected agent with this id. Raises `KeyError`."""
         return self._agents[self._links[id]]
 
     def joined(
         self, link: LinkId, hello: Hello, now: float, breaker: CircuitBreaker | None = None
     ) -> Agent:
-        """Add an agent. Raises `ValueError` while an older link of it is here."""
+        """Add an agent. Raises `ValueError` if an older link of it is connected."""
         if link in self._agents or hello.agent_id in self._links:
             raise ValueError(f"agent {hello.agent_id} on link {link} is here already")
         limits = self._limits
@@ -373,7 +379,7 @@ class Registry:
         return agent
 
     def meets_twins(self, agent: Agent) -> None:
-        """Note who says the same id with another key."""
+        """Record other agents that sent the same id with another key."""
         claimed = {*agent.said, agent.hello.agent_id, agent.host}
         for other in self._agents.values():
             if key_of(other.holder) == key_of(agent.holder) or not agent.said:
@@ -383,7 +389,7 @@ class Registry:
                 self.touch(other.link)
 
     def departure_of(self, id: AgentId) -> Departure | None:
-        """Why an agent left, if it was not long ago."""
+        """Return why an agent left, if it left a short while ago."""
         departed = self._departures.get(id)
         return None if departed is None else departed.why
 
@@ -420,7 +426,7 @@ class Registry:
             self._departures.popitem(last=False)
 
     def _left_at_last(self, agent: Agent) -> None:
-        """Forget the former process's requests, which another process took over."""
+        """Forget a retired process, which has left."""
         id = agent.hello.agent_id
         self._retired[id].remove(agent.link)
         if not self._retired[id]:
@@ -429,7 +435,10 @@ class Registry:
             self._changes.agent_changed(agent.host)
 
     def retire(self, agent: Agent) -> None:
-        """Another process of the same agent takes over. Its issues and slots count no more."""
+        """Retire an agent, because another process of it takes over.
+
+        Its issues and slots no longer count.
+        """
         agent.is_retired = True
         agent.peer = None
         agent.slots = 0
@@ -438,47 +447,48 @@ class Registry:
         self._retired.setdefault(agent.hello.agent_id, []).append(agent.link)
 
     def touch(self, link: LinkId) -> None:
-        """An agent looks different, if it is still here."""
+        """Note that an agent looks different, if it is still connected."""
         agent = self._agents.get(link)
         if agent is not None and agent.hello.agent_id in self._links:
             self._changes.agent_changed(agent.host)
 
     def generated(self, agent: Agent, num_tokens: int) -> None:
-        """An agent gave so many tokens."""
+        """Count tokens of an agent."""
         agent.num_tokens += num_tokens
         if agent.hello.agent_id in self._links:
             self._changes.agent_generated(agent.host)
 
     def message_to(self, link: LinkId, message: FromBalancer, now: float) -> Send:
-        """The decision to send an agent a message, in its version; it counts as a heartbeat."""
+        """Return the decision to send an agent a message in its protocol version; it counts as a
+        heartbeat."""
         agent = self._agents[link]
         agent.heartbeat.sent(now)
         return Send(link, for_version(message, agent.hello.protocol))
 
     def rests(self, agent: Agent, now: float) -> None:
-        """The agent is full: try it again after a pause."""
+        """Mark an agent as full, to be tried again after a pause."""
         agent.rested_at = now + BUSY_PAUSE
         self._deadlines.arm(agent)
 
     def waits(self, agent: Agent, status: Status) -> None:
-        """Hold back a status until it `may_change`; a newer one replaces it."""
+        """Hold back a status until `may_change`; a newer status replaces it."""
         agent.status = status
         self._deadlines.arm(agent)
 
     def awaits_probe(self, agent: Agent) -> None:
-        """Its circuit is open: a probe is due some time."""
+        """Arm a probe for an agent whose circuit is open."""
         self._deadlines.arm(agent)
 
     def next_deadline(self) -> float | None:
-        """Not later than the first agent's time."""
+        """Return a time no later than the first deadline of an agent."""
         return self._deadlines.next()
 
     def due(self, now: float) -> list[Agent]:
-        """Agents whose deadline has come. The caller removes each, or calls `seen_to`."""
+        """Return agents whose deadline has come. The caller removes each, or calls `seen_to`."""
         return self._deadlines.due(now)
 
     def seen_to(self, agent: Agent) -> None:
-        """Arm the agent's next deadline, after what was due is done."""
+        """Arm the agent's next deadline, after the due work is done."""
         self._deadlines.arm(agent)
 
     def check_integrity(self) -> None:

@@ -1,4 +1,4 @@
-"""The record of a request that outlives its connection, besides its events."""
+"""The record of a request that outlives its connection, without its events."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -15,10 +15,12 @@ class RetainedKey(NamedTuple):
 
 
 class RetainedRecord(NamedTuple):
-    """`digest` is of the body that asked for it, `created_at` in seconds since 1970.
+    """The record of a retained request. `digest` is that of its body;
 
-    With `keeps_failure` one that ended with an error is retained, too. `model` is the name in the
-    answer where the request named none.
+    `created_at` is in seconds since 1970.
+
+    With `keeps_failure` the request is retained even if it ended with an error. `model` is the name
+    in answers if the request named no model.
     """
 
     key: RetainedKey
@@ -32,7 +34,8 @@ class RetainedRecord(NamedTuple):
 class AskedRequest(NamedTuple):
     """A request and its caller.
 
-    `note` is its API's own: what it needs to answer at another run of the balancer, as JSON.
+    `note` belongs to the request's API: the JSON that it needs to answer in another run of the
+    balancer.
     """
 
     request: GenerateRequest
@@ -41,7 +44,7 @@ class AskedRequest(NamedTuple):
 
 
 class Retained(Protocol):
-    """A request that outlives its connection, as it is to be written."""
+    """A request that outlives its connection, in the form to be written."""
 
     @property
     def id(self) -> RequestId: ...
@@ -51,7 +54,7 @@ class Retained(Protocol):
 
     @property
     def events(self) -> Sequence[Event]:
-        """The events so far, without those that say that it waits."""
+        """Return the events so far, without waiting events."""
 
     @property
     def end(self) -> Done | Failed | None: ...

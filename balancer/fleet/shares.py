@@ -1,19 +1,19 @@
-"""Fair shares of a bounded pool: how much each holder may have, and whose goes when it is full.
+"""Fair shares of a bounded pool: how much each holder may have, and what a full pool evicts.
 
-A *holder* is whoever the pool is shared among: an access key, an address, an owner. There are two
-kinds of pools.
+A *holder* is an access key, an address or an owner that shares the pool. There are two kinds of
+pools.
 
 **Pools that refuse** (`Shares.claim`) hold what cannot be thrown away, such as a body that is being
-read. A holder may have at most as much as stays free for all others. So one holder alone gets half
-of the pool, two get a third each, and a newcomer finds at least as much free as each of them has.
+read. A holder may have at most as much as is free for all others. So a single holder gets half of
+the pool, two get a third each, and a new holder finds at least as much free as each of them has.
 This is the dynamic threshold of shared-memory switches, with a factor of 1 (Choudhury and Hahne,
 "Dynamic queue length thresholds for shared-memory packet switches", IEEE/ACM Transactions on
-Networking 6(2), 1998). Fixed shares would need the number of holders, and leave most of the pool
-empty while few are there.
+Networking 6(2), 1998). Fixed shares would need the number of holders, and would leave most of the
+pool unused when there are few.
 
-**Pools that evict** (`FairEviction`) hold what is kept for later, such as a stored answer. They may
-be filled by one holder. When they are full, the least recently used item of the holder with most
-goes: push-out from the longest queue.
+**Pools that evict** (`FairEviction`) hold what is kept for later, such as a stored answer. One
+holder may fill them. A full pool evicts the least recently used item of the holder with most:
+push-out from the longest queue.
 """
 
 from collections import OrderedDict
@@ -37,8 +37,8 @@ REFUSALS: tuple[Refusal, ...] = get_args(Refusal)
 class Amounts(Generic[K]):
     """The amount of each holder, and the holder with most.
 
-    Amounts change with each request, and the holder with most is asked for when a pool is full. So
-    holders are ordered then.
+    Amounts change with each request, but the holder with most is needed only when a pool is full.
+    So holders are ordered only then.
     """
 
     __slots__ = (
@@ -65,14 +65,17 @@ class Amounts(Generic[K]):
         return self._held.get(holder, 0)
 
     def __len__(self) -> int:
-        """Holders that have something."""
+        """Return the number of holders with an amount."""
         return len(self._held)
 
     def __iter__(self) -> Iterator[K]:
         return iter(self._held)
 
     def add(self, holder: K, amount: int) -> None:
-        """The holder has `amount` more, or less. Raises `ValueError` if it had less than that."""
+        """Add `amount`, which may be negative, to a holder.
+
+        Raises `ValueError` if the result would be negative.
+        """
         had = self._held.get(holder, 0)
         has = had + amount
         if has < 0:
@@ -94,7 +97,7 @@ class Amounts(Generic[K]):
             self._changed.remove(number)
 
     def largest(self) -> K | None:
-        """The holder that has most; of several the one that was here first."""
+        """Return the holder with most; of several, the first one."""
         for number in self._changed:
             if number in self._holders:
                 self._by_amount.set(number, -float(self._held[self._holders[number]]))
@@ -119,11 +122,11 @@ class Amounts(Generic[K]):
 
 
 class Shares(Generic[K]):
-    """A pool of `bound` bytes, or things, that refuses who has its share.
+    """A pool of `bound` bytes or things that refuses holders whose share is used up.
 
-    `caps` bound single holders further, such as all callers that have not shown a key yet. The
-    holder `everybody` has no share but the whole: there are no others that it leaves room for.
-    `num_refused` counts since the start.
+    `caps` limit single holders further, such as all callers together that have shown no key yet.
+    The holder `everybody` may have the whole pool, because there are no other holders.
+    `num_refused` counts refusals since the start.
     """
 
     __slots__ = ("_amounts", "_caps", "_everybody", "bound", "num_refused")
@@ -144,24 +147,24 @@ class Shares(Generic[K]):
 
     @property
     def free(self) -> int:
-        """The amount that nobody has."""
+        """The amount that is free."""
         return max(0, self.bound - self.total)
 
     @property
     def num_holders(self) -> int:
-        """Holders that have something."""
+        """The number of holders with an amount."""
         return len(self._amounts)
 
     def held(self, holder: K) -> int:
-        """The amount that one holder has."""
+        """Return the amount of one holder."""
         return self._amounts[holder]
 
     def largest(self) -> K | None:
-        """The holder that has most; of several the one that was here first."""
+        """Return the holder with most; of several, the first one."""
         return self._amounts.largest()
 
     def refusal(self, holder: K, amount: int) -> Refusal | None:
-        """Why the holder may not have `amount` more; `None` if it may. Nothing is counted."""
+        """Return why the holder may not have `amount` more; `None` if it may. Counts nothing."""
         left = self.bound - self.total - amount
         if left < 0:
             return "full"
@@ -172,7 +175,7 @@ class Shares(Generic[K]):
 
     @property
     def share(self) -> int:
-        """The most that a holder alone may have."""
+        """The most that a single holder may have."""
         return self.bound // 2
 
     def may_take(self, holder: K, amount: int) -> bool:
@@ -180,14 +183,15 @@ class Shares(Generic[K]):
         return self.refusal(holder, amount) is None
 
     def is_fair(self, holder: K, amount: int) -> bool:
-        """Whether there is room for `amount` of the holder if no other holder has more."""
+        """Return whether the pool has room for `amount` of the holder if no other holder has
+        more."""
         if self.total + amount <= self.bound:
             return True
         others = sum(min(self.held(each), amount) for each in self._amounts if each != holder)
         return others + amount <= self.bound
 
     def refuses(self, holder: K, amount: int) -> bool:
-        """Whether the holder may not have `amount` more. If so, a refusal is counted."""
+        """Return whether the holder may not have `amount` more, and count a refusal."""
         why = self.refusal(holder, amount)
         if why is None:
             return False
@@ -195,22 +199,28 @@ class Shares(Generic[K]):
         return True
 
     def claim(self, holder: K, amount: int) -> bool:
-        """Take `amount` if the holder may have it; otherwise count a refusal. Whether it was."""
+        """Take `amount` if the holder may have it, or count a refusal.
+
+        Returns whether it was taken.
+        """
         if self.refuses(holder, amount):
             return False
         self.take(holder, amount)
         return True
 
     def take(self, holder: K, amount: int) -> None:
-        """The holder has `amount` more, whether it may or not: what was accepted before, say."""
+        """Take `amount` for the holder without a check, such as for what was accepted before."""
         self._amounts.add(holder, amount)
 
     def give_back(self, holder: K, amount: int) -> None:
-        """The holder has `amount` less. Raises `ValueError` if it did not have that much."""
+        """Give back `amount` of the holder.
+
+        Raises `ValueError` if the holder does not have so much.
+        """
         self._amounts.add(holder, -amount)
 
     def recount(self, amounts: Mapping[K, int]) -> None:
-        """Replace the amounts of all holders: they were counted where others add to them, too."""
+        """Replace the amounts of all holders, counted where other balancers also add to them."""
         self._amounts = Amounts()
         for holder, amount in amounts.items():
             self._amounts.add(holder, amount)
@@ -231,17 +241,20 @@ class Holding(Generic[K]):
         self._holder = holder
 
     def claim(self, amount: int) -> bool:
-        """Hold `amount` more, if the holder may have it; whether it may."""
+        """Hold `amount` more, if the holder may have it. Returns whether it may."""
         is_granted = self._shares.claim(self._holder, amount)
         self.amount += amount * is_granted
         return is_granted
 
     def may_ever(self, amount: int) -> bool:
-        """Whether the holder may have `amount` if it has nothing else."""
+        """Return whether the holder could have `amount` if it had nothing else."""
         return self.amount + amount <= self._shares.share
 
     def give_back(self, amount: int | None = None) -> None:
-        """Hold `amount` less, or nothing more. Raises `ValueError` if it does not hold that."""
+        """Hold `amount` less, or nothing any more.
+
+        Raises `ValueError` if it does not hold so much.
+        """
         amount = self.amount if amount is None else amount
         if not amount:
             return
@@ -251,7 +264,7 @@ class Holding(Generic[K]):
         self.amount -= amount
 
     def move_to(self, holder: K) -> None:
-        """Move the amount to another holder, whether that holder may have it or not."""
+        """Move the amount to another holder, without a check."""
         self._shares.give_back(self._holder, self.amount)
         self._shares.take(holder, self.amount)
         self._holder = holder
@@ -279,7 +292,10 @@ class FairEviction(Generic[K, I]):
         return item in self._items
 
     def add(self, item: I, holder: K, size: int) -> None:
-        """A new item, the most recently used one. Raises `ValueError` if it is here already."""
+        """Add an item as the most recently used.
+
+        Raises `ValueError` if it is in the pool already.
+        """
         if item in self._items:
             raise ValueError(f"{item} is here already")
         self._items[item] = (holder, size)
@@ -288,10 +304,11 @@ class FairEviction(Generic[K, I]):
         self.counts.take(holder, 1)
 
     def claim(self, item: I, holder: K, size: int) -> bool:
-        """Add an item that would stay, in place of the one of its name. Whether it was added.
+        """Add an item that would not be evicted at once, replacing an item of the same name.
 
-        An item that is larger than its holder's fair share is refused, and costs no other its
-        place.
+        Returns whether it was added.
+
+        An item larger than its holder's fair share is refused, and evicts nothing.
         """
         for shares, amount in ((self.sizes, size), (self.counts, 1)):
             if not shares.is_fair(holder, amount):
@@ -303,18 +320,18 @@ class FairEviction(Generic[K, I]):
         return True
 
     def grow(self, item: I, size: int) -> None:
-        """The item takes `size` more, or less."""
+        """Change the size of the item by `size`, which may be negative."""
         holder, before = self._items[item]
         self.sizes.take(holder, size)
         self._items[item] = (holder, before + size)
 
     def use(self, item: I) -> None:
-        """The item was used: its holder's other items go before it."""
+        """Mark the item as used: the holder's other items are evicted before it."""
         holder, _ = self._items[item]
         self._owned[holder].move_to_end(item)
 
     def remove(self, item: I) -> None:
-        """The item is no more. Raises `KeyError` if it is not here."""
+        """Remove an item. Raises `KeyError` if it is not in the pool."""
         holder, size = self._items.pop(item)
         owned = self._owned[holder]
         del owned[item]
@@ -324,7 +341,7 @@ class FairEviction(Generic[K, I]):
         self.counts.give_back(holder, 1)
 
     def evict(self) -> I | None:
-        """Remove the item that has to go, if the pool is full, and count it."""
+        """Evict and return the next item, if the pool is full, and count the eviction."""
         for shares in (self.sizes, self.counts):
             if shares.total > shares.bound and (holder := shares.largest()) is not None:
                 item = next(iter(self._owned[holder]))

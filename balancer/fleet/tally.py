@@ -10,7 +10,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Tally(Generic[K]):
-    """Counts of at least one, by key."""
+    """A count of at least one for each key."""
 
     __slots__ = ("_counts",)
 
@@ -25,7 +25,7 @@ class Tally(Generic[K]):
         return key in self._counts
 
     def __getitem__(self, key: K) -> int:
-        """The count of a key; 0 if it has none."""
+        """Return the count of a key; 0 if it has none."""
         return self._counts.get(key, 0)
 
     def __iter__(self) -> Iterator[K]:

@@ -1,10 +1,11 @@
 """Estimates the tokens of a request before it is tokenised.
 
 There are two estimates. The `Reservation` is held against the caller's limits until the request
-ends. `BYTES_PER_TOKEN` bytes of UTF-8 count as one token: with common vocabularies that is about
-right for English, a little too many for code, and too few for most other scripts. The charge is the
-request's weight in the fair queue, which every request passes: it counts characters, so its cost
-does not grow with the text. Token ids are counted. At the request's end the real tokens count.
+ends. It counts `BYTES_PER_TOKEN` bytes of UTF-8 as one token. With common vocabularies this is
+about right for English, a little too many for code, and too few for most other scripts. The charge
+is the request's weight in the fair queue, which every request passes. It counts characters, so its
+cost does not grow with the text. Token ids are counted exactly. When the request ends, its real
+tokens count.
 """
 
 from collections.abc import Iterable, Sequence
@@ -39,11 +40,11 @@ LEAST = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """The share of its caller's limits that one request asks for.
+    """What a request may use of its caller's limits.
 
-    `num_prompt_tokens` and `num_answer_tokens` are estimates from above; without `max_tokens` the
-    answer may take more. A reservation with `num_requests` of 0 counts only among the requests that
-    run at once. `num_copies` of it come together; all are admitted or none.
+    `num_prompt_tokens` and `num_answer_tokens` are upper estimates; without `max_tokens` the answer
+    may be longer. A reservation with `num_requests` of 0 counts only among the requests that run at
+    once. `num_copies` requests come together; all or none are admitted.
     """
 
     num_requests: int = 1
@@ -54,12 +55,13 @@ class Reservation:
 
     @property
     def num_tokens(self) -> int:
-        """The tokens of prompt and answer, of one copy."""
+        """The tokens of prompt and answer of one copy."""
         return self.num_prompt_tokens + self.num_answer_tokens
 
 
 def reservation_of(request: GenerateRequest, room: float) -> Reservation:
-    """The reservation of `request`; prompt and answer together have at most `room` tokens."""
+    """Return the reservation of `request`; prompt and answer together have at most `room`
+    tokens."""
     prompt = _num_prompt_tokens(request)
     answer = ASSUMED_ANSWER if request.max_tokens is None else request.max_tokens
     if request.prefill_only:
@@ -74,7 +76,10 @@ def reservation_of(request: GenerateRequest, room: float) -> Reservation:
 
 
 def reservation_of_queries(queries: Sequence[Query]) -> Reservation:
-    """The reservation of queries: tokenising and counting cost neither requests nor tokens."""
+    """Return the reservation of queries.
+
+    Tokenising and counting use neither requests nor tokens.
+    """
     if not any(isinstance(each, Embed | Rank) for each in queries):
         return Reservation(num_requests=0)
     return Reservation(num_prompt_tokens=sum(map(_num_query_tokens, queries)))
@@ -126,14 +131,14 @@ def _tokens_of(num_bytes: int) -> int:
 
 
 def charge_of(request: GenerateRequest) -> int:
-    """Tokens that `request` may take."""
+    """Return the tokens that `request` may use."""
     answer = CHARGED_ANSWER if request.max_tokens is None else request.max_tokens
     prompt = _charged_prompt(request)
     return max(prompt + (0 if request.prefill_only else answer), LEAST)
 
 
 def charge_of_usage(num_charged_prompt: int, num_answer_tokens: int) -> int:
-    """Tokens that a request took."""
+    """Return the tokens that a request has used."""
     return max(num_charged_prompt + num_answer_tokens, LEAST)
 
 

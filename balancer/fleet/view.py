@@ -1,4 +1,4 @@
-"""Views of the fleet for people and programs: plain values, computed when asked for."""
+"""Views of the fleet for people and programs: plain values, computed on request."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,10 +25,9 @@ RequestState = Literal["queued", "assigned", "streaming"]
 class ModelView:
     """A known model: an agent serves it (`loaded`), is about to (`loading`), or did a while ago.
 
-    Agents may differ in what they say of a model; `info` is the word of one that serves it. Of a
-    model that is desired and that no agent had yet, it has the name alone and no tasks.
-    `waiting` and `failed` are models that are desired. `progress` is the share of loading that
-    is done, where that is known.
+    Agents may report different facts; `info` comes from an agent that serves the model. For a
+    desired model that no agent has had, it has only the name and no tasks. `waiting` and `failed`
+    are for desired models. `progress` is the share of the loading that is done, if known.
     """
 
     info: ModelInfo
@@ -42,7 +41,10 @@ SLOTS = Family("slots", "Slots of the connected agents.", label="state")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotsView:
-    """`total` is the agent's word, `busy` the balancer's count; after a cut, busy may be more."""
+    """Slots: `total` as the agent reports, `busy` as the balancer counts.
+
+    After a reduction of slots, `busy` may be larger than `total`.
+    """
 
     total: Annotated[
         Count, Figure("slots.total", "its slots, of all its models", metric=SLOTS, label="total")
@@ -54,10 +56,10 @@ class SlotsView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedView:
-    """A model that an agent serves, or is about to, with slots of its own.
+    """A model that an agent serves, or is about to serve, with its slots.
 
-    `info` is there once the engine has reported it. `needed` is the memory in bytes that it takes,
-    estimated from its file. `average_running` is that of its engine's statistics.
+    `info` is known once the engine has reported it. `needed` is its memory in bytes, estimated from
+    its file. `average_running` comes from the statistics of its engine.
     """
 
     name: str
@@ -87,11 +89,10 @@ class AgentFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentView(AgentFigures):
-    """One connected agent. `num_tokens` were delivered from it since it connected.
+    """One connected agent. `num_tokens` counts the tokens delivered from it since it connected.
 
-    `statistics` are the last that its engine reported. A host that serves several `models` is seen
-    as one agent: slots and numbers are of all of them, `model` is the one that it has served for
-    longest.
+    `statistics` are its engine's last report. A host that serves several `models` is seen as one
+    agent: slots and numbers are those of all models, and `model` is the one served for longest.
     """
 
     id: AgentId
@@ -110,7 +111,10 @@ class AgentView(AgentFigures):
 
 @dataclass(frozen=True, slots=True)
 class Cordon:
-    """An operator wants an agent to get no new work. `first` is the id that it had then."""
+    """An agent that an operator wants to get no new work.
+
+    `first` is the agent's id at that time.
+    """
 
     first: AgentId
     name: str
@@ -118,7 +122,7 @@ class Cordon:
 
 @dataclass(frozen=True, slots=True)
 class SharedCordon:
-    """A cordon as the store has it; what runs there moves in `within` seconds."""
+    """A cordon as the store has it; requests on the agent move in `within` seconds."""
 
     cordon: Cordon
     within: float | None = None
@@ -126,10 +130,10 @@ class SharedCordon:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestView:
-    """One request that has not ended. `agent` is the id of the one it runs on.
+    """One request that has not ended. `agent` is the id of its agent.
 
     `caller` is the name of its key's holder. `waited_seconds` is the time without a slot so far,
-    `age_seconds` the time since acceptance; `moves` is how often it moved to another agent.
+    and `age_seconds` the time since acceptance; `moves` is how often it moved to another agent.
     """
 
     id: RequestId
@@ -164,11 +168,11 @@ WAITS = Family(
 class RoutingView:
     """Statistics of the choice of agents so far.
 
-    `num_warm` requests went to agents that were believed to hold at least half of their prompts,
-    `num_cold` did not. `num_waited` waited for one agent alone, and got it or, `num_gave_up`, took
-    another in the end. `num_beliefs` pairs of a prompt's beginning and an agent are remembered,
-    and the last agents of `num_cache_keys` keys. Of `num_evicted` pairs agents said that they are
-    gone. `num_fetching` were asked to fetch a prefix from another agent.
+    `num_warm` requests went to agents expected to have at least half of the prompt cached,
+    `num_cold` did not. `num_waited` requests waited for one agent; `num_gave_up` of these took
+    another in the end. `num_beliefs` pairs of a prefix and an agent are remembered, and the last
+    agents of `num_cache_keys` cache keys. `num_evicted` expected prefixes were reported as evicted.
+    `num_fetching` requests were to fetch a prefix from another agent.
     """
 
     num_warm: Annotated[int, Figure(metric=ROUTED, label="warm")] = 0
@@ -218,13 +222,14 @@ class RoutingView:
 
     @property
     def num_served(self) -> Annotated[int, Figure(metric=WAITS, label="served")]:
-        """Requests that got the agent for which they waited."""
+        """The number of requests that got the agent for which they waited."""
         return self.num_waited - self.num_gave_up
 
 
 @dataclass(frozen=True, slots=True)
 class ForegroundView:
-    """Requests above the class `batch`: how many are here, seconds since the last one came."""
+    """The requests above the class `batch`: their number, and the seconds since the last one
+    came."""
 
     num_here: int = 0
     seconds_since: float | None = None
@@ -232,7 +237,7 @@ class ForegroundView:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The rest of a minute's limit; the whole limit after `reset_after` seconds."""
+    """How much is left of a limit per minute; all of it is free after `reset_after` seconds."""
 
     limit: int
     remaining: int
@@ -241,7 +246,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A caller's limits and their rest; `None` if it has no limit."""
+    """A caller's limits and how much of each is left; `None` for no limit."""
 
     requests: Level | None = None
     tokens: Level | None = None
@@ -261,12 +266,13 @@ MODELS = Family(
 class FleetTotals:
     """The fleet in a few numbers, at a constant cost.
 
-    `is_ready`: some agent that takes work has a slot, free or not, or embeds. `tokens_total` only
-    grows, as does `items_ignored`: what agents said of requests that were not with them (any more).
-    `num_requests` have not ended, queries among them. Parts are those of queries: that no agent has
-    yet, and that agents have. Of `num_models`, which are known, `num_models_unloaded` are only
-    remembered. `tokens_kept` are those of unended answers, kept so that another agent can go on.
-    `moves_total`: how often a request moved to another agent. `bad_messages` ended a link each.
+    `is_ready`: an agent that takes work has a slot, free or not, or can embed. `tokens_total` only
+    grows; so does `items_ignored`, which counts items of agents about requests that they did not
+    have. `num_requests` counts requests and queries that have not ended. Parts are parts of
+    queries, waiting or with an agent. Of the `num_models` known models, `num_models_unloaded` are
+    only remembered. `tokens_kept` counts the tokens of running answers, kept so that other agents
+    can continue them. `moves_total` counts moves of requests to other agents. Each of the
+    `bad_messages` closed a connection.
     """
 
     num_agents: int
@@ -367,7 +373,7 @@ class FleetTotals:
 
     @property
     def num_models_here(self) -> Annotated[int, Figure(metric=MODELS, label="here")]:
-        """Models that an agent serves or loads."""
+        """The number of models that an agent serves or loads."""
         return self.num_models - self.num_models_unloaded
 
 
@@ -375,9 +381,9 @@ class FleetTotals:
 class FleetDelta:
     """The changes from one revision to `revision`, at a cost of the size of the change.
 
-    `agents` are new or look different; times in them are as of now. Those that gave tokens alone
-    are not among them. An agent that came and went in between is only among those that are gone. Of
-    requests it says nothing, but for the revision.
+    `agents` are new or look different; their times are as of now. Agents that only sent tokens are
+    left out. An agent that joined and left in between is only among those that left. Changes of
+    requests show only in the revision.
     """
 
     revision: int

@@ -21,10 +21,11 @@ SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """Columns of one agent, model, or the fleet (`name` is `None`); one value for each time.
+    """Columns of one agent, one model, or the fleet (`name` is `None`), with one value for each
+    time.
 
-    An empty name: all that were beyond the number of names that a step keeps. `ended` counts
-    requests by how they ended.
+    The empty name stands for all names beyond the number that a step keeps. `ended` counts requests
+    by how they ended.
     """
 
     name: str | None
@@ -38,9 +39,11 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """`times` are the beginnings of steps of `step` seconds; a step without any record is left out.
+    """A chart.
 
-    `levels` are the fleet's.
+    `times` are the beginnings of steps of `step` seconds; steps without records are left out.
+
+    `levels` belong to the fleet.
     """
 
     step: int
@@ -50,17 +53,17 @@ class Chart:
 
 
 def step_for(seconds: int, most: int) -> int:
-    """The shortest step that cuts so many seconds into `most` steps or fewer."""
+    """Return the shortest step that divides `seconds` into at most `most` steps."""
     return next((step for step in STEPS if seconds <= step * most), STEPS[-1])
 
 
 def chart(
     selections: Sequence[Selection], step: int, by: By | None, name: str | None = None
 ) -> Chart:
-    """Steps of `step` seconds, or more where what is kept is wider.
+    """Return a chart in steps of `step` seconds, or wider if the history has only wider steps.
 
-    Several selections are of several balancers, at the same time. With `name`, the line of that
-    agent or model alone; none if nothing is kept under it.
+    Several selections are those of several balancers at the same time. With `name`, the chart has
+    only the line of that agent or model, or none.
     """
     width = max((each.width for each in selections), default=1)
     step = ceil(step / width) * width
@@ -82,7 +85,7 @@ def _joined(steps: Iterable[Step], step: int) -> list[Step]:
 
 
 def _beside(sources: Sequence[Iterable[Step]]) -> list[Step]:
-    """What several counted, in the order of its times."""
+    """Return the counts of several balancers, in order of time."""
     together: dict[int, list[Step]] = {}
     for steps in sources:
         for each in steps:

@@ -1,4 +1,4 @@
-"""The last ended requests, without their texts, and which of them a reader asks for."""
+"""The last ended requests, without their texts, and the filter of a reader."""
 
 import heapq
 from collections import deque
@@ -13,7 +13,8 @@ MAX_MESSAGE = 1000
 
 
 class Endings:
-    """At most `MAX_ENDINGS`, and those that are not written to a store yet."""
+    """The last ended requests, at most `MAX_ENDINGS`, and those that are not written to a store
+    yet."""
 
     def __init__(self) -> None:
         self._kept: deque[EndedRequest] = deque(maxlen=MAX_ENDINGS)
@@ -23,11 +24,11 @@ class Endings:
         return len(self._kept)
 
     def restore(self, ended: Iterable[EndedRequest]) -> None:
-        """Put back what was kept, before the first is added."""
+        """Restore stored endings, before the first is added."""
         self._kept.extend(ended)
 
     def add(self, ended: EndedRequest) -> None:
-        """A request has ended."""
+        """Add an ended request."""
         self._kept.append(ended)
         self._unwritten.append(ended)
 
@@ -43,7 +44,7 @@ class Endings:
         return self._unwritten
 
     def choose(self, criteria: EndingFilter) -> list[EndedRequest]:
-        """The first `limit` of those that meet `criteria`, in their order."""
+        """Return the first `limit` requests that match `criteria`, in order."""
         found: list[EndedRequest] = []
         for each in reversed(self._kept):  # as they ended, so that few have to be looked at
             if len(found) >= criteria.limit and each.ended_at < found[-1].ended_at:
@@ -54,14 +55,15 @@ class Endings:
 
 
 def latest(ended: Iterable[EndedRequest], criteria: EndingFilter) -> list[EndedRequest]:
-    """The first `limit` of those that meet `criteria`, in their order, each once."""
+    """Return the first `limit` requests that match `criteria`, in order, each once."""
     by_place = {place_of(each): each for each in ended if criteria.fits(each)}
     first = heapq.nsmallest(criteria.limit, by_place, key=lambda place: place.order)
     return [by_place[place] for place in first]
 
 
 def ended_request(ending: Ending, at: float, balancer: str | None = None) -> EndedRequest:
-    """The record of `ending`, which happened at the time `at` at one of several balancers."""
+    """Return the record of `ending`, at the time `at`, with the balancer's name if there are
+    several."""
     usage, timings = ending.usage, ending.timings
     return EndedRequest(
         id=ending.request_id,

@@ -1,4 +1,4 @@
-"""Keeps the history's time: closes a step each second, and hands the store what it should keep."""
+"""Closes a step of the history each second, and gives the store what it should keep."""
 
 import asyncio
 import logging
@@ -41,10 +41,10 @@ MOST_REPORTED = 120
 
 
 class HistoryTask:
-    """The balancer's history. `recorder` fills it while `run` runs.
+    """The history of a balancer. `recorder` fills it while `run` runs.
 
-    `clock` gives seconds since 1970 and never goes back: the wall clock's time at the start, and
-    what has passed since. `handed_over` is what was given to the store and is not there yet.
+    `clock` gives seconds since 1970 and never goes back: the time at the start, plus the time
+    since. `handed_over` was given to the store and is not written yet.
     """
 
     def __init__(
@@ -67,9 +67,9 @@ class HistoryTask:
         self._charting = asyncio.Semaphore(1)
 
     async def restore(self, store: HistoryStore) -> None:
-        """Read back what a store kept. Without it if the store is away now.
+        """Read the stored history. If the store is away, the history starts empty.
 
-        From now on `used` reads from it as well.
+        From now on `used` reads from the store as well.
         """
         self._store = store
         now = int(self.clock())
@@ -78,21 +78,23 @@ class HistoryTask:
             minutes = await store.load_steps(StepRange(60, now - 60 * STEPS_KEPT[60]))
             endings, _ = await store.find_endings(EndingFilter(limit=MAX_ENDINGS))
         except StoreAway as error:
-            logger.warning("the history begins anew, since the store is away: %s", error)
+            logger.warning(
+                "the history starts empty, because the store cannot be reached: %s", error
+            )
             return
         self.series.restore(*await asyncio.to_thread(_restored, seconds, minutes, now))
         self.endings.restore(reversed(endings))
 
     def share(self, store: HistoryStore) -> None:
-        """In place of `restore` where other balancers have the same store, each with its own past.
+        """Use a store that other balancers share, each with its own past; replaces `restore`.
 
-        From now on all of it is read when a reader asks.
+        The past is then read from the store whenever a reader asks.
         """
         self._store = store
         self._shared = SharedPast(store, self.run_id)
 
     async def models_served(self, seconds: float) -> set[str]:
-        """Models that gave out text within the last `seconds`."""
+        """Return the models that generated text within the last `seconds`."""
         async with self._charting:
             selections = await self._since(int(self.clock() - seconds), {})
         steps = [step for selection in selections for step in selection.steps]
@@ -108,7 +110,7 @@ class HistoryTask:
                 self.write(writer)
 
     def tick(self, totals: FleetTotals) -> None:
-        """Close the step that has passed, which is longer if the event loop was late."""
+        """Close the past step, which is longer if the event loop was late."""
         now = int(self.clock())
         if now <= self._closed_at:
             return
@@ -119,7 +121,7 @@ class HistoryTask:
         del self._unwritten[: -STEPS_KEPT[1]]
 
     def write(self, writer: StoreWriter) -> None:
-        """Hand over what came since the last call."""
+        """Give the store what is new since the last call."""
         steps, self._unwritten = self._unwritten, []
         endings = self.endings.take_unwritten()
         usage = self.usage.take_unwritten()
@@ -128,7 +130,7 @@ class HistoryTask:
             writer.append(saved, endings, usage)
 
     def end(self, totals: FleetTotals, writer: StoreWriter) -> None:
-        """Hand over everything: this balancer is about to go."""
+        """Give the store everything, because this balancer ends."""
         self.tick(totals)
         if self._shared is not None:  # else the minute goes on after the next start
             self._unwritten += [(each, 60) for each in self.series.begun_minutes()]
@@ -144,9 +146,9 @@ class HistoryTask:
         name: str | None = None,
         reported: ReportedSteps | None = None,
     ) -> Chart:
-        """The steps from `since` on. On another thread, one at a time.
+        """Return the chart from `since` on. Computed on another thread, one at a time.
 
-        `reported` is what other balancers have that the store does not have yet.
+        `reported` are the steps of other balancers that the store does not have yet.
         """
         async with self._charting:
             selections = await self._since(since, reported or {})
@@ -161,7 +163,7 @@ class HistoryTask:
     async def ended(
         self, criteria: EndingFilter, reported: Iterable[EndedRequest] = (), num_reported: int = 0
     ) -> tuple[list[EndedRequest], int]:
-        """Ended requests in their order, and how many are kept of all.
+        """Return ended requests in order, and the number of all stored ones.
 
         `reported` are those of other balancers that the store does not have yet, of `num_reported`.
         """
@@ -178,18 +180,19 @@ class HistoryTask:
     # ---- what other balancers get
 
     def unwritten_steps(self) -> list[Step]:
-        """Seconds that the store does not have yet, the latest `MOST_REPORTED`, oldest first."""
+        """Return the steps of seconds that the store does not have yet, the latest `MOST_REPORTED`,
+        oldest first."""
         given = (each.at for each in self._handed_over().steps if each.width == 1)
         later = (step.at for step, width in self._unwritten if width == 1)
         oldest = next(chain(given, later), None)  # the store has all before it
         return [] if oldest is None else self.series.latest_seconds(MOST_REPORTED, oldest)
 
     def unwritten_endings(self) -> list[EndedRequest]:
-        """The ended requests that the store does not have yet, oldest first."""
+        """Return the ended requests that the store does not have yet, oldest first."""
         return [*self._handed_over().endings, *self.endings.unwritten]
 
     async def used(self, query: UsageQuery) -> list[UsageSum]:
-        """The use of all callers up to now, over every run of a balancer that the store knows.
+        """Return the usage of all callers up to now, over every run of a balancer in the store.
 
         Raises `StoreAway`.
         """
@@ -203,9 +206,9 @@ class HistoryTask:
 def _restored(
     seconds: Iterable[SavedStep], minutes: Iterable[SavedStep], now: int
 ) -> tuple[list[Step], list[Step]]:
-    """Without what cannot be read, and without what the clock says has not been yet.
+    """Return the stored steps, without unreadable steps and steps in the future.
 
-    If several balancers had the store, the steps of the same time are one.
+    If several balancers used the store, their steps of the same time are joined.
     """
     steps = []
     for saved in (seconds, minutes):

@@ -1,4 +1,4 @@
-"""Recorders: one that counts for the history, and one that passes on to several."""
+"""Recorders: one counts for the history, and one passes events to several recorders."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -20,7 +20,7 @@ _OF_NO_MODEL = frozenset({"model_not_found", "shutting_down"})
 class HistoryRecorder:
     """Counts by agent and by model until `close_step`. `clock` gives seconds since 1970.
 
-    `here` gives this balancer's name, and `None` while there are no others.
+    `here` gives this balancer's name; `None` while there are no others.
     """
 
     def __init__(self, endings: Endings, usage: UsageLedger, clock: Callable[[], float]) -> None:
@@ -68,7 +68,7 @@ class HistoryRecorder:
             tally.tokens(count)
 
     def moved(self, reason: MoveReason, origin: Origin) -> None:
-        """The request's ending says how often it moved."""
+        """Ignore moves: the request's end has their number."""
 
     def ended(self, ending: Ending) -> None:
         model = "" if ending.code in _OF_NO_MODEL else ending.model
@@ -95,7 +95,7 @@ def _tally(tallies: dict[str, StepTally], name: str) -> StepTally:
 
 
 class Recorders:
-    """Tells all of `recorders`, in their order."""
+    """Passes events to all of `recorders`, in order."""
 
     def __init__(self, *recorders: Recorder) -> None:
         self._recorders = recorders

@@ -1,10 +1,10 @@
 """The steps of the history: the last hour in seconds, the last day in minutes.
 
-A step holds the sums of the whole fleet, and those of its agents and models by name, of at most
-`MAX_NAMES` each; what is beyond goes under `OTHERS`. Times are whole seconds since 1970.
+A step has the sums of the whole fleet, and those of its agents and models by name. It has at most
+`MAX_NAMES` names of each; the rest is summed under `OTHERS`. Times are whole seconds since 1970.
 
-Invariants: steps are in the order of their times; minutes are whole and made of the seconds that
-are here; no series is longer than `STEPS_KEPT`.
+Invariants: steps are in order of time; minutes are complete and made of the present seconds; no
+series is longer than `STEPS_KEPT`.
 """
 
 from collections import deque
@@ -25,7 +25,7 @@ MINUTE = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Levels:
-    """Levels at a step's end. Longer steps have the mean, and of the queue the largest."""
+    """Levels at the end of a step. Longer steps have the mean, and for the queue the maximum."""
 
     queue_depth: float = 0.0
     queue_peak: int = 0
@@ -36,7 +36,7 @@ class Levels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """`seconds` from `at` on. Only agents and models with which something happened are in it."""
+    """A step of `seconds` from `at` on, with the agents and models that had any events."""
 
     __pydantic_config__ = LAZY
 
@@ -49,7 +49,7 @@ class Step:
 
 
 def join(steps: Sequence[Step], at: int) -> Step:
-    """One step from `at` on for all that `steps`, of which there is one at least, hold."""
+    """Return one step from `at` on for all `steps`, of which there must be at least one."""
     return Step(
         at=at,
         seconds=sum(step.seconds for step in steps),
@@ -61,10 +61,10 @@ def join(steps: Sequence[Step], at: int) -> Step:
 
 
 def beside(steps: Sequence[Step]) -> Step:
-    """One step for what several balancers counted in the same seconds.
+    """Return one step for the counts of several balancers in the same seconds.
 
-    Each has its own queue and slots that it took; all see the same agents. The peak is the sum of
-    the peaks, so an upper bound of steps longer than a second.
+    Each balancer has its own queue and its own taken slots; all see the same agents. The peak is
+    the sum of the peaks, which is an upper bound for steps longer than a second.
     """
     if len(steps) == 1:
         return steps[0]
@@ -79,7 +79,7 @@ def beside(steps: Sequence[Step]) -> Step:
 
 
 def bounded(sums: dict[str, Sums]) -> dict[str, Sums]:
-    """The busiest `MAX_NAMES`, and the others as one."""
+    """Return the busiest `MAX_NAMES`, and the sum of the others."""
     if len(sums) <= MAX_NAMES:
         return sums
     names = sorted(sums, key=lambda name: (name == OTHERS, -_weight(sums[name])))
@@ -103,12 +103,15 @@ class Series:
         self.minutes: deque[Step] = deque(maxlen=STEPS_KEPT[60])
 
     def restore(self, seconds: Iterable[Step], minutes: Iterable[Step]) -> None:
-        """Put back what was kept, before the first step is added."""
+        """Restore stored steps, before the first step is added."""
         self.seconds.extend(seconds)
         self.minutes.extend(minutes)
 
     def add(self, step: Step) -> list[Step]:
-        """Add a step of seconds; the minutes that are whole with it. An older step is ignored."""
+        """Add a step of seconds. Returns the minutes that it completes.
+
+        A step older than the last is ignored.
+        """
         if self.seconds and step.at <= self.seconds[-1].at:
             return []
         whole = self._whole_minutes(step.at)
@@ -117,7 +120,7 @@ class Series:
         return whole
 
     def since(self, at: int) -> Selection:
-        """All steps from `at` on: minutes as far as the seconds do not go back, then seconds."""
+        """Return all steps from `at` on: minutes for the time before the seconds, then seconds."""
         minutes, seconds = _from(reversed(self.minutes), at), _from(reversed(self.seconds), at)
         if self.seconds:
             begin = self.seconds[0].at
@@ -125,15 +128,15 @@ class Series:
         return Selection((*minutes, *seconds), MINUTE if minutes else 1)
 
     def latest_seconds(self, most: int, since: int) -> list[Step]:
-        """The last `most` steps of seconds, none from before `since`, oldest first."""
+        """Return the last `most` steps of seconds from `since` on, oldest first."""
         return _from(islice(reversed(self.seconds), most), since)
 
     def begun_minutes(self) -> list[Step]:
-        """The steps so far of the last minute, which is not whole yet."""
+        """Return the steps so far of the present minute, which is incomplete."""
         return self._whole_minutes(self.seconds[-1].at + MINUTE) if self.seconds else []
 
     def _whole_minutes(self, now: int) -> list[Step]:
-        """The minutes that have passed at `now` and are not among `minutes` yet."""
+        """Return the minutes that have ended at `now` and are not in `minutes` yet."""
         begin = self.minutes[-1].at + MINUTE if self.minutes else 0
         waiting: dict[int, list[Step]] = {}
         for step in _from(reversed(self.seconds), begin):
@@ -152,7 +155,7 @@ class Series:
 
 
 def _from(latest_first: Iterable[Step], at: int) -> list[Step]:
-    """The steps from `at` on, oldest first; at a cost of their number."""
+    """Return the steps from `at` on, oldest first, at a cost of their number."""
     found: list[Step] = []
     for step in latest_first:
         if step.at < at:
@@ -182,7 +185,7 @@ def _mean(levels: Sequence[Levels]) -> Levels:
 
 
 def _added(steps: Sequence[Step]) -> Levels:
-    """Means count for as much of the time as they are of."""
+    """Return joined levels: means are weighted by the length of their steps."""
     seconds = max(step.seconds for step in steps)
     shares = [(step.levels, step.seconds / seconds) for step in steps]
     return Levels(
@@ -202,12 +205,12 @@ _STEP = TypeAdapter(Step)
 
 
 def to_saved(step: Step, width: StepWidth, source: str = "") -> SavedStep:
-    """`step` for a store; `source` counted it."""
+    """Return the saved form of `step`; `source` counted it."""
     return SavedStep(width, step.at, _STEP.dump_json(step).decode(), source)
 
 
 def from_saved(saved: SavedStep) -> Step | None:
-    """The step again; `None` if the document is of another version and cannot be read."""
+    """Return the step; `None` if another version wrote the document and it cannot be read."""
     try:
         step = _STEP.validate_json(saved.document)
     except ValidationError:

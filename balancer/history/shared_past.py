@@ -1,6 +1,6 @@
-"""The history and ended requests of all balancers that share a store.
+"""The history and the ended requests of all balancers that share a store.
 
-What the store does not have yet, the others report: the caller passes that on.
+The other balancers report what the store does not have yet; the caller passes that on.
 """
 
 import asyncio
@@ -148,16 +148,16 @@ Read = list[tuple[StepRange, list[SavedStep]]]
 
 
 class SharedPast:
-    """`run` is this balancer's own, whose steps are not read: they are in memory."""
+    """The shared past. `run` is this balancer's own run, whose steps are in memory and not read."""
 
     def __init__(self, store: HistoryStore, run: str) -> None:
         self._store = store
         self._run = run
         self._others = OtherSteps()
-        self._health = StoreHealth("the store of other balancers' past")
+        self._health = StoreHealth("the store for the history of other balancers")
 
     async def steps_since(self, since: int, now: int, reported: ReportedSteps) -> Selection:
-        """The steps of all others. While the store is away, those that were read before.
+        """Return the steps of all other balancers. While the store is away, those read before.
 
         Only one call at a time.
         """
@@ -167,7 +167,8 @@ class SharedPast:
     async def ended(
         self, criteria: EndingFilter, unwritten: Iterable[EndedRequest]
     ) -> tuple[list[EndedRequest], int] | None:
-        """Ended requests of the store and `unwritten`, in order; and how many the store has.
+        """Return ended requests of the store and `unwritten`, in order, and the number in the
+        store.
 
         `None` while the store is away.
         """

@@ -1,6 +1,6 @@
 """The counts of one step of the history: for the fleet, for an agent, or for a model.
 
-`StepTally` grows while the step lasts; `Sums` is its value afterwards, and can be added to others.
+`StepTally` counts during the step; `Sums` is its result, and can be added to others.
 """
 
 from bisect import bisect_left, bisect_right
@@ -31,7 +31,7 @@ Histogram = tuple[int, ...]
 
 
 def histogram(durations: Sequence[float]) -> Histogram:
-    """Count these, in seconds."""
+    """Return the histogram of `durations`, in seconds."""
     ordered = sorted(durations)  # sorting is faster than looking for each one's bucket
     counts: list[int] = []
     start = bucket = 0
@@ -44,7 +44,7 @@ def histogram(durations: Sequence[float]) -> Histogram:
 
 
 def merged(histograms: Iterable[Histogram]) -> Histogram:
-    """All of them in one."""
+    """Return the sum of several histograms."""
     counts: Counter[int] = Counter()
     for each in histograms:
         for bucket, count in _pairs(each):
@@ -58,7 +58,10 @@ def num_counted(counts: Histogram) -> int:
 
 
 def percentile(counts: Histogram, share: float) -> float | None:
-    """The duration that `share` of all (0 to 1) do not exceed, in seconds; of none, `None`."""
+    """Return the duration in seconds that the share `share` (0 to 1) of all does not exceed;
+
+    `None` if empty.
+    """
     rank = share * num_counted(counts)
     seen = 0
     for bucket, count in _pairs(counts):
@@ -69,7 +72,8 @@ def percentile(counts: Histogram, share: float) -> float | None:
 
 
 def _within(bucket: int, share: float) -> float:
-    """A duration within a bucket, whose durations count as spread evenly over its powers."""
+    """Return a duration within a bucket, whose durations count as evenly distributed on a log
+    scale."""
     lower = FIRST * RATIO ** (bucket - 1)
     return float(lower * RATIO**share)
 
@@ -84,7 +88,10 @@ MAX_DURATIONS = 16_384
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sums:
-    """`ended` counts requests by how they ended. Tokens of prompts count when a request ends."""
+    """The counts of a step. `ended` counts requests by how they ended.
+
+    Prompt tokens count when a request ends.
+    """
 
     completion_tokens: int = 0
     prompt_tokens: int = 0
@@ -95,7 +102,7 @@ class Sums:
 
 
 def add(parts: Sequence[Sums]) -> Sums:
-    """All of them together."""
+    """Return the sum of `parts`."""
     if len(parts) == 1:
         return parts[0]
     ended: Counter[str] = Counter()
@@ -112,7 +119,7 @@ def add(parts: Sequence[Sums]) -> Sums:
 
 
 class StepTally:
-    """Counts what happens, at a cost for each frame and ending and not for each token."""
+    """Counts events, at a cost per frame and ending, not per token."""
 
     __slots__ = (
         "_between",
@@ -136,22 +143,22 @@ class StepTally:
         self._between: list[Histogram] = []
 
     def tokens(self, count: int) -> None:
-        """`count` tokens were delivered."""
+        """Count delivered tokens."""
         self._tokens += count
 
     def first_token(self, seconds: float) -> None:
-        """A request's first token took so long."""
+        """Record the time to a request's first token."""
         self._firsts.append(seconds)
 
     def between_tokens(self, gaps: Sequence[float]) -> None:
-        """A step's later pieces came so long after those before."""
+        """Record the times between pieces of answers in a step."""
         self._gaps.append(gaps)
         self._num_gaps += len(gaps)
         if self._num_gaps > MAX_DURATIONS:
             self._count_gaps()
 
     def ended(self, ending: Ending) -> None:
-        """A request ended."""
+        """Record the end of a request."""
         self._ended[ending.code] += 1
         self._prompt += ending.usage.prompt_tokens
         self._cached += ending.usage.cached_tokens

@@ -2,9 +2,9 @@
 
 Rows hold totals and not differences, so a row that is written twice counts once.
 
-Invariants: at most `MAX_ROWS` rows are here; today's are never forgotten. If today
-alone has more callers and models, further models of a caller count under `OTHERS`, then further
-callers as `OTHERS`.
+Invariants: at most `MAX_ROWS` rows; today's rows are never forgotten. If today alone has more
+callers and models, further models of a caller count under `OTHERS`, and then further callers as
+`OTHERS`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -42,7 +42,7 @@ class _Counted:
 
 
 class UsageLedger:
-    """`run` is a name that no other run of a balancer has."""
+    """The rows of this run. `run` is a name that no other run of a balancer has."""
 
     def __init__(self, run: str) -> None:
         self.run = run
@@ -54,11 +54,11 @@ class UsageLedger:
 
     @property
     def held_from(self) -> int | None:
-        """The first day of which this run's rows are here; none if there are none."""
+        """The first day of this run's rows; `None` if there are none."""
         return next(iter(self._rows)).day if self._rows else None
 
     def ended(self, ending: Ending, day: int) -> None:
-        """A request ended, or was refused. Days never go back."""
+        """Count a request that ended or was refused. Days never go back."""
         is_nameless = ending.agent is None and ending.code in _OF_NO_MODEL
         model = OTHERS if is_nameless else (ending.model or OTHERS)[:MAX_NAME]
         row = self._row(_Key(day, ending.caller.name, model))
@@ -69,12 +69,12 @@ class UsageLedger:
         row.completion_tokens += ending.usage.completion_tokens
 
     def take_unwritten(self) -> list[UsageRow]:
-        """The rows that have changed since the last call."""
+        """Return the rows that have changed since the last call."""
         keys, self._unwritten = sorted(self._unwritten), set()
         return [self._shown(key) for key in keys]
 
     def rows(self, since: int, until: int) -> Iterator[UsageRow]:
-        """The usage of the days from `since` to `until`."""
+        """Yield the usage from the day `since` to `until`."""
         return (self._shown(key) for key in self._rows if since <= key.day <= until)
 
     def _row(self, key: _Key) -> _Counted:
@@ -86,7 +86,7 @@ class UsageLedger:
         return row
 
     def _with_room(self, key: _Key) -> _Key:
-        """`key`, or one in its place that is here, or is one of the few beyond the bound."""
+        """Return `key`, or another key to count under if there are too many rows."""
         if len(self._rows) >= MAX_ROWS:
             self._forget_before(key.day)
         if len(self._rows) < MAX_ROWS:
@@ -95,7 +95,7 @@ class UsageLedger:
         return coarse if coarse in self._rows else _Key(key.day, OTHERS, OTHERS)
 
     def _forget_before(self, today: int) -> None:
-        """The oldest day, unless it is today or has what was not taken yet."""
+        """Forget the oldest day, unless it is today or has rows that were not taken yet."""
         oldest = self.held_from
         if oldest is None or oldest == today or any(key.day == oldest for key in self._unwritten):
             return
@@ -115,7 +115,7 @@ class UsageLedger:
 
 
 def added_up(parts: Iterable[UsageRow | UsageSum], query: UsageQuery) -> list[UsageSum]:
-    """Sums by the columns of `query`, in their order; at most `query.limit`."""
+    """Return sums by the columns of `query`, in order; at most `query.limit`."""
     sums: dict[tuple[int | str, ...], _Counted] = {}
     for part in parts:
         into = sums.setdefault(tuple(getattr(part, name) for name in query.by), _Counted())

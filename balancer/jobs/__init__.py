@@ -1,6 +1,6 @@
-"""Files, and batches of requests that survive whatever ends the balancer.
+"""Files, and batches of requests that survive the end of the balancer.
 
-`batch`, `lines` and `schedule` decide; `blobs` hold the bytes. The `runner` runs batches: each
-checks its input (`inputs`), runs its lines, saves each result at once, and puts the results
-together (`results`).
+`batch`, `lines` and `schedule` are pure; `blobs` store the bytes. The `runner` runs batches: it
+checks the input of each (`inputs`), runs its lines, saves each result at once, and joins the
+results (`results`).
 """

@@ -1,11 +1,11 @@
-"""A batch and its states, as OpenAI's: a value, and what follows it.
+"""A batch and its states, as in OpenAI's API: a value, and its transitions.
 
     validating ──► in_progress ──► finalizing ──► completed, expired
         │   └─────────► failed
         └──────────────┴─► cancelling ──► cancelled
 
-One whose time is over goes on as `in_progress` until each line has its result; those that did not
-run have an error line. A cancelled one ends with the results that there are.
+A batch whose time is over stays `in_progress` until each line has its result; lines that did not
+run get an error. A cancelled batch ends with the results so far.
 """
 
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ MAX_FAULTS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A fault of an input, and its line."""
+    """An error in an input, and the number of its line."""
 
     code: str
     message: str
@@ -65,7 +65,10 @@ class NewBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Times are seconds since 1970. The numbers of lines are those at the end, before that 0."""
+    """A batch. Times are in seconds since 1970.
+
+    The numbers of lines are set at the end, and 0 before.
+    """
 
     __pydantic_config__ = LAZY
 
@@ -96,7 +99,7 @@ class Batch:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the batch is over, and will not change any more."""
+        """Whether the batch has ended and will not change any more."""
         return self.status in ENDED
 
     @property
@@ -105,32 +108,32 @@ class Batch:
         return self.status == "in_progress"
 
     def begun(self, num_lines: int, now: float) -> "Batch":
-        """Its input is well, and has so many lines."""
+        """Return the batch after its input was checked; it has `num_lines`."""
         self._require("validating")
         return replace(self, status="in_progress", num_lines=num_lines, in_progress_at=now)
 
     def failed(self, faults: tuple[Fault, ...], now: float) -> "Batch":
-        """End the batch, which cannot start or go on."""
+        """Return the batch as failed, because it cannot start or continue."""
         if self.has_ended:
             raise ValueError(f"{self.id} is {self.status}")
         return replace(self, status="failed", faults=faults[:MAX_FAULTS], failed_at=now)
 
     def cancelling(self, now: float) -> "Batch":
-        """Its owner wants no more of it. Raises `Conflict` once it is too late."""
+        """Return the batch as cancelled by its owner. Raises `Conflict` once it is too late."""
         if self.status == "cancelling":
             return self
         if self.status not in ("validating", "in_progress"):
-            raise Conflict(f"the batch is {self.status}; only one that runs can be cancelled")
+            raise Conflict(f"the batch is {self.status}; only a running batch can be cancelled")
         return replace(self, status="cancelling", stop="cancelled", cancelling_at=now)
 
     def expiring(self, now: float) -> "Batch":
-        """Its time is over, if it is: what has not run will not."""
+        """Return the batch as expired, if its time is over: lines that have not run will not."""
         if now < self.expires_at or self.stop is not None or not self.is_running:
             return self
         return replace(self, stop="expired")
 
     def finalizing(self, now: float) -> "Batch":
-        """All lines have their results, which are put together next."""
+        """Return the batch once all lines have results, which are joined next."""
         if self.status == "cancelling":
             return self
         self._require("in_progress")
@@ -145,7 +148,7 @@ class Batch:
         output_file: str | None,
         error_file: str | None,
     ) -> "Batch":
-        """Its results are files now."""
+        """Return the batch as ended, with its result files."""
         self._require("finalizing", "cancelling")
         last = replace(
             self,
@@ -169,10 +172,10 @@ _adapter = TypeAdapter(Batch)
 
 
 def to_document(batch: Batch) -> str:
-    """The document that saves a batch."""
+    """Return the document in which the batch is saved."""
     return _adapter.dump_json(batch, exclude_defaults=True).decode()
 
 
 def from_document(document: str) -> Batch:
-    """The batch that a document saved."""
+    """Return the batch saved in a document. Raises `ValueError` if this version cannot read it."""
     return _adapter.validate_json(document)

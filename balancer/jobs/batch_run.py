@@ -1,11 +1,11 @@
-"""One batch while it runs: its input is checked, its lines run, its results are put together.
+"""One batch while it runs: its input is checked, its lines run, its results are joined.
 
-One balancer runs a batch: its `Runner` has a lease on it. One task goes through that (`run`), and
-it alone writes results. So every line has one: a line is loaded only if its chunk's spool has no
-result of it, and then settles once.
+One balancer runs a batch: its `Runner` has a lease on it. One task (`run`) does everything, and it
+alone writes results. So every line has one result: a line is loaded only if its chunk's spool has
+no result for it, and then settles once.
 
-Each line that is asked right now is a task of `LineRuns`. What came of it waits there, until the
-batch's own task takes it and writes it.
+Each running line is a task of `LineRuns`. Its result waits there until the batch's task takes and
+writes it.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ GONE = Again(1.0, is_attempt=False, for_all=True)
 
 @dataclass(frozen=True, slots=True)
 class LineResult:
-    """A line's result; a line without `text` has not run."""
+    """A line's result. A line without `text` has not run."""
 
     line: Line
     text: bytes | None
@@ -44,9 +44,9 @@ class LineResult:
 
 
 class LineRuns:
-    """The lines of a batch that are asked right now: each is a task, and settles once.
+    """The running lines of a batch; each is a task, and settles once.
 
-    `on_result` is called when there is something to `take`.
+    `on_result` is called when there is a result to `take`.
     """
 
     def __init__(self, batch: Batch, tools: Tools, on_result: Callable[[], None]) -> None:
@@ -58,27 +58,27 @@ class LineRuns:
         self._tries: dict[int, tuple[int, int]] = {}
 
     def start(self, line: Line) -> None:
-        """A line runs from now on."""
+        """Start a line."""
         task = asyncio.get_running_loop().create_task(self._outcome(line))
         self._tasks[line.number] = task
         task.add_done_callback(lambda done: self._done(line, done))
 
     def take(self) -> list[LineResult]:
-        """Take the results since the last call."""
+        """Return the results since the last call."""
         results, self._results = self._results, []
         for result in results:
             self._tries.pop(result.line.number, None)
         return results
 
     def stop(self) -> None:
-        """No more of them run: those that do are cancelled, and those that wait settle."""
+        """Stop all lines: running ones are cancelled, and waiting ones settle."""
         for task in self._tasks.values():
             task.cancel()
         waiting = self._tools.schedule.withdraw(self._batch.id)
         self._results += [LineResult(line, None) for line in waiting]
 
     async def stopped(self) -> None:
-        """Wait until none runs; call `stop` first."""
+        """Wait until no line runs; call `stop` first."""
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     def _done(self, line: Line, task: asyncio.Task[Again | LineResult]) -> None:
@@ -95,11 +95,13 @@ class LineRuns:
         self._tools.pump()
 
     async def _outcome(self, line: Line) -> Again | LineResult:
-        """Run a line. Whatever goes wrong ends this line only."""
+        """Run a line. An error ends only this line."""
         try:
             return await self._run(line)
         except Exception:
-            logger.exception("%s: line %d failed", self._batch.id, line.number)
+            logger.exception(
+                "the batch %s: unexpected error in line %d", self._batch.id, line.number
+            )
             return LineResult(line, error_line(self._batch.id, line, OUR_FAULT))
 
     async def _run(self, line: Line) -> Again | LineResult:
@@ -129,9 +131,9 @@ MAX_SAMPLES = 120
 
 
 class Progress:
-    """A batch's pace: the lines that ended within the last minute.
+    """A batch's rate: the lines that ended within the last minute.
 
-    Times are those of one clock, in seconds.
+    Times are in seconds of one clock.
     """
 
     def __init__(self, now: float) -> None:
@@ -140,13 +142,13 @@ class Progress:
         """Lines since this was made."""
 
     def ended(self, now: float) -> None:
-        """One more line has its result."""
+        """Count a line that has its result."""
         self.num_ended += 1
         if now - self._samples[-1][0] >= WINDOW / MAX_SAMPLES:
             self._samples.append((now, self.num_ended))
 
     def rate(self, now: float) -> float | None:
-        """Lines a second; `None` until some have ended."""
+        """Return the lines per second; `None` until some have ended."""
         while len(self._samples) > 1 and self._samples[1][0] <= now - WINDOW:
             self._samples.popleft()
         since, num_before = self._samples[0]
@@ -155,7 +157,7 @@ class Progress:
 
 
 class BatchTaken(Exception):
-    """Another balancer runs the batch by now."""
+    """Another balancer runs the batch now."""
 
 
 KEY_GONE = Fault(code="unauthorized", message="the key that made the batch is no longer valid")
@@ -163,14 +165,14 @@ KEY_GONE = Fault(code="unauthorized", message="the key that made the batch is no
 
 @dataclass(slots=True)
 class _Open:
-    """A chunk that is worked at."""
+    """A chunk whose lines run."""
 
     chunk: Chunk
     spool: ChunkSpool
 
 
 class BatchRun:
-    """`changed` tells it of changes, `wake` that something has changed outside."""
+    """One run of a batch. Call `changed` with a changed batch, and `wake` after other changes."""
 
     def __init__(self, batch: Batch, tools: Tools) -> None:
         self.batch = batch
@@ -189,25 +191,28 @@ class BatchRun:
         self._is_over = False
 
     def wake(self) -> None:
-        """Look again at what there is to do."""
+        """Check again what there is to do."""
         self._news.set()
 
     def wake_for_more(self) -> None:
-        """Go on: there is room for more lines."""
+        """Continue, because more lines may run."""
         if self._wants_chunk():
             self._news.set()
 
     def changed(self, batch: Batch) -> None:
-        """The batch was changed by a caller."""
+        """Take a change by a caller."""
         self.batch = batch
         self.wake()
 
     def start(self, line: Line) -> None:
-        """A line runs from now on."""
+        """Start a line."""
         self._lines.start(line)
 
     async def run(self) -> None:
-        """To its end. Raises `StoreAway`, `BlobsAway` and `BatchTaken`; another may then go on."""
+        """Run the batch to its end.
+
+        Raises `StoreAway`, `BlobsAway` and `BatchTaken`; another run may continue it.
+        """
         try:
             if self.batch.status == "validating":
                 await self._check()
@@ -251,7 +256,7 @@ class BatchRun:
                 schedule.remove(id)
 
     async def _step(self) -> bool:
-        """Do what there is to do, and wait; whether there is more."""
+        """Do what there is to do, and wait. Returns whether there is more."""
         self._news.clear()
         await self._look_at_ends()
         if self.batch.stop is not None:
@@ -276,7 +281,7 @@ class BatchRun:
                 await self._news.wait()
 
     async def _look_at_ends(self) -> None:
-        """Its time may be over, or the key of its owner may be no longer valid."""
+        """End the batch if its time is over, or if the key of its owner is no longer valid."""
         tools, now = self._tools, self._tools.clock()
         is_gone = self.batch.stop is None and tools.caller_of(self.batch.caller) is None
         if is_gone or self.batch.expiring(now) != self.batch:
@@ -312,10 +317,12 @@ class BatchRun:
                 spool.add(result.line.number, result.text, is_error=result.is_error)
 
     def _expired(self, result: LineResult) -> LineResult:
-        """The result. A line that did not run, of a batch that has expired, says so."""
+        """Return the result; for a line that did not run in an expired batch, an error."""
         if result.text is not None or self.batch.stop != "expired":
             return result
-        error = RequestTimeout("the line did not run before the batch's completion window was over")
+        error = RequestTimeout(
+            "the line did not run before the completion window of the batch ended"
+        )
         text = error_line(self.batch.id, result.line, error, code="batch_expired")
         return replace(result, text=text)
 
@@ -360,7 +367,7 @@ class BatchRun:
             del self._finished[0]
 
     async def _store_chunk(self, number: int) -> None:
-        """Its results are there: store them for good."""
+        """Store the results of a complete chunk permanently."""
         tools, opened = self._tools, self._chunks[number]
         spool = opened.spool
         is_whole = len(spool.is_error) == opened.chunk.num_lines
@@ -392,11 +399,14 @@ class BatchRun:
         await on_thread(tools.blobs.delete_all, f"batches/{id}")
         await tools.store.forget_chunks(id)
         await tools.batches.change(id, lambda batch: batch, is_open=False)
-        logger.info("%s is %s", id, self.batch.status)
+        logger.info("the batch %s has the status %s", id, self.batch.status)
 
 
 async def _to_its_end(write: Callable[[list[LineResult]], None], results: list[LineResult]) -> None:
-    """On a thread. Who is cancelled waits for it, so that the next run finds all of it."""
+    """Write results on a thread.
+
+    A cancelled caller waits for the end, so that the next run finds all of them.
+    """
     writing = asyncio.ensure_future(asyncio.to_thread(write, results))
     try:
         await asyncio.shield(writing)

@@ -1,4 +1,4 @@
-"""Batches as callers see them: made, found, listed, cancelled. What runs them is `runner`."""
+"""Batches as callers see them: created, found, listed, cancelled. `runner` runs them."""
 
 import time
 import uuid
@@ -25,7 +25,7 @@ MAX_TRIES = 20
 
 
 class Batches:
-    """One for each balancer. Batches of other owners are not found."""
+    """The batches of a balancer. A caller does not find batches of other owners."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Batches:
         on_change: Callable[[], object],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`on_change` is called when a batch was made or cancelled."""
+        """`on_change` is called when a batch was created or cancelled."""
         self._store = store
         self._files = files
         self._clock = clock
@@ -43,7 +43,7 @@ class Batches:
         self.open: Shares[str] = Shares(MAX_OPEN, everybody=EVERYBODY)
 
     async def create(self, requested: NewBatch, caller: Caller) -> Batch:
-        """Raises `NotFound`, `InvalidRequest` and `Overloaded`."""
+        """Create a batch. Raises `NotFound`, `InvalidRequest` and `Overloaded`."""
         file = await self._files.find(requested.input_file, caller.owner, "input_file_id")
         if file.purpose != "batch":
             raise InvalidRequest(
@@ -73,36 +73,37 @@ class Batches:
         self.open.recount({owner or EVERYBODY: num for owner, num in open.items()})
         if not self.open.claim(owner, 1):
             raise Overloaded(
-                f"{self.open.total} batches run or wait already, {self.open.held(owner)} of this "
-                f"caller, of {MAX_OPEN} that all callers share; try again when some have ended",
+                f"{self.open.total} batches already run or wait, {self.open.held(owner)} "
+                f"of them from this caller; all callers share {MAX_OPEN}. Try again when "
+                "some have ended",
                 retry_after=RETRY_AFTER,
             )
 
     async def find(self, id: str, owner: str | None) -> Batch:
-        """Raises `NotFound`."""
+        """Return the owner's batch with this id. Raises `NotFound`."""
         saved = await self._store.batch(id)
         if saved is None or saved.owner != owner:
             raise unknown(id)
         return from_document(saved.document)
 
     async def has(self, id: str, owner: str | None) -> bool:
-        """Whether the batch exists."""
+        """Return whether the owner has a batch with this id."""
         saved = await self._store.batch(id)
         return saved is not None and saved.owner == owner
 
     async def page(self, owner: str | None, *, after: str | None, limit: int) -> list[Batch]:
-        """The newest first."""
+        """Return a page of the owner's batches, newest first."""
         saved = await self._store.batches(owner, after=after, limit=limit)
         return [from_document(each.document) for each in saved]
 
     async def reader_of(self, file: str) -> str | None:
-        """The id of a batch that has not ended and reads this file."""
+        """Return the id of a batch that reads this file and has not ended."""
         saved = await self._store.open_batches()
         batches = (from_document(each.document) for each in saved)
         return next((e.id for e in batches if e.input_file == file and not e.has_ended), None)
 
     async def newest(self, limit: int) -> list[Batch]:
-        """The batches of all owners, open ones first."""
+        """Return the batches of all owners, open ones first."""
         return [from_document(each.document) for each in await self._store.all_batches(limit)]
 
     async def cancel(self, id: str) -> Batch:
@@ -112,7 +113,7 @@ class Batches:
         return batch
 
     async def counts(self, batch: Batch) -> tuple[int, int]:
-        """Lines that have an output, and an error, by what is stored."""
+        """Return how many lines have an output, and how many an error, by the stored results."""
         if batch.has_ended:
             return batch.num_completed, batch.num_failed
         sums = await self._store.sums(batch.id)
@@ -127,11 +128,11 @@ class Batches:
         is_open: bool = True,
         is_urgent: bool = False,
     ) -> Batch:
-        """Save what `change` makes of the batch as it is now, with its result `files`.
+        """Save the batch that `change` makes of the present one, with its result `files`.
 
-        Others may change it at the same time; `change` may be called several times. A batch stays
-        open until what it leaves behind is cleared away. With `is_urgent` the balancer that runs
-        the batch is notified. Raises `NotFound`, and as `change`.
+        Others may change it at the same time, so `change` may be called several times. A batch
+        stays open until its leftovers are deleted. With `is_urgent` the balancer that runs the
+        batch is notified. Raises `NotFound`, and what `change` raises.
         """
         for _ in range(MAX_TRIES):
             saved = await self._store.batch(id)
@@ -149,7 +150,7 @@ class Batches:
                 continue
             self._files.added(*files)
             return batch
-        raise Overloaded("too many change this batch at once; try again in a moment")
+        raise Overloaded("too many callers change this batch at once; try again in a moment")
 
 
 def _saved(batch: Batch, revision: int, *, is_open: bool = True) -> SavedBatch:
@@ -164,5 +165,5 @@ def _saved(batch: Batch, revision: int, *, is_open: bool = True) -> SavedBatch:
 
 
 def unknown(id: str) -> NotFound:
-    """The error for a batch that is missing, or another caller's."""
-    return NotFound(f"there is no batch with the id {id[:100]!r}")
+    """Return the error for a batch that does not exist, or belongs to another caller."""
+    return NotFound(f"no batch has the id {id[:100]!r}")

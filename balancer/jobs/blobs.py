@@ -1,6 +1,6 @@
-"""Stores of named bytes: the interface, and a folder of this machine.
+"""Stores of named bytes: the interface, and a folder on this machine.
 
-All of it blocks: call it with `on_thread`.
+All methods block: call them with `on_thread`.
 """
 
 import asyncio
@@ -20,52 +20,53 @@ ROOTS = ("files", "batches")
 
 
 class BlobsAway(Exception):
-    """The storage cannot be reached, or cannot be read or written; a retry may help."""
+    """The storage cannot be reached, read or written; a retry may help."""
 
 
 class BlobGone(BlobsAway):
-    """The blob does not exist, or no longer."""
+    """The blob does not exist, or was deleted."""
 
 
 class BlobWriter(Protocol):
-    """One blob that is written. No reader sees it before `commit`."""
+    """Writes one blob. No reader sees it before `commit`."""
 
     def write(self, data: bytes) -> None:
-        """Append. Raises `BlobsAway`, as the others."""
+        """Append `data`. Raises `BlobsAway`, as do the other methods."""
 
     def commit(self) -> None:
-        """Put the written bytes under the name, in place of former ones; they survive a crash."""
+        """Publish the written bytes under the name, replacing older ones; they survive a crash."""
 
     def abort(self) -> None:
-        """Leave nothing behind. Does nothing after `commit`; never raises."""
+        """Delete the written bytes. Does nothing after `commit`; never raises."""
 
 
 class Blobs(Protocol):
-    """Names are like `files/file-1` and come from us, never from a request."""
+    """A store of blobs. Names are like `files/file-1` and never come from a request."""
 
     def create(self, name: str) -> BlobWriter:
-        """Begin a blob. Raises `BlobsAway`, as the others."""
+        """Begin a blob. Raises `BlobsAway`, as do the other methods."""
 
     def open(self, name: str, offset: int = 0) -> AbstractContextManager[BinaryIO]:
-        """Read a blob from `offset` on. Raises `BlobGone`, too, here or while it is read."""
+        """Read a blob from `offset` on. May also raise `BlobGone`, at once or while it is read."""
 
     def delete(self, name: str) -> None:
-        """Delete it; well if it is gone."""
+        """Delete a blob, if it exists."""
 
     def delete_all(self, folder: str) -> None:
-        """Delete whatever has a name in this folder."""
+        """Delete all blobs whose names are in this folder."""
 
     def names(self, folder: str) -> list[str]:
-        """The whole blobs with names in this folder, and in those below it."""
+        """Return the complete blobs with names in this folder and its subfolders."""
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """The same with how many bytes each has."""
+        """Return the complete blobs in this folder and its subfolders, with their sizes in
+        bytes."""
 
     def modified_at(self, name: str) -> float | None:
-        """Seconds since 1970 when it was written; `None` if it is gone or that is not known."""
+        """Return when the blob was written, in seconds since 1970; `None` if unknown or deleted."""
 
     def delete_unfinished(self, before: float) -> None:
-        """Delete what was never finished, and not written since `before`."""
+        """Delete blobs that were never finished and not written since `before`."""
 
 
 NUM_THREADS = 16
@@ -87,7 +88,7 @@ UNFINISHED = ".part"
 
 
 class LocalBlobs:
-    """`Blobs` in `folder`, which is made where it is missing; then its owner alone sees it."""
+    """`Blobs` in `folder`, which is created if missing, readable only by its owner."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -143,7 +144,7 @@ class LocalBlobs:
 
 
 class LocalWriter:
-    """A `BlobWriter`: a file beside `path` that takes its name in the end."""
+    """A `BlobWriter`: a temporary file that is renamed to `path` at the end."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -171,7 +172,7 @@ class LocalWriter:
 
 
 def _sync_folder(folder: Path) -> None:
-    """A new name is there after a power cut only then."""
+    """Sync a folder, because only then does a new name survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -181,7 +182,7 @@ def _sync_folder(folder: Path) -> None:
 
 @contextmanager
 def raising_away(path: Path) -> Iterator[None]:
-    """An error of the system inside becomes `BlobsAway`."""
+    """A context that turns errors of the system into `BlobsAway`."""
     try:
         yield
     except FileNotFoundError as error:

@@ -1,7 +1,8 @@
-"""Files that clients upload, and those that batches make.
+"""Files that clients upload, and files that batches create.
 
-Callers share fairly what is bounded: uploads at once, the number of files, and their bytes. Files
-are counted in the store, which other balancers may share; those that come are counted here.
+Callers share three limits fairly: uploads at once, the number of files, and their bytes. Stored
+files are counted in the store, which other balancers may share; uploads in progress are counted
+here.
 """
 
 import logging
@@ -44,7 +45,7 @@ RETRY_AFTER = 1.0
 
 
 class Files:
-    """One for each balancer. Files of other owners are not found."""
+    """The files of a balancer. A caller does not find files of other owners."""
 
     def __init__(
         self,
@@ -68,14 +69,14 @@ class Files:
 
     @property
     def totals(self) -> FileTotals:
-        """The number of files and their bytes, as of the last change."""
+        """Return the number of files and their bytes, as of the last change."""
         return FileTotals(
             num_files=self.counts.total - self._coming.total,
             num_bytes=self.bytes.total - self._coming_bytes.total,
         )
 
     async def start(self) -> None:
-        """Count what is there."""
+        """Count the stored files."""
         found = await self._store.file_totals()
         self._counted_at = self._clock()
         counts = {owner or EVERYBODY: each.num_files for owner, each in found.items()}
@@ -85,15 +86,16 @@ class Files:
 
     @asynccontextmanager
     async def upload(self, caller: Caller) -> AsyncIterator["Upload"]:
-        """A file that comes. What is not `kept` when this is left leaves nothing behind.
+        """Return a context for an upload. If the upload is not kept, nothing is left behind.
 
         Raises `Overloaded` and `RequestTooLarge`.
         """
         account, owner = caller.account, caller.owner or EVERYBODY
         if not self.uploads.claim(account, 1):
             raise Overloaded(
-                f"{self.uploads.total} uploads run already, {self.uploads.held(account)} of this "
-                f"caller, of {MAX_UPLOADS} that all callers share; try again in a moment",
+                f"{self.uploads.total} uploads already run, {self.uploads.held(account)} "
+                f"of them from this caller; all callers share {MAX_UPLOADS}. Try again in "
+                "a moment",
                 retry_after=RETRY_AFTER,
             )
         try:
@@ -101,8 +103,9 @@ class Files:
                 await self.start()
             if not self.counts.claim(owner, 1):
                 raise RequestTooLarge(
-                    f"{self.counts.total} files are kept already, {self.counts.held(owner)} of "
-                    f"this caller, of {MAX_FILES} that all callers share; delete some first"
+                    f"{self.counts.total} files are already stored, "
+                    f"{self.counts.held(owner)} of them from this caller; all callers "
+                    f"share {MAX_FILES}. Delete some first"
                 )
             self._coming.add(owner, 1)
             async with self._upload(caller.owner) as upload:
@@ -125,14 +128,14 @@ class Files:
             self._came(owner or EVERYBODY, 0 if upload is None else upload.claimed, is_kept=is_kept)
 
     def claim_bytes(self, owner: str | None, num_bytes: int) -> bool:
-        """Further bytes of a file that comes; whether there is room for them."""
+        """Count further bytes of an upload. Returns whether they are within the limits."""
         if not self.bytes.claim(owner or EVERYBODY, num_bytes):
             return False
         self._coming_bytes.add(owner or EVERYBODY, num_bytes)
         return True
 
     def _came(self, owner: str, num_bytes: int, *, is_kept: bool) -> None:
-        """An upload is over: its file is in the store, or nothing of it is left."""
+        """End an upload: its file is in the store, or nothing of it is left."""
         self._coming.add(owner, -1)
         self._coming_bytes.add(owner, -num_bytes)
         if not is_kept:
@@ -140,58 +143,61 @@ class Files:
             self.bytes.give_back(owner, num_bytes)
 
     async def keep(self, file: SavedFile) -> None:
-        """Its bytes are there: list it."""
+        """List a file whose bytes are stored."""
         await self._store.add_file(file)
 
     def added(self, *files: SavedFile) -> None:
-        """These, which were not uploaded, are in the store now."""
+        """Count files that are now in the store and were not uploaded."""
         for file in files:
             self.counts.take(file.owner or EVERYBODY, 1)
             self.bytes.take(file.owner or EVERYBODY, file.num_bytes)
 
     async def find(self, id: str, owner: str | None, field: str | None = None) -> SavedFile:
-        """Raises `NotFound`, with the `field` that named the file."""
+        """Return the owner's file with this id.
+
+        Raises `NotFound`, with the `field` that named the file.
+        """
         file = await self._store.file(id)
         now = self._clock()
         is_over = file is None or (file.expires_at is not None and file.expires_at <= now)
         if file is None or is_over or file.owner != owner:
-            raise NotFound(f"there is no file with the id {id[:100]!r}", field=field)
+            raise NotFound(f"no file has the id {id[:100]!r}", field=field)
         return file
 
     async def has(self, id: str, owner: str | None) -> bool:
-        """Whether the file exists, even if it has expired."""
+        """Return whether the owner has a file with this id, even if it has expired."""
         file = await self._store.file(id)
         return file is not None and file.owner == owner
 
     async def page(
         self, owner: str | None, *, purpose: str | None, after: str | None, limit: int, order: Order
     ) -> list[SavedFile]:
-        """See `JobStore.files`."""
+        """Return a page of the owner's files; see `JobStore.files`."""
         return await self._store.files(
             owner, purpose=purpose, after=after, limit=limit, order=order
         )
 
     async def delete(self, id: str, owner: str | None) -> None:
-        """Raises `NotFound`."""
+        """Delete the owner's file with this id. Raises `NotFound`."""
         await self._delete(await self.find(id, owner))
 
     async def delete_expired(self) -> int:
-        """Delete some of those whose time has come; how many there were."""
+        """Delete some of the expired files. Returns how many there were."""
         over = await self._store.expired_files(self._clock(), EXPIRED_AT_ONCE)
         for file in over:
             await self._delete(file)
         return len(over)
 
     async def read(self, file: SavedFile, start: int, stop: int) -> AsyncGenerator[bytes, None]:
-        """Its bytes from `start` up to `stop`, in pieces.
+        """Yield the bytes of a file from `start` up to `stop`, in pieces.
 
-        Raises `BlobsAway`, and `ConnectionError` where it is shorter.
+        Raises `BlobsAway`, and `ConnectionError` if the file is shorter.
         """
         with await on_thread(self._opened, file.id, start) as content:
             while start < stop:
                 piece = await on_thread(content.read, min(PIECE, stop - start))
                 if not piece:
-                    raise ConnectionError(f"the file {file.id} ended early")
+                    raise ConnectionError(f"the file {file.id} is shorter than its upload")
                 start += len(piece)
                 yield piece
 
@@ -211,7 +217,7 @@ class Files:
 
 
 class _Opened:
-    """An open blob; opening and closing block."""
+    """An open blob. Opening and closing block."""
 
     def __init__(self, blobs: Blobs, name: str, offset: int) -> None:
         self._context = blobs.open(name, offset)
@@ -228,7 +234,7 @@ class _Opened:
 
 
 class Upload:
-    """One file that comes; `write` it, then `keep` it."""
+    """One upload: `write` its bytes, then `keep` it."""
 
     def __init__(self, files: Files, id: str, writer: BlobWriter, owner: str | None) -> None:
         self.num_bytes = 0
@@ -242,18 +248,18 @@ class Upload:
         self._pending = bytearray()
 
     async def write(self, data: bytes) -> None:
-        """Append. Raises `RequestTooLarge`."""
+        """Append `data`. Raises `RequestTooLarge`."""
         self.num_bytes += len(data)
         limits = self._files.limits
         if self.num_bytes > limits.max_file:
             raise RequestTooLarge(
-                f"`file`: may have at most {limits.max_file} bytes (--max-file-size)", field="file"
+                f"`file`: must have at most {limits.max_file} bytes (--max-file-size)", field="file"
             )
         if not self._files.claim_bytes(self._owner, len(data)):
             raise RequestTooLarge(
-                f"`file`: there is no room; all files together may have {limits.max_total} bytes "
-                "(--files-limit), of which one caller has at most as much as it leaves free. "
-                "Delete some first",
+                "`file`: no storage is left. All files together may have "
+                f"{limits.max_total} bytes (--files-limit), and one caller's files at most "
+                "as many as are free. Delete some files first",
                 field="file",
             )
         self.claimed += len(data)
@@ -262,7 +268,7 @@ class Upload:
             await self._flush()
 
     async def keep(self, *, name: str, purpose: str, expires_after: float | None) -> SavedFile:
-        """List the file, which is complete. `expires_after` in seconds from now."""
+        """List the complete file. `expires_after` is in seconds from now."""
         await self._flush()
         await on_thread(self._writer.commit)
         file = SavedFile(
@@ -286,17 +292,17 @@ class Upload:
 
 
 def _sum(stored: Mapping[str, int], coming: Amounts[str]) -> dict[str, int]:
-    """The shares of owners in the store."""
+    """Return the shares of owners, stored and in upload."""
     return {owner: stored.get(owner, 0) + coming[owner] for owner in {*stored, *coming}}
 
 
 def new_file_id() -> str:
-    """An id that no one can guess."""
+    """Return an id that nobody can guess."""
     return f"file-{uuid.uuid4().hex}"
 
 
 def blob_of(id: str) -> str:
-    """The name of a file's bytes."""
+    """Return the name of the blob with a file's bytes."""
     return f"files/{id}"
 
 
@@ -309,16 +315,15 @@ logger = logging.getLogger(__name__)
 
 
 async def delete_orphans(store: JobStore, blobs: Blobs, now: float) -> int:
-    """Delete bytes that nothing refers to any more; how many blobs went.
+    """Delete blobs that no file or batch refers to. Returns how many.
 
-    They are left by uploads that were cut off, by files whose rows went when the process was
-    killed, and by balancers that wrote results of a batch which others had ended. What is younger
-    than `FORGOTTEN` is left alone: its row may be about to come. And where the store knows none of
-    the files that are here, they may be another store's: then nothing is touched.
+    They are left by interrupted uploads, by files whose rows were deleted when the process was
+    killed, and by balancers that wrote results of a batch which others had ended. Blobs younger
+    than `FORGOTTEN` are kept, because their row may still come. If the store knows none of the
+    files in the storage, they may belong to another store: then nothing is deleted.
 
-    Raises `StoreAway` and `BlobsAway`.
-
-    Names are listed before the store is asked: what came in between is too young.
+    Raises `StoreAway` and `BlobsAway`. Names are listed before the store is asked, so a blob that
+    arrives in between is too young.
     """
     before = now - FORGOTTEN
     await on_thread(blobs.delete_unfinished, before)
@@ -330,12 +335,12 @@ async def delete_orphans(store: JobStore, blobs: Blobs, now: float) -> int:
     orphans += await _results(store, results)
     num_deleted = await on_thread(_delete_old, blobs, orphans, before)
     if num_deleted:
-        logger.info("%d blobs that nothing referred to are deleted", num_deleted)
+        logger.info("deleted %d stored files that no file or batch refers to", num_deleted)
     return num_deleted
 
 
 async def _files(store: JobStore, names: Iterable[str]) -> list[str]:
-    """The names of files without a row."""
+    """Return the names of files without a row."""
     orphans: list[str] = []
     for part in _parts([name for name in names if _second(name).startswith("file-")]):
         known = await store.known_files([_second(name) for name in part])
@@ -344,7 +349,8 @@ async def _files(store: JobStore, names: Iterable[str]) -> list[str]:
 
 
 async def _results(store: JobStore, names: Iterable[str]) -> list[str]:
-    """The names of results whose batch is not open: only open ones refer to results of chunks."""
+    """Return the names of results whose batch is not open, because only open batches need results
+    of chunks."""
     found = [name for name in names if _second(name).startswith("batch_")]
     open_ids = {batch.id for batch in await store.open_batches()} if found else set()
     return [name for name in found if _second(name) not in open_ids]
@@ -361,7 +367,7 @@ def _delete_old(blobs: Blobs, names: Iterable[str], before: float) -> int:
 
 
 def _second(name: str) -> str:
-    """The id in `files/ID` or `batches/ID/…`."""
+    """Return the id in `files/ID` or `batches/ID/…`."""
     return name.split("/")[1]
 
 

@@ -1,7 +1,7 @@
-"""`--files`: where bytes lie, by default beside the store of `--state`.
+"""`--files`: where the bytes of files are stored, by default next to the store of `--state`.
 
-Besides the files, each balancer has a folder of its own on this machine, for what is not finished.
-Files that shall end with their process lie in a temporary folder.
+In addition, each balancer has a folder on this machine for unfinished work. Files that end with
+their process are in a temporary folder.
 """
 
 import fcntl
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FileLimits:
-    """Most bytes of one file, and of all together."""
+    """The most bytes of one file, and of all files together."""
 
     max_file: int = 2**30
     max_total: int = 64 * 2**30
@@ -37,7 +37,7 @@ class FileLimits:
 FORMS = "a folder, or a URL such as s3://BUCKET/FOLDER"
 
 S3 = ("s3", "s3a")
-S3_CREDENTIALS = "they come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or ~/.aws"
+S3_CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or use ~/.aws"
 
 S3_PATIENCE = {
     "connect_timeout": 3,
@@ -53,13 +53,13 @@ S3_RETRIES = 2
 
 @dataclass(frozen=True, slots=True)
 class FilesPlace:
-    """A local `folder`, or a `url` for fsspec."""
+    """The storage of files: a local `folder`, or a `url` for fsspec."""
 
     folder: Path | None = None
     url: str = ""
 
     def __str__(self) -> str:
-        """The place as it may be shown: without a password."""
+        """Return the place without a password, for people."""
         if self.folder is not None:
             return str(self.folder)
         parts = urlsplit(self.url)
@@ -67,7 +67,7 @@ class FilesPlace:
 
 
 def parse_place(value: object) -> FilesPlace | None:
-    """Raises `ValueError` with what would be right."""
+    """Parse a folder or URL. Raises `ValueError` that says what is allowed."""
     if value is None or isinstance(value, FilesPlace):
         return value
     if not isinstance(value, str) or not value or not value.isprintable() or len(value) > 4096:
@@ -85,7 +85,8 @@ def parse_place(value: object) -> FilesPlace | None:
 
 
 def _has_credentials(bucket: str) -> bool:
-    """In place of a bucket or its ARN. s3fs would take them for its name, and tell it in errors."""
+    """Return whether credentials stand before the bucket. s3fs would take them for its name, and
+    show them in errors."""
     return "@" in bucket or (":" in bucket and not bucket.startswith("arn:"))
 
 
@@ -108,7 +109,7 @@ def place_beside(store: StoreUrl, until_the_end: AsyncExitStack) -> FilesPlace |
 
 
 def open_blobs(place: FilesPlace) -> Blobs:
-    """Raises `BlobsAway`, one sentence with what to do."""
+    """Open the storage. Raises `BlobsAway` with one sentence that says what to do."""
     if place.folder is not None:
         return _local(place.folder)
     if find_spec("fsspec") is None:
@@ -140,7 +141,7 @@ def _local(folder: Path) -> LocalBlobs:
 
 
 def work_folder(place: FilesPlace) -> Path:
-    """The local folder for unfinished work: within `place`, or in the user's cache."""
+    """Return the local folder for unfinished work: within `place`, or in the user's cache."""
     if place.folder is not None:
         return place.folder / "work"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -152,10 +153,10 @@ MAX_RUNNERS = 64
 
 
 class WorkPlace:
-    """The folder that one balancer has for unfinished work; leaving the context gives it up.
+    """The folder of one balancer for unfinished work; leaving the context releases it.
 
-    A lock tells whose a folder is; it goes with the process, however that ends. So the next process
-    takes up the same folder, its name, and what was left in it.
+    A lock marks the owner of a folder, and ends with the process, however that ends. So the next
+    process takes the same folder, its name, and its contents.
     """
 
     def __init__(self, folder: Path, name: str, lock: int) -> None:
@@ -165,7 +166,7 @@ class WorkPlace:
 
     @classmethod
     def take(cls, root: Path) -> Self:
-        """The first folder below `root` that no process has. Raises `OSError`."""
+        """Take the first folder below `root` that no process has. Raises `OSError`."""
         for number in range(1, MAX_RUNNERS + 1):
             folder = root / str(number)
             folder.mkdir(parents=True, exist_ok=True)
@@ -176,7 +177,7 @@ class WorkPlace:
                 os.close(lock)
                 continue
             return cls(folder, _name(folder / "name"), lock)
-        raise OSError(f"{MAX_RUNNERS} balancers use {root} already")
+        raise OSError(f"{MAX_RUNNERS} balancers already use {root}")
 
     def __enter__(self) -> Self:
         return self
@@ -186,7 +187,7 @@ class WorkPlace:
 
 
 def _name(path: Path) -> str:
-    """The runner's name in the store: the same after a restart, and unlike any other."""
+    """Return the runner's name in the store: unique, and the same after a restart."""
     if not path.exists() or not (name := path.read_text().strip()):
         name = f"runner-{os.urandom(8).hex()}"
         unfinished = path.with_suffix(".new")
@@ -204,11 +205,11 @@ GRACE = 60.0
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A folder that is removed at the end, with whatever is in it.
+    """Return a context with a folder that is deleted at the end with its contents.
 
-    A process that is killed leaves its folder behind; the next balancer of this machine removes it.
-    A lock tells whose folder it is: it goes with the process, however that ends. Raises `OSError`
-    where none can be made.
+    A killed process leaves its folder behind; the next balancer on this machine deletes it. A lock
+    marks the owner, and ends with the process, however that ends. Raises `OSError` if no folder can
+    be made.
     """
     remove_left_behind(Path(tempfile.gettempdir()), time.time() - GRACE)
     with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as name:
@@ -221,7 +222,8 @@ def temporary_folder() -> Iterator[Path]:
 
 
 def remove_left_behind(parent: Path, before: float) -> None:
-    """Remove the folders in `parent` whose process has ended, last changed before then."""
+    """Delete the folders in `parent` whose process has ended and that were last changed before
+    `before`."""
     for folder in parent.glob(f"{PREFIX}*"):
         with suppress(OSError):  # another user's, or gone by now
             if folder.lstat().st_mtime < before:

@@ -1,10 +1,10 @@
-"""Checks an input, reading it once: cuts it into chunks, and looks for what makes a batch fail.
+"""Checks an input in one pass: splits it into chunks, and finds the faults that fail a batch.
 
-What is wrong with one line is that line's error later. A batch fails if no line of it can be read,
-if a `custom_id` is there twice, or if there are too many lines. Memory is the same for every size:
-the digests of custom ids go to a file.
+A fault of one line becomes that line's error later. A batch fails if none of its lines can be read,
+if a `custom_id` occurs twice, or if it has too many lines. The memory does not depend on the size:
+the digests of custom ids are written to a file.
 
-All of it blocks: call it from threads.
+All functions block: call them from threads.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ BREATH = 0.0005
 
 @dataclass(slots=True)
 class Index:
-    """The result of a check. With `faults` the batch fails."""
+    """The result of a check. A batch whose input has `faults` fails."""
 
     num_lines: int = 0
     faults: list[Fault] = field(default_factory=list)
@@ -55,7 +55,10 @@ def index(
     *,
     pause: Callable[[float], None] = time.sleep,
 ) -> Index:
-    """`found` gets the chunks, a few hundred at a time. `scratch` is a folder to use."""
+    """Check an input. `found` gets the chunks, a few hundred at a time.
+
+    `scratch` is a folder to use.
+    """
     with CustomIds(scratch) as ids:
         looker = _Looker(endpoint, ids, pause)
         chunks = _chunks(file, looker)
@@ -65,7 +68,7 @@ def index(
 
 
 def read_chunk(file: BinaryIO, chunk: Chunk, endpoint: str) -> list[Line]:
-    """The lines of a chunk; `file` stands at its offset."""
+    """Return the lines of a chunk; `file` must be at its offset."""
     lines = []
     num_bytes = 0
     for number, (size, text) in enumerate(_raw_lines(file), start=chunk.first_line):
@@ -83,11 +86,12 @@ _PAIR = struct.Struct("<QQ")
 
 
 class CustomIds:
-    """Finds custom ids that are there twice, in as much memory for many as for few.
+    """Finds custom ids that occur twice, in constant memory.
 
-    Digests go to files, told apart by their first bits, and each file is looked at alone. Two ids
-    with one digest of 64 bits would count as the same: of ten million ids that is one case in
-    300,000. A context manager that deletes its `folder`: `add` all ids, then ask for `repeated`.
+    Digests are written to files, sorted by their first bits, and each file is checked alone. Two
+    ids with the same 64-bit digest would count as equal: with ten million ids that has a chance of
+    1 in 300,000. A context manager that deletes its `folder`: `add` all ids, then ask for
+    `repeated`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -111,12 +115,12 @@ class CustomIds:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def add(self, custom_id: str, line: int) -> None:
-        """The id of a line."""
+        """Add the id of a line."""
         digest = int.from_bytes(blake2b(custom_id.encode(), digest_size=8).digest(), "little")
         self._parts[digest % NUM_PARTS].write(_PAIR.pack(digest, line))
 
     def repeated(self, most: int) -> list[int]:
-        """Lines whose id an earlier line has: some of them, at most `most`, in their order."""
+        """Return lines whose id an earlier line has, in order; at most `most` of them."""
         self._files.close()
         found: list[int] = []
         for part in range(NUM_PARTS):
@@ -131,7 +135,7 @@ class CustomIds:
 
 
 class _Looker:
-    """Looks at each line once."""
+    """Checks each line once."""
 
     def __init__(self, endpoint: str, ids: CustomIds, pause: Callable[[float], None]) -> None:
         self.num_lines = 0
@@ -165,11 +169,11 @@ class _Looker:
             return [Fault(code="empty_file", message="the input has no lines")]
         if self.is_full:
             return [
-                Fault(code="too_many_lines", message=f"a batch may have {MAX_LINES} lines at most")
+                Fault(code="too_many_lines", message=f"a batch may have at most {MAX_LINES} lines")
             ]
         if self._num_bad == self.num_lines:
             return self._problems
-        message = "`custom_id`: an earlier line has the same one"
+        message = "`custom_id`: an earlier line has the same `custom_id`"
         return [
             Fault(code="duplicate_custom_id", message=message, line=line)
             for line in self._ids.repeated(MAX_FAULTS)
@@ -210,7 +214,8 @@ def _chunk(number: int, start: int, end: int, first: int, num_lines: int) -> Chu
 
 
 def _raw_lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Bytes of each line with its end, and its text; of one that is too long, only its begin."""
+    """Yield the length of each line with its end, and its text; of a line that is too long, only
+    the beginning."""
     while text := file.readline(MAX_LINE + 2):
         size = len(text)
         rest = text
@@ -224,9 +229,10 @@ class BatchStopped(Exception):
 
 
 async def check_input(batch: Batch, tools: Tools, is_checking: Callable[[], bool]) -> Index:
-    """Check an input, and forget what an earlier check of it left.
+    """Check an input, and delete leftovers of an earlier check.
 
-    Raises `BatchStopped` some time after `is_checking` says no, and `StoreAway` and `BlobsAway`.
+    Raises `BatchStopped` shortly after `is_checking` returns false, and `StoreAway` and
+    `BlobsAway`.
     """
     loop = asyncio.get_running_loop()
 
@@ -245,5 +251,7 @@ async def check_input(batch: Batch, tools: Tools, is_checking: Callable[[], bool
         try:
             await tools.files.find(batch.input_file, batch.caller.owner)
         except NotFound:
-            return Index(faults=[Fault(code="file_not_found", message="the input file is gone")])
+            return Index(
+                faults=[Fault(code="file_not_found", message=("the input file was deleted"))]
+            )
         return await on_thread(read)

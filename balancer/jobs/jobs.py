@@ -1,4 +1,4 @@
-"""Files and batches of one balancer, wired up."""
+"""The files and batches of one balancer, assembled."""
 
 import time
 from collections.abc import Callable
@@ -47,14 +47,14 @@ class JobNumbers:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Lines a second, and seconds until the batch is done; `None` where that is not known yet."""
+    """Lines per second, and seconds until the batch is done; `None` if unknown."""
 
     rate: float | None
     seconds_left: float | None
 
 
 class Jobs:
-    """`files` and `batches` are what callers use; `run` runs the batches."""
+    """Files and batches. Callers use `files` and `batches`; `run` runs the batches."""
 
     def __init__(self, files: Files, runner: Runner) -> None:
         self.files = files
@@ -66,17 +66,17 @@ class Jobs:
         await self._runner.run()
 
     async def reconcile(self) -> bool:
-        """Look at once: another balancer has cancelled a batch."""
+        """Check at once for a batch that another balancer has cancelled."""
         self._runner.changed()
         return True
 
     def key_ended(self) -> None:
-        """Look at once whose batches are to end with it."""
+        """Check at once for batches that end with their key."""
         for run in self._runner.runs.values():
             run.wake()
 
     async def counts(self, batch: Batch) -> tuple[int, int]:
-        """Lines that have an output, and an error, as of now."""
+        """Return how many lines have an output, and how many an error, as of now."""
         num_completed, num_failed = await self.batches.counts(batch)
         run = self._runner.runs.get(batch.id)
         if run is None or batch.has_ended:
@@ -84,7 +84,7 @@ class Jobs:
         return num_completed + run.num_completed, num_failed + run.num_failed
 
     def pace(self, batch: Batch, num_done: int, now: float | None = None) -> Pace:
-        """A batch's pace here; `num_done` of its lines have results."""
+        """Return a batch's pace in this balancer; `num_done` of its lines have results."""
         run = self._runner.runs.get(batch.id)
         rate = None if run is None else run.progress.rate(time.time() if now is None else now)
         if not rate or not batch.is_running:
@@ -92,7 +92,7 @@ class Jobs:
         return Pace(rate, max(0, batch.num_lines - num_done) / rate)
 
     def pools(self) -> dict[str, Shares[Any]]:
-        """The pools that callers share, by name."""
+        """Return the pools that callers share, by name."""
         return {
             "uploads": self.files.uploads,
             "files": self.files.counts,
@@ -102,7 +102,7 @@ class Jobs:
         }
 
     def numbers(self) -> JobNumbers:
-        """At a constant cost."""
+        """Return the numbers of files and batches, at a constant cost."""
         runner, totals = self._runner, self.files.totals
         return JobNumbers(
             num_files=totals.num_files,
@@ -127,7 +127,7 @@ async def open_jobs(
     patience: float,
     until_the_end: AsyncExitStack,
 ) -> Jobs:
-    """Take the places that files need. Raises `BlobsAway`, `OSError` and `StoreAway`."""
+    """Open the folders and storage of files. Raises `BlobsAway`, `OSError` and `StoreAway`."""
     blobs = open_blobs(place)
     work = until_the_end.enter_context(WorkPlace.take(work_folder(place)))
     files = Files(store, blobs, limits)

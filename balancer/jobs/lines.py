@@ -1,9 +1,9 @@
-"""The lines of a batch: what each asks, the line that answers it, in OpenAI's format, and retries.
+"""The lines of a batch: their requests, their results in OpenAI's format, and retries.
 
-`judge` says what the end of a line means: its result, or that the line runs again. What is not the
-line's fault (a full queue, its caller's limits, a balancer that stops, a key that was replaced)
-never counts against it: it waits for as long as the batch may take. Other errors that a retry can
-mend are tried `MAX_ATTEMPTS` times.
+`judge` decides what the end of a line means: its result, or another try. Errors that are not the
+line's fault never count against it: a full queue, its caller's limits, a stopping balancer, a
+replaced key. The line then waits for as long as the batch may take. Other errors that a retry can
+fix are tried `MAX_ATTEMPTS` times.
 """
 
 from codecs import BOM_UTF8
@@ -42,9 +42,10 @@ _BEGINNINGS = ("model", "tools", "instructions", "response_format", "messages", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One request. With a `problem` it gets an error line and never runs.
+    """One request of a batch. A line with a `problem` gets an error and never runs.
 
-    `key` sorts lines with equal beginnings together; those of one `group` have a long one.
+    `key` sorts lines with equal beginnings together; the lines of one `group` share a long
+    beginning.
     """
 
     number: int
@@ -59,7 +60,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """A request's answer: the body as JSON in one line, or the error's body."""
+    """The answer to a request: its body as JSON on one line, or the error's body."""
 
     status: int
     body: bytes
@@ -68,7 +69,7 @@ class Answered:
 
 
 def parse_line(number: int, text: bytes, endpoint: str) -> Line:
-    """Never raises: whatever is wrong with it is its `problem`."""
+    """Parse a line. Never raises: an error becomes the line's `problem`."""
     custom_id = None
     try:
         value = _object(text)
@@ -106,11 +107,11 @@ def _object(text: bytes) -> dict[str, Any]:
 
 
 def custom_id_of(value: dict[str, Any]) -> str:
-    """Raises `InvalidRequest`."""
+    """Return the custom id of a line. Raises `InvalidRequest`."""
     custom_id = value.get("custom_id")
     if not isinstance(custom_id, str) or not 0 < len(custom_id) <= MAX_CUSTOM_ID:
         raise InvalidRequest(
-            f"`custom_id`: must be a text of 1 to {MAX_CUSTOM_ID} characters", field="custom_id"
+            f"`custom_id`: must be a string of 1 to {MAX_CUSTOM_ID} characters", field="custom_id"
         )
     return custom_id
 
@@ -130,7 +131,8 @@ def _body(value: dict[str, Any], endpoint: str) -> dict[str, Any]:
 
 
 def in_order(lines: list[Line]) -> list[Line]:
-    """Sort lines: those with a common beginning follow one another, otherwise as they came."""
+    """Sort lines: lines with a common beginning follow one another, otherwise they keep their
+    order."""
     first: dict[bytes, int] = {}
     for line in lines:
         first.setdefault(line.key[:GROUP_BYTES], line.number)
@@ -141,12 +143,12 @@ def in_order(lines: list[Line]) -> list[Line]:
 
 
 def result_id(batch: str, number: int) -> str:
-    """The id of a line's result: it is the same each time that the line runs."""
+    """Return the id of a line's result, which is the same for each try."""
     return f"batch_req_{batch.removeprefix('batch_')}_{number}"
 
 
 def answer_line(batch: str, line: Line, answered: Answered) -> bytes:
-    """The result of a line that was answered, be it with an error."""
+    """Return the result of a line that was answered, perhaps with an error."""
     return b'{"id":%b,"custom_id":%b,"response":%b,"error":null}\n' % (
         to_json(result_id(batch, line.number)),
         to_json(line.custom_id),
@@ -156,7 +158,7 @@ def answer_line(batch: str, line: Line, answered: Answered) -> bytes:
 
 
 def error_line(batch: str, line: Line, error: RequestError, code: str | None = None) -> bytes:
-    """The result of a line that was not asked."""
+    """Return the result of a line that did not run."""
     fields = {"code": code or error.code, "message": error.message}
     return (
         to_json(
@@ -185,14 +187,17 @@ _NOT_ITS_FAULT = (*_NO_ROOM, QueueTimeout, ModelFailed)
 
 @dataclass(frozen=True, slots=True)
 class Final:
-    """The answer is the line's result."""
+    """An outcome: the answer is the line's result."""
 
     is_error: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """The line runs again after `pause` seconds; `for_all`: no line of its batch starts earlier."""
+    """An outcome: the line runs again after `pause` seconds;
+
+    `for_all`: no line of its batch starts earlier.
+    """
 
     pause: float
     is_attempt: bool
@@ -205,9 +210,9 @@ Outcome = Final | Again
 def judge(
     error: RequestError | None, *, num_attempts: int, num_refusals: int, model_may_come: bool
 ) -> Outcome:
-    """`num_attempts` and `num_refusals` are those before this one.
+    """Return the outcome of a try; `num_attempts` and `num_refusals` count earlier tries.
 
-    `model_may_come`: a model that is not known now may be known again.
+    `model_may_come`: an unknown model may become known.
     """
     if error is None:
         return Final(is_error=False)

@@ -68,14 +68,15 @@ class RemoteBlobs:
         return modified.timestamp()
 
     def delete_unfinished(self, before: float) -> None:
-        """Object stores show what is whole, and forget the rest by a rule of the bucket."""
+        """Do nothing: object stores show only complete blobs, and delete the rest by a rule of the
+        bucket."""
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
 
 
 def _keep_no_listings(system: Any) -> None:
-    """Other balancers write there, too: an old listing says of their files that there are none."""
+    """Turn off cached listings, because other balancers write there, too."""
     listings = getattr(system, "dircache", None)
     if listings is not None:
         listings.use_listings_cache = False
@@ -83,7 +84,7 @@ def _keep_no_listings(system: Any) -> None:
 
 
 class _Reading(RawIOBase):
-    """Reads from a system's file, with our errors."""
+    """Reads from a file of another system, and raises our errors."""
 
     def __init__(self, file: Any, name: str) -> None:
         self._file = file
@@ -106,8 +107,10 @@ class _Reading(RawIOBase):
 
 
 class RemoteWriter:
-    """A `BlobWriter`. Object stores show an object when it is whole, and until then what had its
-    name; elsewhere no one knows the name before `commit`."""
+    """A `BlobWriter`. Nobody sees the new blob before `commit`.
+
+    Object stores show an object only once it is complete, and until then an older one of its name.
+    """
 
     def __init__(self, system: Any, path: str) -> None:
         self._system = system
@@ -147,9 +150,9 @@ class RemoteWriter:
 
 @contextmanager
 def raising_away(name: str) -> Iterator[None]:
-    """An error of the system inside becomes `BlobsAway`, on one line: its words, or else its kind.
+    """A context that turns errors of the system into `BlobsAway`, with their message on one line.
 
-    Each system has errors of its own, and not all are an `OSError`: botocore's are not.
+    Each system has its own errors, and not all are an `OSError`, such as botocore's.
     """
     try:
         yield

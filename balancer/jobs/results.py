@@ -1,10 +1,10 @@
-"""Results of lines: in a local file as soon as they are there, then in the batch's two files.
+"""Results of lines: written to a local file at once, and at the end to the batch's two files.
 
 A chunk's local file is its spool. A record is a line: `O` or `E` for output or error, the number of
 the batch's line, and the result. It is written in one piece, so after a kill only the last record
-can be torn, and is cut off. What is lost with the whole machine is computed again.
+can be incomplete, and is cut off. Results lost with the whole machine are computed again.
 
-All of it blocks: call it from threads.
+All methods block: call them from threads.
 """
 
 import shutil
@@ -22,27 +22,27 @@ from .files import PIECE, blob_of
 
 
 class Spool:
-    """The chunks that are worked at, in a folder that the balancers of a machine share.
+    """The results of unfinished chunks, in a folder that the balancers of a machine share.
 
-    So who takes a batch over goes on with the results that were there.
+    A balancer that takes over a batch therefore continues with its results.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "chunks"
 
     def open(self, batch: str, chunk: int) -> "ChunkSpool":
-        """A chunk's results, with those that were there before a restart. Raises `BlobsAway`."""
+        """Return a chunk's results, including those from before a restart. Raises `BlobsAway`."""
         path = self._folder / batch / f"{chunk}"
         with raising_away(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             return ChunkSpool(path)
 
     def batches(self) -> set[str]:
-        """The batches of which there is something."""
+        """Return the batches with results in the spool."""
         return {each.name for each in self._folder.iterdir()} if self._folder.is_dir() else set()
 
     def forget(self, batch: str) -> None:
-        """Delete what is left of a batch."""
+        """Delete the results of a batch."""
         shutil.rmtree(self._folder / batch, ignore_errors=True)
 
 
@@ -56,7 +56,7 @@ class ChunkSpool:
         self._read_back()
 
     def add(self, number: int, result: bytes, *, is_error: bool) -> None:
-        """The result of a line, which ends with a line break. Raises `BlobsAway`."""
+        """Add the result of a line, which must end with a line break. Raises `BlobsAway`."""
         record = b"%b %d %b" % (b"E" if is_error else b"O", number, result)
         with raising_away(self._path), self._path.open("ab", buffering=0) as file:
             end = file.tell()
@@ -66,7 +66,7 @@ class ChunkSpool:
         self.is_error[number] = is_error
 
     def store(self, blobs: Blobs, key: str) -> ChunkResults:
-        """Write outputs and errors as blobs, in the order of their lines. Raises `BlobsAway`."""
+        """Write outputs and errors as blobs, in the order of lines. Raises `BlobsAway`."""
         sizes = {is_error: self._write(blobs, key, is_error) for is_error in (False, True)}
         num_failed = sum(self.is_error.values())
         return ChunkResults(
@@ -78,7 +78,7 @@ class ChunkSpool:
         )
 
     def delete(self) -> None:
-        """Delete the local copy, which is stored elsewhere now."""
+        """Delete the local results, which were stored as blobs."""
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
 
@@ -114,12 +114,12 @@ class ChunkSpool:
 
 
 def blob_name(key: str, *, is_error: bool) -> str:
-    """The name of the blob of a chunk's outputs or errors."""
+    """Return the name of the blob with a chunk's outputs or errors."""
     return f"{key}.{'errors' if is_error else 'outputs'}"
 
 
 def _records(file: BinaryIO) -> Iterator[tuple[int, bool, int, int]]:
-    """Number, whether it is an error, place and size of each whole result."""
+    """Yield the number, whether it is an error, the offset and the size of each complete result."""
     at = 0
     for record in file:
         if not record.endswith(b"\n"):
@@ -137,7 +137,9 @@ RESULTS_KEPT = 30 * 86_400.0
 async def finalize(
     batch: Batch, store: JobStore, blobs: Blobs, batches: Batches, now: float
 ) -> Batch:
-    """The batch as it has ended. Done again after a kill, it comes to the same.
+    """Write the batch's files, and return the ended batch.
+
+    Repeating it after a kill gives the same result.
 
     Raises `StoreAway` and `BlobsAway`.
     """
@@ -173,7 +175,7 @@ async def finalize(
 
 
 class _ResultFile:
-    """One of a batch's two files; it blocks."""
+    """One of a batch's two files. Its methods block."""
 
     def __init__(self, batch: Batch, blobs: Blobs, *, is_error: bool) -> None:
         word = "errors" if is_error else "output"
@@ -199,7 +201,7 @@ class _ResultFile:
             self._writer.abort()
 
     def saved(self, now: float) -> SavedFile | None:
-        """Its row; none where there is nothing in it."""
+        """Return the file's row; `None` if it is empty."""
         if not self.num_bytes:
             return None
         word = "errors" if self._is_error else "output"

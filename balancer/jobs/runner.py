@@ -1,7 +1,7 @@
-"""Runs the open batches of the store that this balancer has a lease on, and takes free ones.
+"""Runs the open batches on which this balancer has a lease, and takes free batches.
 
-What goes wrong in one batch ends that batch, or is tried again where the store or the files could
-not be reached; the others do not notice.
+An error ends only its own batch. If the store or the files cannot be reached, the batch is tried
+again later.
 """
 
 import asyncio
@@ -40,7 +40,9 @@ LAST_WORDS = 2.0
 ORPHANS_EVERY = 6 * 3600.0
 """Seconds between two looks for bytes that nothing refers to."""
 
-INTERNAL = Fault(code="internal_error", message="internal error; the balancer's log has it")
+INTERNAL = Fault(
+    code="internal_error", message=("internal error; the balancer's log has the details")
+)
 
 
 class Fleet(Protocol):
@@ -53,7 +55,7 @@ class Fleet(Protocol):
 
 
 class Runner:
-    """One for each balancer; `run` it."""
+    """Runs the batches of a balancer; call `run` once."""
 
     def __init__(
         self,
@@ -70,10 +72,11 @@ class Runner:
         patience: float,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`name` and `folder` are those of the balancer's work place; `spool` is for results.
+        """`name` and `folder` belong to the balancer's work place; `spool` is for results.
 
-        Who takes a batch over goes on with what is in `spool`, if it has the same one.
-        `patience` in seconds is how long models that are not known are waited for after the start.
+        A balancer that takes over a batch continues with the results in `spool`, if it has the same
+        one. `patience` is the number of seconds after the start in which lines wait for unknown
+        models.
         """
         self._fleet = fleet
         self._clock = clock
@@ -108,20 +111,20 @@ class Runner:
 
     @property
     def num_running(self) -> int:
-        """Lines that run."""
+        """The number of running lines."""
         return self._schedule.num_running
 
     @property
     def num_loaded(self) -> int:
-        """Lines in memory."""
+        """The number of lines in memory."""
         return self._schedule.num_loaded
 
     def changed(self) -> None:
-        """A caller has made a batch, or cancelled it."""
+        """Check for a batch that a caller has created or cancelled."""
         self._news.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run batches until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._keep_leases())
@@ -134,9 +137,9 @@ class Runner:
             await self._let_go()
 
     def pump(self) -> None:
-        """Start the lines that may run now: soon, one each time that the event loop comes round.
+        """Start the lines that may run now, one in each turn of the event loop.
 
-        So requests of others that come meanwhile do not wait for all of them.
+        So other requests that arrive meanwhile do not wait for all of them.
         """
         if not self._is_pumping:
             self._is_pumping = True
@@ -161,12 +164,15 @@ class Runner:
             async with asyncio.timeout(LAST_WORDS):
                 await self._tools.store.release(self._tools.runner)
         except (StoreAway, TimeoutError) as error:
-            logger.warning("batches are free when their leases run out: %s", error)
+            logger.warning(
+                "other balancers can take this balancer's batches only after its leases expire: %s",
+                error,
+            )
 
     # ---- tasks
 
     async def _run_open(self, tasks: asyncio.TaskGroup) -> None:
-        """Give each open batch a task, and tell those that have one of changes."""
+        """Give each open batch a task, and pass changes to running batches."""
         is_first = True
         while True:
             self._news.clear()
@@ -177,10 +183,10 @@ class Runner:
                 await self._update_runs(tasks)
                 pause = RECHECK
             except StoreAway as error:
-                logger.warning("batches wait, since the store is away: %s", error)
+                logger.warning("batches wait, because the store cannot be reached: %s", error)
                 pause = FIRST_PAUSE
             except Exception:  # the boundary of one look: batches that run go on
-                logger.exception("open batches could not be looked at")
+                logger.exception("the balancer could not load the open batches and tries again")
                 pause = LONGEST_PAUSE
             try:
                 async with asyncio.timeout(pause):
@@ -189,7 +195,7 @@ class Runner:
                 pass
 
     async def _start(self) -> None:
-        """Free the batches of a former run, and delete files that nobody needs any more."""
+        """Release the batches of an earlier run, and delete files that nobody needs any more."""
         spool = self._tools.spool
         await self._tools.store.release(self._tools.runner)
         left = await asyncio.to_thread(spool.batches)  # first: others make batches meanwhile
@@ -201,7 +207,11 @@ class Runner:
             try:
                 batch = from_document(saved.document)
             except ValueError:
-                logger.exception("%s was saved by another version, and does not run", saved.id)
+                logger.exception(
+                    "the batch %s does not run: another version of Arriero saved it, which "
+                    "this one cannot read",
+                    saved.id,
+                )
                 continue
             run = self.runs.get(batch.id)
             owner = saved.owner or EVERYBODY
@@ -215,7 +225,7 @@ class Runner:
                 run.changed(batch)
 
     async def _claimed(self, id: str) -> Batch | None:
-        """The batch as it is now, if this balancer has its lease or gets it."""
+        """Return the present batch, if this balancer has or gets its lease."""
         now = self._clock()
         saved = await self._tools.store.claim_batch(id, self._tools.runner, now, now + LEASE)
         return None if saved is None else from_document(saved.document)
@@ -230,12 +240,17 @@ class Runner:
                     self.runs[id] = BatchRun(batch, self._tools)
                     return await self.runs[id].run()
                 except BatchTaken:
-                    logger.warning("%s goes on at another balancer", id)
+                    logger.warning(
+                        "the batch %s continues at another balancer: this balancer lost its lease",
+                        id,
+                    )
                     return None
                 except (StoreAway, BlobsAway) as error:
-                    logger.warning("%s waits %g s: %s", id, pause, error)
+                    logger.warning(
+                        "the batch %s waits %g s before it tries again: %s", id, pause, error
+                    )
                 except Exception:
-                    logger.exception("%s failed", id)
+                    logger.exception("the batch %s has failed: unexpected error", id)
                     return await self._give_up(id)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
@@ -245,7 +260,7 @@ class Runner:
             self._news.set()
 
     async def _give_up(self, id: str) -> None:
-        """Give up the batch. The log has the reason."""
+        """End the batch as failed. The log has the reason."""
         now = self._clock()
         try:
             if await self._claimed(id) is None:
@@ -256,7 +271,7 @@ class Runner:
                 is_open=False,
             )
         except StoreAway as error:
-            logger.warning("%s could not be ended: %s", id, error)
+            logger.warning("the batch %s failed, but its end could not be saved: %s", id, error)
 
     async def _keep_leases(self) -> None:
         while True:
@@ -269,9 +284,9 @@ class Runner:
                     if (task := self._tasks.get(id)) is not None:
                         task.cancel()  # another balancer has it, or it has ended
             except StoreAway as error:
-                logger.warning("leases could not be extended: %s", error)
+                logger.warning("the balancer could not extend its leases on batches: %s", error)
             except Exception:  # the boundary of one renewal: the next one tries again
-                logger.exception("leases could not be extended")
+                logger.exception("the balancer could not extend its leases on batches")
 
     async def _follow_fleet(self) -> None:
         async for _ in self._fleet.changes():
@@ -279,7 +294,7 @@ class Runner:
                 self.pump()
 
     async def _expire_files(self) -> None:
-        """Delete files whose time has come and bytes without a file, and forget old batches."""
+        """Delete expired files and bytes without a file, and forget old batches."""
         orphans_deleted_at = float("-inf")
         while True:
             try:
@@ -290,9 +305,11 @@ class Runner:
                     pass
                 await self._tools.store.forget_ended(MAX_ENDED)
             except (StoreAway, BlobsAway) as error:
-                logger.warning("expired files could not be deleted: %s", error)
+                logger.warning(
+                    "the balancer could not delete expired files and tries again: %s", error
+                )
             except Exception:  # the boundary of one look: the next one tries again
-                logger.exception("expired files could not be deleted")
+                logger.exception("the balancer could not delete expired files and tries again")
             await asyncio.sleep(60.0)
 
     # ---- inside
@@ -301,7 +318,7 @@ class Runner:
         return self._schedule.num_waiting(id) < self._capacity.loads_ahead()
 
     def _arm(self) -> None:
-        """Pump again when a line's pause is over."""
+        """Start lines again when a line's pause is over."""
         now = self._clock()
         times = [self._schedule.next_deadline(now)]
         if self._schedule.num_loaded:

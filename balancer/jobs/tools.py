@@ -27,7 +27,7 @@ HandleLine = Callable[[Line, Caller], Awaitable[Answered]]
 
 @dataclass(slots=True)
 class Ended:
-    """Lines that have got a result since the start."""
+    """The number of lines that have got a result since the start."""
 
     num_completed: int = 0
     num_failed: int = 0
@@ -35,7 +35,10 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """`runner` is the name of this balancer in leases, `scratch` a folder of its own."""
+    """The tools of a runner. `runner` is the name of this balancer in leases;
+
+    `scratch` is its folder.
+    """
 
     runner: str
     store: JobStore
@@ -47,14 +50,14 @@ class Tools:
     schedule: Schedule
     ended: Ended
     checking: asyncio.Semaphore
-    """Bounds the inputs that are checked at once."""
+    """Limits how many inputs are checked at once."""
     handle_line: HandleLine
     caller_of: Callable[[BatchCaller], Caller | None]
-    """The caller that made a batch, as of now; `None` where the key is gone."""
+    """Returns the caller that made a batch, as of now; `None` if its key is no longer valid."""
     has_room: Callable[[str], bool]
-    """Whether a batch may load more lines."""
+    """Returns whether a batch may load more lines."""
     model_may_come: Callable[[str | None], bool]
-    """Whether an unknown model may come (back)."""
+    """Returns whether an unknown model may become known."""
     pump: Callable[[], None]
-    """Start what may run now."""
+    """Starts the lines that may run now."""
     clock: Callable[[], float]

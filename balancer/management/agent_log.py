@@ -60,11 +60,13 @@ def agent_log_routes(runtime: FleetRuntime, leases: Leases) -> list[Route]:
     )
     events_doc = Doc(
         "AgentLogEvents",
-        "The same, and the lines that follow as they come; an event `lines` without any says that "
-        "the stream is alive.",
+        (
+            "The last lines of an agent's log, followed by new lines as the agent logs them. "
+            "An event `lines` without lines shows that the stream is alive."
+        ),
         {
             200: AnswerDoc(
-                "Server-sent events until the agent's link is gone.",
+                "Server-sent events until the agent disconnects.",
                 {"text/event-stream": {"x-item-schema": AgentLog}},
             )
         },
@@ -122,6 +124,6 @@ def log_position(query: Mapping[str, str], last_event_id: str = "") -> int:
     text = last_event_id or query.get("last_event_id") or query.get("after", "0")
     if not (text.isascii() and text.isdigit() and len(text) < 17 and int(text) < MAX_NUMBER):
         raise InvalidRequest(
-            f"`after` must be the `after` of an answer before, not {text[:100]!r}", field="after"
+            f"`after` must be the `after` of an earlier answer, not {text[:100]!r}", field="after"
         )
     return int(text)

@@ -45,7 +45,7 @@ def balancer_routes(list_balancers: ListBalancers) -> list[Route]:
 
     doc = Doc(
         "Balancers",
-        "This balancer, and those that share its store.",
+        "This balancer, and the balancers that share its store.",
         {200: json_answer("Those that live.", Balancers)},
     )
     return [Route("GET", "/api/v1/balancers", Needs.VIEW, balancers, doc)]

@@ -156,11 +156,14 @@ def routes(diary: Diary, leases: Leases) -> list[Route]:
 
     diary_doc = Doc(
         "Diary",
-        "What happened, the newest first; as server-sent events, the oldest of these first, and "
-        "then what happens.",
+        (
+            "The newest entries of the diary, newest first. As server-sent events: the same "
+            "entries, oldest first, followed by new entries."
+        ),
         {
             200: AnswerDoc(
-                "The entries, or an event `entry` for each, and `alive` where none comes for long.",
+                "The entries; as server-sent events, an event `entry` for each, and an "
+                "event `alive` during long silences.",
                 {
                     "application/json": {"schema": DiaryPage},
                     "text/event-stream": {"x-item-schema": DiaryEntry},
@@ -181,12 +184,12 @@ def routes(diary: Diary, leases: Leases) -> list[Route]:
     )
     hosts_doc = Doc(
         "Hosts",
-        "The hosts that the fleet has, and had.",
+        "The hosts of the fleet, including hosts that have left.",
         {200: json_answer("All hosts that are remembered.", Hosts)},
     )
     forget_doc = Doc(
         "ForgetHost",
-        "Forgets a host that is not connected.",
+        "Removes a host that is not connected from the list.",
         {200: json_answer("It is forgotten.", Forgotten)},
         errors=(NotFound, Conflict, StoreUnavailable),
     )

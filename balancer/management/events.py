@@ -209,9 +209,9 @@ class EventHub:
             raise ShuttingDown("the balancer is shutting down")
         if not self.shares.claim(owner, 1):
             raise RateLimited(
-                f"{self.num_subscribers} readers are watching already, "
-                f"{self.shares.held(owner)} of this key, of {self.shares.bound} that all keys "
-                "share; close one of them"
+                f"{self.num_subscribers} readers already follow the events, "
+                f"{self.shares.held(owner)} of them with this key; all keys share "
+                f"{self.shares.bound}. Close one of them"
             )
 
     async def _publish_fleet(self) -> None:

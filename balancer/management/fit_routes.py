@@ -67,8 +67,10 @@ def routes(runtime: FleetRuntime) -> list[Route]:
 
     doc = Doc(
         "ModelFit",
-        "What each agent would choose for a model, with the memory that is free beside what it "
-        "runs now. Nothing is downloaded but headers of the model's files.",
+        (
+            "The options that each agent would choose for a model, given the memory that is "
+            "free now. Agents download only the headers of the model's files."
+        ),
         {200: json_answer("The choice of each agent.", Fits)},
         parameters=(
             parameter(

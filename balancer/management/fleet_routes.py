@@ -57,10 +57,10 @@ _DEVICES = Doc(
 )
 _REQUESTS = Doc(
     "Requests",
-    "Queued and running requests, or those that ended, without their texts.",
+    "Queued and running requests, or requests that have ended, without their texts.",
     {
         200: json_answer(
-            "The oldest requests that match; of those that ended, the latest.",
+            "The oldest matching requests; of requests that have ended, the latest.",
             Requests | EndedRequests,
         )
     },
@@ -78,13 +78,13 @@ _REQUESTS = Doc(
 )
 _REQUEST = Doc(
     "OneRequest",
-    "A queued or running request, and what it can expect while it waits.",
+    "A queued or running request, and for a queued one its place and expected wait.",
     {200: json_answer("The request.", ListedRequest)},
     errors=(NotFound,),
 )
 _CANCEL = Doc(
     "CancelRequest",
-    "Cancels a request; its client keeps what was sent.",
+    "Cancels a request; its client keeps the part of the answer that was sent.",
     {202: json_answer("The request ends shortly.", Cancelled)},
     errors=(NotFound,),
 )

@@ -65,19 +65,19 @@ def routes(jobs: Jobs | None) -> list[Route]:
     async def cancel(request: web.Request) -> web.Response:
         with _reached(request):
             if jobs is None:
-                raise NotFound("this balancer keeps no batches")
+                raise NotFound("this balancer stores no files, so it has no batches (--files)")
             batch = await jobs.batches.cancel(request.match_info["id"])
             return json_response(await view(jobs, batch))
 
     list_doc = Doc(
         "Batches",
-        "Everybody's batches: at most a hundred, those that are open first.",
+        "The batches of all callers: at most a hundred, open batches first.",
         {200: json_answer("The batches.", BatchViews)},
         errors=(StoreUnavailable,),
     )
     cancel_doc = Doc(
         "CancelBatch",
-        "Cancels a batch; the results that there are become its files.",
+        "Cancels a batch; results so far are saved in its files.",
         {200: json_answer("The batch.", BatchView)},
         errors=(NotFound, Conflict, StoreUnavailable),
     )
@@ -116,5 +116,5 @@ def _reached(request: web.Request) -> Iterator[None]:
         try:
             yield
         except StoreAway as error:
-            logger.warning("batches cannot be reached: %s", error)
+            logger.warning("a request for batches failed: %s", error)
             raise StoreUnavailable("batches cannot be reached now; try again") from error

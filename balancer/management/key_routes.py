@@ -110,14 +110,19 @@ def routes(
 
     async def revoke(request: web.Request) -> web.Response:
         key = await service.revoke(request.match_info["name"], partial(check_authority, request))
-        diary.note("key_revoked", key.name, "what it had open has ended", by=by_whom(request))
+        diary.note(
+            "key_revoked",
+            key.name,
+            ("its open requests and connections were closed"),
+            by=by_whom(request),
+        )
         return uncached_json(key_json(key, clock(), service.used_at(key)))
 
     async def rotate(request: web.Request) -> web.Response:
         key, secret = await service.rotate(
             request.match_info["name"], partial(check_authority, request)
         )
-        diary.note("key_rotated", key.name, "it has another secret", by=by_whom(request))
+        diary.note("key_rotated", key.name, "it has a new secret", by=by_whom(request))
         return uncached_json(new_key_json(key, secret, clock()))
 
     of_one: tuple[ErrorClass, ...] = (NotFound, Conflict, StoreUnavailable)
@@ -128,20 +133,20 @@ def routes(
     )
     create_doc = Doc(
         "CreateKey",
-        "Makes an access key; the answer is the only place where it ever stands.",
+        "Makes an access key. Only this answer contains its secret.",
         {201: json_answer("The new key.", NewKey)},
         body=Body(name="KeySpec", adapter=TypeAdapter(KeySpec)),
         errors=(Conflict, StoreUnavailable),
     )
     revoke_doc = Doc(
         "RevokeKey",
-        "Revokes a key; what its holder has open ends.",
+        "Revokes a key and closes the requests and connections of its holder.",
         {200: json_answer("The key, revoked.", Key)},
         errors=of_one,
     )
     rotate_doc = Doc(
         "RotateKey",
-        "Gives a key another secret; the old one ends as if it were revoked.",
+        "Gives a key a new secret; the old secret is revoked.",
         {200: json_answer("The key with its new secret.", NewKey)},
         errors=of_one,
     )

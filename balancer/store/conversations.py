@@ -19,7 +19,7 @@ _C = CONVERSATIONS.c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedConversation:
-    """One conversation up to an answer. `owner` is empty where it belongs to everybody.
+    """A conversation up to an answer. `owner` is empty if it belongs to everybody.
 
     `document` is compressed, and counts as `num_bytes`.
     """
@@ -41,7 +41,10 @@ class ConversationBounds:
 
 
 class SavedConversations:
-    """Every method raises `StoreAway`. With another owner or kind, nothing is found."""
+    """The stored conversations. Every method raises `StoreAway`.
+
+    With another owner or kind, nothing is found.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -49,7 +52,7 @@ class SavedConversations:
         self._now = database.now
 
     async def save_conversations(self, conversations: Collection[SavedConversation]) -> None:
-        """Save these, in place of what is there under their ids."""
+        """Save conversations, replacing older ones with the same ids."""
         rows = [asdict(each) | _storable(each) for each in conversations]
         adding = self._database.insert(CONVERSATIONS)
         new = adding.excluded
@@ -66,13 +69,13 @@ class SavedConversations:
             await connection.execute(adding.values(used_at=self._now), rows)
 
     async def use_conversation(self, id: str, kind: str, owner: str) -> bool:
-        """Mark a conversation as used. Returns whether it is stored."""
+        """Mark the owner's conversation of this kind as used. Returns whether it is stored."""
         async with self._transaction() as connection:
             used = update(CONVERSATIONS).where(_one(id, kind, owner)).values(used_at=self._now)
             return (await connection.execute(used)).rowcount > 0
 
     async def find_conversation(self, id: str, kind: str, owner: str) -> bytes | None:
-        """Its document. It counts as used."""
+        """Return the document of the owner's conversation of this kind, and mark it as used."""
         found = (
             update(CONVERSATIONS)
             .where(_one(id, kind, owner))
@@ -84,15 +87,15 @@ class SavedConversations:
             return document
 
     async def forget_conversation(self, id: str, kind: str, owner: str) -> bool:
-        """Delete it; whether it was there."""
+        """Delete the owner's conversation of this kind. Returns whether it was stored."""
         async with self._transaction() as connection:
             statement = delete(CONVERSATIONS).where(_one(id, kind, owner))
             return (await connection.execute(statement)).rowcount > 0
 
     async def trim_conversations(self, bounds: ConversationBounds) -> int:
-        """Delete what is beyond `bounds`; how many these were.
+        """Delete conversations beyond `bounds`. Returns how many.
 
-        What was used least recently of the owner with most goes first.
+        The least recently used conversation of the owner with most goes first.
         """
         async with self._transaction() as connection:
             excess = _excess(bounds, self._now)
@@ -112,7 +115,7 @@ def _one(id: str, kind: str, owner: str) -> ColumnElement[bool]:
 
 
 def _excess(bounds: ConversationBounds, now: ColumnElement[float]) -> Select[Any]:
-    """The ids of what is beyond `bounds`."""
+    """Return the ids of conversations beyond `bounds`."""
     latest = (_C.used_at.desc(), _C.id)
     ranked = fairly_ranked(
         _C.id, _C.owner, latest=latest, num_bytes=_C.num_bytes, more=(_C.used_at,)

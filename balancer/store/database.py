@@ -1,8 +1,8 @@
-"""A database over SQLAlchemy, its transactions, and its errors as ours.
+"""A database over SQLAlchemy: its transactions, and its errors as ours.
 
-SQLite: one connection, WAL, every transaction takes the write lock as it begins. What it confirms
-is on the disk, in the file that its path names: `DatabaseFile` sees to that. With `memory://` it is
-in memory, and ends with the process.
+SQLite has one connection in WAL mode, and every transaction takes the write lock as it begins. What
+it confirms is on the disk, in the file at its path: `DatabaseFile` ensures that. With `memory://`
+the database is in memory, and ends with the process.
 """
 
 import asyncio
@@ -67,10 +67,10 @@ _FAULTY_STATES = ("22", "23", "42", "54")
 
 
 class DatabaseFile:
-    """SQLite's file: the one that was opened is the only one that may be read and written.
+    """SQLite's file: only the file that was opened first may be read and written.
 
-    SQLite itself goes on in a file that was deleted, as if nothing were, and makes another one for
-    its next connection. A thread of its own looks, since a disk may take its time.
+    SQLite itself continues in a deleted file without an error, and creates another for its next
+    connection. A thread checks the path, because a disk may be slow.
     """
 
     def __init__(self, path: str) -> None:
@@ -79,9 +79,9 @@ class DatabaseFile:
         self._opened: tuple[int, int] | None = None
 
     async def check(self) -> None:
-        """The first time, the file is opened, and made where there is none.
+        """The first time, open the file, and create it if it is missing.
 
-        Later, raises `StoreAway` unless the path names that file.
+        Later, raise `StoreAway` if the path leads to another file.
         """
         if self._opened is None:
             self._opened = await self._on_thread(self._made)
@@ -102,7 +102,7 @@ class DatabaseFile:
             )
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _on_thread(self, look: Callable[[], tuple[int, int]]) -> tuple[int, int]:
@@ -123,17 +123,20 @@ class DatabaseFile:
 
 
 def engine_of(url: StoreUrl) -> AsyncEngine:
-    """For a file or a server, not connected yet. SQLite's makes no file: `DatabaseFile` does."""
+    """Return an engine that is not connected yet. It creates no SQLite file;
+
+    `DatabaseFile` does.
+    """
     if url.kind == "postgresql":
         return _postgresql(url)
     return _sqlite(str(Path(url.location).absolute()), mode="rw")
 
 
 class DatabaseInMemory:
-    """SQLite's database of `memory://`: it lives as long as this holds a connection to it.
+    """SQLite's database of `memory://`; it lives as long as this object holds a connection to it.
 
-    Other connections come and go: one that a cancelled task leaves behind is not used again. They
-    wait for each other as they do with a file, which those of a shared cache would not.
+    Other connections come and go: a connection that a cancelled task leaves behind is not used
+    again. They wait for each other as with a file, which connections of a shared cache would not.
     """
 
     def __init__(self) -> None:
@@ -148,11 +151,11 @@ class DatabaseInMemory:
                 connection.execute(table.insert().values(**row))
 
     def engine(self) -> AsyncEngine:
-        """An engine that connects to it."""
+        """Return an engine that connects to the database."""
         return _sqlite(self._name, vfs="memdb")
 
     def close(self) -> None:
-        """The database is gone, unless another connection is still open."""
+        """Delete the database, unless another connection is still open."""
         self._holder.close()
 
 
@@ -161,7 +164,7 @@ def _to_nobody(_notifications: Sequence[Changed]) -> None:
 
 
 class Database:
-    """The database at `url`. It is in memory at once; any other has to be migrated first."""
+    """The database at `url`. One in memory is ready at once; any other must be migrated first."""
 
     def __init__(self, url: StoreUrl) -> None:
         self._url = url
@@ -178,14 +181,14 @@ class Database:
 
     @property
     def now(self) -> ColumnElement[float]:
-        """Seconds since 1970 by the database's clock, to about a millisecond.
+        """Return seconds since 1970 by the database's clock, to about a millisecond.
 
-        It is that of the transaction's machine: the server, or the only host.
+        The clock is that of the server, or for SQLite of this host.
         """
         return _CLOCKS[self.is_postgresql]
 
     def insert(self, table: Table) -> AnyInsert:
-        """An insert that may say what to do with rows that are there."""
+        """Return an insert that can say what to do with existing rows."""
         if not self.is_postgresql:
             return sqlite.insert(table)
         from sqlalchemy.dialects import postgresql  # late: it is one part in 25 of a start
@@ -194,10 +197,10 @@ class Database:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
-        """Inside, all or nothing is written. Raises `StoreAway`.
+        """Return a context in which all or nothing is written. Raises `StoreAway`.
 
-        The file is looked at before, so that nothing comes from another one, and after, so that
-        nothing is confirmed that went into another one.
+        The file is checked before, so that nothing is read from another file, and after, so that
+        nothing is confirmed that was written to another.
         """
         with reached(self._url):
             await self._check_file()
@@ -210,7 +213,10 @@ class Database:
             self.on_notifications(notifications)
 
     async def close(self) -> None:
-        """Let go of files and connections. What is in a transaction is let go of at its end."""
+        """Close files and connections.
+
+        A connection in a transaction is closed when the transaction ends.
+        """
         self._is_closed = True
         await self._engine.dispose()
         if self._file is not None:
@@ -219,7 +225,7 @@ class Database:
             self._memory.close()
 
     def _on_returned(self, _connection: DBAPIConnection, record: ConnectionPoolEntry) -> None:
-        """Close what comes back to the pool after the pool was closed: nobody else does."""
+        """Close a connection that returns to the pool after the pool was closed."""
         if self._is_closed:
             record.invalidate()
 
@@ -236,9 +242,9 @@ _CLOCKS: dict[bool, ColumnElement[float]] = {
 
 @contextmanager
 def reached(url: StoreUrl) -> Iterator[None]:
-    """Turn errors that mean the store cannot be reached or written into `StoreAway`.
+    """A context that turns errors of an unreachable store into `StoreAway`.
 
-    Errors of a statement or of its values pass unchanged: trying them again would not help.
+    Errors of a statement or its values are not changed: a retry would not help.
     """
     try:
         yield
@@ -249,9 +255,10 @@ def reached(url: StoreUrl) -> Iterator[None]:
 
 
 def _is_fault(error: DBAPIError) -> bool:
-    """SQLAlchemy has one class for most of what asyncpg says, whose own errors tell more.
+    """Return whether the statement or its values are at fault.
 
-    A value that asyncpg cannot even send is a `ValueError` to it, and has no SQLSTATE.
+    SQLAlchemy has one class for most errors of asyncpg, whose own errors tell more. A value that
+    asyncpg cannot even send is a `ValueError` there, and has no SQLSTATE.
     """
     state = getattr(error.orig, "sqlstate", None) or ""
     unsendable = isinstance(getattr(error.orig, "__cause__", None), ValueError)
@@ -259,7 +266,7 @@ def _is_fault(error: DBAPIError) -> bool:
 
 
 def sentence(error: BaseException, url: StoreUrl) -> str:
-    """A driver's message in one line, without the password."""
+    """Return a driver's message on one line, without the password."""
     original = getattr(error, "orig", None) or error
     lines = str(original).strip().splitlines()
     said = lines[0].rpartition("<class ")[2].partition(">: ")[2] or lines[0] if lines else ""
@@ -269,10 +276,10 @@ def sentence(error: BaseException, url: StoreUrl) -> str:
 
 
 class _SqliteFile(sqlite3.Connection):
-    """A connection that has no locks once it is closed.
+    """A connection that holds no locks once it is closed.
 
-    SQLite itself keeps them while there is a cursor, and one that a cancelled task left behind is
-    there until the garbage is collected.
+    SQLite itself holds locks while a cursor exists. A cursor left behind by a cancelled task exists
+    until it is garbage-collected.
     """
 
     def __init__(self, uri: str) -> None:
@@ -280,13 +287,13 @@ class _SqliteFile(sqlite3.Connection):
         self._cursors: weakref.WeakSet[sqlite3.Cursor] = weakref.WeakSet()
 
     def cursor(self, factory: Any = sqlite3.Cursor) -> Any:
-        """One that ends with the connection."""
+        """Return a cursor that ends with the connection."""
         cursor = super().cursor(factory)
         self._cursors.add(cursor)
         return cursor
 
     def close(self) -> None:
-        """Close its cursors too."""
+        """Close the connection and its cursors."""
         with suppress(sqlite3.ProgrammingError):  # it is closed
             for cursor in tuple(self._cursors):
                 cursor.close()
@@ -294,9 +301,9 @@ class _SqliteFile(sqlite3.Connection):
 
 
 class _SqliteConnection(aiosqlite.Connection):
-    """A connection that is closed in any case once it is stopped, and stopped once.
+    """A connection that is closed in any case when it is stopped, and stopped only once.
 
-    The parent's is not where a task that is cancelled twice gives up closing it.
+    The parent class does not ensure that if a task is cancelled twice.
     """
 
     def __init__(self, uri: str) -> None:
@@ -311,7 +318,7 @@ class _SqliteConnection(aiosqlite.Connection):
         self._thread.daemon = True
 
     def stop(self) -> asyncio.Future[object] | None:
-        """Close it when its last statement is done, in its thread, which then ends."""
+        """Close the connection after its last statement, in its thread, which then ends."""
         if self._stopped is None:
             self._tx.put_nowait((None, self._close_file))
             self._stopped = super().stop()
@@ -323,7 +330,7 @@ class _SqliteConnection(aiosqlite.Connection):
 
 
 def _sqlite(name: str, **query: str) -> AsyncEngine:
-    """`query`: the parameters of SQLite's URI."""
+    """Return an engine; `query` has the parameters of SQLite's URI."""
     uri = f"file:{quote(name)}?{urlencode(query)}"
 
     async def connect() -> aiosqlite.Connection:
@@ -355,7 +362,10 @@ def _prepare_sqlite(connection: DBAPIConnection, _record: object) -> None:
 
 
 def _write_ahead(cursor: DBAPICursor) -> None:
-    """SQLite does not wait for others that change a new database's mode at the same time."""
+    """Turn on WAL mode.
+
+    SQLite does not wait for others that change a new database's mode at the same time.
+    """
     tries = int(CONNECT_TIMEOUT / _MODE_PAUSE)
     for remaining in range(tries, -1, -1):
         try:
@@ -406,9 +416,10 @@ _UNSENT = "arriero_unsent_notifications"
 
 
 async def notify_changed(connection: AsyncConnection, what: Subject) -> None:
-    """Have all balancers read it again once the transaction is done.
+    """Tell all balancers to read `what` again after the transaction.
 
-    SQLite tells nobody: the code that ends the transaction does, with what `take_unsent` returns.
+    SQLite notifies nobody: the code that ends the transaction does, with the result of
+    `take_unsent`.
     """
     changed = Changed(what)
     if connection.dialect.name == "postgresql":
@@ -418,6 +429,6 @@ async def notify_changed(connection: AsyncConnection, what: Subject) -> None:
 
 
 def take_unsent(connection: AsyncConnection) -> list[Changed]:
-    """The notifications of a transaction, once; to be sent when it is done."""
+    """Return the notifications of a transaction, once, to be sent after it."""
     notifications: list[Changed] = connection.info.pop(_UNSENT, [])
     return notifications

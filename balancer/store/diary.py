@@ -1,4 +1,4 @@
-"""The diary and the hosts in SQL."""
+"""The diary and the hosts, stored in SQL."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -17,7 +17,7 @@ _LATEST_HOSTS = (
 
 
 class DiaryStore:
-    """Keeps them; a part of `store.Store`. Every method raises `StoreAway`."""
+    """Stores the diary; a part of `store.Store`. Every method raises `StoreAway`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -43,9 +43,9 @@ class DiaryStore:
     async def find(
         self, *, since: float = 0.0, after: int = 0, limit: int, oldest_first: bool = False
     ) -> list[DiaryEntry]:
-        """Entries from `since` on with numbers beyond `after`, the newest first; at most `limit`.
+        """Return entries from `since` on with numbers above `after`, newest first; at most `limit`.
 
-        With `oldest_first` those that follow `after` at once.
+        With `oldest_first`, return the entries directly after `after`.
         """
         order = DIARY.c.number if oldest_first else DIARY.c.number.desc()
         query = select(DIARY).where((DIARY.c.at >= since) & (DIARY.c.number > after))
@@ -54,13 +54,13 @@ class DiaryStore:
             return [DiaryEntry(**row) for row in rows.mappings()]
 
     async def load_hosts(self) -> list[SavedHost]:
-        """All of them, by name."""
+        """Return all hosts, by name."""
         async with self._database.transaction() as connection:
             rows = (await connection.execute(select(HOSTS))).mappings().all()
         return sorted((SavedHost(**row) for row in rows), key=lambda host: host.name)
 
     async def forget_host(self, name: str) -> bool:
-        """Delete it; whether it was there."""
+        """Delete a host. Returns whether it was stored."""
         async with self._database.transaction() as connection:
             chosen = HOSTS.c.name == storable_text(name)
             deleted = await connection.execute(delete(HOSTS).where(chosen))
@@ -69,7 +69,7 @@ class DiaryStore:
 
 
 def _storable(record: DiaryEntry | SavedHost) -> dict[str, object]:
-    """Its values, without characters that PostgreSQL's text cannot hold."""
+    """Return the record's values, without characters that PostgreSQL's text cannot hold."""
     return {
         name: storable_text(value) if isinstance(value, str) else value
         for name, value in asdict(record).items()

@@ -1,8 +1,8 @@
-"""Finds the rows of a shared table that exceed its bounds: the oldest of the owner with most.
+"""Finds the rows of a shared table beyond its bounds: the oldest rows of the owner with most.
 
-A bound holds for all owners together. Each row has a depth: the bytes, and the number, of its own
+A bound applies to all owners together. Each row has a depth: the bytes, and the number, of this row
 and its owner's newer rows. Rows are kept in the order of their depths until the bound is reached.
-So an owner with little keeps all rows, whatever others have. `FairEviction` in
+So an owner with few rows keeps all of them, whatever others have. `FairEviction` in
 `balancer/fleet/shares.py` has the same rule.
 """
 
@@ -18,9 +18,10 @@ def fairly_ranked(
     more: tuple[ColumnElement[object], ...] = (),
     among: ColumnElement[bool] | None = None,
 ) -> Subquery:
-    """Rows with their `place` and the `total` of bytes up to them, in the order of their depths.
+    """Return rows with their `place`, and the `total` of bytes up to each, in the order of their
+    depths.
 
-    `latest` orders an owner's rows; `more` are further columns; only rows `among` these count.
+    `latest` orders the rows of an owner; `more` are further columns; only rows in `among` count.
     """
     chosen = select(
         id.label("id"),

@@ -1,4 +1,4 @@
-"""The store's health, as each task that uses it sees it, and as operators see it.
+"""The store's health, as seen by each task that uses it, and by operators.
 
 Times are on the clock of the event loop.
 """
@@ -12,12 +12,15 @@ from .records import StoreStatus
 
 logger = logging.getLogger(__name__)
 
-LOST = "what cannot be written was lost; the balancer's log says what"
-"""`fault` of a store that takes writes, but not all of them."""
+LOST = "records that could not be written are lost; the balancer's log names them"
+"""`fault` of a store that accepts writes, but not all of them."""
 
 
 class StoreHealth:
-    """A store's health for one task, which reports how each use ended; logs each change once."""
+    """A store's health for one task.
+
+    The task reports how each use ended; each change is logged once.
+    """
 
     def __init__(self, store: str) -> None:
         """`store` is its name in the log."""
@@ -26,7 +29,7 @@ class StoreHealth:
         self._problem: str | None = None
         self._fault: str | None = None
         self.num_lost = 0
-        """Rows that were never written: they cannot be, or too many waited."""
+        """Rows that were never written: the store refuses them, or too many waited."""
 
     def status(self, num_pending: int = 0) -> StoreStatus:
         """The store's status after its last use."""
@@ -43,31 +46,31 @@ class StoreHealth:
         return self._fault is not None
 
     def went_away(self, problem: object) -> None:
-        """The store could not be reached."""
+        """Record that the store could not be reached."""
         self._problem = str(problem)
         if self._away_since is None:
             self._away_since = asyncio.get_running_loop().time()
-            logger.warning("%s is away: %s", self.store, problem)
+            logger.warning("%s cannot be reached: %s", self.store, problem)
 
     def answered(self) -> None:
-        """The store was reached, whatever it said."""
+        """Record that the store was reached, even if it refused something."""
         if self._away_since is not None:
-            logger.info("%s is back", self.store)
+            logger.info("%s can be reached again", self.store)
         self._away_since = self._problem = None
 
     def failed(self, num_lost: int = 0) -> None:
-        """A write failed, and is not tried again; so many rows are lost with it."""
+        """Record that a write failed and is not tried again; `num_lost` rows are lost."""
         self.num_lost += num_lost
         self._fault = LOST
 
     def wrote(self) -> None:
-        """A write succeeded as a whole."""
+        """Record that a whole write succeeded."""
         self._fault = None
         self.answered()
 
 
 def combined(statuses: Iterable[StoreStatus]) -> StoreStatus:
-    """The status over all writers: away if the store is away for one of them."""
+    """Return the status over all writers: away if the store is away for one of them."""
     statuses = list(statuses)
     first = min(
         (each for each in statuses if each.away_since is not None),
@@ -84,7 +87,7 @@ def combined(statuses: Iterable[StoreStatus]) -> StoreStatus:
 
 
 def issues(status: StoreStatus) -> tuple[Issue, ...]:
-    """Issues of the store, with what operators should do."""
+    """Return the issues of the store, with what operators should do."""
     if status.is_away:
         message = f"the store is away: {status.problem}"
         hint = "changes are refused until it is back; streams go on"

@@ -1,4 +1,4 @@
-"""Records of the history that wait to be written to the store, and how many of them."""
+"""Records of the history that wait to be written to the store."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ class HistoryBatch:
     steps: tuple[SavedStep, ...] = ()
     endings: tuple[EndedRequest, ...] = ()
     usage: tuple[UsageRow, ...] = ()
-    """One of each day, caller and model."""
+    """One row for each day, caller and model."""
 
 
 def batch_of(records: Sequence[Record]) -> HistoryBatch:
-    """Sort records by their kinds."""
+    """Sort records by kind."""
     return HistoryBatch(
         tuple(each for each in records if isinstance(each, SavedStep)),
         tuple(each for each in records if isinstance(each, EndedRequest)),
@@ -52,7 +52,7 @@ class HistoryBacklog:
 
     @property
     def unwritten(self) -> HistoryBatch:
-        """Steps and ended requests that the store does not have, as far as is known."""
+        """Return steps and ended requests that are not known to be in the store."""
         return HistoryBatch(tuple(self._steps), tuple(self._endings))
 
     def append(
@@ -61,9 +61,9 @@ class HistoryBacklog:
         endings: Sequence[EndedRequest],
         usage: Sequence[UsageRow] = (),
     ) -> int:
-        """Add records; how many of the oldest were dropped since there is no room for them.
+        """Add records. Returns how many of the oldest were dropped because too many waited.
 
-        The newest usage of each day, caller and model is written.
+        Of usage, the newest row of each day, caller and model is written.
         """
         self._steps += steps
         self._endings += endings
@@ -76,11 +76,11 @@ class HistoryBacklog:
         return num - len(self)
 
     def next_batch(self) -> Sequence[Record]:
-        """All of them."""
+        """Return all waiting records."""
         return (*self._steps, *self._endings, *self._usage.values())
 
     def written(self, items: Sequence[Record], _outcome: None) -> None:
-        """These are in the store. What was replaced meanwhile still waits."""
+        """Remove records that were written. A record replaced meanwhile still waits."""
         written = {id(each) for each in items}
         self._steps = [each for each in self._steps if id(each) not in written]
         self._endings = [each for each in self._endings if id(each) not in written]

@@ -9,9 +9,9 @@ Order = Literal["asc", "desc"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedFile:
-    """A file; what is in it lies in the folder or bucket of `--files`, under its id.
+    """A file; its bytes are in the folder or bucket of `--files`, under its id.
 
-    `owner` is whom it belongs to; `None` is everybody without a key.
+    `owner` owns it; `None` stands for everybody without a key.
     """
 
     id: str
@@ -37,10 +37,10 @@ class SavedBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Neighbouring lines of a batch's input: `num_bytes` bytes from `offset` on.
+    """Consecutive lines of a batch's input: `num_bytes` bytes from `offset` on.
 
-    `first_line` is the number of its first line, from 1; lines without text count as well.
-    `num_lines` are those with text.
+    `first_line` is the number of its first line, from 1; empty lines are counted. `num_lines` is
+    the number of lines that are not empty.
     """
 
     number: int
@@ -73,7 +73,7 @@ class ChunkSums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileTotals:
-    """All files together."""
+    """Totals over all files."""
 
     num_files: int = 0
     num_bytes: int = 0

@@ -44,10 +44,12 @@ class BatchConflict(Exception):
 
 
 class JobStore:
-    """Keeps files and batches. Every method raises `StoreAway`. One that returns has written.
+    """Stores files and batches. Every method raises `StoreAway`.
 
-    Several balancers may share it. One runs a batch: it has a lease on the batch under its name,
-    `runner`, until the time `until`; then another one may take the batch over.
+    When a method returns, its change is written.
+
+    Several balancers may share the store. One balancer runs a batch: it has a lease on the batch
+    under its name, `runner`, until the time `until`; then another may take over the batch.
     """
 
     def __init__(self, database: Database) -> None:
@@ -63,37 +65,37 @@ class JobStore:
             await connection.execute(insert(FILES).values(_storable(file)))
 
     async def file(self, id: str) -> SavedFile | None:
-        """The file of that id, of any owner."""
+        """Return the file with this id, of any owner."""
         row = await self._one(select(FILES).where(FILES.c.id == storable_text(id)))
         return None if row is None else SavedFile(**row)
 
     async def files(
         self, owner: str | None, *, purpose: str | None, after: str | None, limit: int, order: Order
     ) -> list[SavedFile]:
-        """Files of one owner, at most `limit`, from behind the one with the id `after`."""
+        """Return files of one owner after the file with the id `after`, at most `limit`."""
         chosen = _page(select(FILES), FILES, owner, after, limit, order)
         if purpose is not None:
             chosen = chosen.where(FILES.c.purpose == storable_text(purpose))
         return [SavedFile(**row) for row in await self._all(chosen)]
 
     async def known_files(self, ids: Sequence[str]) -> set[str]:
-        """The `ids` that are files; at most some hundred are asked for."""
+        """Return those `ids` that are files; ask for at most a few hundred."""
         rows = await self._all(select(FILES.c.id).where(FILES.c.id.in_(ids)))
         return {str(row["id"]) for row in rows}
 
     async def forget_file(self, id: str) -> bool:
-        """Delete it; whether it was there."""
+        """Delete a file. Returns whether it was stored."""
         async with self._transaction() as connection:
             result = await connection.execute(delete(FILES).where(FILES.c.id == id))
             return result.rowcount == 1
 
     async def expired_files(self, now: float, limit: int) -> list[SavedFile]:
-        """Files whose time has come."""
+        """Return files that have expired."""
         chosen = select(FILES).where(FILES.c.expires_at <= now).limit(limit)
         return [SavedFile(**row) for row in await self._all(chosen)]
 
     async def file_totals(self) -> dict[str | None, FileTotals]:
-        """The number of each owner's files, and their size together."""
+        """Return the number of each owner's files, and their total size."""
         rows = await self._all(_FILE_TOTALS)
         return {
             row["owner"]: FileTotals(
@@ -126,39 +128,39 @@ class JobStore:
                 await notify_changed(connection, "batches")
 
     async def batch(self, id: str) -> SavedBatch | None:
-        """The batch of that id, of any owner."""
+        """Return the batch with this id, of any owner."""
         row = await self._one(select(*_BATCH).where(BATCHES.c.id == storable_text(id)))
         return None if row is None else SavedBatch(**row)
 
     async def batches(
         self, owner: str | None, *, after: str | None, limit: int
     ) -> list[SavedBatch]:
-        """Batches of one owner, the newest first."""
+        """Return batches of one owner, newest first."""
         chosen = _page(select(*_BATCH), BATCHES, owner, after, limit, "desc")
         return [SavedBatch(**row) for row in await self._all(chosen)]
 
     async def all_batches(self, limit: int) -> list[SavedBatch]:
-        """The batches of all owners: open ones first, then the newest."""
+        """Return the batches of all owners: open ones first, then the newest."""
         order = (BATCHES.c.is_open.desc(), BATCHES.c.created_at.desc(), BATCHES.c.id.desc())
         chosen = select(*_BATCH).order_by(*order).limit(limit)
         return [SavedBatch(**row) for row in await self._all(chosen)]
 
     async def open_batches(self) -> list[SavedBatch]:
-        """The batches that have not ended, the oldest first."""
+        """Return the batches that have not ended, oldest first."""
         chosen = select(*_BATCH).where(BATCHES.c.is_open)
         ordered = chosen.order_by(BATCHES.c.created_at, BATCHES.c.id)
         return [SavedBatch(**row) for row in await self._all(ordered)]
 
     async def num_open_batches(self) -> dict[str | None, int]:
-        """The number of open batches of each owner."""
+        """Return the number of open batches of each owner."""
         counted = select(BATCHES.c.owner, func.count().label("num")).where(BATCHES.c.is_open)
         rows = await self._all(counted.group_by(BATCHES.c.owner))
         return {row["owner"]: int(row["num"]) for row in rows}
 
     async def forget_ended(self, keep: int) -> list[str]:
-        """Delete batches that have ended, but for `keep` of them; the ids of those.
+        """Delete ended batches, except `keep` of them. Returns the ids of the deleted batches.
 
-        The oldest of the owner with most go first.
+        The oldest batches of the owner with most go first.
         """
         ranked = fairly_ranked(
             BATCHES.c.id,
@@ -180,7 +182,10 @@ class JobStore:
     async def claim_batch(
         self, id: str, runner: str, now: float, until: float
     ) -> SavedBatch | None:
-        """The batch, which this runner has from now on; `None` if another has it, or it is over."""
+        """Give the runner the lease on a batch. Returns the batch;
+
+        `None` if another has it, or it has ended.
+        """
         is_free = or_(BATCHES.c.runner.is_(None), BATCHES.c.leased_until <= now)
         claim = (
             update(BATCHES)
@@ -193,7 +198,7 @@ class JobStore:
             return None if row is None else SavedBatch(**row)
 
     async def extend_leases(self, runner: str, until: float) -> set[str]:
-        """The batches that this runner still has, from now on until then."""
+        """Extend the leases of this runner to `until`. Returns the batches that it still has."""
         mine = update(BATCHES).where(BATCHES.c.is_open, BATCHES.c.runner == runner)
         async with self._transaction() as connection:
             kept = mine.values(leased_until=until).returning(BATCHES.c.id)
@@ -208,18 +213,18 @@ class JobStore:
     # ---- chunks
 
     async def add_chunks(self, batch: str, chunks: Sequence[Chunk]) -> None:
-        """Add chunks that wait."""
+        """Add chunks without results."""
         async with self._transaction() as connection:
             rows = [{"batch": batch, **asdict(each)} for each in chunks]
             await connection.execute(insert(CHUNKS), rows)
 
     async def forget_chunks(self, batch: str) -> None:
-        """Delete all of them."""
+        """Delete all chunks of a batch."""
         async with self._transaction() as connection:
             await connection.execute(delete(CHUNKS).where(CHUNKS.c.batch == batch))
 
     async def next_chunk(self, batch: str, after: int) -> Chunk | None:
-        """The first chunk without results behind number `after`."""
+        """Return the first chunk without results after number `after`."""
         is_next = and_(CHUNKS.c.batch == batch, CHUNKS.c.number > after, CHUNKS.c.key.is_(None))
         row = await self._one(select(*_CHUNK).where(is_next).order_by(CHUNKS.c.number).limit(1))
         return None if row is None else Chunk(**row)
@@ -227,7 +232,7 @@ class JobStore:
     async def commit_chunk(
         self, batch: str, number: int, runner: str, results: ChunkResults
     ) -> bool:
-        """These are the chunk's results; `False` if another runner has the batch by now."""
+        """Save the results of a chunk; `False` if another runner has the batch now."""
         is_chunk = and_(CHUNKS.c.batch == batch, CHUNKS.c.number == number)
         fresh = or_(CHUNKS.c.key.is_(None), CHUNKS.c.key == results.key)
         is_mine = select(BATCHES.c.id).where(BATCHES.c.id == batch, BATCHES.c.runner == runner)
@@ -241,14 +246,14 @@ class JobStore:
             return changed.rowcount == 1
 
     async def sums(self, batch: str) -> ChunkSums:
-        """A batch's progress."""
+        """Return a batch's progress."""
         row = await self._one(_SUMS.where(CHUNKS.c.batch == batch))
         return ChunkSums(**_whole(row)) if row else ChunkSums()
 
     async def done_chunks(
         self, batch: str, *, after: int, limit: int
     ) -> list[tuple[int, ChunkResults]]:
-        """Chunks with results behind number `after`, in their order."""
+        """Return chunks with results after number `after`, in order."""
         chosen = (
             select(CHUNKS.c.number, *_RESULTS)
             .where(CHUNKS.c.batch == batch, CHUNKS.c.number > after, CHUNKS.c.key.is_not(None))
@@ -292,7 +297,7 @@ def _page(
 
 
 def _storable(record: SavedFile | SavedBatch) -> dict[str, object]:
-    """Its values, without characters that PostgreSQL's text cannot hold."""
+    """Return the record's values, without characters that PostgreSQL's text cannot hold."""
     return {
         name: storable_text(value) if isinstance(value, str) else value
         for name, value in asdict(record).items()
@@ -300,5 +305,5 @@ def _storable(record: SavedFile | SavedBatch) -> dict[str, object]:
 
 
 def _whole(row: RowMapping) -> dict[str, int]:
-    """PostgreSQL adds whole numbers up to decimals."""
+    """Return a row as integers, because PostgreSQL sums integers to decimals."""
     return {name: int(value) for name, value in row.items()}

@@ -4,15 +4,16 @@ from .records import SavedKey, SavedState
 
 
 class StoreAway(Exception):
-    """The store cannot be reached or cannot write; a retry may help. Holds no password."""
+    """The store cannot be reached or cannot write; a retry may help. The text has no password."""
 
 
 class StoreRefused(Exception):
-    """The store cannot be used as it is: one sentence with what to do. Holds no password."""
+    """The store cannot be used in its present form: one sentence with what to do, without a
+    password."""
 
 
 class RevisionConflict(Exception):
-    """Another call saved in the meantime; `current` is what is saved now."""
+    """Another call has saved meanwhile; `current` is the saved state."""
 
     def __init__(self, current: SavedState | None) -> None:
         revision = 0 if current is None else current.revision
@@ -21,7 +22,7 @@ class RevisionConflict(Exception):
 
 
 class KeyConflict(Exception):
-    """Another call changed the key in the meantime; `current` is what is saved now, if any."""
+    """Another call has changed the key meanwhile; `current` is the saved key, if any."""
 
     def __init__(self, current: SavedKey | None) -> None:
         super().__init__("the saved key is another one")

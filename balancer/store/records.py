@@ -1,8 +1,8 @@
 """Records of the store, and the messages that ask for a write.
 
 The fleet's core never waits for a store. A change of the desired state is a `Persist`: the
-`StoreWriter` saves it, and retries; one `PersistOutcome` says what came of that. Times are seconds
-since 1970, in UTC.
+`StoreWriter` saves it, with retries, and answers with one `PersistOutcome`. Times are seconds since
+1970, in UTC.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ MAX_SOURCES = 16
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
-    """The desired state as it is saved: a JSON document. Revisions begin at 1 and grow by 1."""
+    """The saved desired state: a JSON document. Revisions begin at 1 and grow by 1."""
 
     revision: int
     document: str
@@ -42,7 +42,7 @@ class SavedState:
 
 @dataclass(frozen=True, slots=True)
 class Persist:
-    """Save `document` as the revision after `expected`; 0 where nothing was saved before."""
+    """Save `document` as the revision after `expected`; 0 if nothing was saved before."""
 
     expected: int
     document: str
@@ -50,21 +50,21 @@ class Persist:
 
 @dataclass(frozen=True, slots=True)
 class Persisted:
-    """The state is saved for good, as the revision after the one that was expected."""
+    """The state was saved, as the revision after the expected one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conflicted:
-    """The state is not saved: `current` is, by another call to the same store."""
+    """The state was not saved, because another call saved `current`."""
 
     current: SavedState | None
 
 
 @dataclass(frozen=True, slots=True)
 class NotPersisted:
-    """The save was given up because the store was away for too long, or too much waited.
+    """The save was given up, because the store was away for too long or too much waited.
 
-    A save whose confirmation was lost may be in the store nevertheless; load before the next.
+    A save whose confirmation was lost may still be in the store; load before the next save.
     """
 
     reason: str
@@ -78,11 +78,11 @@ PersistOutcome = Persisted | Conflicted | NotPersisted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedRequest:
-    """One ended request: how and when it ended, never its text.
+    """An ended request: how and when it ended, never its text.
 
-    `code` as in `Ending`. `kind` names the query, if it was one. Names are bounded by who gives
-    them. `queue_ms` and so on, and `moves`, as in `Timings`. `balancer` is the name of the one that
-    had it; `None` where there was no other.
+    `code` is that of `Ending`. `kind` names the kind of a query. The sources of names bound their
+    length. `queue_ms` and the like, and `moves`, are as in `Timings`. `balancer` is the name of the
+    balancer that had it; `None` if there was only one.
     """
 
     id: str
@@ -107,22 +107,22 @@ class EndedRequest:
 
 
 class EndingPlace(NamedTuple):
-    """Sort key of ended requests: the latest first, then by id."""
+    """Sort key of ended requests: latest first, then by id."""
 
     ended_at: float
     id: str
 
     @property
     def order(self) -> tuple[float, str]:
-        """Smaller for what comes first."""
+        """Return a value that is smaller for earlier places."""
         return -self.ended_at, self.id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndingFilter:
-    """At most `limit` ended requests; those that come after the place `before`, which are older.
+    """A filter for at most `limit` ended requests after the place `before`, which are older.
 
-    `None` lets everything through.
+    `None` accepts all.
     """
 
     model: str | None = None
@@ -144,13 +144,13 @@ class EndingFilter:
 
 
 def place_of(ended: EndedRequest) -> EndingPlace:
-    """The request's sort key."""
+    """Return the sort key of the request."""
     return EndingPlace(ended.ended_at, ended.id)
 
 
 @dataclass(frozen=True, slots=True)
 class SavedStep:
-    """One step of the history: `width` seconds from `at`, and its counts as a JSON document.
+    """A step of the history: `width` seconds from `at` on, with its counts as a JSON document.
 
     `source` is the run of the balancer that counted them.
     """
@@ -163,7 +163,7 @@ class SavedStep:
 
 @dataclass(frozen=True, slots=True)
 class StepRange:
-    """The steps of one width that begin from `since` on, and before `until` if that is given."""
+    """The steps of one width from `since` on, and before `until`, if given."""
 
     width: StepWidth
     since: int
@@ -175,9 +175,10 @@ class StepRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedKey:
-    """One access key as it is saved. `name` is unique; revisions begin at 1 and grow by 1.
+    """A saved access key. `name` is unique; revisions begin at 1 and grow by 1.
 
-    `digest` is the SHA-256 of the key, which itself is nowhere. `limits` and `labels` are JSON.
+    `digest` is the SHA-256 of the key; the key itself is stored nowhere. `limits` and `labels` are
+    JSON.
     """
 
     name: str
@@ -201,9 +202,11 @@ USAGE_DAYS = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageCounts:
-    """Counts of use. `requests` counts all that ended or were refused, `errors` the failed ones.
+    """Counts of use.
 
-    `cached_tokens` are some of `prompt_tokens`.
+    `requests` counts all requests that ended or were refused, `errors` the failed ones.
+
+    `cached_tokens` is a part of `prompt_tokens`.
     """
 
     requests: int = 0
@@ -217,7 +220,7 @@ class UsageCounts:
 class UsageRow(UsageCounts):
     """One caller's use of one model on one day, as one run of a balancer counted it.
 
-    A later row of the same run takes the place of an earlier one, so it can be written twice.
+    A later row of the same run replaces an earlier one, so a row can be written twice.
     """
 
     run: str
@@ -231,7 +234,7 @@ UsageColumn = Literal["day", "caller", "model"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageSum(UsageCounts):
-    """Usage added up; `None` in a column by which it was not grouped."""
+    """Summed usage; `None` in a column by which it is not grouped."""
 
     day: int | None = None
     caller: str | None = None
@@ -240,9 +243,9 @@ class UsageSum(UsageCounts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageQuery:
-    """Usage of the days from `since` to `until`, both among them, added up by one column or more.
+    """A query for usage from the day `since` to `until` inclusive, summed by one or more columns.
 
-    There are at most `limit` sums.
+    The result has at most `limit` sums.
     """
 
     since: int
@@ -253,11 +256,12 @@ class UsageQuery:
 
 @dataclass(frozen=True, slots=True)
 class StoreStatus:
-    """The store's status, from the balancer's side.
+    """The store's status, as the balancer sees it.
 
-    `away_since` is on the clock of the event loop; `problem` says why it is away. `num_pending`
-    things wait to be written, `num_dropped` never were: they cannot be, or too many waited.
-    `fault`: the store was reached, and did not take the last write as a whole.
+    `away_since` is on the clock of the event loop; `problem` says why the store is away.
+    `num_pending` items wait to be written. `num_dropped` items were never written: the store
+    refuses them, or too many waited. `fault`: the store was reached, but refused a part of the last
+    write.
     """
 
     away_since: float | None = None
@@ -284,9 +288,12 @@ class StoreStatus:
 
 @dataclass(frozen=True, slots=True)
 class SavedCordon:
-    """An operator wants an agent to get no new work, `since` then. `agent` is the id it had.
+    """An agent that an operator wants to get no new work, from `since` on.
 
-    What it runs at the `deadline` moves then. Both are seconds since 1970, by balancers' clocks.
+    `agent` is the id it had.
+
+    Its running requests move at `deadline`. Both are in seconds since 1970, by the clocks of
+    balancers.
     """
 
     agent: str
@@ -300,9 +307,9 @@ class SavedCordon:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedSession:
-    """Somebody is logged in to the dashboard until `expires_at`, in seconds since 1970.
+    """A log-in to the dashboard until `expires_at`, in seconds since 1970.
 
-    `id` is the digest of a secret token, `name` and `digest` are of the key.
+    `id` is the digest of a secret token; `name` and `digest` belong to the key.
     """
 
     id: str
@@ -341,10 +348,10 @@ DiaryKind = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiaryEntry:
-    """An event at the time `at`, of `subject`: a host, a model, a key or a balancer.
+    """An event at the time `at`, about a `subject`: a host, a model, a key or a balancer.
 
-    `message` is for people, `by` the name of the key of who did it; `None` where nobody did, or
-    nobody needs a key. `number` orders entries; the store gives it.
+    `message` is for people. `by` is the name of the key of the person who did it; `None` if nobody
+    did, or no key is needed. `number` orders entries; the store assigns it.
     """
 
     number: int = 0
@@ -361,7 +368,10 @@ HostState = Literal["here", "drained", "stopped", "lost"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedHost:
-    """A host that the fleet has, or had. It is in this `state` `since` then, `document` is JSON."""
+    """A host of the fleet, present or past, in its `state` since the time `since`;
+
+    `document` is JSON.
+    """
 
     name: str
     state: HostState
@@ -372,5 +382,5 @@ class SavedHost:
 
 
 def storable_text(text: str) -> str:
-    """`text` without characters that PostgreSQL's text cannot hold."""
+    """Return `text` without characters that PostgreSQL's text cannot hold."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()

@@ -41,7 +41,10 @@ _REQUESTS, _EVENTS = RETAINED_REQUESTS.c, KEPT_EVENTS.c
 
 
 class RetainedStore:
-    """Keeps these. Every method raises `StoreAway`. What it confirms is there after a crash."""
+    """Stores retained requests. Every method raises `StoreAway`.
+
+    What it confirms survives a crash.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -49,9 +52,10 @@ class RetainedStore:
         self._now = database.now
 
     async def write_retained(self, run: str, write: RetainedWrite, lease: float) -> RetainedOutcome:
-        """Write for the balancer `run`, whose new requests have a lease of so many seconds.
+        """Write for the balancer `run`; its new requests get a lease of `lease` seconds.
 
-        Writing the same again is well. Nothing is written of requests that `run` has no lease on.
+        Writing the same again has no effect. Nothing is written about requests on which `run` has
+        no lease.
         """
         async with self._transaction() as connection:
             unsaved = await self._begin(connection, run, write.begun, lease)
@@ -65,9 +69,11 @@ class RetainedStore:
     async def claim_retained(
         self, run: str, lease: float, most: int, *, but: Collection[str] = ()
     ) -> list[FoundRequest]:
-        """Renew the leases of `run`; take up to `most` requests whose lease is over, oldest first.
+        """Renew the leases of `run`, and take up to `most` requests whose lease is over, oldest
+        first.
 
-        Each goes to one of the balancers that ask at once. The ids `but` are left to others.
+        If several balancers ask at once, each request goes to one of them. The ids in `but` are
+        left to others.
         """
         until = self._now + lease
         async with self._transaction() as connection:
@@ -82,14 +88,15 @@ class RetainedStore:
             return await _found(connection, select(RETAINED_REQUESTS).where(taken))
 
     async def cancelled_retained(self, run: str) -> list[str]:
-        """The ids of requests of `run` that were cancelled at other balancers."""
+        """Return the ids of requests of `run` that were cancelled at other balancers."""
         async with self._transaction() as connection:
             return list((await connection.execute(_cancelled(run))).scalars())
 
     async def find_retained(
         self, owner: str, *, id: str = "", prefix: str = ""
     ) -> list[FoundRequest]:
-        """The owner's request with this id, or those whose name begins so; they count as used."""
+        """Return the owner's request with this id, or those whose names begin with `prefix`, and
+        mark them as used."""
         requests = RETAINED_REQUESTS.c
         condition = requests.owner == storable_text(owner)
         if id:
@@ -104,9 +111,9 @@ class RetainedStore:
             )
 
     async def trim_retained(self, bounds: RetainedBounds) -> int:
-        """Delete what is beyond `bounds`, but for what runs; how many these were.
+        """Delete requests beyond `bounds`, except running ones. Returns how many.
 
-        What was used least recently of the owner with most goes first.
+        The least recently used request of the owner with most goes first.
         """
         async with self._transaction() as connection:
             excess = _excess(bounds, self._now)
@@ -119,7 +126,7 @@ class RetainedStore:
     async def _begin(
         self, connection: AsyncConnection, run: str, begun: Sequence[SavedRequest], lease: float
     ) -> frozenset[str]:
-        """Add new requests; the ids of those whose name is taken."""
+        """Add new requests. Returns the ids of those whose name is taken."""
         if not begun:
             return frozenset()
         rows = [_storable(each) for each in begun]
@@ -143,7 +150,7 @@ class RetainedStore:
         grown: Sequence[SavedEvents],
         unsaved: Collection[str],
     ) -> frozenset[str]:
-        """Add events; the ids of those that are not this balancer's."""
+        """Add events. Returns the ids of requests that this balancer does not run."""
         to_save = [each for each in grown if each.id not in unsaved]
         if not to_save:
             return frozenset()
@@ -169,7 +176,10 @@ def _growth(events: SavedEvents) -> dict[str, Any]:
 
 
 def _storable(request: SavedRequest) -> dict[str, Any]:
-    """JSON has no characters that PostgreSQL's text cannot hold: it escapes them."""
+    """Return the request's values.
+
+    JSON escapes the characters that PostgreSQL's text cannot hold.
+    """
     texts = {"owner": storable_text(request.owner), "name": storable_text(request.name)}
     return asdict(request) | texts | {"num_bytes": len(request.document)}
 
@@ -187,7 +197,7 @@ async def _cancel(connection: AsyncConnection, ids: Collection[str]) -> None:
 
 
 async def _found(connection: AsyncConnection, query: Select[Any]) -> list[FoundRequest]:
-    """The requests of `query` with their events, oldest first."""
+    """Return the requests of `query` with their events, oldest first."""
     rows = (await connection.execute(query)).mappings().all()
     ids = [row["id"] for row in rows]
     events = await connection.execute(
@@ -220,19 +230,19 @@ _NAMES = ("id", "owner", "name", "digest", "document", "created_at")
 
 
 def _replacing(insert: AnyInsert) -> Insert:
-    """`insert` events, in place of those from the same number on."""
+    """Insert events, replacing those from the same number on."""
     document = insert.excluded.document
     return insert.on_conflict_do_update(index_elements=["id", "start"], set_={"document": document})
 
 
 def _owned(run: str, ids: Collection[str]) -> Select[Any]:
-    """The `ids` that `run` may write; their rows are locked until the transaction ends."""
+    """Return the `ids` that `run` may write; their rows are locked until the transaction ends."""
     mine = _REQUESTS.id.in_(ids) & (_REQUESTS.lease_owner == run)
     return select(_REQUESTS.id).where(mine).with_for_update()
 
 
 def _growing(now: ColumnElement[float]) -> Update:
-    """Notes that events of a request were added; parameters are those of `SavedEvents`."""
+    """Note that events were added to a request; the parameters are those of `SavedEvents`."""
     return (
         update(RETAINED_REQUESTS)
         .where(_REQUESTS.id == bindparam("of"))
@@ -247,13 +257,13 @@ def _growing(now: ColumnElement[float]) -> Update:
 
 
 def _releasing(run: str, ids: Collection[str]) -> Update:
-    """Ends leases of `run`."""
+    """End leases of `run`."""
     mine = _REQUESTS.id.in_(ids) & (_REQUESTS.lease_owner == run)
     return update(RETAINED_REQUESTS).where(mine).values(lease_owner="", lease_until=0.0)
 
 
 def _forgetting(ids: Collection[str]) -> tuple[Delete, Delete]:
-    """Deletes requests with their events."""
+    """Delete requests with their events."""
     return (
         delete(KEPT_EVENTS).where(_EVENTS.id.in_(ids)),
         delete(RETAINED_REQUESTS).where(_REQUESTS.id.in_(ids)),
@@ -261,19 +271,19 @@ def _forgetting(ids: Collection[str]) -> tuple[Delete, Delete]:
 
 
 def _renewing(run: str, until: ColumnElement[float]) -> Update:
-    """Renews the leases of `run`."""
+    """Renew the leases of `run`."""
     mine = (_REQUESTS.lease_owner == run) & ~_REQUESTS.has_ended
     return update(RETAINED_REQUESTS).where(mine).values(lease_until=until)
 
 
 def _cancelling(ids: Collection[str]) -> Update:
-    """Notes that requests are to end, where they have not."""
+    """Mark requests that have not ended as cancelled."""
     running = _REQUESTS.id.in_(ids) & ~_REQUESTS.has_ended
     return update(RETAINED_REQUESTS).where(running).values(is_cancelled=True)
 
 
 def _cancelled(run: str) -> Select[Any]:
-    """The requests of `run` whose callers have cancelled them."""
+    """Return the requests of `run` whose callers have cancelled them."""
     mine = (_REQUESTS.lease_owner == run) & ~_REQUESTS.has_ended
     return select(_REQUESTS.id).where(mine & _REQUESTS.is_cancelled)
 
@@ -281,7 +291,8 @@ def _cancelled(run: str) -> Select[Any]:
 def _claimable(
     run: str, now: ColumnElement[float], most: int, but: Collection[str] = ()
 ) -> Select[Any]:
-    """Other balancers' requests whose lease is over, oldest first, unless one is taking them."""
+    """Return other balancers' requests whose lease is over, oldest first, unless one is taking
+    them."""
     return (
         select(_REQUESTS.id)
         .where(~_REQUESTS.has_ended)
@@ -295,7 +306,7 @@ def _claimable(
 
 
 def _excess(bounds: RetainedBounds, now: ColumnElement[float]) -> Select[Any]:
-    """The ids of what is beyond `bounds`, but for what runs."""
+    """Return the ids of requests beyond `bounds`, except running ones."""
     is_idle = case((_REQUESTS.has_ended, True), else_=_REQUESTS.lease_until <= now).label("is_idle")
     ranked = fairly_ranked(
         _REQUESTS.id,

@@ -1,7 +1,7 @@
-"""The saved form of a request that is to outlive its balancer.
+"""The saved form of a request that outlives its balancer.
 
-A balancer that runs a request has a lease on it. If the lease ends, because the balancer is gone or
-cannot reach the store, another balancer may take the request.
+A balancer that runs a request has a lease on it. If the lease ends, because the balancer has ended
+or cannot reach the store, another balancer may take the request.
 """
 
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedRequest:
-    """One request as it was accepted. `owner` is empty where it belongs to everybody.
+    """An accepted request. `owner` is empty if it belongs to everybody.
 
-    An owner has one request of a `name`. `digest` is of the body that asked for it, in hexadecimal
-    digits. `document` is JSON: the request, and what its API needs to go on with it.
+    An owner has one request of a `name`. `digest` is that of the request's body, in hexadecimal
+    digits. `document` is JSON: the request, and what its API needs to continue it.
     """
 
     id: str
@@ -27,8 +27,8 @@ class SavedRequest:
 class SavedEvents:
     """Events of the request `id`, as JSON, from number `start` on.
 
-    They take the place of events that were saved from the same number on. The answer so far is of
-    `model` and `fingerprint`, once it has begun; with the last event it `has_ended`.
+    They replace saved events from the same number on. `model` and `fingerprint` belong to the
+    answer so far, once it has begun; with the last event it `has_ended`.
     """
 
     id: str
@@ -56,9 +56,11 @@ class RetainedWrite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetainedOutcome:
-    """`unsaved` were not added, since their owner has another request of that name.
+    """The outcome of a write.
 
-    `lost` are with another balancer now, or were deleted: they must not go on here.
+    `unsaved` were not added, because their owner has another request of that name.
+
+    `lost` run at another balancer now, or were deleted: they must stop here.
     """
 
     unsaved: frozenset[str] = frozenset()
@@ -67,7 +69,7 @@ class RetainedOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundRequest:
-    """A saved request and all its events, as documents in their order."""
+    """A saved request and all its events, as documents in order."""
 
     request: SavedRequest
     events: tuple[str, ...]

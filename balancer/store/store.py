@@ -41,14 +41,14 @@ _NEWEST_CORDONS = (
 
 
 class Store:
-    """The desired state, access keys and cordons; its parts keep the rest in the same database.
+    """The desired state, access keys and cordons; its parts store the rest in the same database.
 
-    Every method but `close` raises `StoreAway`. One that returns has written for good: unless the
-    store is in memory, it is there after a crash of any process.
+    Every method but `close` raises `StoreAway`. When a method returns, its change is written.
+    Unless the store is in memory, the change survives a crash of any process.
     """
 
     def __init__(self, url: StoreUrl) -> None:
-        """The store in memory is there at once; any other has to be opened: see `open_store`."""
+        """A store in memory is ready at once; any other must be opened: see `open_store`."""
         self.database = Database(url)
         self.history = HistoryStore(self.database)
         self.jobs = JobStore(self.database)
@@ -70,20 +70,22 @@ class Store:
                 await connection.run_sync(migrate)
 
     async def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
         await self.database.close()
 
     # ---- the desired state
 
     async def load_desired_state(self) -> SavedState | None:
-        """The desired state, if one was ever saved."""
+        """Return the desired state, if one was saved."""
         async with self.database.transaction() as connection:
             return await _saved(connection)
 
     async def save_desired_state(self, persist: Persist) -> None:
-        """Save it. Raises `RevisionConflict`. It may be repeated, as after a lost answer.
+        """Save the desired state. Raises `RevisionConflict`.
 
-        Exactly one of the writers that compete for one revision succeeds.
+        It may be repeated, such as after a lost answer.
+
+        Of several writers of one revision, exactly one succeeds.
         """
         revision = persist.expected + 1
         async with self.database.transaction() as connection:
@@ -102,7 +104,7 @@ class Store:
     # ---- access keys
 
     async def load_keys(self) -> list[SavedKey]:
-        """All of them, by name."""
+        """Return all keys, by name."""
         async with self.database.transaction() as connection:
             rows = (await connection.execute(select(ACCESS_KEYS))).mappings().all()
         # Sorted here, since databases have orders of their own.
@@ -111,7 +113,7 @@ class Store:
     async def save_key(self, key: SavedKey) -> None:
         """Add revision 1, or replace the revision before. Raises `KeyConflict`.
 
-        It may be repeated, as after a lost answer.
+        It may be repeated, such as after a lost answer.
         """
         async with self.database.transaction() as connection:
             save = _is_added if key.revision == 1 else _is_replaced
@@ -123,7 +125,7 @@ class Store:
             await notify_changed(connection, "keys")
 
     async def forget_key(self, name: str, revision: int) -> None:
-        """Delete this revision; well if it is gone. Raises `KeyConflict`."""
+        """Delete this revision of a key, if it exists. Raises `KeyConflict`."""
         chosen = (ACCESS_KEYS.c.name == name) & (ACCESS_KEYS.c.revision == revision)
         async with self.database.transaction() as connection:
             result = await connection.execute(delete(ACCESS_KEYS).where(chosen))
@@ -132,32 +134,32 @@ class Store:
             await notify_changed(connection, "keys")
 
     async def had_keys(self) -> bool:
-        """Whether a key was ever made; true if that is unknown."""
+        """Return whether a key was ever made; true if that is unknown."""
         async with self.database.transaction() as connection:
             return (await connection.execute(select(ACCESS_STATE.c.had_keys))).scalar() is not False
 
     async def note_keys(self, *, had_keys: bool) -> None:
-        """Remember whether there ever was a key."""
+        """Record whether there ever was a key."""
         async with self.database.transaction() as connection:
             await connection.execute(update(ACCESS_STATE).values(had_keys=had_keys))
 
     # ---- logins
 
     async def load_sessions(self) -> list[SavedSession]:
-        """All of them, expired ones too."""
+        """Return all sessions, including expired ones."""
         async with self.database.transaction() as connection:
             rows = (await connection.execute(select(SESSIONS))).mappings().all()
         return [SavedSession(**row) for row in rows]
 
     async def save_session(self, session: SavedSession, now: float) -> None:
-        """Add it, and delete those that have expired by `now`."""
+        """Add a session, and delete those that have expired by `now`."""
         async with self.database.transaction() as connection:
             await connection.execute(delete(SESSIONS).where(SESSIONS.c.expires_at <= now))
             await connection.execute(insert(SESSIONS).values(**asdict(session)))
             await notify_changed(connection, "sessions")
 
     async def forget_sessions(self, ids: Sequence[str]) -> None:
-        """Delete these; well if they are gone."""
+        """Delete sessions, if they exist."""
         async with self.database.transaction() as connection:
             await connection.execute(delete(SESSIONS).where(SESSIONS.c.id.in_(ids)))
             await notify_changed(connection, "sessions")
@@ -165,13 +167,13 @@ class Store:
     # ---- cordons
 
     async def load_cordons(self) -> list[SavedCordon]:
-        """All of them, oldest first; at most `MAX_CORDONS`."""
+        """Return all cordons, oldest first; at most `MAX_CORDONS`."""
         async with self.database.transaction() as connection:
             rows = (await connection.execute(_NEWEST_CORDONS)).mappings().all()
         return [SavedCordon(**row) for row in reversed(rows)]
 
     async def save_cordon(self, cordon: SavedCordon) -> None:
-        """Add it, or replace that of the same agent."""
+        """Add a cordon, or replace that of the same agent."""
         agent, name = storable_text(cordon.agent), storable_text(cordon.name)
         values = {"agent": agent, "name": name, "since": cordon.since, "deadline": cordon.deadline}
         newest = select(_NEWEST_CORDONS.subquery().c.agent)
@@ -182,7 +184,7 @@ class Store:
             await notify_changed(connection, "cordons")
 
     async def forget_cordon(self, agent: str) -> None:
-        """Delete it; well if it is gone."""
+        """Delete a cordon, if it exists."""
         async with self.database.transaction() as connection:
             await connection.execute(delete(CORDONS).where(CORDONS.c.agent == storable_text(agent)))
             await notify_changed(connection, "cordons")
@@ -195,7 +197,7 @@ async def _saved(connection: AsyncConnection) -> SavedState | None:
 
 
 async def _is_added(connection: AsyncConnection, key: SavedKey) -> bool:
-    """Insert a key. If two insert one name at once, the second waits, and returns `False`."""
+    """Insert a key. If two insert the same name at once, the second waits, and returns `False`."""
     try:
         async with connection.begin_nested():
             await connection.execute(insert(ACCESS_KEYS).values(**asdict(key)))
@@ -220,7 +222,10 @@ async def _current(connection: AsyncConnection, name: str) -> SavedKey | None:
 
 
 async def open_store(url: StoreUrl) -> Store:
-    """Open it, and bring its tables to this version. Raises `StoreRefused` with one sentence."""
+    """Open a store, and bring its tables to this version.
+
+    Raises `StoreRefused` with one sentence.
+    """
     if url.kind == "sqlite":
         _require_file(Path(url.location))
     elif url.kind == "postgresql" and find_spec("asyncpg") is None:
@@ -239,9 +244,9 @@ async def open_store(url: StoreUrl) -> Store:
 
 
 async def _ended(threads: set[threading.Thread]) -> None:
-    """A connection that could not be opened has a thread, which still tells the loop that it ends.
+    """Wait for the threads of connections that could not be opened.
 
-    Without this a balancer that cannot start could end with that thread's traceback.
+    Otherwise a balancer that cannot start could end with the traceback of such a thread.
     """
     for thread in threads:
         if "_connection_worker" in thread.name:  # aiosqlite's
@@ -249,7 +254,7 @@ async def _ended(threads: set[threading.Thread]) -> None:
 
 
 def _require_file(path: Path) -> None:
-    """SQLite says of all of these that it is unable to open a file."""
+    """Check the path, because SQLite has one message for all of its problems."""
     folder = path.absolute().parent
     if not folder.is_dir():
         raise StoreRefused(f"there is no folder {folder}; make it first")

@@ -1,6 +1,6 @@
-"""`--state`: where a store is. `memory://`, `sqlite:///FILE`, `postgresql://USER@HOST/DATABASE`.
+"""The URL of `--state`: `memory://`, `sqlite:///FILE`, or `postgresql://USER@HOST/DATABASE`.
 
-No message of this file holds a password.
+No message of this file contains a password.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,10 @@ PARAMETERS = ("host", "sslmode")
 
 @dataclass(frozen=True, slots=True)
 class StoreUrl:
-    """One store. `location` is the file of SQLite; for PostgreSQL the rest tells where it is."""
+    """The URL of a store.
+
+    `location` is SQLite's file; the other fields locate a PostgreSQL database.
+    """
 
     kind: Literal["memory", "sqlite", "postgresql"]
     location: str = ""
@@ -28,7 +31,7 @@ class StoreUrl:
     ssl_mode: str | None = None
 
     def __str__(self) -> str:
-        """The URL as it may be shown: without the password."""
+        """Return the URL without the password, for people."""
         if self.kind != "postgresql":
             return f"{self.kind}://{'/' * bool(self.location)}{self.location}"
         user = f"{self.user}@" if self.user else ""
@@ -37,7 +40,7 @@ class StoreUrl:
 
 
 def parse_store_url(text: object) -> StoreUrl:
-    """Raises `ValueError` with what would be right."""
+    """Parse the URL of a store. Raises `ValueError` that says what is allowed."""
     if isinstance(text, StoreUrl):
         return text
     if not isinstance(text, str):

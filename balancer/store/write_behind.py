@@ -1,8 +1,8 @@
-"""Writing to the store in the background, so that nothing else waits for it.
+"""Writes to the store in the background, so that nothing else waits for it.
 
-What cannot be written costs itself alone: a batch that fails is written in halves, and these in
-halves, until what is wrong is alone and lost. While the store is away, everything waits and is
-tried again. Invariant: one write is under way at most.
+An item that cannot be written affects no other item: a failing batch is written in halves, and
+these in halves, until the faulty item is alone and lost. While the store is away, everything waits
+and is tried again. Invariant: at most one write is in progress.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ MAX_ERROR = 300
 
 @asynccontextmanager
 async def in_time() -> AsyncIterator[None]:
-    """Raises `StoreAway` where what is inside takes too long."""
+    """A context that raises `StoreAway` if its block takes too long."""
     try:
         async with asyncio.timeout(TRY_TIMEOUT):
             yield
@@ -58,14 +58,14 @@ class Backlog(Protocol[Item, Outcome_contra]):
         """The next items to write together, in order."""
 
     def written(self, items: Sequence[Item], outcome: Outcome_contra, /) -> None:
-        """These are in the store."""
+        """Remove items that were written."""
 
     def lost(self, item: Item) -> None:
         """Give up `item`, which can never be written."""
 
 
 class WriteBehind(Generic[Item, Outcome]):
-    """One for each backlog. `stir` never waits, and may be called before `run`."""
+    """Writes the items of one backlog. `stir` never waits, and may be called before `run`."""
 
     def __init__(
         self,
@@ -77,10 +77,10 @@ class WriteBehind(Generic[Item, Outcome]):
         name_of: Callable[[Item], Mapping[str, object]],
         gather: float = 0.0,
     ) -> None:
-        """`write` writes items; it raises `StoreAway`, or anything else for what is wrong in them.
+        """`write` writes items. It raises `StoreAway`, or another error for a faulty item.
 
-        The log says of what is lost `loss` and its name. What is not urgent is gathered for
-        `gather` seconds before it is written.
+        For a lost item, `loss` and its name are logged. Items that are not urgent are gathered for
+        `gather` seconds before they are written.
         """
         self.health = health
         self._backlog = backlog
@@ -111,13 +111,13 @@ class WriteBehind(Generic[Item, Outcome]):
             self._is_urgent.set()
 
     async def written(self) -> Sequence[Item]:
-        """Wait until a write has ended; which of its items are lost."""
+        """Wait until a write has ended. Returns its items that were lost."""
         if self._end_of_write is None:
             self._end_of_write = asyncio.get_running_loop().create_future()
         return await asyncio.shield(self._end_of_write)
 
     async def run(self) -> None:
-        """Write what comes, until cancelled."""
+        """Write waiting items, until cancelled."""
         while True:
             if not self._backlog.has_any:
                 self._is_idle.set()
@@ -131,7 +131,10 @@ class WriteBehind(Generic[Item, Outcome]):
                 self._pause = min(2 * self._pause, LONGEST_PAUSE)
 
     async def flush(self, within: float) -> bool:
-        """Wait until all is written, at most so many seconds; whether it is. `run` has to run."""
+        """Wait until everything is written, at most `within` seconds. Returns whether it is.
+
+        `run` must be running.
+        """
         self._num_flushes += 1
         if not self._is_idle.is_set():
             self._is_urgent.set()
@@ -140,7 +143,9 @@ class WriteBehind(Generic[Item, Outcome]):
                 await self._is_idle.wait()
         except TimeoutError:
             num = len(self._backlog)
-            logger.warning("%d writes to %s were given up", num, self.health.store)
+            logger.warning(
+                "%d writes to %s did not finish in time and are lost", num, self.health.store
+            )
             return False
         finally:
             self._num_flushes -= 1
@@ -149,7 +154,7 @@ class WriteBehind(Generic[Item, Outcome]):
     # ---- inside
 
     async def _gather(self) -> None:
-        """Wait for more, but not where something urgent waits."""
+        """Wait for more items, unless something urgent waits."""
         if self._num_flushes or not self._gather_for:
             return
         try:
@@ -159,9 +164,9 @@ class WriteBehind(Generic[Item, Outcome]):
             return
 
     async def _is_tried(self, waiting: Sequence[Item]) -> bool:
-        """Write what waits, as far as it can be written; not if the store is away.
+        """Write waiting items as far as possible. Returns false if the store is away.
 
-        It may be so because that was too much for the time it had: half of it is tried next.
+        The batch may have been too large for the time limit, so half of it is tried next.
         """
         batch = self.under_way = waiting[: self._most_at_once]
         is_all = len(batch) == len(waiting)
@@ -184,7 +189,7 @@ class WriteBehind(Generic[Item, Outcome]):
         return True
 
     async def _lost_of(self, batch: Sequence[Item]) -> list[Item]:
-        """Write it, in halves where that fails; what is lost. Raises `StoreAway`."""
+        """Write a batch, in halves if it fails. Returns the lost items. Raises `StoreAway`."""
         try:
             async with in_time():
                 outcome = await self._write(batch)
@@ -202,7 +207,7 @@ class WriteBehind(Generic[Item, Outcome]):
         return []
 
     def _lose(self, item: Item, error: Exception) -> None:
-        """The log has a line for each, and one traceback until all is written again."""
+        """Log a lost item, with a traceback only for the first one until all is written again."""
         logger.error(
             "%s: %s: %s",
             self._loss,

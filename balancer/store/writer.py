@@ -31,7 +31,7 @@ SAVE_TIMEOUT = 10.0
 
 
 class StoreWriter:
-    """One for each balancer. `persist` and `append` never wait, and can be called before `run`."""
+    """Writes for a balancer. `persist` and `append` never wait, and may be called before `run`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -41,7 +41,7 @@ class StoreWriter:
             self._backlog,
             self._append,
             health=self._health,
-            loss="a record of the history cannot be written, and is lost",
+            loss="a record of the history could not be written, and is lost",
             name_of=_name_of,
         )
         self._saves: asyncio.Queue[tuple[Persist, float, asyncio.Future[PersistOutcome]]]
@@ -50,7 +50,7 @@ class StoreWriter:
 
     @property
     def keeps_history(self) -> bool:
-        """Whether the store keeps a history."""
+        """Whether the store is on disk, and so keeps the history beyond the balancer's end."""
         return self._store.is_lasting
 
     def status(self) -> StoreStatus:
@@ -59,11 +59,14 @@ class StoreWriter:
         return replace(status, num_pending=status.num_pending + self._num_saves)
 
     def unwritten(self) -> HistoryBatch:
-        """The history that was appended and is not known to be in the store; no usage."""
+        """Return the appended history that is not known to be in the store, without usage."""
         return self._backlog.unwritten
 
     def persist(self, persist: Persist) -> asyncio.Future[PersistOutcome]:
-        """Save a desired state: its outcome, which the task of `run` sets later."""
+        """Save a desired state.
+
+        Returns a future of the outcome, which the task of `run` sets later.
+        """
         self._num_saves += 1
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[PersistOutcome] = loop.create_future()
@@ -76,26 +79,31 @@ class StoreWriter:
         endings: Sequence[EndedRequest],
         usage: Sequence[UsageRow] = (),
     ) -> None:
-        """Add to the history, where the store lasts."""
+        """Add to the history, if the store is on disk."""
         if self.keeps_history and (steps or endings or usage):
             self._health.num_lost += self._backlog.append(steps, endings, usage)
             self._history.stir()
 
     async def run(self) -> None:
-        """Write what comes, until cancelled."""
+        """Write waiting items, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._history.run())
             tasks.create_task(self._save_all())
 
     async def flush(self, within: float) -> bool:
-        """Wait until all is written, at most `within` seconds; whether it is. `run` has to run."""
+        """Wait until everything is written, at most `within` seconds. Returns whether it is.
+
+        `run` must be running.
+        """
         until = asyncio.get_running_loop().time() + within
         is_written = await self._history.flush(within)
         try:
             async with asyncio.timeout_at(until):
                 await self._saves.join()
         except TimeoutError:
-            logger.warning("%d saves of the desired state were given up", self._num_saves)
+            logger.warning(
+                "%d saves of the desired state did not finish in time and are lost", self._num_saves
+            )
             return False
         return is_written
 
@@ -117,7 +125,7 @@ class StoreWriter:
             self._saves.task_done()
 
     async def _saved(self, persist: Persist, until: float) -> PersistOutcome:
-        """While the store is away it is tried again, and for the last time at its deadline."""
+        """Save, with retries while the store is away, the last one at the deadline."""
         pause = write_behind.FIRST_PAUSE
         while True:
             try:
@@ -140,10 +148,10 @@ class StoreWriter:
         except StoreAway:
             raise
         except Exception:  # the boundary of a save
-            logger.exception("a desired state cannot be saved")
+            logger.exception("unexpected error while saving the desired state")
             self._health.answered()
             self._health.failed()
-            return NotPersisted("internal error; the balancer's log has it")
+            return NotPersisted("internal error; the balancer's log has the details")
         self._health.wrote()
         return Persisted()
 

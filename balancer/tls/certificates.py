@@ -90,7 +90,9 @@ class Certificates:
         try:
             self._clients, self._agents = self._load()
         except TlsFileError as error:
-            logger.error("the new certificate cannot be used, the old one stays: %s", error)
+            logger.error(
+                "the new certificate cannot be used, so the old one stays in use: %s", error
+            )
             return
         logger.info("a new certificate is loaded: %s", self._pair.cert)
         self.on_change()
@@ -147,11 +149,13 @@ def warning(seconds_left: float) -> Warning:
     if seconds_left > WARN_BEFORE:
         return Warning(None, seconds_left - WARN_BEFORE)
     if seconds_left <= 0:
-        return Warning("the certificate has expired: clients refuse it; renew it", DAY)
+        return Warning(
+            "the certificate has expired, so clients refuse to connect; renew the certificate", DAY
+        )
     days = int(seconds_left // DAY)
     when = "in less than a day" if days == 0 else "in 1 day" if days == 1 else f"in {days} days"
     ask_again = min(DAY, seconds_left)
-    return Warning(f"the certificate expires {when}; renew it", ask_again)
+    return Warning(f"the certificate expires {when}; renew the certificate", ask_again)
 
 
 async def watch_expiry(certificates: Certificates) -> None:

@@ -279,7 +279,7 @@ async def test_it_stays_away_for_a_while_and_operators_see_why(long_fleet: Fleet
                 reasons.append(again.answer.get("reason"))
         assert all(reason and reason.startswith("bad_messages: ") for reason in reasons)
         line = await long_fleet.balancer.until_line(
-            long_fleet.balancer.stderr, "bad message from an agent"
+            long_fleet.balancer.stderr, "it sent a message that cannot be true"
         )
         assert "Traceback" not in line
 

@@ -148,7 +148,9 @@ async def test_a_store_that_loses_its_keys_lets_nobody_in(fleet: Fleet, tmp_path
         connection.execute("DELETE FROM access_keys")
     await until(are_refused)
     assert (await make_key(fleet))[0] == 401
-    await fleet.balancer.until_line(fleet.balancer.stderr, "had access keys and has none now")
+    await fleet.balancer.until_line(
+        fleet.balancer.stderr, "the access keys are gone from the store"
+    )
     assert await fleet.balancer.terminate() == 0
 
     await fleet.start_balancer(state=f"sqlite:///{path}")

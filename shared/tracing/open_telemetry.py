@@ -35,7 +35,11 @@ def open_tracer(service: str, version: str, environment: Mapping[str, str] = os.
     if endpoint is None or environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return NO_TRACER
     if not _is_installed():
-        logger.warning("%s is set, but nothing is traced: install arriero[opentelemetry]", endpoint)
+        logger.warning(
+            "%s is set, but nothing is traced: OpenTelemetry is not installed; install "
+            "arriero[opentelemetry]",
+            endpoint,
+        )
         return NO_TRACER
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource
@@ -82,7 +86,7 @@ class Exporter:
         try:
             result = self._exporter.export([self._readable(span) for span in spans])
         except Exception:  # the boundary of an export: its spans are lost, and nobody else notices
-            logger.exception("an export of spans failed")
+            logger.exception("unexpected error while exporting spans; they are lost")
             return False
         return result is SpanExportResult.SUCCESS
 

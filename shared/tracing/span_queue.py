@@ -100,4 +100,4 @@ class SpanQueue:
             else:
                 self._num_dropped += len(batch)
         if not has_arrived:
-            logger.warning("%d spans could not be exported and are lost", len(batch))
+            logger.warning("%d spans of traces could not be exported and are lost", len(batch))

@@ -260,7 +260,7 @@ def test_a_log_that_cannot_be_opened_again_stays_where_it_is(tmp_path: Path) -> 
         folder.rename(tmp_path / "moved")
         log.reopen()
         log.flush()
-    assert "the log cannot be reopened" in (tmp_path / "moved/log").read_text()
+    assert "the log file cannot be reopened" in (tmp_path / "moved/log").read_text()
 
 
 def test_a_log_that_is_no_file_has_nothing_to_open() -> None:

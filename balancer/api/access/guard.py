@@ -1,4 +1,4 @@
-"""The middleware that lets a request through to its handler, or not, by the keys it shows."""
+"""The middleware that checks a request's access key and permission before its handler runs."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -46,8 +46,8 @@ def refuse_key_in_url(raw_path: str) -> None:
     """Raises `Unauthorized` where a key stands in the URL, also in one that needs none."""
     if contains_key(raw_path) or ("%" in raw_path and contains_key(unquote(raw_path))):
         raise Unauthorized(
-            "a key must not stand in a URL, since proxies and histories keep those: send it as "
-            "`Authorization: Bearer`, and revoke this one",
+            "do not send an access key in a URL, because proxies and browsers store URLs: "
+            "send it as `Authorization: Bearer`, and revoke this key",
             kind="key_in_url",
         )
 
@@ -67,10 +67,11 @@ Identify = Callable[[web.Request], Awaitable[Identity | None]]
 
 
 def guard(access: Access, table: Table, identify: Identify | None = None) -> Middleware:
-    """Lets in whom `table` lets in. `identify` is for those who may show something else than a key.
+    """Return a middleware that admits requests as `table` says.
 
-    The holder, if there is one, is in the request under `identity_key`. If its key ends while the
-    request is handled, the request ends with it: see `while_good`.
+    `identify` finds the holder of a request's key or session. The holder, if any, is stored in the
+    request under `identity_key`. If the key ends while the request is handled, the request ends
+    too: see `while_good`.
     """
     identify = identify or by_key(access)
 
@@ -103,7 +104,7 @@ def guard(access: Access, table: Table, identify: Identify | None = None) -> Mid
 
 
 def by_key(access: Access) -> Identify:
-    """Identifies by the keys in a request's headers."""
+    """Return a function that identifies holders by the keys in a request's headers."""
 
     async def identify(request: web.Request) -> Identity | None:
         return await access.admitted(keys_in(request.headers))
@@ -116,11 +117,16 @@ def _needs(table: Table, request: web.Request) -> Needs | None:
         return Needs.ANY  # there is nothing; only a holder of a key learns that
     needs = needs_of(table, request.method, route_of(request))
     if needs is None:
-        logger.error("%s %s is no declared route", request.method, route_of(request))
+        logger.error(
+            "%s %s is refused: the route is missing from the table of permissions",
+            request.method,
+            route_of(request),
+        )
     return needs
 
 
 def _may_come_later(request: web.Request, needs: Needs | None) -> bool:
-    """Whether the key may come in a socket's first message, since browsers send no headers."""
+    """Whether a WebSocket may send its key in the first message, because browsers send no
+    headers."""
     is_keyless = not keys_in(request.headers)
     return needs is Needs.FIRST_FRAME and is_keyless and is_upgrade(request.headers)

@@ -1,4 +1,5 @@
-"""Whose key a request came with, and what is open for as long as that key is good."""
+"""The holder of each request's key, and the connections that stay open only while the key is
+valid."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -19,13 +20,13 @@ GRACE = 0.5
 
 
 class Leases:
-    """Holders of keys, and what they have open for long: sockets and streams of events."""
+    """Gives long connections (WebSockets, event streams) a lease that ends with their key."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
 
     def holder(self, request: web.Request) -> Identity | None:
-        """The holder of the key of `request`; `None` if no key is needed."""
+        """Return the holder of the key of `request`; `None` if no key is needed."""
         return request.get(identity_key)
 
     @property
@@ -34,7 +35,7 @@ class Leases:
         return not self._access.is_open
 
     async def identify(self, key: str) -> Identity | None:
-        """The holder of `key`, which came over an open socket for inference.
+        """Return the holder of `key`, which a client sent over an open WebSocket.
 
         `None` if no key is needed. Raises `Unauthorized`, or `Forbidden` for another role.
         """
@@ -46,11 +47,11 @@ class Leases:
     def lease(
         self, holder: Identity | None, on_end: Callable[[Unauthorized], None]
     ) -> AbstractContextManager[None]:
-        """Inside, `on_end` is called if `holder` may no longer be here."""
+        """Return a context in which `on_end` is called if the permission of `holder` ends."""
         return self._access.lease(holder, on_end)
 
     async def while_here(self, request: web.Request, serve: Awaitable[None]) -> None:
-        """Wait for `serve`, which is cancelled if the holder of `request` may no longer be here."""
+        """Wait for `serve`, and cancel it if the permission of the holder of `request` ends."""
         task = asyncio.current_task()
         is_over = False
 
@@ -67,11 +68,11 @@ class Leases:
 
 
 async def while_good(access: Access, request: web.Request, handler: Handler) -> web.StreamResponse:
-    """The answer of `handler`, which ends if the key or session of `request` does.
+    """Handle `request`, and end it if its key or session ends. Returns the response.
 
-    A request whose body is not complete ends at once, with 401. Any other has `GRACE` to end by
-    itself, as streams do, and as the answer does to whoever revokes the own key. What came without
-    a key, since there was none, goes on if its body is complete when the first key is made.
+    A request with an incomplete body ends at once, with 401. Any other request has `GRACE` seconds
+    to end by itself. Streams end in this time, and a caller who revokes its own key gets the
+    answer. A request without a key continues if its body was complete when the first key was made.
     """
     end = _End(request)
     with access.watch(request.get(identity_key), end.begin):
@@ -89,7 +90,7 @@ async def while_good(access: Access, request: web.Request, handler: Handler) -> 
 
 
 class _End:
-    """Ends one request, in its own task."""
+    """The forced end of one request, in a task of its own."""
 
     def __init__(self, request: web.Request) -> None:
         task = asyncio.current_task()
@@ -101,7 +102,7 @@ class _End:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, error: Unauthorized) -> None:
-        """Its key has ended, or the first key was made."""
+        """Begin the end, because the key has ended or the first key was made."""
         is_complete = self._request.content.is_eof()
         if is_complete and identity_key not in self._request:
             return  # it was open before the first key was made, and goes on
@@ -118,6 +119,6 @@ class _End:
             self._request.transport.abort()
 
     def stop(self) -> None:
-        """The request has ended."""
+        """Stop, because the request has ended."""
         if self._timer is not None:
             self._timer.cancel()

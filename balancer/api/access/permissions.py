@@ -42,12 +42,12 @@ Table = Mapping[tuple[str, str], Needs]
 
 
 def needs_of(table: Table, method: str, path: str) -> Needs | None:
-    """The permission that the route needs; `None` if it is not listed."""
+    """Return the permission that the route needs; `None` if `table` does not list the route."""
     return table.get(("GET" if method == "HEAD" else method, path))
 
 
 def check_role(holder: Identity, needs: Needs | None) -> None:
-    """Raises `Forbidden` where the holder's role does not open what needs this."""
+    """Check that the holder's role has this permission. Raises `Forbidden` if not."""
     if needs is None or not may(holder.role, needs):
         why = "nobody may use this" if needs is None else f"this needs {needs.value}"
         raise Forbidden(f"the key {holder.name!r} has the role {holder.role}; {why}", kind="role")

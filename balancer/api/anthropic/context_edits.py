@@ -1,8 +1,8 @@
-"""Context edits: thinking and tool results that a request wants left out of its prompt.
+"""Context edits: they leave old thinking and old tool results out of a request's prompt.
 
-Edits apply to the prompt of one request. The client's conversation, and a thread's, stays whole.
-A turn is everything from the assistant between two user messages that hold more than tool results,
-so a chain of tool calls is one turn.
+An edit changes the prompt of one request only, not the conversation or the stored thread. A turn is
+everything that the assistant says between two user messages that hold more than tool results. So a
+chain of tool calls is one turn.
 """
 
 from abc import ABC, abstractmethod
@@ -29,7 +29,7 @@ from .conversation.documents import Text
 
 
 class ThinkingCleared(TypedDict):
-    """Thinking of old turns was left out of the prompt."""
+    """An entry of `applied_edits`: thinking of old turns was left out of the prompt."""
 
     type: Literal["clear_thinking_20251015"]
     cleared_thinking_turns: Count
@@ -37,7 +37,7 @@ class ThinkingCleared(TypedDict):
 
 
 class ToolUsesCleared(TypedDict):
-    """Results of old tool uses were left out of the prompt."""
+    """An entry of `applied_edits`: results of old tool uses were left out of the prompt."""
 
     type: Literal["clear_tool_uses_20250919"]
     cleared_tool_uses: Count
@@ -60,7 +60,7 @@ _Names = Annotated[ListOf[str], Field(max_length=MAX_TOOLS)]
 
 @dataclass(frozen=True, slots=True)
 class EditedConversation:
-    """A conversation after an edit, and how many turns or tool uses were cleared for it."""
+    """A conversation after an edit, and the number of turns or tool uses that were cleared."""
 
     messages: _Messages
     num_cleared: int
@@ -73,17 +73,17 @@ class Edit(ABC):
 
     @property
     def above(self) -> int:
-        """The most tokens that a prompt may have and still be left alone."""
+        """The prompt length, in tokens, up to which the edit is not applied."""
         return -1
 
     @property
     def least(self) -> int:
-        """An edit that saves fewer tokens is not applied."""
+        """The tokens that the edit must save; otherwise it is not applied."""
         return 0
 
     @abstractmethod
     def change(self, messages: _Messages) -> EditedConversation | None:
-        """Apply the edit to `messages`; `None` if there is nothing to clear."""
+        """Return the edited `messages`; `None` if there is nothing to clear."""
 
     @abstractmethod
     def applied(self, num_cleared: int, num_tokens: int) -> AppliedEdit:
@@ -136,7 +136,7 @@ class ClearThinking(Edit):
     )
 
     def change(self, messages: _Messages) -> EditedConversation | None:
-        """Without thinking in old turns."""
+        """Return the messages without the thinking of old turns; `None` if there is none."""
         if not isinstance(self.keep, ThinkingTurns):
             return None
         turns = [turn for turn in _turns(messages) if any(_thinks(messages[at]) for at in turn)]
@@ -161,7 +161,8 @@ class ClearThinking(Edit):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClearToolUses(Edit):
-    """Clears the results, and where asked the inputs, of all tool uses but the last."""
+    """Clears the results of all tool uses but the last ones, and their inputs if the request asks
+    for that."""
 
     __pydantic_config__ = STRICT
     type: Literal["clear_tool_uses_20250919"]
@@ -175,16 +176,16 @@ class ClearToolUses(Edit):
 
     @property
     def above(self) -> int:
-        """The trigger, where it counts tokens."""
+        """The value of `trigger`, if it counts tokens."""
         return self.trigger.value if isinstance(self.trigger, InputTokens) else -1
 
     @property
     def least(self) -> int:
-        """`clear_at_least`."""
+        """The value of `clear_at_least`."""
         return self.clear_at_least.value if self.clear_at_least else 0
 
     def change(self, messages: _Messages) -> EditedConversation | None:
-        """Without the results of old tool uses."""
+        """Return the messages without the results of old tool uses; `None` if there are none."""
         uses = _answered_uses(messages)
         if isinstance(self.trigger, ToolUses) and len(uses) <= self.trigger.value:
             return None
@@ -215,7 +216,7 @@ AnyEdit = Annotated[ClearThinking | ClearToolUses, Field(discriminator="type")]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextManagement:
-    """The edits that a request asks for, in their order."""
+    """The edits that a request asks for, in order."""
 
     __pydantic_config__ = STRICT
     edits: Annotated[ListOf[AnyEdit], Field(max_length=MAX_EDITS)] = ()
@@ -225,7 +226,7 @@ class ContextManagement:
 
 
 def _turns(messages: _Messages) -> Iterator[list[int]]:
-    """The positions of each turn's assistant messages."""
+    """Yield for each turn the positions of its assistant messages."""
     turn: list[int] = []
     for at, message in enumerate(messages):
         if isinstance(message, AssistantMessage):

@@ -9,7 +9,7 @@ from ....shared.errors import RequestError, Source, ThreadNotFound, status_of
 
 
 class ErrorCode(TypedDict):
-    """A short word for the error, for programs."""
+    """A short code for the error, for programs."""
 
     error_code: Literal["thread_not_found"]
 
@@ -23,7 +23,7 @@ class ErrorDetail(TypedDict):
 
 
 class AnthropicError(TypedDict):
-    """An error."""
+    """The body of an error response."""
 
     type: Literal["error"]
     error: ErrorDetail

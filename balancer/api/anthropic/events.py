@@ -40,7 +40,7 @@ class ThinkingDetails(TypedDict):
 
 
 class TokenCounts(TypedDict):
-    """Token counts. `input_tokens` are those that were not read from a cache."""
+    """Token counts. `input_tokens` does not include tokens that were read from a cache."""
 
     input_tokens: Count
     cache_read_input_tokens: Count
@@ -51,7 +51,7 @@ class TokenCounts(TypedDict):
 
 
 class CacheCreation(TypedDict):
-    """Tokens that were written to a cache, by how long it keeps them. None are counted here."""
+    """Tokens that were written to a cache, by the cache's lifetime. These counts are always 0."""
 
     ephemeral_5m_input_tokens: Count
     ephemeral_1h_input_tokens: Count
@@ -74,7 +74,7 @@ class TextBlock(TypedDict):
 
 
 class ThinkingBlock(TypedDict):
-    """Reasoning. The signature is a placeholder, since nothing is signed."""
+    """Reasoning of the model. The signature is a placeholder, because nothing is signed."""
 
     type: Literal["thinking"]
     thinking: str
@@ -82,7 +82,7 @@ class ThinkingBlock(TypedDict):
 
 
 class DirectCaller(TypedDict):
-    """The model itself calls the tool."""
+    """The caller of a tool: the model itself."""
 
     type: Literal["direct"]
 
@@ -98,9 +98,9 @@ class ToolUseBlock(TypedDict):
 
 
 class CompactionBlock(TypedDict):
-    """The summary of a conversation, or null if the model gave none.
+    """The summary of a conversation; null if the model gave none.
 
-    `tool_changes` are those of the conversation.
+    `tool_changes` are the changes of tools in the conversation.
     """
 
     type: Literal["compaction"]
@@ -118,10 +118,10 @@ class ContextManaged(TypedDict):
 
 
 class MessageAnswer(TypedDict):
-    """A message; the reason to stop is null as long as it goes on.
+    """A message. The stop reason is null until the message has ended.
 
-    `context_management` is there if the request has it. There are no containers, and no details of
-    why it stopped.
+    `context_management` is present if the request has it. Containers and details of the stop are
+    never present.
     """
 
     id: str
@@ -149,7 +149,7 @@ Summarized = list[Json]
 
 
 class MessageEvents(EventRenderer):
-    """One message as it grows."""
+    """One message while it is generated."""
 
     def __init__(
         self,
@@ -162,10 +162,10 @@ class MessageEvents(EventRenderer):
         hides_thinking: bool = False,
         summarizes: Summarized | None = None,
     ) -> None:
-        """`id` without its prefix; `context` says which edits shortened the prompt.
+        """`id` has no prefix; `context` says which edits shortened the prompt.
 
-        `tier` is the class that it has. With `hides_thinking` thinking blocks have no text. With
-        `summarizes` the message is one compaction block.
+        `tier` is the service tier of the request. With `hides_thinking` thinking blocks have no
+        text. With `summarizes` the message is one compaction block.
         """
         self._id = id
         self._max_tokens = max_tokens
@@ -190,12 +190,12 @@ class MessageEvents(EventRenderer):
             self.message["context_management"] = context
 
     def begin(self) -> list[Json]:
-        """The events before the first token."""
+        """Return the events before the first token."""
         message: Json = {**self.message, "content": []}
         return [{"type": "message_start", "message": message}, _PING]
 
     def whole(self) -> MessageAnswer:
-        """The message, once it has ended."""
+        """Return the message, once it has ended."""
         return self.message
 
     def _begun(self, begun: Begun) -> None:
@@ -311,40 +311,40 @@ class MessageEvents(EventRenderer):
 
 
 class _Block(ABC):
-    """One block as it grows."""
+    """One content block while it is generated."""
 
     kind: TokenKind
     is_silent = False
-    """Whether its text is sent at its end, or never."""
+    """Whether the text of the block is sent only at its end, or never."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
 
     def add(self, text: str) -> str:
-        """More of it, which is also the answer."""
+        """Add text to the block, and return the part that the answer shows."""
         self._texts.append(text)
         return text
 
     @property
     def text(self) -> str:
-        """All of it so far."""
+        """Return the text of the block so far."""
         return "".join(self._texts)
 
     @abstractmethod
     def opening(self) -> Json:
-        """The block while it is still empty."""
+        """Return the block as it begins, without text."""
 
     @abstractmethod
     def delta(self, text: str) -> Json:
-        """The delta that carries `text`."""
+        """Return the delta that carries `text`."""
 
     def last_delta(self) -> Json | None:
-        """The delta at the end of the block, if it needs one."""
+        """Return the delta at the end of the block, if it needs one."""
         return None
 
     @abstractmethod
     def whole(self) -> Block:
-        """The complete block."""
+        """Return the complete block."""
 
 
 class _TextBlock(_Block):
@@ -377,7 +377,7 @@ class _Thinking(_Block):
 
 
 class _HiddenThinking(_Thinking):
-    """Thinking without its text, so that a client knows that there was some."""
+    """A thinking block without its text, which shows the client that the model thought."""
 
     is_silent = True
 
@@ -386,7 +386,7 @@ class _HiddenThinking(_Thinking):
 
 
 class _Summary(_Block):
-    """Clients take one delta for the whole of it."""
+    """A compaction block. Clients expect its whole text in one delta."""
 
     kind = "content"
     is_silent = True

@@ -7,18 +7,18 @@ from collections.abc import Iterator, Mapping
 
 from ..fields.field_table import Ignored, Refused, Rule, nothing
 
-_CACHED = Ignored("prefixes are cached without being asked")
-_UNCITED = Ignored("models are not told what an answer cited")
-_NO_SERVERS = Ignored("tools that only Anthropic's servers run are left out")
-_NO_SCREEN = Ignored("tools that answer with screenshots are left out")
-_NO_IMAGES = Refused("pictures are read in messages and results, not here; send a description")
+_CACHED = Ignored("prefixes are always cached")
+_UNCITED = Ignored("citations are not passed to models")
+_NO_SERVERS = Ignored("only Anthropic's servers can run this tool, so the model does not get it")
+_NO_SCREEN = Ignored("the tool answers with screenshots, so the model does not get it")
+_NO_IMAGES = Refused("pictures are supported only in messages and tool results; send a description")
 _NO_LINKS = Refused(
-    "no links are read but those to pictures, where the balancer runs with --media-urls; send the "
+    "the balancer reads only links to pictures, and only with --media-urls; send the "
     "picture or the text itself"
 )
-_AS_IT_IS = Ignored("pictures are scaled as the model wants them", nothing("{}"))
-_NO_FILES = Refused("files are not stored here; send their text")
-_ELSEWHERE = Ignored("what another service's tools did is not told to the model")
+_AS_IT_IS = Ignored("the model decides how pictures are scaled", nothing("{}"))
+_NO_FILES = Refused("files are not stored for messages; send the text of the file")
+_ELSEWHERE = Ignored("the model does not get the results of tools that ran on Anthropic's servers")
 
 _BLOCKS = "messages[].content[]"
 _INNER = f"{_BLOCKS}.content[]"
@@ -71,13 +71,16 @@ def _of_tools(tools: str) -> Iterator[tuple[str, Rule]]:
     """The rules for the tools at the path `tools`."""
     yield from ((f"{tools}.type={each}", _NO_SERVERS) for each in SERVER_TOOLS)
     yield from ((f"{tools}.type={each}", _NO_SCREEN) for each in SCREEN_TOOLS)
-    yield f"{tools}.type=*", Ignored("the tool's input is not known here")
+    yield f"{tools}.type=*", Ignored("this type of tool is unknown, so the model does not get it")
     yield f"{tools}.allowed_callers", Ignored("only the model calls tools", nothing('["direct"]'))
     yield f"{tools}.cache_control", _CACHED
-    yield f"{tools}.defer_loading", Ignored("all tools are in the prompt", nothing("false"))
-    yield f"{tools}.eager_input_streaming", Ignored("input is streamed as it comes")
-    yield f"{tools}.input_examples", Ignored("models are not told examples")
-    yield f"{tools}.max_characters", Ignored("the client cuts what its editor shows")
+    yield f"{tools}.defer_loading", Ignored("all tools are always in the prompt", nothing("false"))
+    yield f"{tools}.eager_input_streaming", Ignored("the input of tools is always streamed")
+    yield f"{tools}.input_examples", Ignored("examples are not passed to models")
+    yield (
+        f"{tools}.max_characters",
+        Ignored("the client runs the editor and can shorten its output"),
+    )
 
 
 def _of_texts(blocks: str) -> Iterator[tuple[str, Rule]]:
@@ -102,7 +105,10 @@ def _of_blocks() -> Iterator[tuple[str, Rule]]:
     yield f"{_INNER}.content[].type=image", _NO_IMAGES
     yield from ((f"{_BLOCKS}.type={each}", _ELSEWHERE) for each in SERVER_BLOCKS)
     yield f"{_BLOCKS}.type=container_upload", _NO_FILES
-    yield f"{_BLOCKS}.is_error", Ignored("models read the result itself", nothing("false"))
+    yield (
+        f"{_BLOCKS}.is_error",
+        Ignored("models see only the content of a tool's result", nothing("false")),
+    )
     yield f"{_BLOCKS}.toolset_name", _NO_SCREEN
     yield f"{_INNER}.type=browser_state", _NO_SCREEN
     for changes in (_BLOCKS, f"{_BLOCKS}.tool_changes[]"):
@@ -113,25 +119,27 @@ def _of_blocks() -> Iterator[tuple[str, Rule]]:
 MESSAGES: Mapping[str, Rule] = {
     "billing_policy": Ignored("nothing is billed"),
     "cache_control": _CACHED,
-    "container": Ignored("tools that run in containers are left out"),
-    "diagnostics": Ignored("there are none to give"),
+    "container": Ignored("tools that run in containers are not supported"),
+    "diagnostics": Ignored("there are no diagnostics"),
     "fallback_credit_token": Ignored("nothing is billed"),
-    "fallbacks": Ignored("the model that is asked for answers"),
-    "inference_geo": Ignored("the fleet is where it is"),
-    "mcp_servers": Ignored("tools of MCP servers are left out"),
-    "metadata": Ignored("requests are not told apart by users"),
-    "speed": Ignored("there is one speed", nothing('"standard"')),
-    "user_profile_id": Ignored("there are no profiles"),
+    "fallbacks": Ignored("only the requested model answers"),
+    "inference_geo": Ignored("requests run in this fleet, wherever it is"),
+    "mcp_servers": Ignored("MCP servers are not called"),
+    "metadata": Ignored("requests are not counted by user"),
+    "speed": Ignored("there is only one speed", nothing('"standard"')),
+    "user_profile_id": Ignored("there are no user profiles"),
     "workspace_id": Ignored("there are no workspaces"),
     "context_management.edits[].type=compact_20260112": Ignored(
-        "a conversation is summarized only where a request asks for it with `compaction`"
+        "a conversation is summarized only if a request asks for it with `compaction`"
     ),
-    "messages[].output_config": Ignored("the request's own effort counts"),
-    "output_config.task_budget": Ignored("`max_tokens` is what bounds an answer"),
+    "messages[].output_config": Ignored("the effort of the request as a whole is used"),
+    "output_config.task_budget": Ignored("`max_tokens` limits the answer"),
     "system[].cache_control": _CACHED,
     "system[].citations": _UNCITED,
     "thinking.block_binding": Ignored("thinking is not bound to a conversation"),
-    "thinking.budget_tokens": Ignored("thinking counts against `max_tokens`"),
+    "thinking.budget_tokens": Ignored(
+        "thinking has no budget of its own: it counts against `max_tokens`"
+    ),
     **dict(_of_blocks()),
     **dict(_of_tools("tools[]")),
 }

@@ -33,7 +33,7 @@ class Format:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputOptions:
-    """The answer's format, and how much effort the model is asked to take."""
+    """The answer's format, and the effort that the model should take."""
 
     __pydantic_config__ = STRICT
 
@@ -41,12 +41,16 @@ class OutputOptions:
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
 
     def variables(self) -> Json | None:
-        """Template variables: some templates know degrees of effort, by OpenAI's names."""
+        """Return template variables for the effort, under OpenAI's names; some templates know
+        them."""
         return None if self.effort is None else {"reasoning_effort": self.effort}
 
 
 def grammar(options: OutputOptions, format: Format | None) -> Grammar | None:
-    """The grammar of the answer; `format` is the older field for it. Raises `InvalidRequest`."""
+    """Return the grammar of the answer. `format` is the older field for it.
+
+    Raises `InvalidRequest`.
+    """
     if None not in (format, options.format) and format != options.format:
         field = "output_format"
         raise InvalidRequest(
@@ -67,18 +71,18 @@ _TIERS: dict[PriorityClass, MessageTier] = {
 
 
 def priority_of(tier: Tier) -> int | None:
-    """The neutral priority that a tier asks for; `None` is its key's."""
+    """Return the neutral priority of a service tier; `None` stands for the default of the key."""
     return None if tier == "auto" else PRIORITY_NUMBERS["default"]
 
 
 def tier_of(priority: int | None) -> MessageTier:
-    """Anthropic's word for the class that a request has."""
+    """Return Anthropic's name for a priority class."""
     return _TIERS[priority_class_of(priority)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThinkingOptions:
-    """Options of thinking: whether the model thinks, and whether its thoughts are sent."""
+    """Thinking options: whether the model thinks, and whether the answer shows it."""
 
     __pydantic_config__ = STRICT
 
@@ -92,7 +96,10 @@ class ThinkingOptions:
 
 
 def thinks(options: ThinkingOptions | None, messages: tuple[ChatMessage, ...]) -> bool | None:
-    """Whether the answer to `messages` begins with thinking; `None` leaves it to the template."""
+    """Return whether the answer to `messages` begins with thinking;
+
+    `None` leaves it to the template.
+    """
     if options is None:
         return False
     match options.type:

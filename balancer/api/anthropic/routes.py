@@ -1,8 +1,8 @@
 """The Messages API over HTTP: `/v1/messages` and `/v1/messages/count_tokens`.
 
-The headers `anthropic-version`, `anthropic-beta` and `x-api-key` are accepted and have no effect.
-Every answer has an id in its headers, and every error also in its body; for a message it is the
-request's id.
+The headers `anthropic-version`, `anthropic-beta` and `x-api-key` are accepted; the first two have
+no effect. Every answer has a request id in its headers, and every error also in its body. For a
+message it is the id of the neutral request.
 """
 
 import time
@@ -45,7 +45,7 @@ from .threads import Thread, stored_thread, unknown_thread
 
 
 class OriginalCount(TypedDict):
-    """The input's tokens without context edits."""
+    """The number of input tokens without context edits."""
 
     original_input_tokens: Count
 
@@ -75,7 +75,7 @@ def routes(runtime: FleetRuntime, conversations: Conversations, bodies: Bodies) 
 
 
 def _with_id(handle: Handler) -> Handler:
-    """The message has its id from the beginning, so that every error has it."""
+    """Give the message an id before it is handled, so that every error has the id, too."""
 
     async def handle_with_id(request: web.Request) -> web.StreamResponse:
         request[request_id_key] = new_request_id()
@@ -85,7 +85,10 @@ def _with_id(handle: Handler) -> Handler:
 
 
 def error_answer(error: RequestError, id: RequestId | None = None) -> web.Response:
-    """`error` as a response in Anthropic's format; `id` is the request's id, if it has one."""
+    """Return `error` as a response in Anthropic's format;
+
+    `id` is the request's id, if it has one.
+    """
     given = new_request_id() if id is None else id
     response = error_response(
         error, lambda each: anthropic_error(each, given), status=anthropic_status(error)
@@ -102,14 +105,14 @@ CountTokens = Callable[[GenerateRequest], Awaitable[int]]
 
 
 class Run(Protocol):
-    """Runs work that is slow for long conversations without blocking the event loop."""
+    """Runs slow work outside the event loop."""
 
     async def __call__(self, work: Callable[[], T], /) -> T: ...
 
 
 @dataclass(slots=True)
 class Edited:
-    """A request after its edits. `num_tokens` are those of its prompt, where they were counted."""
+    """A request after its edits. `num_tokens` is the length of its prompt, if it was counted."""
 
     messages: tuple[Message, ...]
     request: GenerateRequest
@@ -127,10 +130,10 @@ async def apply_edits(
     build: Build,
     count: CountTokens,
 ) -> Edited:
-    """`messages` after `edits`. Raises what `build` and `count` raise.
+    """Apply `edits` to `messages`. Raises what `build` and `count` raise.
 
-    Tokens are counted only if there is something to clear: once before the first edit, and once
-    for each edit.
+    Tokens are counted only if there is something to clear: before the first edit, and after each
+    edit.
     """
     edited = Edited(messages, await run(partial(build, messages)))
     for edit in edits:
@@ -166,7 +169,7 @@ class _MessagesCall:
 
 
 class _Messages:
-    """Handlers that answer messages and count their tokens."""
+    """Handlers that answer messages, or count their tokens."""
 
     def __init__(self, runtime: FleetRuntime, conversations: Conversations, bodies: Bodies) -> None:
         self._runtime = runtime
@@ -174,7 +177,7 @@ class _Messages:
         self._bodies = bodies
 
     async def answer(self, requested: MessagesRequest, caller: Caller) -> Generation:
-        """The message that continues the conversation."""
+        """Return the message that continues the conversation."""
         asked = await self._asked(requested, caller.owner)
         edited = await self._edited(asked, caller)
         return Generation(
@@ -186,7 +189,7 @@ class _Messages:
         )
 
     async def count(self, requested: MessagesRequest, caller: Caller) -> KnownAnswer:
-        """Count the conversation's tokens, after its edits."""
+        """Return the number of the conversation's tokens after its edits."""
         asked = await self._asked(requested, caller.owner)
         edited = await self._edited(asked, caller)
         num_tokens = edited.num_tokens
@@ -200,7 +203,7 @@ class _Messages:
         return KnownAnswer(body, {ID_HEADER: id, REQUEST_ID: id})
 
     async def _asked(self, requested: MessagesRequest, owner: str | None) -> _MessagesCall:
-        """The body with the thread that it continues. Raises `RequestError`."""
+        """Return the parsed body with the thread that it continues. Raises `RequestError`."""
         thread = requested.thread
         if not isinstance(thread, ContinueThread):
             return _MessagesCall(requested, requested.conversation(), requested.num_bytes)
@@ -213,7 +216,7 @@ class _Messages:
         return _MessagesCall(requested, requested.conversation(previous.conversation), num_bytes)
 
     async def _edited(self, asked: _MessagesCall, caller: Caller) -> Edited:
-        """The request after its context edits. Raises `RequestError`."""
+        """Return the request after its context edits. Raises `RequestError`."""
         conversation = asked.conversation
 
         async def run(work: Callable[[], T]) -> T:
@@ -232,7 +235,10 @@ class _Messages:
 
 
 class _Answer(MessageEvents):
-    """One message while it is generated; its thread is stored if it ends without an error."""
+    """One message while it is generated.
+
+    Its thread is stored if the message ends without an error.
+    """
 
     def __init__(
         self,
@@ -265,7 +271,7 @@ class _Answer(MessageEvents):
         return rendered
 
     def stored(self) -> Awaitable[None] | None:
-        """A future that is done when any balancer can continue the thread."""
+        """Return a future that is done when any balancer can continue the thread."""
         if self._asked.requested.thread is None:
             return None
         return self._store.written(self.message["id"])

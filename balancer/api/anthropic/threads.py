@@ -1,7 +1,7 @@
 """Threads: conversations that a client continues by the id of their last answer.
 
-A stored thread is the whole conversation from its last summary on, before any context edits. It
-stays as it is when it is continued, so one answer can be continued more than once.
+A stored thread is the whole conversation from its last summary on, without context edits.
+Continuing a thread does not change it, so an answer can be continued several times.
 """
 
 from dataclasses import dataclass, replace
@@ -22,24 +22,24 @@ _answer = TypeAdapter(AssistantMessage)
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """A conversation up to an answer."""
+    """A conversation up to and including an answer."""
 
     __pydantic_config__ = LAZY
 
     conversation: MessagesInput
     body_bytes: int
-    """Bytes of the bodies and answers that made it."""
+    """Bytes of all bodies and answers in the conversation."""
     memory: int = 0
-    """About how many bytes of memory it takes."""
+    """Estimated bytes of memory."""
 
     @property
     def num_bytes(self) -> int:
-        """The bytes it counts for."""
+        """The bytes that the thread counts for in its store."""
         return max(self.body_bytes, self.memory)
 
 
 def stored_thread(conversation: MessagesInput, answer: list[Block], num_bytes: int) -> Thread:
-    """The thread of `conversation`, whose requests had `num_bytes`, and its answer."""
+    """Return the thread of `conversation`, whose requests had `num_bytes`, with its answer."""
     told = [{name: each for name, each in block.items() if name != "citations"} for block in answer]
     content = to_json({"role": "assistant", "content": told})
     said = _answer.validate_json(content)
@@ -54,7 +54,7 @@ def stored_thread(conversation: MessagesInput, answer: list[Block], num_bytes: i
 
 
 def unknown_thread(id: str) -> ThreadNotFound:
-    """The error for a thread that is not stored, or no longer."""
+    """Return the error for a thread that is not stored, or was deleted."""
     field = "thread.previous_message_id"
     return ThreadNotFound(
         f"`{field}`: no thread is stored under {id[:100]!r}; send the whole conversation with "

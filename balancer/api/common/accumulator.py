@@ -24,7 +24,7 @@ from .log_probs import PackedLogProbs
 
 
 class Accumulator:
-    """Takes a request's events; texts are kept by kind."""
+    """Collects the events of one request; text is kept by kind."""
 
     def __init__(self) -> None:
         self.notices: list[Notice] = []
@@ -34,7 +34,7 @@ class Accumulator:
         self._end: EndEvent | None = None
 
     def add(self, event: Event) -> None:
-        """Takes the request's next event. Raises `RuntimeError` after the end."""
+        """Add the next event of the request. Raises `RuntimeError` after the end."""
         if self._end is not None:
             raise RuntimeError(f"{event} came after the end")
         match event:
@@ -54,29 +54,32 @@ class Accumulator:
                 assert_never(event)
 
     def text(self, kind: TokenKind = "content") -> str:
-        """All text of `kind` so far."""
+        """Return all text of `kind` so far."""
         return "".join(self._texts.get(kind, ()))
 
     def log_probs(self, kind: TokenKind = "content") -> Sequence[TokenLogProbs]:
-        """Log-probabilities of the tokens of `kind` so far, if requested."""
+        """Return the log-probabilities of the tokens of `kind` so far, if requested."""
         return self._log_probs.get(kind) or ()
 
     @property
     def end(self) -> EndEvent:
-        """The last event. Raises `RuntimeError` while there is none."""
+        """The last event. Raises `RuntimeError` before the end."""
         if self._end is None:
             raise RuntimeError("the request has not ended")
         return self._end
 
     def done(self) -> Done:
-        """The end of a successful request; raises the error of a failed one."""
+        """Return the end of a successful request; raise the error of a failed request."""
         if isinstance(self.end, Failed):
             raise self.end.error
         return self.end
 
 
 def arguments_of(call: str) -> dict[str, Any]:
-    """The arguments of a call, which a model wrote. If they are cut off, only the complete ones."""
+    """Return the arguments of a call, which a model wrote.
+
+    If the call was cut off, only the complete arguments.
+    """
     try:
         value = from_json(call, allow_partial=True)
     except ValueError:

@@ -1,7 +1,7 @@
-"""Answers as bytes.
+"""Writes answers as JSON.
 
-Serializing vectors blocks the event loop. So a list may be given as an iterator: it is written in
-pieces, and other tasks run in between.
+Serialising many vectors would block the event loop. A list may therefore be an iterator: it is
+written in pieces, and other tasks run in between.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ PIECE = 32
 def json_response(
     body: object, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> web.Response:
-    """`body` as JSON; dataclasses in it are written as objects."""
+    """Return a response with `body` as JSON; dataclasses in it are written as objects."""
     return web.Response(
         body=to_json(body), status=status, content_type="application/json", headers=headers
     )
@@ -30,7 +30,7 @@ def uncached_json(body: object, *, status: int = 200) -> web.Response:
 
 
 async def written(body: Mapping[str, object]) -> bytes:
-    """`body` as JSON."""
+    """Return `body` as JSON."""
     members = []
     for name, value in body.items():
         text = await _list(value) if isinstance(value, Iterator) else to_json(value)

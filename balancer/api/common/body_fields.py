@@ -1,4 +1,4 @@
-"""The fields of a native body that are set; `null` is the same as an absent field."""
+"""The fields of a native body that are set; a field with `null` counts as absent."""
 
 from typing import Any, TypeVar
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def body_fields(body: bytes) -> dict[str, Any]:
-    """The members of the JSON object `body` that are not null. Raises `InvalidRequest`."""
+    """Return the members of the JSON object `body` that are not null. Raises `InvalidRequest`."""
     try:
         raw = from_json(body, allow_inf_nan=False)
     except ValueError as error:
@@ -24,10 +24,10 @@ def body_fields(body: bytes) -> dict[str, Any]:
 
 
 def in_list(given: dict[str, Any], field: str) -> FieldNames:
-    """Wraps a single text or a single list of token ids in a list.
+    """Wrap a single text, or a single list of token ids, in a list.
 
-    Returns what errors call it: the client gave no list. Raises `InvalidRequest` for what is
-    neither a text nor a list.
+    Returns the names for errors, because the client gave no list. Raises `InvalidRequest` for other
+    values.
     """
     value = given.get(field)
     if value is None:
@@ -44,7 +44,7 @@ def in_list(given: dict[str, Any], field: str) -> FieldNames:
 
 
 def parse_named(adapter: TypeAdapter[T], body: bytes, names: FieldNames) -> T:
-    """`body` as the adapter's type. Raises `InvalidRequest` that calls fields by `names`."""
+    """Parse `body` as the adapter's type. Raises `InvalidRequest` with fields by `names`."""
     try:
         return parse_json(adapter, body)
     except InvalidRequest as error:

@@ -17,7 +17,10 @@ async def count_tokens(
     *,
     caller: Caller,
 ) -> int:
-    """The prompt's tokens with the template's. Raises `RequestError` with fields by `names`."""
+    """Return the number of the prompt's tokens, including the template's.
+
+    Raises `RequestError` with fields by `names`.
+    """
     query_request = QueryRequest(
         kind="text", parts=(CountTokens(request=request),), model=request.model
     )

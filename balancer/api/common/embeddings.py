@@ -33,7 +33,7 @@ _FLOAT_BYTES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbedBodyFields:
-    """Fields of all calls that embed."""
+    """The fields that all calls for embeddings share."""
 
     __pydantic_config__ = STRICT
 
@@ -44,7 +44,7 @@ class EmbedBodyFields:
     dimensions: Dimensions | None = None
 
     def query(self, truncation: Truncation | None = None) -> QueryRequest:
-        """The query by which an agent, or several, embed the inputs."""
+        """Return the query with which agents embed the inputs."""
         parts = tuple(
             Embed(
                 inputs=part,
@@ -59,13 +59,14 @@ class EmbedBodyFields:
 
 
 def named(fault: Faulty, place: str) -> RequestError:
-    """The error of one of several inputs with its index, for APIs that answer all or nothing."""
+    """Return the error of one of several inputs with the input's index, for APIs in which one error
+    fails the call."""
     message = f"`{place}`: {fault.error.message}"
     return type(fault.error)(message, field=place, retry_after=fault.error.retry_after)
 
 
 def encoded(vector: Vector, encoding: Encoding) -> str | list[float]:
-    """The vector in that encoding; base64 is passed through."""
+    """Return the vector in `encoding`; base64 is passed through."""
     if encoding == "base64":
         return vector.vector
     data = base64.b64decode(vector.vector)

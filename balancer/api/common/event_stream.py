@@ -31,17 +31,20 @@ Json = dict[str, Any]
 
 
 class EventRenderer(Rendering):
-    """Turns neutral events into an API's; each has a `type`, which is also its name.
+    """Turns neutral events into the events of an API; each has a `type`, which is also its name.
 
-    Some events are not rendered: notices, the end of a tool call (its arguments were already
-    sent), and tokens without visible text. Nothing but comments is rendered before the first
-    token, because clients retry on an HTTP status but not on an error event.
+    Some events are not rendered: notices, the end of a tool call (its arguments were already sent),
+    and tokens without visible text. Before the first token only comments are rendered, because
+    clients retry after an HTTP status but not after an error event.
     """
 
     _has_begun = False
 
     def render(self, event: Event, _number: int = 0, /) -> bytes:
-        """The bytes for `event`; the first events precede those of the first that is rendered."""
+        """Return the bytes for `event`.
+
+        The first rendered event is preceded by the opening events.
+        """
         if isinstance(event, Waiting | Reading):
             return comment(event)
         if self._has_begun or isinstance(event, Begun | Notice):
@@ -51,14 +54,14 @@ class EventRenderer(Rendering):
 
     @abstractmethod
     def begin(self) -> list[Json]:
-        """The first events, before any text; `Begun` was taken before."""
+        """Return the opening events, which come before any text."""
 
     def take(self, event: Event, _number: int = 0, /) -> list[Json]:
-        """The API events for `event`."""
+        """Return the API's events for `event`."""
         return list(self._rendered(event))
 
     def write(self, event: Event) -> bytes:
-        """The API events for `event` as server-sent events, whatever came before."""
+        """Return the API's events for `event` as server-sent events, without opening events."""
         if isinstance(event, Token) and (written := self._go_on(event)) is not None:
             return written
         return frames(self.take(event))
@@ -83,30 +86,30 @@ class EventRenderer(Rendering):
 
     @abstractmethod
     def _begun(self, begun: Begun) -> None:
-        """The prompt is counted. This renders no event of its own."""
+        """Record the token counts of the prompt, which renders no event."""
 
     @abstractmethod
     def _go_on(self, token: Token) -> bytes | None:
-        """The frame of a token that only extends the open item; `None` in any other case.
+        """Return the frame of a token that only extends the open item; `None` in any other case.
 
-        This is the hot path, since nearly all tokens are such: see `Deltas`.
+        This is the hot path, because nearly all tokens are of this kind: see `Deltas`.
         """
 
     @abstractmethod
     def _said(self, token: Token) -> Iterator[Json]:
-        """Write a piece of text of any kind."""
+        """Yield the events for a piece of text of any kind."""
 
     @abstractmethod
     def _called(self, call: ToolCallStarted) -> Iterator[Json]:
-        """A call begins."""
+        """Yield the events for the beginning of a call."""
 
     @abstractmethod
     def _done(self, done: Done) -> Iterator[Json]:
-        """End the answer after its last event."""
+        """Yield the last events of an answer that ended well."""
 
     @abstractmethod
     def _failed(self, error: RequestError) -> Iterator[Json]:
-        """End the answer with `error`."""
+        """Yield the last events of an answer that ended with `error`."""
 
 
 HOLE = "\0"
@@ -114,24 +117,28 @@ _HOLE = to_json(HOLE)
 
 
 class Deltas:
-    """A precomputed frame for events that differ in one text only."""
+    """A precomputed frame for events that differ only in one text."""
 
     def __init__(self, event: Json) -> None:
-        """`HOLE` marks the text's place in `event`; no other text in it may equal `HOLE`."""
+        """`HOLE` marks the place of the text in `event`; no other text in `event` may equal
+        `HOLE`."""
         self._start, end = _frame(event).split(_HOLE)
         self._end = end.removesuffix(b"}\n\n")
 
     def write(self, text: str, members: bytes = b"") -> bytes:
-        """The event with `text`, and with further members of its object."""
+        """Return the event with `text`, and with further `members`."""
         return b"%b%b%b%b}\n\n" % (self._start, to_json(text), self._end, members)
 
     def frame(self, kind: TokenKind, keep: Callable[[str], object]) -> TextFrame:
-        """The bytes around the text of tokens of a kind; `keep` is called with each token."""
+        """Return the bytes around the text of tokens of a kind;
+
+        `keep` is called with each token.
+        """
         return TextFrame(kind, self._start, self._end + b"}\n\n", keep)
 
 
 def frames(events: list[Json]) -> bytes:
-    """`events` as server-sent events."""
+    """Return `events` as server-sent events."""
     return b"".join(map(_frame, events))
 
 

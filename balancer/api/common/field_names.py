@@ -12,17 +12,17 @@ class FieldNames:
     """Maps neutral field names to an API's; a name also covers the fields nested in it."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
-        """In a neutral name `[]` matches any index; the API's name repeats them in their order."""
+        """In a neutral name `[]` matches any index; the API's name repeats the indices in order."""
         self._names = [(_pattern(neutral), _template(own)) for neutral, own in names.items()]
 
     def also(self, names: Mapping[str, str]) -> "FieldNames":
-        """These names and those in `names`, which come first."""
+        """Return these names together with `names`, which take precedence."""
         both = FieldNames(names)
         both._names += self._names
         return both
 
     def renamed(self, error: RequestError) -> RequestError:
-        """`error` with its field renamed to the API's name, in its message as well."""
+        """Return `error` with the API's name of its field, in the message as well."""
         if error.field is None:
             return error
         own = self._own(error.field)

@@ -1,8 +1,10 @@
-"""Idempotency keys: what a call with an `Idempotency-Key` opened before is opened again.
+"""Idempotency keys: a repeated call with the same `Idempotency-Key` gets the answer of the first
+call.
 
-A client that lost its connection sends the same request with the same key again. It gets the same
-answer from its beginning, and nothing is computed twice. See `fleet.runtime.retained_requests`.
-What is not known here may be in the store, since it was asked for at another run of the balancer.
+A client that lost its connection repeats the request with the same key. It gets the same answer
+from its beginning, and nothing is computed twice. See `fleet.runtime.retained_requests`. If this
+balancer does not know the key, the store is asked, because another run of the balancer may have had
+the call.
 """
 
 from collections.abc import Callable
@@ -28,13 +30,13 @@ RETAINED_REQUESTS = web.AppKey("RETAINED_REQUESTS", RetainedRequests)
 
 
 class RestoreRetained(Protocol):
-    """Asks the store for requests that are not known here; see `durable/request_service.py`."""
+    """Loads requests from the store that are unknown here; see `durable/request_service.py`."""
 
     async def __call__(self, caller: Caller, /, *, id: str = "", prefix: str = "") -> None: ...
 
 
 async def restore_none(_caller: Caller, *, id: str = "", prefix: str = "") -> None:
-    """A balancer without a store that lasts finds none."""
+    """Find nothing: the balancer has no store on disk."""
 
 
 RESTORE_RETAINED = web.AppKey("RESTORE_RETAINED", RestoreRetained)
@@ -42,7 +44,10 @@ RESTORE_RETAINED = web.AppKey("RESTORE_RETAINED", RestoreRetained)
 
 
 def idempotency_key(request: web.Request) -> str | None:
-    """The key that came with a request, if one did. Raises `InvalidRequest` for a bad one."""
+    """Return the idempotency key of a request, if it has one.
+
+    Raises `InvalidRequest` for a bad key.
+    """
     keys = request.headers.getall(IDEMPOTENCY_KEY, [])
     if not keys:
         return None
@@ -55,7 +60,10 @@ def idempotency_key(request: web.Request) -> str | None:
 
 
 class OpenStream(Protocol):
-    """Opens one stream; see `FleetRuntime.open`. Under the `id`, unless it was opened before."""
+    """Opens one stream; see `FleetRuntime.open`.
+
+    The stream has the `id`, unless it was opened before.
+    """
 
     def __call__(
         self, request: GenerateRequest, id: RequestId | None = None, /, *, together: int = 1
@@ -63,7 +71,8 @@ class OpenStream(Protocol):
 
 
 async def keyed_opener(request: web.Request, key: str, *, tell_waiting: float | None) -> OpenStream:
-    """A function that opens streams of `request` under its key; see `FleetRuntime.open`."""
+    """Return a function that opens streams of `request` under its idempotency key; see
+    `FleetRuntime.open`."""
     caller = caller_of(request)
     retained, digest = request.app[RETAINED_REQUESTS], request[body_digest_key]
     await _restore(request, key)
@@ -89,14 +98,17 @@ async def keyed_opener(request: web.Request, key: str, *, tell_waiting: float | 
 async def retained_opener(
     request: web.Request, note: bytes
 ) -> Callable[[GenerateRequest], RetainedRequest]:
-    """A function that opens a request that outlives its connection, with its API's `note`.
+    """Return a function that opens a request that outlives its connection, with its API's `note`.
 
     Raises like `idempotency_key`.
     """
     retained, caller = request.app[RETAINED_REQUESTS], caller_of(request)
     key = idempotency_key(request)
     if not retained.keeps_any:
-        raise NotSupported("`background`: this balancer keeps no answers", field="background")
+        raise NotSupported(
+            "`background`: this balancer stores no answers (--responses-limit 0)",
+            field="background",
+        )
 
     if key is not None:
         await _restore(request, key)
@@ -120,5 +132,6 @@ async def _restore(request: web.Request, key: str) -> None:
 
 
 def _name(request: web.Request, key: str, number: int | None = None) -> str:
-    """The name of one of a call's requests; without its number, how all of them begin."""
+    """Return the name of one request of a call; without `number`, the common beginning of all
+    names."""
     return f"{request.path}#{key}#{'' if number is None else number}"

@@ -19,7 +19,7 @@ class TopLogProb(TypedDict):
 
 
 class TokenLogProb(TopLogProb):
-    """The chosen token, and the most likely ones in its place."""
+    """The chosen token, and the most likely tokens at this position."""
 
     top_logprobs: list[TopLogProb]
 
@@ -29,7 +29,8 @@ _HEAD = Struct("<IdI")
 
 
 class PackedLogProbs(Sequence[TokenLogProbs]):
-    """Log-probabilities, packed into a string of bytes for each token: a seventh of the memory."""
+    """Log-probabilities, packed into one string of bytes per token, which needs a seventh of the
+    memory."""
 
     def __init__(self) -> None:
         self._packed: list[bytes] = []
@@ -51,7 +52,7 @@ class PackedLogProbs(Sequence[TokenLogProbs]):
         return map(_unpacked, self._packed)
 
     def add(self, log_probs: Iterable[TokenLogProbs]) -> None:
-        """Further ones."""
+        """Add log-probabilities."""
         self._packed += map(_packed, log_probs)
 
 
@@ -77,14 +78,15 @@ def _unpacked(packed: bytes) -> TokenLogProbs:
 
 
 def entries(log_probs: Iterable[TokenLogProbs]) -> list[TokenLogProb]:
-    """One entry per token: `token`, `logprob`, `bytes`, and the most likely as `top_logprobs`."""
+    """Return one entry per token: `token`, `logprob`, `bytes`, and the most likely tokens as
+    `top_logprobs`."""
     return [
         {**_one(each.chosen), "top_logprobs": [_one(top) for top in each.top]} for each in log_probs
     ]
 
 
 def text_of(log_prob: LogProb) -> str:
-    """The token as text; bytes that are no text on their own stand as `\\xe2`."""
+    r"""Return the token as text; bytes that are not valid UTF-8 alone are written as `\xe2`."""
     return log_prob.piece.decode("utf-8", "backslashreplace")
 
 

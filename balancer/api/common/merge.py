@@ -1,7 +1,7 @@
 """Merges several streams into one, in the order in which their events arrive.
 
-At most one event of each stream is read ahead, so backpressure reaches the streams, which merge
-the events that pile up.
+At most one event of each stream is read ahead. So backpressure reaches the streams, which merge the
+events that pile up.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from .accumulator import Accumulator
 
 
 class EventStream(Protocol):
-    """A source of events, of which the last one is the end."""
+    """A source of events; the last event is the end."""
 
     @property
     def id(self) -> RequestId | None: ...
@@ -28,7 +28,7 @@ class EventStream(Protocol):
 
 
 class RefusedStream:
-    """Stands in for the stream of a request that was refused."""
+    """A stream that stands for a refused request; it has only the error."""
 
     id = None
 
@@ -49,7 +49,7 @@ OpenedStream = TypeVar("OpenedStream", bound=EventStream, covariant=True)
 def open_all(
     open_one: Callable[[GenerateRequest], AnyStream], requests: Iterable[GenerateRequest]
 ) -> list[AnyStream]:
-    """A stream for each request, in order. If one cannot be opened, none is left open."""
+    """Open a stream for each request, in order. If one cannot be opened, none is left open."""
     with ExitStack() as opened:
         streams = []
         for request in requests:
@@ -60,7 +60,7 @@ def open_all(
 
 
 class OpenOne(Protocol[OpenedStream]):
-    """Opens one request, the first of `together` like it."""
+    """Opens one request, the first of a group of `together` requests."""
 
     def __call__(self, request: GenerateRequest, /, *, together: int) -> OpenedStream: ...
 
@@ -68,7 +68,10 @@ class OpenOne(Protocol[OpenedStream]):
 def open_together(
     open_one: OpenOne[AnyStream], requests: Sequence[GenerateRequest]
 ) -> list[AnyStream]:
-    """Like `open_all`, but opens none if the caller's limits have no room for all."""
+    """Open a stream for each request, like `open_all`.
+
+    Opens none if the caller's limits do not allow all.
+    """
     if len(requests) == 1:
         return [open_one(requests[0], together=1)]
     left = count(len(requests), -1)
@@ -78,7 +81,7 @@ def open_together(
 def or_refusal(
     open_one: Callable[[GenerateRequest], EventStream],
 ) -> Callable[[GenerateRequest], EventStream]:
-    """Like `open_one`, but a refused request gets a `RefusedStream`."""
+    """Return a function like `open_one` that returns a `RefusedStream` for a refused request."""
 
     def open_or_refuse(request: GenerateRequest) -> EventStream:
         try:
@@ -90,10 +93,10 @@ def or_refusal(
 
 
 class Merged:
-    """Open streams as one. Use it with `async with`: leaving it closes all of them.
+    """Several open streams as one. Use it with `async with`, which closes all of them at the end.
 
-    Iterating yields non-empty lists of `(stream index, event)`: all events that are ready, in
-    order within each stream. It stops when every stream has ended.
+    Iterating yields non-empty lists of `(stream index, event)`: all events that are ready, in order
+    within each stream. It stops when every stream has ended.
     """
 
     def __init__(self, streams: Sequence[EventStream]) -> None:
@@ -138,7 +141,7 @@ class Merged:
             yield events
 
     async def collect(self) -> list[Accumulator]:
-        """The collected answer of each stream, in the streams' order, once all have ended."""
+        """Return the collected answer of each stream, in order, once all streams have ended."""
         answers = [Accumulator() for _ in self._streams]
         async for events in self:
             for number, event in events:

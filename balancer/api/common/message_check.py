@@ -1,7 +1,7 @@
-"""Checks the messages of a conversation, before a request is accepted.
+"""Checks the messages of a conversation before a request is accepted.
 
-For a template, a message that says nothing is an empty one, and a result of no call is the result
-of any: the model would answer something that nobody asked.
+A template would accept an empty message, or a tool result without a call, and the model would
+answer a question that nobody asked.
 """
 
 from collections.abc import Sequence
@@ -12,9 +12,11 @@ from .field_names import SAME_NAMES, FieldNames
 
 
 def check_messages(messages: Sequence[ChatMessage], names: FieldNames = SAME_NAMES) -> None:
-    """Raises `InvalidRequest` for a message that says nothing, or a result of no call.
+    """Refuse an empty message, or a tool result without the id of its call.
 
-    `messages` are those of a neutral request, which `names` has the client's words for.
+    Raises `InvalidRequest`.
+
+    `messages` are those of a neutral request; `names` translates field names to the client's.
     """
     for place, message in enumerate(messages):
         if (problem := _problem(message)) is None:
@@ -25,17 +27,17 @@ def check_messages(messages: Sequence[ChatMessage], names: FieldNames = SAME_NAM
 
 
 def _problem(message: ChatMessage) -> tuple[str, str] | None:
-    """The member of `message` that is wrong, and what is wrong with it.
+    """Return the wrong member of `message` and what is wrong with it; `None` if nothing is.
 
-    An answer without text is none that is wrong: it only calls, or it was cut while the model
-    reasoned. A function may have no value.
+    An assistant's message without text is correct: it may have only calls, or was cut off during
+    reasoning. The result of a function may be empty.
     """
     if message.role == "tool" and message.tool_call_id is None:
-        return "tool_call_id", "is missing: which call it is the result of"
+        return "tool_call_id", "is missing: give the id of the call that this message answers"
     if message.role in ("assistant", "tool"):
         return None
     if message.content is None:
-        return "content", "is missing: a text, or a list of parts such as text and pictures"
+        return "content", "is missing: give a text, or a list of parts such as texts and pictures"
     if message.content == ():
         return "content", "must have at least one entry, not []"
     return None

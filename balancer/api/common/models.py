@@ -35,9 +35,9 @@ class ModelMeta(TypedDict):
 class OpenAIModel(TypedDict):
     """A model that requests may name; `created` is in Unix seconds.
 
-    Requests for a model that is `loading`, or that went a short while ago, wait in the queue.
-    `progress` is the share of loading that is done, from 0 to 1, where that is known; `issues` say
-    why it is not loaded, or not by as many agents as it should be.
+    Requests wait in the queue for a model that is `loading`, or whose last agent left a short while
+    ago. `progress` is the share of the loading that is done, from 0 to 1, if known. `issues` say
+    why the model is not loaded, or not on as many agents as desired.
     """
 
     id: str
@@ -54,7 +54,7 @@ class OpenAIModel(TypedDict):
 
 
 class OpenAIModels(TypedDict):
-    """All models that are known."""
+    """All known models."""
 
     object: Literal["list"]
     data: list[OpenAIModel]
@@ -74,7 +74,7 @@ class AnthropicModel(TypedDict):
 
 
 class AnthropicModels(TypedDict):
-    """All models that are known, on one page."""
+    """All known models, on one page."""
 
     data: list[AnthropicModel]
     has_more: bool
@@ -104,7 +104,10 @@ def routes(runtime: FleetRuntime) -> list[Route]:
 
 
 def model_named(runtime: FleetRuntime, name: str | None, caller: Caller) -> ModelView:
-    """The model of that name; without one, see `sole_model`. Raises `RequestError`."""
+    """Return the model with this name; without a name, the result of `sole_model`.
+
+    Raises `RequestError`.
+    """
     if not name:
         return sole_model(runtime.views.models(caller))
     if (model := runtime.views.model(name, caller)) is None:
@@ -113,7 +116,7 @@ def model_named(runtime: FleetRuntime, name: str | None, caller: Caller) -> Mode
 
 
 def unknown_model(runtime: FleetRuntime, name: str, caller: Caller) -> ModelNotFound:
-    """The error for a model that is not there; it names those that the caller may use."""
+    """Return the error for an unknown model. It lists the models that the caller may use."""
     models = runtime.views.models(caller)
     known = ", ".join(each.info.name for each in models[:_MOST_NAMED])
     more = ", …" if len(models) > _MOST_NAMED else ""
@@ -124,32 +127,34 @@ def unknown_model(runtime: FleetRuntime, name: str, caller: Caller) -> ModelNotF
 
 
 def sole_model(models: Sequence[ModelView]) -> ModelView:
-    """The model of a call that names none: the only one, or the only one that generates.
+    """Return the model for a call without a model name: the only model, or the only one that
+    generates.
 
-    Tokens of one model mean nothing to another, so several are refused. Raises `RequestError`.
+    The tokens of one model mean nothing to another, so the choice must be clear. Raises
+    `RequestError` if it is not.
     """
     found = [each for each in models if "generate" in each.info.tasks] or list(models)
     if not found:
-        raise ModelNotFound("no model is served", field="model")
+        raise ModelNotFound("no agent serves a model", field="model")
     if len(found) > 1:
         names = ", ".join(each.info.name for each in found[:_MOST_NAMED])
         raise InvalidRequest(
-            f"`model`: several models are served, name one of them: {names}", field="model"
+            f"`model`: is missing; the fleet serves several models: {names}", field="model"
         )
     return found[0]
 
 
 def is_anthropics(request: web.Request) -> bool:
-    """Whether the request comes from an Anthropic client."""
+    """Return whether an Anthropic client sent the request."""
     return "anthropic-version" in request.headers
 
 
 def openai_model(model: ModelView, created: int) -> OpenAIModel:
-    """`created` in Unix seconds. `tasks`, `status`, `progress` and `issues` are fields of our own.
+    """Return the entry of a model. `tasks`, `status`, `progress` and `issues` are extensions.
 
-    The context size is given under several names, since clients expect those of various servers.
-
-    A model that is `loading` or `unloaded` is listed as well: requests for it wait in the queue.
+    The context size has several names, because clients expect the names of various servers. A model
+    that is `loading` or `unloaded` is listed as well, because requests for it wait in the queue.
+    `created` is in Unix seconds.
     """
     return {
         "id": model.info.name,
@@ -171,12 +176,12 @@ def openai_model(model: ModelView, created: int) -> OpenAIModel:
 
 
 def openai_list(models: Iterable[ModelView], created: int) -> OpenAIModels:
-    """All of them."""
+    """Return the list of all models in OpenAI's format."""
     return {"object": "list", "data": [openai_model(model, created) for model in models]}
 
 
 def anthropic_model(model: ModelView, created: int) -> AnthropicModel:
-    """`created` in Unix seconds."""
+    """Return the entry of a model; `created` is in Unix seconds."""
     return {
         "id": model.info.name,
         "type": "model",
@@ -190,7 +195,7 @@ def anthropic_model(model: ModelView, created: int) -> AnthropicModel:
 
 
 def anthropic_list(models: Iterable[ModelView], created: int) -> AnthropicModels:
-    """All of them, on one page."""
+    """Return the list of all models, on one page."""
     listed = [anthropic_model(model, created) for model in models]
     return {
         "data": listed,

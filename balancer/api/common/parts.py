@@ -1,7 +1,7 @@
-"""Splits one call's inputs into parts for several agents, and joins their answers.
+"""Splits the inputs of one call into parts for several agents, and joins their answers.
 
-Parts are small, so that the first answers come early, losing an agent costs little, and no agent
-is busy with one call for long.
+Parts are small: the first answers come early, a lost agent costs little, and no agent is busy with
+one call for long.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ Input = TypeVar("Input", bound=EmbedInput)
 
 
 def in_parts(inputs: Sequence[Input]) -> list[tuple[Input, ...]]:
-    """Splits the inputs, in order, into non-empty parts."""
+    """Split the inputs, in order, into non-empty parts."""
     parts: list[list[Input]] = []
     room = 0
     for each in inputs:
@@ -42,12 +42,12 @@ def _size(given: EmbedInput) -> int:
 
 
 def vectors_of(results: Iterable[Result]) -> list[Vector]:
-    """The results of the parts of an `Embed`, in the order of the inputs."""
+    """Return the results of all parts of an `Embed`, in the order of the inputs."""
     return [each for result in results for each in _expected(result, Embedded).vectors]
 
 
 def scores_of(results: Iterable[Result]) -> list[Score]:
-    """The results of the parts of a `Rank`, in the order of the documents."""
+    """Return the results of all parts of a `Rank`, in the order of the documents."""
     return [each for result in results for each in _expected(result, Ranked).scores]
 
 
@@ -55,7 +55,7 @@ Kind = TypeVar("Kind")
 
 
 def only(results: Sequence[Result], kind: type[Kind]) -> Kind:
-    """The result of a query that has one part."""
+    """Return the result of a query with one part."""
     [result] = results
     return _expected(result, kind)
 
@@ -68,14 +68,14 @@ def _expected(result: Result, kind: type[Kind]) -> Kind:
 
 @dataclass(frozen=True, slots=True)
 class Faulty:
-    """The input at this index failed, and why."""
+    """The index of an input that failed, and its error."""
 
     index: int
     error: RequestError
 
 
 def first_fault(outcomes: Iterable[Vector | Score]) -> Faulty | None:
-    """The first input that failed, for APIs that answer all or nothing."""
+    """Return the first input that failed, for APIs in which one error fails the call."""
     for index, outcome in enumerate(outcomes):
         if outcome.error is not None:
             return Faulty(index, from_agent(outcome.error))

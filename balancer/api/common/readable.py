@@ -1,9 +1,9 @@
-"""Checks, before a request is accepted, that agents can read it.
+"""Checks that agents can read a request, before it is accepted.
 
-An agent that gets an unreadable frame loses its connection and everything that it runs, and the
-request would do the same to the next agent. Text and token ids are never longer in a frame than in
-the body, and do not nest. Free-form JSON can be: a frame nests it a little deeper, and a body can
-write its numbers in fewer characters. So only that part is encoded and read back.
+An agent that gets an unreadable frame loses its connection and all its requests, and the request
+would then break the next agent. Texts and token ids are never longer in a frame than in the body,
+and do not nest. Free-form JSON can get longer: the frame nests it deeper, and may write its numbers
+with more characters. So only the free-form JSON is encoded and decoded as a check.
 """
 
 from collections.abc import Iterator
@@ -24,9 +24,9 @@ _ID = RequestId("0" * 40)
 
 
 def check_readable(request: GenerateRequest) -> None:
-    """Raises `RequestTooLarge` or `InvalidRequest` where agents could not read it.
+    """Refuse a request that agents could not read. Raises `RequestTooLarge` or `InvalidRequest`.
 
-    Its texts and token ids come from one body, or have at most `MAX_TEXT_BYTES` together.
+    Its texts and token ids must come from one body, or have at most `MAX_TEXT_BYTES` together.
     """
     free = _free_form(request)
     if free is None:
@@ -35,8 +35,8 @@ def check_readable(request: GenerateRequest) -> None:
     frame = encode_from_balancer(Ask(id=_ID, query=CountTokens(request=free)))
     if len(frame) > MAX_TEXT_BYTES:
         raise RequestTooLarge(
-            "the tools, calls, schema and variables of the request take "
-            f"{len(frame)} bytes as JSON; at most {MAX_TEXT_BYTES} are allowed"
+            f"the tools, calls, schema and variables of the request have {len(frame)} "
+            f"bytes as JSON; at most {MAX_TEXT_BYTES} are allowed"
         )
     try:
         decode_from_balancer(frame)
@@ -46,20 +46,20 @@ def check_readable(request: GenerateRequest) -> None:
 
 
 def check_copies(num_bytes: int, *, field: str) -> None:
-    """Raises `RequestTooLarge` if the requests of one call have too many bytes together.
+    """Refuse a call whose requests have too many bytes together. Raises `RequestTooLarge`.
 
-    `field` is the one that multiplies the body.
+    `field` is the field that multiplies the body.
     """
     if num_bytes > MAX_TEXT_BYTES:
         raise RequestTooLarge(
-            f"`{field}`: the requests of this call take {num_bytes} bytes together; at most "
-            f"{MAX_TEXT_BYTES} are allowed",
+            f"`{field}`: the requests of this call have {num_bytes} bytes together; at "
+            f"most {MAX_TEXT_BYTES} are allowed",
             field=field,
         )
 
 
 def _free_form(request: GenerateRequest) -> GenerateRequest | None:
-    """`request` reduced to its free-form JSON, or `None` if it has none."""
+    """Return `request` reduced to its free-form JSON, or `None` if it has none."""
     messages = tuple(_calls(request))
     grammar = request.grammar if isinstance(request.grammar, JsonSchemaGrammar) else None
     if not (messages or request.tools or grammar or request.chat_template_kwargs):

@@ -1,4 +1,4 @@
-"""The interface between endpoints and an API: how the API writes its answers."""
+"""The interface through which an API writes its answers."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable
@@ -8,31 +8,33 @@ from ..transport.text_frame import TextFrame
 
 
 class Rendering(ABC):
-    """Writes one answer in the form of an API: as a stream, or whole.
+    """Writes one answer in the format of an API, as a stream or whole.
 
-    If an answer is made of several requests, each event comes with its request's number.
+    If several requests make the answer, each event comes with the number of its request.
     """
 
     @abstractmethod
     def render(self, event: Event, number: int = 0, /) -> bytes:
-        """The bytes for `event`, which may be none."""
+        """Return the bytes for `event`; may be empty."""
 
     def frame_of(self, _kind: TokenKind, /) -> TextFrame | None:
-        """The bytes around the text of the next tokens of a kind, if only their text differs."""
+        """Return the bytes around the text of the next tokens of a kind, if only their text
+        differs."""
         return None
 
     def tail(self) -> bytes:
-        """The last bytes of a stream, once all requests have ended well."""
+        """Return the last bytes of a stream, once all requests have ended well."""
         return b""
 
     def stored(self) -> Awaitable[None] | None:
-        """A future to wait for before the last bytes are sent: then the answer is stored."""
+        """Return a future to wait for before the last bytes are sent; it is done when the answer is
+        stored."""
         return None
 
     @abstractmethod
     def take(self, event: Event, number: int = 0, /) -> object:
-        """Gather `event`, which is no error, for the whole answer."""
+        """Collect `event`, which is not an error, for the whole answer."""
 
     @abstractmethod
     def whole(self) -> object:
-        """The whole answer, once all requests have ended, as it is written to JSON."""
+        """Return the whole answer for JSON, once all requests have ended."""

@@ -1,8 +1,8 @@
-"""Checks functions that models are told of, before a request is accepted.
+"""Checks the functions of a request before it is accepted.
 
-In the notation of a model's family a name may end at a space, a bracket or a quote, so it has none
-of these. OpenAI's and Anthropic's APIs allow letters, digits, `_` and `-`; names of MCP servers may
-have dots, slashes and colons, too.
+In the notations of model families, a function's name may end at a space, a bracket or a quote, so
+names must not have these. OpenAI's and Anthropic's APIs allow letters, digits, `_` and `-`. Names
+of MCP servers may also have dots, slashes and colons.
 """
 
 import re
@@ -35,10 +35,13 @@ FunctionName = Annotated[
 
 
 def check_tools(tools: Iterable[Mapping[str, Any]], names: FieldNames = SAME_NAMES) -> None:
-    """Raises `InvalidRequest` for a function that no model can be told of or can call.
+    """Refuse a function that a template cannot show or a model cannot call.
 
-    `tools` are those of a neutral request, which `names` has the client's words for. What stands in
-    `function` may stand in the tool itself, too. Tools of other types are left to the template.
+    Raises `InvalidRequest`.
+
+    `tools` are those of a neutral request; `names` translates field names to the client's. The
+    members of `function` may also be members of the tool itself. Tools of other types are left to
+    the template.
     """
     for place, tool in enumerate(tools):
         if tool.get("type", "function") != "function":

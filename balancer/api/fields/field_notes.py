@@ -15,7 +15,10 @@ _UNPRINTABLE = re.compile(r"[^\w.=\[\]-]", re.ASCII)
 
 
 class FieldNotes:
-    """Filled while a body is read. With `is_strict`, fields are refused instead of ignored."""
+    """The ignored fields, noted while a body is read.
+
+    With `is_strict`, fields are refused instead.
+    """
 
     def __init__(self, *, is_strict: bool = False) -> None:
         self.is_strict = is_strict
@@ -23,7 +26,7 @@ class FieldNotes:
         self._has_more = False
 
     def add(self, path: str, *, is_known: bool) -> None:
-        """The field at `path` was ignored; `is_known` if a table lists it."""
+        """Note that the field at `path` was ignored; `is_known`: a table lists the field."""
         name = _UNPRINTABLE.sub("_", path[:MAX_NAME])
         if name in self._ignored:
             return
@@ -34,15 +37,16 @@ class FieldNotes:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The ignored fields, each once, in printable ASCII; the first `MAX_NAMES` of them."""
+        """Return the ignored fields in printable ASCII, each once; at most `MAX_NAMES`."""
         return tuple(self._ignored)
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """For each of `names` the path as its table has it, or `OTHER`: a bounded set."""
+        """Return for each of `names` its path in the table, or `OTHER`; these are few enough for a
+        metric."""
         return tuple(self._ignored.values())
 
     @property
     def header(self) -> str:
-        """The names as a header's value; empty if nothing was ignored."""
+        """Return the names as the value of a header; empty if nothing was ignored."""
         return ", ".join((*self._ignored, *(("...",) if self._has_more else ())))

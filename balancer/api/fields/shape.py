@@ -11,12 +11,14 @@ Schema = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A place in a body. `path` is its name, with `[]` for any position in a list.
+    """The allowed values at a place in a body.
 
-    `members` are an object's known members, `entries` is the shape of a list's entries. Objects
-    distinguished by a member `tag` have one shape for each value in `variants`. `choices` are
-    the only strings that may stand here. A shape with none of these may hold anything. If it
-    `is_object`, objects may stand here, and no lists.
+    `path` names the place, with `[]` for any list index.
+
+    `members` are the known members of an object, and `entries` is the shape of the entries of a
+    list. Objects with a member `tag` have one shape for each value of the tag, in `variants`.
+    `choices` are the only allowed strings. A shape with none of these allows anything. If it
+    `is_object`, objects are allowed but no lists.
     """
 
     path: str = ""
@@ -29,11 +31,11 @@ class Shape:
 
     @property
     def is_open(self) -> bool:
-        """Whether an object or a list here may hold anything."""
+        """Whether an object or a list at this place may hold anything."""
         return self.members is None and self.entries is None and self.tag is None
 
     def paths(self) -> Iterator[str]:
-        """The path of every known member in it; repeated if variants share one."""
+        """Yield the path of every known member in the shape; repeated if variants share it."""
         for member in (self.members or {}).values():
             yield member.path
             yield from member.paths()
@@ -43,7 +45,8 @@ class Shape:
             yield from variant.paths()
 
     def kinds(self) -> Iterator[str]:
-        """The allowed kinds, as paths: `tools[].type=function`, `tool_choice=auto`."""
+        """Yield the allowed kinds as paths, such as `tools[].type=function` and
+        `tool_choice=auto`."""
         yield from (f"{self.path}={choice}" for choice in self.choices)
         yield from (f"{self.path}.{self.tag}={variant}" for variant in self.variants)
         for each in (*(self.members or {}).values(), *self.variants.values()):
@@ -53,15 +56,16 @@ class Shape:
 
 
 def shape_of(adapter: TypeAdapter[Any]) -> Shape:
-    """The shape of the bodies that `adapter` validates. Its types must not be recursive."""
+    """Return the shape of the bodies that `adapter` validates. Its types must not be recursive."""
     schema = adapter.json_schema()
     return _shape(schema, "", schema.get("$defs", {}))
 
 
 def with_kinds(shape: Shape, kinds: Mapping[str, Iterable[str]]) -> Shape:
-    """`shape` with the known values of `type` of objects that may hold anything, by their paths.
+    """Return `shape` with the known values of `type` for objects that may hold anything, by their
+    paths.
 
-    Only entries of lists are looked for, since nothing else may hold anything and has a type.
+    Only entries of lists are looked up, because no other place has such objects.
     """
     if (found := kinds.get(f"{shape.path}[]")) is not None:
         path = f"{shape.path}[]"
@@ -103,7 +107,7 @@ def _shape(schema: Schema, path: str, named: Mapping[str, Schema]) -> Shape:
 
 
 def _object(properties: Mapping[str, Schema], path: str, named: Mapping[str, Schema]) -> Shape:
-    """Objects of a single `type` have a tag as those of several."""
+    """Return the shape of an object. An object with a single allowed type has a tag, too."""
     members = {
         name: replace(
             _shape(each, f"{path}.{name}" if path else name, named),
@@ -117,7 +121,7 @@ def _object(properties: Mapping[str, Schema], path: str, named: Mapping[str, Sch
 
 
 def _types(schema: Schema, named: Mapping[str, Schema]) -> set[str]:
-    """The types of the values that a schema describes."""
+    """Return the types of the values that a schema describes."""
     if "$ref" in schema:
         return _types(named[schema["$ref"].rpartition("/")[2]], named)
     parts = [each for word in ("anyOf", "oneOf", "allOf") for each in schema.get(word, ())]
@@ -134,7 +138,7 @@ def _choices(schema: Schema) -> frozenset[str]:
 
 
 def _is_text(schema: Schema, named: Mapping[str, Schema]) -> bool:
-    """Whether any string is allowed."""
+    """Return whether any string is allowed."""
     if "$ref" in schema:
         return _is_text(named[schema["$ref"].rpartition("/")[2]], named)
     return schema.get("type") == "string" and not _choices(schema)
@@ -150,7 +154,7 @@ def _tagged(discriminator: Schema, path: str, named: Mapping[str, Schema]) -> Sh
 
 
 def _any_of(shapes: Iterable[Shape], path: str, *, takes_text: bool) -> Shape:
-    """The union of `shapes`; at most one is a list, and at most one has a tag."""
+    """Return the union of `shapes`; at most one is a list, and at most one has a tag."""
     merged = Shape(path)
     for each in shapes:
         members = merged.members

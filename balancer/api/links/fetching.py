@@ -1,8 +1,8 @@
-"""Fetches a file from a public address, within bounds.
+"""Fetches a file from a public address, within limits.
 
-A name is resolved once, and the connection goes to an address that was checked: nobody can give a
-public address for the check and a private one for the connection. The same holds for each redirect.
-Neither cookies nor proxies nor credentials take part.
+A name is resolved once, and the connection goes to an address that was checked. So a server cannot
+show a public address for the check and a private one for the connection. The same holds for each
+redirect. Cookies, proxies and credentials are not used.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _WITH_IPV4 = tuple(
 
 
 def is_public(text: str) -> bool:
-    """Whether `text` is an address that anybody on the internet can reach."""
+    """Return whether `text` is an address that anybody on the internet can reach."""
     try:
         address = ip_address(text)
     except ValueError:
@@ -53,12 +53,13 @@ _PIECE = 2**16
 
 
 class LinkError(Exception):
-    """Why a link cannot be followed; the text is for the client."""
+    """The reason why a link cannot be followed, as text for the client."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchLimits:
-    """Limits of each link (bytes, seconds in all, redirects), and of all (fetches at once)."""
+    """The limits of each link (bytes, seconds in all, redirects), and of all links (fetches at
+    once)."""
 
     num_bytes: int = 10 * 2**20
     seconds: float = 15.0
@@ -67,7 +68,7 @@ class FetchLimits:
 
 
 class Fetcher:
-    """Fetches links; one for all requests of a balancer."""
+    """Fetches links; a balancer has one."""
 
     def __init__(
         self,
@@ -76,7 +77,7 @@ class Fetcher:
         resolver: Callable[[], AbstractResolver] = aiohttp.ThreadedResolver,
         is_allowed: Callable[[str], bool] = is_public,
     ) -> None:
-        """`is_allowed` says of an address whether it may be connected to."""
+        """`is_allowed` decides for an address whether to connect to it."""
         self._limits = limits or FetchLimits()
         self._resolver = resolver
         self._is_allowed = is_allowed
@@ -85,13 +86,16 @@ class Fetcher:
         """Links that are fetched, or wait for that."""
 
     async def fetch(self, url: str) -> bytes:
-        """The file at `url`. Raises `LinkError`. The time to wait for others counts, too."""
+        """Return the file at `url`. Raises `LinkError`.
+
+        The time limit includes waiting for other fetches.
+        """
         self.num_open += 1
         try:
             async with asyncio.timeout(self._limits.seconds), self._permits:
                 return await self._follow(url)
         except TimeoutError:
-            raise LinkError(f"it did not come within {self._limits.seconds:g} s") from None
+            raise LinkError(f"it was not received within {self._limits.seconds:g} s") from None
         finally:
             self.num_open -= 1
 
@@ -118,13 +122,13 @@ class Fetcher:
                     return await self._read(answer)
                 place = answer.headers.get(hdrs.LOCATION, "")
             url = self._checked(str(url.join(URL(place))))
-        raise LinkError(f"it leads on more than {self._limits.redirects} times")
+        raise LinkError(f"it redirects more than {self._limits.redirects} times")
 
     async def _read(self, answer: aiohttp.ClientResponse) -> bytes:
         if answer.status != HTTPStatus.OK:
-            raise LinkError(f"it was answered with the status {answer.status}")
+            raise LinkError(f"its server answered with the status {answer.status}")
         if answer.headers.get(hdrs.CONTENT_ENCODING, "identity") != "identity":
-            raise LinkError("it came compressed, which was not asked for")
+            raise LinkError("its server sent it compressed")
         if (answer.content_length or 0) > self._limits.num_bytes:
             self._too_large()
         data = bytearray()
@@ -138,7 +142,8 @@ class Fetcher:
         raise LinkError(f"it is larger than {self._limits.num_bytes} bytes")
 
     def _checked(self, text: str) -> URL:
-        """`text` as an address that may be asked for; a name's addresses are checked later."""
+        """Return `text` as a URL that may be fetched; the addresses of its host are checked
+        later."""
         if len(text) > MAX_URL:
             raise LinkError(f"it has more than {MAX_URL} characters")
         try:
@@ -149,14 +154,14 @@ class Fetcher:
         if url.scheme not in ("http", "https") or not host:
             raise LinkError("it must begin with http:// or https:// and a host")
         if url.user is not None or url.password is not None:
-            raise LinkError("it must have no user and no password")
+            raise LinkError("it must not contain a user or a password")
         if _is_address(host) and not self._is_allowed(host):
             raise _not_public()
         return url
 
 
 class _CheckedResolver(AbstractResolver):
-    """Gives the addresses of a name if all of them may be connected to."""
+    """Returns the addresses of a name if all of them are allowed."""
 
     def __init__(self, resolver: AbstractResolver, is_allowed: Callable[[str], bool]) -> None:
         self._resolver = resolver
@@ -166,7 +171,7 @@ class _CheckedResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        """Raises `OSError` where one of them may not."""
+        """Resolve the name. Raises `OSError` if one of its addresses is not allowed."""
         found = await self._resolver.resolve(host, port, family)
         if not all(self._is_allowed(each["host"]) for each in found):
             self.has_refused = True
@@ -186,4 +191,4 @@ def _is_address(host: str) -> bool:
 
 
 def _not_public() -> LinkError:
-    return LinkError("it does not lead to a public address, and others are not asked")
+    return LinkError("it does not lead to a public address")

@@ -1,6 +1,6 @@
-"""Puts the pictures that a body links to into the body, before its API parses it.
+"""Replaces links to pictures in a body by the pictures, before its API parses it.
 
-So nothing behind the APIs knows of links: what is routed, kept, moved and counted is the picture.
+The code behind the APIs therefore sees no links: it routes, keeps, moves and counts the pictures.
 """
 
 import asyncio
@@ -106,14 +106,17 @@ class Fetch(Protocol):
 
 
 class LinkFiller:
-    """`bodies.Filler` that fetches. A body has at most `most` bytes afterwards."""
+    """A `bodies.Filler` that fetches links. The filled body has at most `most` bytes."""
 
     def __init__(self, fetch: Fetch, most: int) -> None:
         self._fetch = fetch
         self._most = most
 
     async def fill(self, body: bytes, hold: Hold, off_loop: OffLoop) -> bytes:
-        """See `Filler`. Raises `InvalidRequest`, which names the field, and `RequestTooLarge`."""
+        """Fill the body; see `Filler`.
+
+        Raises `InvalidRequest` with the field, and `RequestTooLarge`.
+        """
         if not may_have_links(body):
             return body
         document, found = await off_loop(len(body), lambda: _read(body))
@@ -125,7 +128,7 @@ class LinkFiller:
         return await off_loop(num_bytes, lambda: _filled(document, found, data))
 
     async def _fetched(self, found: Sequence[Link], room: int, hold: Hold) -> dict[str, bytes]:
-        """By link; what several fields link to is fetched once."""
+        """Return the fetched files by link; each link is fetched once."""
         uses: dict[str, list[Link]] = {}
         for link in found:
             uses.setdefault(link.url, []).append(link)
@@ -139,7 +142,7 @@ class LinkFiller:
                 raise _refusal(first, str(error)) from error
             hold(len(data))
             if kind_of(data) is None:
-                raise _refusal(first, "it is no PNG, JPEG, WebP or GIF file")
+                raise _refusal(first, "it is not a PNG, JPEG, WebP or GIF file")
             room -= len(same) * (ROUND_IT + 4 * -(-len(data) // 3))
             if room < 0:
                 raise RequestTooLarge(
@@ -151,7 +154,7 @@ class LinkFiller:
 
 
 async def _all(awaited: Iterable[Awaitable[bytes]]) -> list[bytes]:
-    """The results; the first error ends the others."""
+    """Return the results; the first error cancels the others."""
     tasks = [asyncio.ensure_future(each) for each in awaited]
     try:
         return await asyncio.gather(*tasks)
@@ -162,7 +165,10 @@ async def _all(awaited: Iterable[Awaitable[bytes]]) -> list[bytes]:
 
 
 def _read(body: bytes) -> tuple[object, list[Link]]:
-    """No links where it is no JSON: its API says what is wrong with it."""
+    """Read the body and find its links.
+
+    A body that is not JSON has none; its API reports the fault.
+    """
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
@@ -183,7 +189,10 @@ def _filled(document: object, found: Iterable[Link], data: Mapping[str, bytes]) 
 def _check_few(found: Sequence[Link]) -> None:
     num_links = len({link.url for link in found})
     if num_links > MAX_LINKS:
-        raise _refusal(found[-1], f"{num_links} links are too many: at most {MAX_LINKS} are read")
+        raise _refusal(
+            found[-1],
+            (f"the request has {num_links} links to pictures; at most {MAX_LINKS} are allowed"),
+        )
 
 
 def _refusal(link: Link, why: str) -> InvalidRequest:

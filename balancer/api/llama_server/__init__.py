@@ -1,1 +1,1 @@
-"""llama-server's own calls, which its clients use beside OpenAI's."""
+"""llama-server's own calls, which its clients use in addition to OpenAI's."""

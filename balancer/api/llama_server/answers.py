@@ -42,13 +42,13 @@ class TopProb(TypedDict):
 
 
 class TokenProb(TopProb):
-    """The chosen token, and the most likely ones in its place."""
+    """The chosen token, and the most likely tokens at this position."""
 
     top_logprobs: list[TopProb]
 
 
 class LlamaTimings(TypedDict):
-    """Times of prompt and answer in milliseconds; null if there is no figure."""
+    """Times of prompt and answer in milliseconds; null if unknown."""
 
     prompt_n: Count
     prompt_ms: float
@@ -59,7 +59,7 @@ class LlamaTimings(TypedDict):
 
 
 class LlamaChunk(TypedDict):
-    """A part of an answer. `id_slot` is -1: which slot it has is known to agents alone."""
+    """A part of an answer. `id_slot` is always -1, because only agents know the slot."""
 
     index: Literal[0]
     content: str
@@ -73,7 +73,7 @@ class LlamaChunk(TypedDict):
 
 
 class LlamaAnswer(LlamaChunk):
-    """A whole answer, or the last part of a stream, which has no more text."""
+    """A whole answer, or the last part of a stream, whose text is empty."""
 
     model: str
     generation_settings: Mapping[str, Any]
@@ -91,9 +91,9 @@ class CompletionAnswer(Rendering):
     def __init__(
         self, request: GenerateRequest, model: str, *, has_tokens: bool, tells_progress: bool
     ) -> None:
-        """`has_tokens`: the whole answer has the ids of its tokens.
+        """With `has_tokens` the whole answer has the ids of its tokens.
 
-        With `tells_progress` parts of a stream say how much of the prompt is read.
+        With `tells_progress` the stream says how much of the prompt was read.
         """
         self._tells_progress = tells_progress
         self._request = request
@@ -106,7 +106,7 @@ class CompletionAnswer(Rendering):
         self._has_new_line = False
 
     def render(self, event: Event, _number: int = 0, /) -> bytes:
-        """The bytes for `event`, if any."""
+        """Return the bytes for `event`; may be empty."""
         match event:
             case Token():
                 self._count(event)
@@ -130,14 +130,14 @@ class CompletionAnswer(Rendering):
                 assert_never(event)
 
     def take(self, event: Event, _number: int = 0, /) -> None:
-        """Gather `event` for the whole answer."""
+        """Collect `event` for the whole answer."""
         if isinstance(event, Token):
             self._count(event)
             self._tokens += event.tokens
         self._gathered.add(event)
 
     def whole(self) -> LlamaAnswer:
-        """The whole answer."""
+        """Return the whole answer."""
         tokens = self._tokens if self._has_tokens else []
         answer = self._last(self._gathered.done(), self._gathered.text(), tokens)
         if log_probs := self._gathered.log_probs():
@@ -188,7 +188,7 @@ def _framed(body: object) -> bytes:
 
 
 def _settings(request: GenerateRequest) -> Mapping[str, Any]:
-    """The settings that the request chose, over the model's defaults."""
+    """Return the model's default settings, with those of the request in their place."""
     most = -1 if request.max_tokens is None else request.max_tokens
     return {**chosen(request), "n_predict": most, "stream": request.stream}
 

@@ -27,7 +27,7 @@ PATHS = ("/completion", "/infill", "/props")
 
 
 class DefaultSettings(TypedDict):
-    """The size of a slot's context, and what holds for a request that says nothing."""
+    """The context size of a slot, and the defaults for requests."""
 
     n_ctx: Count
     params: Mapping[str, Any]
@@ -41,7 +41,7 @@ class Modalities(TypedDict):
 
 
 class Props(TypedDict):
-    """Properties of a model; empty if it lacks one."""
+    """Properties of a model; empty where the model has none."""
 
     default_generation_settings: DefaultSettings
     total_slots: Count
@@ -55,7 +55,7 @@ class Props(TypedDict):
 
 
 def routes(runtime: FleetRuntime) -> list[Route]:
-    """The routes, at the root as llama-server has them."""
+    """Return the routes, at the root as in llama-server."""
     completion = handler(runtime, Endpoint(parse_completion, _answer))
     infill = handler(runtime, Endpoint(parse_infill, _answer))
 

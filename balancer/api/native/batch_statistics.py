@@ -1,8 +1,9 @@
 """Statistics of a batch whose requests have all ended.
 
 All requests of a batch are accepted at once, so their times count from one moment. A request reads
-its prompt from its slot to its first token, and generates from there to its end; several do so at
-once. So a rate is what all of them read or generated over the time in which any of them did.
+its prompt from getting a slot to its first token, and generates from there to its end. Several
+requests do so at once. A rate is therefore the tokens of all requests, divided by the time in which
+at least one request was reading or generating.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,13 +17,13 @@ Span = tuple[float, float]
 
 
 class BatchStatistics(TypedDict):
-    """Statistics of a batch. Failed requests are only counted.
+    """Statistics of a batch. A failed request is only counted.
 
-    `total_ms` is the time from its beginning to its end, and `tokens_per_second` counts over it.
-    `prefill_tokens_per_second` are the tokens of prompts that were computed over the time in which
-    any request read its prompt, `decode_tokens_per_second` those that were generated over the time
-    in which any request generated. `average_running` is how many had a slot at once, on average
-    over the time in which any had one. Rates are null where there was no such time.
+    `total_ms` is the time from the beginning to the end of the batch, and `tokens_per_second` is
+    the rate over this time. `prefill_tokens_per_second` counts computed prompt tokens over the time
+    in which any request read its prompt. `decode_tokens_per_second` counts generated tokens over
+    the time in which any request generated. `average_running` is the average number of requests
+    with a slot, over the time in which any had one. Rates are null if there was no such time.
     """
 
     requests: Count
@@ -38,7 +39,7 @@ class BatchStatistics(TypedDict):
 
 
 def batch_statistics(ends: Iterable[EndEvent], seconds: float) -> BatchStatistics:
-    """The figures of a batch that took `seconds`. Requests that failed count as such alone."""
+    """Return the statistics of a batch that took `seconds`."""
     ends = list(ends)
     done = [end for end in ends if isinstance(end, Done)]
     usages = [end.usage for end in done]
@@ -74,7 +75,7 @@ def _generating(done: Iterable[Done]) -> list[Span]:
 
 
 def _covered(spans: Sequence[Span]) -> float:
-    """The seconds that any of `spans` covers."""
+    """Return the seconds that at least one of `spans` covers."""
     covered, until = 0.0, float("-inf")
     for start, end in sorted(spans):
         covered += max(0.0, end - max(start, until))

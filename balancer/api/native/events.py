@@ -52,7 +52,7 @@ class DoneFields(TypedDict):
 
 
 class AnswerFields(DoneFields):
-    """A whole answer; what there is none of is left out."""
+    """A whole answer; fields without a value are left out."""
 
     text: str
     logprobs: NotRequired[list[TokenLogProb]]
@@ -90,8 +90,8 @@ _For = TypedDict("_For", {"for": WaitsFor})
 class WaitingEvent(_For):
     """The request waits for a slot, or for an agent that has its model.
 
-    `position` counts from 1. `seconds_left` is an estimate. `reason`: why no agent serves the
-    model, if that is what it waits for.
+    `position` counts from 1. `seconds_left` is an estimate. `reason` says why no agent serves the
+    model, if the request waits for an agent.
     """
 
     event: Literal["waiting"]
@@ -102,7 +102,7 @@ class WaitingEvent(_For):
 
 
 class TokenEvent(TypedDict):
-    """A piece of text, always whole characters."""
+    """A piece of text, always of whole characters."""
 
     event: Literal["token"]
     id: str
@@ -120,7 +120,7 @@ class ToolCallStartedEvent(TypedDict):
 
 
 class ToolCallEvent(TypedDict):
-    """A call is complete."""
+    """A tool call is complete."""
 
     event: Literal["tool_call"]
     id: str
@@ -128,7 +128,7 @@ class ToolCallEvent(TypedDict):
 
 
 class WarningEvent(TypedDict):
-    """A warning; the request goes on."""
+    """A warning; the request continues."""
 
     event: Literal["warning"]
     id: str
@@ -188,7 +188,7 @@ RPC_NOTIFICATIONS = Framing(b'{"jsonrpc":"2.0","method":"event","params":', b"}"
 
 
 class EventWriter:
-    """Events of one request as framed JSON."""
+    """Writes the events of one request as framed JSON."""
 
     def __init__(self, identity: Mapping[str, str | int | float | None], framing: Framing) -> None:
         self._identity = to_json(identity)[1:-1]
@@ -196,7 +196,7 @@ class EventWriter:
         self._token_starts: dict[TokenKind, bytes] = {}
 
     def render(self, event: Event) -> bytes:
-        """`event` as bytes ready to be written; empty for an event that is not shown."""
+        """Return `event` as bytes to be written; empty for an event that is not shown."""
         if isinstance(event, Token):
             if event.is_silent:
                 return b""
@@ -233,7 +233,7 @@ class EventWriter:
                 assert_never(event)
 
     def frame_of(self, kind: TokenKind) -> TextFrame:
-        """The bytes around the text of tokens of a kind."""
+        """Return the bytes around the text of tokens of a kind."""
         start = self._token_starts.get(kind) or self._token_start(kind)
         return TextFrame(kind, start, b"}" + self._framing.after)
 
@@ -257,13 +257,13 @@ class EventWriter:
 
 
 def batch_done(statistics: BatchStatistics, framing: Framing) -> bytes:
-    """The last event of a batch."""
+    """Return the last event of a batch, as bytes."""
     event = {"event": "batch_done", "id": None, "statistics": statistics}
     return framing.before + to_json(event) + framing.after
 
 
 def done_fields(done: Done) -> DoneFields:
-    """The last event of a request."""
+    """Return the fields of the last event of a request."""
     fields: DoneFields = {
         "finish_reason": done.finish_reason,
         "usage": done.usage,
@@ -276,12 +276,12 @@ def done_fields(done: Done) -> DoneFields:
 
 
 def end_fields(end: EndEvent) -> DoneFields | ErrorAnswer:
-    """The end of a request of a batch."""
+    """Return the fields of the end of a request in a batch."""
     return {"error": public_body(end.error)} if isinstance(end, Failed) else done_fields(end)
 
 
 def answer_fields(accumulator: Accumulator) -> AnswerFields | ErrorAnswer:
-    """A whole answer, or what went wrong."""
+    """Return the fields of a whole answer, or its error."""
     end = accumulator.end
     if isinstance(end, Failed):
         return {"error": public_body(end.error)}

@@ -126,7 +126,7 @@ QueryFields = EmbedFields | TokenizeFields | DetokenizeFields | CountFields
 
 @dataclass(frozen=True, slots=True)
 class QueryCall:
-    """A query, and how its results become an answer; for `answering.written`."""
+    """A query, and a function that makes the answer of its results, for `answering.written`."""
 
     query_request: QueryRequest
     answer: Callable[[Sequence[Result]], QueryFields]
@@ -162,7 +162,7 @@ _detokenize = TypeAdapter(_DetokenizeBody)
 
 
 def embed(body: bytes) -> QueryCall:
-    """Raises `InvalidRequest`, as the others do."""
+    """Parse the body of `embed`. Raises `InvalidRequest`, as do the other functions here."""
     given = body_fields(body)
     names = in_list(given, "input")
     parsed = parse_named(_embed, to_json(given), names)
@@ -178,7 +178,7 @@ def embed(body: bytes) -> QueryCall:
 
 
 def tokenize(body: bytes) -> QueryCall:
-    """See `embed`."""
+    """Parse the body of `tokenize`."""
     parsed = parse_json(_tokenize, body)
     query = Tokenize(
         text=parsed.text, add_special=parsed.add_special, parse_special=parsed.parse_special
@@ -192,7 +192,7 @@ def tokenize(body: bytes) -> QueryCall:
 
 
 def detokenize(body: bytes) -> QueryCall:
-    """See `embed`."""
+    """Parse the body of `detokenize`."""
     parsed = parse_json(_detokenize, body)
 
     def answer(results: Sequence[Result]) -> DetokenizeFields:
@@ -206,7 +206,7 @@ def detokenize(body: bytes) -> QueryCall:
 
 
 def count_tokens(body: bytes) -> QueryCall:
-    """See `embed`."""
+    """Parse the body of `count_tokens`."""
     request = parse_generate(body)
 
     def answer(results: Sequence[Result]) -> CountFields:

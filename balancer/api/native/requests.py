@@ -24,12 +24,12 @@ MAX_BATCH_REQUESTS = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchEntry(GenerateRequest):
-    """One request of a batch. Without an `id` it goes by its position, as in `"0"`."""
+    """One request of a batch. Without an `id`, its id is its position, such as `"0"`."""
 
     id: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
 
     def without_id(self) -> GenerateRequest:
-        """The request as sent to an agent."""
+        """Return the request without its id, as it is sent to an agent."""
         values = {field.name: getattr(self, field.name) for field in fields(GenerateRequest)}
         return GenerateRequest(**values)
 
@@ -44,7 +44,7 @@ class _BatchBody:
 
 @dataclass(frozen=True, slots=True)
 class RequestBatch:
-    """`ids[i]` is what the client calls `requests[i]`; no two are the same."""
+    """The requests of a batch. `ids[i]` is the id of `requests[i]`; no two ids are the same."""
 
     ids: tuple[str, ...]
     requests: tuple[GenerateRequest, ...]
@@ -59,7 +59,7 @@ BATCH_BODY = Body(name="BatchBody", adapter=_batch, takes_nulls=False)
 
 
 def parse_generate(body: bytes) -> GenerateRequest:
-    """The body of `generate`. Raises `InvalidRequest` and `RequestTooLarge`."""
+    """Parse the body of `generate`. Raises `InvalidRequest` and `RequestTooLarge`."""
     request = parse_json(_generate, body)
     check_messages(request.messages or ())
     check_tools(request.tools or ())
@@ -68,12 +68,16 @@ def parse_generate(body: bytes) -> GenerateRequest:
 
 
 def parse_batch(body: bytes) -> RequestBatch:
-    """The body of `generate_batch`, all of it or nothing. Raises as `parse_generate` does."""
+    """Parse the body of `generate_batch`; one wrong request fails the batch.
+
+    Raises as `parse_generate` does.
+    """
     parsed = parse_json(_batch, body)
     for position, entry in enumerate(parsed.requests):
         if not entry.stream:
             raise InvalidRequest(
-                "`stream` is for the batch as a whole: give it beside `requests`",
+                "`stream` applies to the whole batch: give it next to `requests`, not "
+                "within a request",
                 field=f"requests[{position}].stream",
             )
     _check_writers(parsed.requests)
@@ -95,8 +99,8 @@ def _unique_ids(entries: Sequence[BatchEntry]) -> tuple[str, ...]:
         id = str(position) if entry.id is None else entry.id
         if id in ids:
             raise InvalidRequest(
-                f"the id {id!r} is taken by an earlier request of the batch; "
-                "without an id a request goes by its position",
+                f"an earlier request of the batch has the id {id!r} already; the id of a "
+                "request without `id` is its position",
                 field=f"requests[{position}].id",
             )
         ids[id] = None
@@ -109,6 +113,6 @@ def _check_writers(entries: Sequence[BatchEntry]) -> None:
         if entry.save_cache and (first := writers.setdefault(entry.cache_key, position)) < position:
             raise InvalidRequest(
                 f"`save_cache`: requests[{first}] already saves under the key "
-                f"{entry.cache_key!r}; only one request of a batch may",
+                f"{entry.cache_key!r}; only one request of a batch may save under a key",
                 field=f"requests[{position}].save_cache",
             )

@@ -74,7 +74,7 @@ def routes(runtime: FleetRuntime) -> list[Route]:
 
 
 def generate_route(runtime: FleetRuntime) -> Route:
-    """`/api/v1/generate`, which both ports serve."""
+    """Return the route `/api/v1/generate`, which both ports serve."""
 
     endpoint = Endpoint(lambda body, _notes: parse_generate(body), _answer)
     summary = "Answers one prompt or conversation; exactly one of `prompt` and `messages` is given."
@@ -92,7 +92,7 @@ async def _answer(requested: GenerateRequest, _caller: Caller) -> Generation:
 
 
 class _OneAnswer(Rendering):
-    """Events under the request's id, or one object."""
+    """The answer to one request: events under the request's id, or one object."""
 
     def __init__(self, opened: Opened) -> None:
         self._id = opened.id
@@ -153,7 +153,10 @@ def _post(name: str, handler: Handler, doc: Doc) -> Route:
 
 
 def _events_doc(name: str, summary: str, body: Body, whole: Form) -> Doc:
-    """The three response forms depend on `stream` and `Accept`."""
+    """Return the description of a call.
+
+    `stream` and `Accept` decide between its three forms of answer.
+    """
     answer = streamed(
         "With `stream`, events, each a line or a `data:` line; otherwise one object.",
         whole,

@@ -53,7 +53,7 @@ class RpcError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call. A notification has no id and gets no answer."""
+    """One call. A call without an id is a notification and gets no answer."""
 
     id: RpcId
     method: str
@@ -66,7 +66,7 @@ class Call:
 
 
 def parse_frame(frame: bytes) -> Call:
-    """The call in `frame`. Raises `RpcError`."""
+    """Return the call in `frame`. Raises `RpcError`."""
     try:
         check_size(frame)
     except InvalidRequest as error:
@@ -76,7 +76,7 @@ def parse_frame(frame: bytes) -> Call:
     except ValueError as error:
         raise RpcError(PARSE_ERROR, not_json("the frame", str(error))) from error
     if isinstance(value, list):
-        raise _invalid("arrays of calls are not supported: send one frame for each")
+        raise _invalid("arrays of calls are not supported: send one frame for each call")
     if not isinstance(value, dict):
         raise _invalid("a frame must be an object")
     if unknown := sorted(value.keys() - _MEMBERS):
@@ -95,7 +95,10 @@ def parse_frame(frame: bytes) -> Call:
 
 
 def is_id(value: object) -> bool:
-    """Whether `value` can be a call's id, which is short, since every event repeats it."""
+    """Return whether `value` can be the id of a call.
+
+    Ids must be short, because every event repeats them.
+    """
     if isinstance(value, str):
         return len(value) <= MAX_ID_LENGTH
     if isinstance(value, int | float):
@@ -104,22 +107,22 @@ def is_id(value: object) -> bool:
 
 
 def result(id: RpcId, value: Mapping[str, object]) -> bytes:
-    """The frame with the result of call `id`."""
+    """Return the frame with the result of call `id`."""
     return written_result(id, to_json(value))
 
 
 def written_result(id: RpcId, value: bytes) -> bytes:
-    """The answer with a result that is JSON already."""
+    """Return the frame for a result that is JSON already."""
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (to_json(id), value)
 
 
 def rpc_error(error: RpcError) -> bytes:
-    """The frame for an invalid call."""
+    """Return the frame for an invalid call."""
     return _error(error.id, {"code": error.code, "message": error.message})
 
 
 def request_error(id: RpcId, error: RequestError) -> bytes:
-    """The frame for call `id` that ended with `error`."""
+    """Return the frame for the call `id`, which ended with `error`."""
     data = {name: value for name, value in public_body(error).items() if name != "message"}
     return _error(id, {"code": _code(error), "message": error.message, "data": data})
 

@@ -1,8 +1,8 @@
-"""The key of a WebSocket: from its header, or from its first call.
+"""The access key of a WebSocket: from its header, or from its first call.
 
-Browsers' WebSockets send no headers, so a socket may be opened without a key where one is needed.
-Then its first call has to be `authenticate`, with the params `{"key": "ark_…"}`, and has to come
-within `AUTHENTICATE_TIMEOUT`.
+Browsers send no headers with WebSockets. So a client may open a socket without a key although calls
+need one. The first call must then be `authenticate`, with the params `{"key": "ark_…"}`, within
+`AUTHENTICATE_TIMEOUT` seconds.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,11 @@ MAX_FIRST_FRAME = 4096
 
 
 class SocketKey:
-    """`caller` is who opened the socket, as far as is known; `error` why it may do nothing more."""
+    """The access key of one socket.
+
+    `caller` is the sender of calls, as far as known; `error` says why all further calls are
+    refused.
+    """
 
     def __init__(self, request: web.Request, leases: Leases) -> None:
         self.caller: Caller = caller_of(request)
@@ -38,30 +42,37 @@ class SocketKey:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether the next call has to be `authenticate`."""
+        """Whether the next call must be `authenticate`."""
         return self._is_awaited
 
     def begin(self, on_end: Callable[[Unauthorized], None]) -> None:
-        """The socket is open. `on_end` is called once if its key is no more, until `end`."""
+        """Begin to use the key of an open socket.
+
+        `on_end` is called once if the key ends before `end`.
+        """
         self._on_end = on_end
         self._open.enter_context(self._leases.lease(self._holder, self._ended))
 
     def end(self) -> None:
-        """The socket is closed."""
+        """Stop using the key, because the socket is closed."""
         self._open.close()
 
     def check(self) -> None:
-        """Before a call. Raises `Unauthorized`."""
+        """Check that a call is allowed. Raises `Unauthorized`."""
         if self._is_awaited:
             self.refuse(
-                "this socket shows no key: send it in a header, or make the first call "
-                '`{"method": "authenticate", "params": {"key": "ark_…"}}`'
+                "this WebSocket has sent no access key: send it in a header, or make the "
+                'first call `{"method": "authenticate", "params": {"key": '
+                '"ark_…"}}`'
             )
         if self.error is not None:
             raise self.error
 
     def check_size(self, num_bytes: int) -> None:
-        """Before a frame is read. Raises `Unauthorized` for a large one without a key."""
+        """Check the size of a frame before it is read.
+
+        Raises `Unauthorized` for a large frame without a key.
+        """
         if self._is_awaited and num_bytes > MAX_FIRST_FRAME:
             self.check()
 
@@ -71,7 +82,10 @@ class SocketKey:
         raise self.error
 
     async def show(self, params: dict[str, Any]) -> dict[str, object]:
-        """The result of `authenticate`. Raises `InvalidRequest`, `Unauthorized`, `Forbidden`."""
+        """Take the key of an `authenticate` call, and return the result.
+
+        Raises `InvalidRequest`, `Unauthorized` or `Forbidden`.
+        """
         match params:
             case {"key": str(key), **rest} if not rest:
                 holder = await self._identify(key)
@@ -80,7 +94,9 @@ class SocketKey:
         if self._is_awaited:
             self._take(holder)
         elif holder != self._holder:
-            raise InvalidRequest("the socket belongs to another key; open another socket")
+            raise InvalidRequest(
+                "the WebSocket was opened with another access key; open a new WebSocket"
+            )
         name, role = (None, None) if holder is None else (holder.name, holder.role)
         return {"authenticated": True, "name": name, "role": role}
 

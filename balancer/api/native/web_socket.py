@@ -464,7 +464,7 @@ MAX_FRAME_BYTES = 2 * MAX_BODY_BYTES
 
 
 class NativeSocket(Sockets[NativeSession]):
-    """The WebSocket endpoint."""
+    """The WebSocket endpoint of the native API."""
 
     def __init__(self, runtime: FleetRuntime, leases: Leases) -> None:
         super().__init__(

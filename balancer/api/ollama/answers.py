@@ -1,7 +1,8 @@
 """Neutral events in Ollama's format: lines of a stream, and whole answers.
 
-A call is sent when it is complete, with its arguments as an object. A cancelled request and one
-that ends with calls have the `done_reason` `"stop"`, since Ollama has no other word for it.
+A call is sent when it is complete, with its arguments as an object. The `done_reason` of a
+cancelled request, and of an answer that ends with calls, is `"stop"`, because Ollama has no other
+word.
 
 A token's line is assembled by hand from bytes that are precomputed for the answer.
 """
@@ -37,15 +38,15 @@ from ..common.rendering import Rendering
 
 
 class OllamaError(TypedDict):
-    """An error."""
+    """The body of an error response."""
 
     error: str
 
 
 def ollama_error(error: RequestError) -> OllamaError:
-    """The body of an error response, and the last line of a stream that breaks off.
+    """Return the body of an error response, which is also the last line of a failed stream.
 
-    Clients look for "not found" where a model is missing.
+    Clients look for "not found" in the message if a model is missing.
     """
     is_missing = isinstance(error, ModelNotFound)
     return {"error": f"model not found: {error.message}" if is_missing else error.message}
@@ -55,7 +56,7 @@ DoneReason = Literal["stop", "length", "load"]
 
 
 class OllamaFunction(TypedDict):
-    """A call's function; `index` is its place among the calls of the answer."""
+    """The function of a call; `index` is the call's position among the calls of the answer."""
 
     index: Count
     name: str
@@ -63,14 +64,14 @@ class OllamaFunction(TypedDict):
 
 
 class OllamaCall(TypedDict):
-    """A call of a tool."""
+    """A tool call."""
 
     id: str
     function: OllamaFunction
 
 
 class OllamaMessage(TypedDict):
-    """A message, or a part of it."""
+    """A message, or a part of a message."""
 
     role: Literal["assistant"]
     content: str
@@ -91,7 +92,7 @@ class OllamaFigures(TypedDict, total=False):
 
 
 class OllamaHead(TypedDict):
-    """Members of each line of an answer."""
+    """Members of every line of an answer."""
 
     model: str
     created_at: str
@@ -99,14 +100,14 @@ class OllamaHead(TypedDict):
 
 
 class OllamaChat(OllamaHead, OllamaFigures):
-    """An answer of `/api/chat`, or a part of it; the figures come with `done`."""
+    """An answer of `/api/chat`, or a part of it; only the last part has figures."""
 
     message: OllamaMessage
     logprobs: NotRequired[list[TokenLogProb]]
 
 
 class OllamaText(OllamaHead, OllamaFigures):
-    """An answer of `/api/generate`, or a part of it; the figures come with `done`."""
+    """An answer of `/api/generate`, or a part of it; only the last part has figures."""
 
     response: str
     thinking: NotRequired[str]
@@ -127,26 +128,26 @@ _SHOWN: tuple[TokenKind, ...] = ("content", "reasoning")
 
 
 def time_text(seconds: float) -> str:
-    """Seconds since 1970 as Ollama writes times."""
+    """Return a time in seconds since 1970 in Ollama's format."""
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
 @dataclass(frozen=True, slots=True)
 class LineHead:
-    """Members that every line repeats; `created` in seconds since 1970."""
+    """Members that every line repeats; `created` is in seconds since 1970."""
 
     model: str
     created: float
 
     @property
     def created_at(self) -> str:
-        """`created` as it is sent."""
+        """Return `created` in Ollama's format."""
         return time_text(self.created)
 
 
 @dataclass(frozen=True, slots=True)
 class LineShape:
-    """The difference between the lines of the two calls: the bytes around a token's text."""
+    """The bytes around a token's text, in which the lines of the two calls differ."""
 
     content: tuple[bytes, bytes]
     reasoning: tuple[bytes, bytes]
@@ -160,9 +161,9 @@ GENERATE = LineShape((b'"response":', b""), (b'"response":"","thinking":', b""))
 
 
 class OllamaAnswer(Rendering):
-    """One answer: as lines, or as the one object that `whole` makes of it.
+    """One answer, as lines or as one object (`whole`).
 
-    No line is written before the first token, so that an error before it is a status.
+    No line is written before the first token, so that an earlier error becomes a status.
     """
 
     def __init__(
@@ -179,15 +180,15 @@ class OllamaAnswer(Rendering):
         self._gathered = Accumulator()
 
     def take(self, event: Event, _number: int = 0, /) -> None:
-        """Gather `event` for the whole answer."""
+        """Collect `event` for the whole answer."""
         self._gathered.add(event)
 
     def whole(self) -> OllamaChat | OllamaText:
-        """The whole answer."""
+        """Return the whole answer."""
         return self._make_whole(self._gathered)
 
     def render(self, event: Event, _number: int = 0, /) -> bytes:
-        """The bytes for `event`, if any."""
+        """Return the bytes for `event`; may be empty."""
         match event:
             case Token():
                 return b"" if event.is_silent or event.kind not in _SHOWN else self._said(event)
@@ -219,7 +220,7 @@ class OllamaAnswer(Rendering):
 
 
 def tell_figures(line: OllamaFigures, done: Done) -> None:
-    """Adds how an answer ended, and what it took."""
+    """Add the reason of the answer's end, and its figures, to `line`."""
     timings = done.timings
     begun = timings.total_ms if timings.first_token_ms is None else timings.first_token_ms
     line["done_reason"] = _REASONS[done.finish_reason]
@@ -232,7 +233,7 @@ def tell_figures(line: OllamaFigures, done: Done) -> None:
 
 
 def whole_chat(head: LineHead, answer: Accumulator) -> OllamaChat:
-    """A whole answer of `/api/chat`. Raises the request's error."""
+    """Return a whole answer of `/api/chat`. Raises the request's error."""
     whole = _empty_chat(head)
     tell_figures(whole, answer.done())
     message = whole["message"]
@@ -247,7 +248,7 @@ def whole_chat(head: LineHead, answer: Accumulator) -> OllamaChat:
 
 
 def whole_text(head: LineHead, answer: Accumulator) -> OllamaText:
-    """A whole answer of `/api/generate`. Raises the request's error."""
+    """Return a whole answer of `/api/generate`. Raises the request's error."""
     whole = _empty_text(head)
     tell_figures(whole, answer.done())
     whole["response"] = answer.text()
@@ -259,14 +260,14 @@ def whole_text(head: LineHead, answer: Accumulator) -> OllamaText:
 
 
 def loaded_chat(head: LineHead) -> OllamaChat:
-    """The answer to a chat without messages: the model is there."""
+    """Return the answer to a chat without messages, which only asks whether the model is served."""
     answer = _empty_chat(head)
     answer["done_reason"] = "load"
     return answer
 
 
 def loaded_text(head: LineHead) -> OllamaText:
-    """The answer to an empty prompt, likewise."""
+    """Return the answer to an empty prompt, which only asks whether the model is served."""
     answer = _empty_text(head)
     answer["done_reason"] = "load"
     return answer

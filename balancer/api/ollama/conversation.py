@@ -1,7 +1,7 @@
-"""Ollama's messages as neutral ones, with their pictures.
+"""Converts Ollama's messages, with their pictures, to neutral messages.
 
-A result names the tool, and in older clients nothing at all. Templates of models want the call's
-id. So calls without an id get one, and results are matched to calls in their order.
+A tool result names its tool, or nothing at all in older clients, but chat templates need the id of
+the call. So calls without an id get one, and results are matched to calls in order.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -101,7 +101,10 @@ Messages = Annotated[ListOf[OllamaChatMessage], Field(max_length=MAX_MESSAGES)]
 
 
 def to_neutral(messages: Iterable[OllamaChatMessage]) -> tuple[ChatMessage, ...]:
-    """The conversation as neutral messages. Raises `InvalidRequest` for a picture that is none."""
+    """Return the conversation as neutral messages.
+
+    Raises `InvalidRequest` for an invalid picture.
+    """
     open_calls = _OpenCalls()
     return tuple(
         _neutral(message, open_calls, f"messages[{place}].images")
@@ -132,7 +135,7 @@ class _OpenCalls:
         self._open: dict[str, str] = {}  # the names of functions by id
 
     def made(self, calls: Sequence[_MessageToolCall]) -> tuple[dict[str, Any], ...]:
-        """The neutral calls."""
+        """Add calls, and return them in neutral form."""
         return tuple(self._made(call) for call in calls)
 
     def _made(self, call: _MessageToolCall) -> dict[str, Any]:
@@ -144,7 +147,7 @@ class _OpenCalls:
         return {"id": id, "type": "function", "function": function}
 
     def answered(self, id: str | None, name: str | None) -> str | None:
-        """The id of the call that a result belongs to: the first one that fits, if there is one."""
+        """Return the id of the first open call that fits a result, if any."""
         if id is None:
             fitting = (each for each, called in self._open.items() if name in (None, called))
             id = next(fitting, None)

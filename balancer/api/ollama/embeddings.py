@@ -1,8 +1,8 @@
 """Converts the bodies of `/api/embed` and `/api/embeddings` to queries, and results to answers.
 
-As in Ollama, inputs of `/api/embed` that are too long are cut, unless `truncate` is false.
+As in Ollama, `/api/embed` shortens inputs that are too long, unless `truncate` is false.
 
-All inputs or none: an error in one input fails the call and names its index.
+An error in one input fails the whole call, and names the index of the input.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,9 +28,9 @@ from .requests import ModelName
 
 
 class OllamaVectors(TypedDict):
-    """A vector for each input; durations in nanoseconds.
+    """A vector for each input; durations are in nanoseconds.
 
-    `truncated` are the places of inputs that were too long, and of which the first part was read.
+    `truncated` are the indices of inputs that were too long and were shortened.
     """
 
     model: str
@@ -74,7 +74,7 @@ EMBEDDINGS_FIELDS = FieldTable(TypeAdapter(_EmbeddingsBody), fields.EMBEDDINGS)
 
 @dataclass(frozen=True, slots=True)
 class EmbedCall:
-    """Texts to embed. Errors name the body's field `place`."""
+    """A parsed call with texts to embed. Errors name the body's field `place`."""
 
     model: str
     inputs: tuple[EmbedInput, ...]
@@ -84,16 +84,16 @@ class EmbedCall:
     is_truncated: bool = False
 
     def query_request(self, model: str) -> QueryRequest:
-        """The query for the model of that name; there has to be an input."""
+        """Return the query for the named model. The call must have an input."""
         fields = EmbedBodyFields(
             input=self.inputs, model=model, normalize=self.normalize, dimensions=self.dimensions
         )
         return fields.query(Truncation(keeps="first") if self.is_truncated else None)
 
     def vectors(self, results: Sequence[Result]) -> tuple[Iterator[list[float]], int, list[Count]]:
-        """The vectors, how many tokens were read, and the places of inputs that were cut.
+        """Return the vectors, the number of tokens, and the indices of shortened inputs.
 
-        Raises the first faulty one's error.
+        Raises the error of the first faulty input.
         """
         vectors = vectors_of(results)
         if (fault := first_fault(vectors)) is not None:
@@ -104,7 +104,7 @@ class EmbedCall:
 
 
 def parse_embed(body: bytes, notes: FieldNotes | None = None) -> EmbedCall:
-    """The body of `/api/embed`. Raises `InvalidRequest`, as `parse_embeddings` does."""
+    """Parse the body of `/api/embed`. Raises `InvalidRequest`, as `parse_embeddings` does."""
     given = EMBED_FIELDS.given(body, notes)
     asked = given.pop("input", None)
     if asked not in (None, ""):
@@ -118,9 +118,9 @@ def parse_embed(body: bytes, notes: FieldNotes | None = None) -> EmbedCall:
 
 
 def parse_embeddings(body: bytes, notes: FieldNotes | None = None) -> EmbedCall:
-    """The body of `/api/embeddings`, whose vector has the length that the model gives it.
+    """Parse the body of `/api/embeddings`, whose vector has the model's own length.
 
-    Clients also send the prompt as `input`, which is the name that `/api/embed` has for it.
+    Some clients send the prompt as `input`, the name of the field in `/api/embed`.
     """
     given = EMBEDDINGS_FIELDS.given(body, notes)
     names = in_list(given, "input")
@@ -131,7 +131,7 @@ def parse_embeddings(body: bytes, notes: FieldNotes | None = None) -> EmbedCall:
 
 
 def vectors_answer(call: EmbedCall, results: Sequence[Result], nanoseconds: int) -> OllamaVectors:
-    """The answer of `/api/embed`, for `written`; it took `nanoseconds`."""
+    """Return the answer of `/api/embed`, for `written`; the call took `nanoseconds`."""
     numbers, num_tokens, cut = call.vectors(results)
     answer: OllamaVectors = {
         "model": call.model,
@@ -146,7 +146,7 @@ def vectors_answer(call: EmbedCall, results: Sequence[Result], nanoseconds: int)
 
 
 def vector_answer(call: EmbedCall, results: Sequence[Result]) -> OllamaVector:
-    """The answer of `/api/embeddings`."""
+    """Return the answer of `/api/embeddings`."""
     numbers, _, _ = call.vectors(results)
     return {"embedding": next(numbers, [])}
 

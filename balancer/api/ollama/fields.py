@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ..fields.field_table import Ignored, Refused, Rule, nothing
 
-_DRAWS_NOTHING = Refused("no model here draws images", nothing("0"))
+_DRAWS_NOTHING = Refused("models answer with text", nothing("0"))
 _LOADED_BEFORE = Ignored("the desired state says how models are loaded")
 
 _LOADING = (
@@ -23,21 +23,23 @@ COMMON: Mapping[str, Rule] = {
 
 _ANSWERS: Mapping[str, Rule] = {
     **COMMON,
-    "options.num_keep": Ignored("no context is shifted", nothing("0", "4")),
-    "options.penalize_newline": Ignored("newlines are tokens like others", nothing("true")),
-    "options.tfs_z": Ignored("there is no tail free sampling", nothing("1", "1.0")),
-    "shift": Ignored("an answer ends where the context is full", nothing("false")),
-    "truncate": Ignored("prompts that are too long are refused", nothing("false")),
+    "options.num_keep": Ignored("a full context is never shifted", nothing("0", "4")),
+    "options.penalize_newline": Ignored(
+        "newlines are penalised like other tokens", nothing("true")
+    ),
+    "options.tfs_z": Ignored("tail free sampling is not supported", nothing("1", "1.0")),
+    "shift": Ignored("an answer ends when the context is full", nothing("false")),
+    "truncate": Ignored("a prompt that is too long is refused", nothing("false")),
 }
 
 CHAT: Mapping[str, Rule] = _ANSWERS
 
 GENERATE: Mapping[str, Rule] = {
     **_ANSWERS,
-    "context": Refused("`/api/chat` takes a conversation"),
+    "context": Refused("send a conversation to `/api/chat`"),
     "height": _DRAWS_NOTHING,
     "steps": _DRAWS_NOTHING,
-    "template": Refused("the model's own template is used", nothing('""')),
+    "template": Refused("the model's own chat template is used", nothing('""')),
     "width": _DRAWS_NOTHING,
 }
 
@@ -49,8 +51,8 @@ EMBEDDINGS: Mapping[str, Rule] = {
 }
 
 SHOW: Mapping[str, Rule] = {
-    "options": Ignored("nothing is generated"),
-    "system": Ignored("nothing is generated", nothing('""')),
-    "template": Ignored("nothing is generated", nothing('""')),
-    "verbose": Ignored("all that is known is told"),
+    "options": Ignored("this call generates nothing"),
+    "system": Ignored("this call generates nothing", nothing('""')),
+    "template": Ignored("this call generates nothing", nothing('""')),
+    "verbose": Ignored("all known facts are always sent"),
 }

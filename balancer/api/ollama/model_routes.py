@@ -32,7 +32,7 @@ from .routes import model_of, name_of
 
 
 class OllamaVersion(TypedDict):
-    """The version of Ollama's API that is followed."""
+    """The version of Ollama whose API this balancer follows."""
 
     version: str
 
@@ -59,7 +59,7 @@ Shape = Callable[[Sequence[Result]], Mapping[str, object]]
 
 
 def routes(runtime: FleetRuntime) -> list[Route]:
-    """The routes. Models were last modified when the balancer started."""
+    """Return the routes. The time of a model's last change is the start of the balancer."""
     handlers = _ModelHandlers(runtime, time_text(time.time()))
     show = handler(runtime, Endpoint(parse_show, handlers.show))
     embed = handler(runtime, Endpoint(parse_embed, handlers.embed))
@@ -120,7 +120,10 @@ class _ModelHandlers:
         return self._embedded(call, caller, lambda results: vector_answer(call, results))
 
     def _embedded(self, call: EmbedCall, caller: Caller, shape: Shape) -> Query | KnownAnswer:
-        """Without an input, whether the model is there is all that is asked."""
+        """Return the query for a call.
+
+        A call without an input only asks whether the model is served.
+        """
         if not call.inputs:
             model_of(self._runtime, call.model, caller)
             return KnownAnswer(shape(()))

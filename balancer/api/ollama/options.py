@@ -1,4 +1,4 @@
-"""Ollama's `options` as neutral fields."""
+"""Converts Ollama's `options` to neutral fields."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -27,7 +27,7 @@ _Int = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Options; `neutral` says what each means. A `num_predict` below 1 has no bound."""
+    """Ollama's options. A `num_predict` below 1 means no limit."""
 
     __pydantic_config__ = STRICT
 
@@ -48,10 +48,10 @@ class Options:
     stop: AnyStopStrings | None = None
 
     def neutral(self) -> Json:
-        """The neutral request's fields.
+        """Return the fields of the neutral request.
 
-        As in Ollama, a `top_k` below 1 turns the filter off, and a negative `repeat_last_n` stands
-        for the whole context. A negative seed stands for a drawn one.
+        As in Ollama, a `top_k` below 1 turns the filter off, and a negative `repeat_last_n` means
+        the whole context. A negative seed means a random seed.
         """
         return {
             **{name: getattr(self, name) for name in _SAME},

@@ -42,7 +42,7 @@ Parse = Callable[[bytes, FieldNotes | None], OllamaRequest]
 
 @dataclass(frozen=True, slots=True)
 class _OllamaCall:
-    """The difference between the two calls."""
+    """The parts in which the two calls differ."""
 
     parse: Parse
     names: FieldNames
@@ -66,17 +66,17 @@ def routes(runtime: FleetRuntime) -> list[Route]:
 
 
 def error_answer(error: RequestError) -> web.Response:
-    """`error` as a response in Ollama's format."""
+    """Return `error` as a response in Ollama's format."""
     return error_response(error, ollama_error)
 
 
 def name_of(runtime: FleetRuntime, asked: str, caller: Caller) -> str:
-    """The fleet's name of the model that a client asks for."""
+    """Return the fleet's name of the model that a client asks for."""
     return served_name(asked, lambda name: runtime.views.model(name, caller) is not None)
 
 
 def model_of(runtime: FleetRuntime, asked: str, caller: Caller) -> ModelView:
-    """The model that a client asks for. Raises `ModelNotFound`."""
+    """Return the model that a client asks for. Raises `ModelNotFound`."""
     model = runtime.views.model(name_of(runtime, asked, caller), caller)
     if model is None:
         raise unknown_model(runtime, asked, caller)

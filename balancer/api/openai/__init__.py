@@ -1,4 +1,5 @@
 """The OpenAI API over the neutral request and the neutral stream of events.
 
-The rooms here are the paths; what they share is in this one: errors, and fields without effect.
+Each group of paths has a folder. The files here have what they share: errors, and fields without
+effect.
 """

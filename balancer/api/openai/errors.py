@@ -6,7 +6,7 @@ from ....shared.errors import RequestError, status_of
 
 
 class ErrorFields(TypedDict):
-    """An error. `param` names the wrong field."""
+    """The fields of an error. `param` names the wrong field of the request."""
 
     message: str
     type: str
@@ -15,7 +15,7 @@ class ErrorFields(TypedDict):
 
 
 class OpenAIError(TypedDict):
-    """An error."""
+    """The body of an error response."""
 
     error: ErrorFields
 
@@ -39,7 +39,7 @@ def openai_error(error: RequestError) -> OpenAIError:
 
 
 def error_fields(error: RequestError) -> ErrorFields:
-    """The fields of its `error` object."""
+    """Return the fields of the `error` object."""
     return {
         "message": error.message,
         "type": _type(status_of(error)),

@@ -1,5 +1,6 @@
 """OpenAPI documents, generated from the types that validate requests and declare answers.
 
-Lives here: bodies and answers as JSON schemas, operations, the document. An API declares its
-answers beside what makes them; that returns those types, so mypy holds them together.
+This folder has the JSON schemas of bodies and answers, the operations, and the document. An API
+declares the types of its answers next to the code that returns them, so mypy checks that both
+agree.
 """

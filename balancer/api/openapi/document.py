@@ -66,26 +66,30 @@ OF_MODELS: tuple[ErrorClass, ...] = (
 
 
 class ErrorAnswer(TypedDict):
-    """An error. One that ends an accepted request has its `id` in the header `X-Request-Id`."""
+    """The body of an error.
+
+    If an accepted request ends with it, the header `X-Request-Id` has the id.
+    """
 
     error: PublicError
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerDoc:
-    """An answer that is no error: by media type, the forms that the document's words stand for."""
+    """A successful answer: its types by media type."""
 
     description: str
     content: Mapping[str, Mapping[str, Form]] = field(default_factory=dict)
 
 
 def json_answer(description: str, form: Form) -> AnswerDoc:
-    """An answer in one piece."""
+    """Return the description of an answer in one piece."""
     return AnswerDoc(description, {JSON: {"schema": form}})
 
 
 def streamed(description: str, whole: Form, *kinds: str, item: Form | None = None) -> AnswerDoc:
-    """An answer that is a stream of one of `kinds`, of `item`s, or `whole` in one piece.
+    """Return the description of an answer that is a stream of `item`s of one of `kinds`, or
+    `whole`.
 
     OpenAPI 3.1 has no keyword for the items of a stream.
     """
@@ -97,7 +101,7 @@ def streamed(description: str, whole: Form, *kinds: str, item: Form | None = Non
 class Doc:
     """The description of one method of one path. Its `name` is unique.
 
-    Parameters in the path follow from the path.
+    The parameters in the path are derived from the path.
     """
 
     name: str
@@ -110,7 +114,7 @@ class Doc:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A described method of a path. `is_keyless`: it needs no key, ever."""
+    """A described method of a path. `is_keyless`: it never needs a key."""
 
     method: str
     path: str
@@ -119,14 +123,14 @@ class Operation:
 
     @property
     def parameters(self) -> list[Json]:
-        """The parameters of the path, then the others."""
+        """Return the parameters of the path, then the others."""
         names = re.findall(r"\{(\w+)\}", self.path)
         in_path = [parameter(name, "path", required=True) for name in names]
         return [*in_path, *self.doc.parameters]
 
 
 def parameter(name: str, place: str, schema: Schema = STRING, *, required: bool = False) -> Json:
-    """A parameter; `place` is `path`, `query` or `header`."""
+    """Return a parameter; `place` is `path`, `query` or `header`."""
     return {"name": name, "in": place, "required": required, "schema": schema}
 
 
@@ -136,7 +140,7 @@ def document(
     version: str,
     operations: Sequence[Operation],
 ) -> Json:
-    """The whole document, as JSON values."""
+    """Return the whole document, as JSON values."""
     forms = described(form for operation in operations for form in _forms(operation.doc))
     schemas: dict[str, Schema] = dict(forms.components)
     paths: dict[str, Json] = defaultdict(dict)
@@ -184,7 +188,7 @@ def _answer(answer: AnswerDoc, forms: Described) -> Json:
 
 
 def _errors(doc: Doc, forms: Described) -> Json:
-    """By status. One that is also an answer's, as of a probe, is left to that."""
+    """Return the errors by status, without statuses that a normal answer has, as with probes."""
     bodies = OF_BODIES if doc.body is not None else ()
     by_status: dict[int, list[ErrorClass]] = defaultdict(list)
     for error in dict.fromkeys((*ALWAYS, *bodies, *doc.errors)):

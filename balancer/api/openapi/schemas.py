@@ -1,7 +1,7 @@
 """JSON schemas of bodies and answers, generated from the types that check and make them.
 
-An answer is a `TypedDict`, so mypy checks the code that builds it, at no cost at run time. Parts of
-it may be dataclasses, which are written as they are.
+An answer is a `TypedDict`, so mypy checks the code that builds it, at no cost at run time. Its
+parts may be dataclasses.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,10 +27,10 @@ REFERENCE = "#/components/schemas/{model}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
-    """A request body: the type that validates it, and what the API does to it before that.
+    """A request body: the type that validates it, and how the API prepares it before.
 
-    `name` is the component's in the document. `takes_nulls`: null means an absent field. `also`
-    has, by field, a further type of a value.
+    `name` is the name of its component in the document. `takes_nulls`: null counts as absent.
+    `also` has further types of values, by field.
     """
 
     name: str
@@ -39,7 +39,8 @@ class Body:
     also: Mapping[str, TypeAdapter[Any]] = field(default_factory=dict)
 
     def schemas(self) -> dict[str, Schema]:
-        """The body as the component `name`, and its nested types as `name.…`."""
+        """Return the schema of the body, as the component `name`, and of nested types as
+        `name.…`."""
         name = self.name
         whole = self.adapter.json_schema(ref_template=f"#/components/schemas/{name}.{{model}}")
         parts = whole.pop("$defs", {})
@@ -48,7 +49,7 @@ class Body:
         return {each: untitled(schema) for each, schema in components.items()}
 
     def described(self) -> Schema:
-        """The `requestBody` of an operation that takes it."""
+        """Return the `requestBody` of an operation that takes this body."""
         schema = {"$ref": REFERENCE.format(model=self.name)}
         return {"required": True, "content": {"application/json": {"schema": schema}}}
 
@@ -72,13 +73,13 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """The schemas of some forms, and the components that they refer to."""
+    """The schemas of some types, and the components that they refer to."""
 
     components: Mapping[str, Schema]
     _schemas: Mapping[Any, Schema]
 
     def schema(self, form: Form) -> Schema:
-        """The schema of one of the forms."""
+        """Return the schema of one of the types."""
         return form if isinstance(form, dict) else self._schemas[form]
 
 
@@ -97,7 +98,10 @@ def described(forms: Iterable[Form]) -> Described:
 
 
 class _Generator(GenerateJsonSchema):
-    """Objects have the members that their types declare and no others; dataclasses have all."""
+    """Generates schemas.
+
+    Objects have only the members that their types declare; dataclasses have all.
+    """
 
     def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
         return {**super().typed_dict_schema(schema), "additionalProperties": False}
@@ -116,7 +120,7 @@ class _Generator(GenerateJsonSchema):
 
 
 def untitled(schema: Any) -> Any:
-    """`schema` without the titles and defaults that only repeat a field's name or `null`."""
+    """Return `schema` without titles and defaults that only repeat a field's name or `null`."""
     if isinstance(schema, list):
         return [untitled(each) for each in schema]
     if not isinstance(schema, dict):

@@ -70,14 +70,14 @@ class OffLoop(Protocol):
 
 
 class Filler(Protocol):
-    """Puts into a body what it only refers to, before it is parsed."""
+    """Replaces references in a body by what they refer to, before the body is parsed."""
 
     async def fill(self, body: bytes, hold: Hold, off_loop: OffLoop) -> bytes:
-        """The whole body. Raises `RequestError`."""
+        """Return the body without references. Raises `RequestError`."""
 
 
 class Bodies:
-    """The bodies that are currently read and parsed. A context manager: leaving it closes it."""
+    """The bodies that are being read and parsed. A context manager: leaving it closes it."""
 
     def __init__(
         self,
@@ -89,10 +89,10 @@ class Bodies:
         has_keys: Callable[[], bool] = lambda: False,
         memory: Shares[Account] | None = None,
     ) -> None:
-        """`silence` and `whole` are the longest pause and the longest time of a body in seconds.
+        """`silence` and `whole` are the longest pause and the longest time of a body, in seconds.
 
-        `has_keys` says whether callers need keys. `memory` is what requests take once they are
-        parsed: a body that has no room there is refused before.
+        `has_keys` says whether callers need keys. `memory` is the memory of parsed requests: a body
+        for which none is left is refused before it is parsed.
         """
         self.shares: Shares[Account] = Shares(
             max_held_bytes, caps={STRANGERS: max_held_bytes // STRANGERS_PART}
@@ -117,7 +117,7 @@ class Bodies:
         return self.shares.total
 
     async def parsed(self, request: web.Request, parse: Callable[[bytes], T]) -> T:
-        """The body, parsed by `parse`.
+        """Return the body, parsed by `parse`.
 
         Raises what `parse` raises, and `InvalidRequest`, `RequestTooLarge` and `Overloaded`.
         """
@@ -133,16 +133,20 @@ class Bodies:
             return await self.off_loop(len(whole), lambda: parse(whole))
 
     async def filled(self, body: bytes, held: "Held") -> bytes:
-        """`body` with what it refers to, where that is read. Raises `RequestError`."""
+        """Return `body` with its references replaced, if that is turned on.
+
+        Raises `RequestError`.
+        """
         if self._filler is None:
             return body
         return await self._filler.fill(body, held.add, self.off_loop)
 
     async def off_loop(self, num_bytes: int, parse: Callable[[], T]) -> T:
-        """The result of `parse`, which runs on the parser's thread if `num_bytes` is large.
+        """Return the result of `parse`, which runs on the parser's thread if `num_bytes` is large.
 
-        One after the other: the next body is parsed once the event loop has taken this result.
-        Otherwise results pile up, which take several times what their bodies do.
+        Bodies are parsed one after the other: the next begins once the event loop has taken this
+        result. Otherwise results would pile up, and they take several times the memory of their
+        bodies.
         """
         if num_bytes < LARGE_BYTES:
             return parse()
@@ -150,7 +154,10 @@ class Bodies:
             return await asyncio.get_running_loop().run_in_executor(self._thread, parse)
 
     def _check_memory(self, request: web.Request, num_bytes: int) -> None:
-        """Raises `Overloaded` or `RequestTooLarge` if what is parsed would have no room."""
+        """Check that memory is left for the parsed body.
+
+        Raises `Overloaded` or `RequestTooLarge`.
+        """
         if self._memory is None or num_bytes < LARGE_BYTES:
             return
         error = memory_refusal(self._memory, caller_of(request).account, num_bytes)
@@ -185,17 +192,16 @@ class Bodies:
 
     def _too_slow(self) -> str:
         return (
-            "the body did not arrive in time: it may take "
-            f"{self._whole:g} s in all, with pauses of at most {self._silence:g} s, in each of "
-            f"which it has to grow by 1/{LEAST_GROWTH}"
+            f"the body did not arrive in time: it must be complete within {self._whole:g} "
+            f"s, and in every {self._silence:g} s it must grow by 1/{LEAST_GROWTH}"
         )
 
     def held(self, caller: Caller) -> "Held":
-        """Counts bytes of bodies, or of messages, of a caller until this is left."""
+        """Return a context that counts bytes of a caller's bodies or messages until it is left."""
         return Held(self.shares, self.holder_of(caller))
 
     def holder_of(self, caller: Caller) -> Account:
-        """Whose share a caller uses."""
+        """Return the account whose share a caller uses."""
         return caller.holder(has_keys=self._has_keys())
 
 
@@ -216,13 +222,13 @@ class _BodyRead:
 
     @property
     def parsed_bytes(self) -> int:
-        """About how many bytes its values take, and hardly more than they do."""
+        """The estimated bytes of the parsed values; hardly more than they really take."""
         counter = self._counter
         num_plain = counter.num_values - counter.num_strings - counter.num_containers
         return len(self.data) + OF_NUMBER * max(0, num_plain) + OF_OBJECT * counter.num_containers
 
     def add(self, piece: bytes) -> None:
-        """More of it."""
+        """Add a received piece."""
         self._held.add(len(piece))
         self.data += piece
         self._held.check_length(len(self.data))
@@ -230,7 +236,7 @@ class _BodyRead:
 
 
 class Held(Holding[Account]):
-    """The bytes of one body or of one socket's messages, until this is left."""
+    """The counted bytes of one body, or of one socket's messages, until the context is left."""
 
     def __enter__(self) -> Self:
         return self
@@ -239,16 +245,19 @@ class Held(Holding[Account]):
         self.give_back()
 
     def add(self, num_bytes: int) -> None:
-        """Counts further bytes. Raises `Overloaded` if the holder has its share."""
+        """Count further bytes. Raises `Overloaded` if the holder's share is used up."""
         if not self.claim(num_bytes):
             raise Overloaded(
-                "too many bodies are being read at once, of all callers or of this one; "
-                "try again in a moment",
+                "too many bodies are being read at once, from all callers or from this "
+                "caller; try again in a moment",
                 retry_after=RETRY_AFTER,
             )
 
     def check_length(self, num_bytes: int) -> None:
-        """Raises `RequestTooLarge` if a body of the holder may not be that long."""
+        """Check the length of a body.
+
+        Raises `RequestTooLarge` if the holder may not send so much.
+        """
         most = MAX_STRANGERS_BODY if self._holder == STRANGERS else MAX_BODY_BYTES
         if num_bytes > most:
             raise body_too_large(most)
@@ -262,9 +271,9 @@ ONLY_JSON = web.AppKey("ONLY_JSON", bool)
 
 
 async def parsed(request: web.Request, parse: Callable[[bytes], T]) -> T:
-    """The body of `request`, parsed by `parse`; see `Bodies.parsed`. Refusals are reported.
+    """Return the body of `request`, parsed by `parse`; see `Bodies.parsed`. Refusals are reported.
 
-    Raises `Unauthorized` if its key has ended meanwhile.
+    Raises `Unauthorized` if the request's key has ended meanwhile.
     """
     with RefusalReport(request):
         found = await request.app[BODIES].parsed(request, parse)
@@ -273,8 +282,8 @@ async def parsed(request: web.Request, parse: Callable[[bytes], T]) -> T:
 
 
 def body_too_large(most: int = MAX_BODY_BYTES) -> RequestTooLarge:
-    """The error for anything a client sent that is over the limit."""
-    return RequestTooLarge(f"the body may have at most {most} bytes")
+    """Return the error for a body or message that is over the limit."""
+    return RequestTooLarge(f"the body must have at most {most} bytes")
 
 
 _JSON_TYPES = frozenset({"application/json", "application/octet-stream"})

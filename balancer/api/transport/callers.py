@@ -23,19 +23,22 @@ _known_key = web.RequestKey("_known_key", Caller)
 
 
 def check_authority(request: web.Request) -> None:
-    """Raises `Unauthorized` if the key or session of `request` has ended since it came."""
+    """Check that the key or session of `request` is still valid. Raises `Unauthorized`."""
     if (error := request.get(ended_key)) is not None:
         raise error
 
 
 def caller_of(request: web.Request) -> Caller:
-    """The caller of `request`, or of the WebSocket that it opened. Raises as `check_authority`."""
+    """Return the caller of `request`, or of the WebSocket that it opened.
+
+    Raises as `check_authority`.
+    """
     check_authority(request)
     return known_caller(request)
 
 
 def known_caller(request: web.Request) -> Caller:
-    """The caller of `request`, whether its key is still good or not."""
+    """Return the caller of `request`, even if its key has ended."""
     caller = request.get(_known_key)
     if caller is None:
         caller = request[_known_key] = _caller_of(request, request.get(identity_key))
@@ -54,17 +57,17 @@ def _caller_of(request: web.Request, holder: Identity | None) -> Caller:
 
 
 def _connection_of(request: web.Request) -> int | None:
-    """The port of the other end."""
+    """Return the port of the other end of the connection."""
     name = None if request.transport is None else request.transport.get_extra_info("peername")
     return name[1] if isinstance(name, tuple) and len(name) > 1 else None
 
 
 def held_by(caller: Caller, holder: Identity) -> Caller:
-    """The caller, now that it has shown its key."""
+    """Return the caller with the key that it has shown later."""
     return replace(caller, name=holder.name, limits=holder.limits, owner=holder.owner)
 
 
 def trace_parent_of(request: web.Request) -> TraceContext | None:
-    """The span that the client names, if it names exactly one."""
+    """Return the span that the client names as parent, if it names exactly one."""
     headers = request.headers.getall("traceparent", [])
     return read_traceparent(headers[0]) if len(headers) == 1 else None

@@ -1,22 +1,23 @@
 """Connections of a port: limits on their number, and timeouts.
 
-aiohttp's own server waits an hour for a request's header, and for ever for a client to read its
-answer. Here a connection is closed when
+aiohttp's own server waits an hour for a request's header, and without limit for a client to read
+its answer. Here a connection is closed when
 
-- no whole header comes within `header_timeout`, counted from the connection's start and from the
-  first byte of each further request;
+- its header is not complete within `header_timeout`, counted from the connection's start and from
+  the first byte of each further request;
 - it was idle for `IDLE_TIME`;
-- a write makes no progress for `write_timeout`; the client's request is cancelled.
+- a write makes no progress for `write_timeout`; the client's request is then cancelled.
 
-Beyond `max_connections` a client is answered 503 and disconnected, unless another address has more
-connections than its own: then the oldest of these that waits for a request is closed for it.
-Malformed HTTP is answered 400 and logged on one line, without a traceback.
+Beyond `max_connections` a new client is answered 503 and disconnected. If another address has more
+connections than the client's, its oldest idle connection is closed instead. Malformed HTTP is
+answered 400 and logged on one line, without a traceback.
 
-What arrives is parsed in parts, one in a turn of the event loop; nothing more is read from the
-socket meanwhile. Bodies are never inflated. A request whose body has not come whole when it is
-answered is the connection's last.
+Received bytes are parsed in parts, one in each turn of the event loop; the socket is not read
+meanwhile. Bodies are never decompressed. If a request is answered before its body is complete, the
+connection is closed after the answer.
 
-With TLS a connection counts from its first byte on, and its handshake has `header_timeout` as well.
+With TLS a connection counts from its first byte on, and the handshake must end within
+`header_timeout`, too.
 """
 
 import asyncio
@@ -57,7 +58,7 @@ FAILURE_INTERVAL = 1.0
 
 
 def _raw_answer(status: bytes, error: RequestError) -> bytes:
-    """An answer in bytes, for where there is no request."""
+    """Return an answer as bytes, for a connection without a parsed request."""
     body = to_json({"error": public_body(error)})
     return (
         b"HTTP/1.1 %b\r\nContent-Type: application/json\r\nConnection: close\r\n"
@@ -83,13 +84,13 @@ LONGEST_REASON = 200
 """Characters; reasons quote what was sent."""
 
 MalformedHttp = HttpProcessingError | RequestPayloadError
-"""Exceptions of aiohttp for it: while reading a header, and while reading a body."""
+"""aiohttp's exceptions for malformed HTTP in a header, and in a body."""
 
 logger = logging.getLogger(__name__)
 
 
 class MalformedRequests:
-    """The malformed requests of one port."""
+    """Logs the malformed requests of one port, a limited number of them."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -103,7 +104,7 @@ class MalformedRequests:
             self._num_unlogged += 1
             return
         logger.info(
-            "malformed HTTP from a client: %s",
+            "a client sent malformed HTTP: %s",
             reason_of(error),
             extra=context(peer=peer, not_logged_before=self._num_unlogged or None),
         )
@@ -112,12 +113,12 @@ class MalformedRequests:
 
 
 def as_invalid_request(error: MalformedHttp) -> InvalidRequest:
-    """The error that the client is answered with."""
+    """Return the error that the client gets."""
     return InvalidRequest(f"this is not valid HTTP: {reason_of(error)}")
 
 
 def reason_of(error: MalformedHttp) -> str:
-    """The reason of an error, on one line."""
+    """Return the reason of an error, on one line."""
     source = error.__cause__ if isinstance(error, RequestPayloadError) else error
     message = source.message if isinstance(source, HttpProcessingError) else str(error)
     return " ".join(message.split())[:LONGEST_REASON]
@@ -127,7 +128,7 @@ def reason_of(error: MalformedHttp) -> str:
 
 
 class Connections:
-    """The connections of one port, and the limits they have in common. Times in seconds."""
+    """The connections of one port and their common limits. Times are in seconds."""
 
     def __init__(
         self,
@@ -158,18 +159,19 @@ class Connections:
         self._floods = OncePer(FAILURE_INTERVAL, max_keys=1)
 
     def flooded(self, peer: str, reason: str) -> None:
-        """Count it, and log it unless another one was logged a short while ago."""
+        """Count a WebSocket that is closed for a flood of frames, and log it unless one was logged
+        a short while ago."""
         self.num_flooded += 1
         if self._floods.allows("any", self._clock()):
             about = context(peer=peer, in_all=self.num_flooded)
-            logger.warning("a WebSocket is closed: %s", reason, extra=about)
+            logger.warning("the WebSocket of a client is closed: %s", reason, extra=about)
 
     def now(self) -> float:
-        """The time by the clock that its limits go by."""
+        """Return the time on the clock of the limits."""
         return self._clock()
 
     def handshake_failed(self, peer: str, reason: str) -> None:
-        """Report it, unless too many were reported a short while ago."""
+        """Report a failed TLS handshake, unless too many were reported a short while ago."""
         if self._doors is not None:
             kind = "certificate" if "certificate" in reason.lower() else "handshake"
             self._doors.refused("tls", kind, peer, f"a TLS handshake failed: {reason}")
@@ -177,12 +179,12 @@ class Connections:
             logger.info("a TLS handshake failed: %s", reason, extra=context(peer=peer))
 
     def serves(self, connection: "_Connection", address: str) -> None:
-        """The connection is served from now on, and counts in the share of its address."""
+        """Count a connection that is served from now on in the share of its address."""
         self._served.setdefault(address, {})[connection] = None
         self.shares.take(address, 1)
 
     def served(self, connection: "_Connection", address: str) -> None:
-        """The connection is closed."""
+        """Stop counting a connection that was closed."""
         of_it = self._served[address]
         del of_it[connection]
         if not of_it:
@@ -190,9 +192,9 @@ class Connections:
         self.shares.give_back(address, 1)
 
     def makes_room(self, address: str) -> bool:
-        """Close a connection of the address with most for one of another that has fewer.
+        """Close an idle connection of the address with most connections, if `address` has fewer.
 
-        It must wait for a request. Returns whether there was one; what was refused is counted.
+        Returns whether a connection was closed. A connection that is refused is counted.
         """
         largest = self.shares.largest()
         if largest is not None and self.shares.held(largest) > self.shares.held(address) + 1:
@@ -206,17 +208,18 @@ class Connections:
 
     @property
     def are_too_many(self) -> bool:
-        """Whether the newest connection is over the limit."""
+        """Return whether the newest connection is over the limit."""
         return self.num_open > self._max_connections
 
     @property
     def are_far_too_many(self) -> bool:
-        """Whether there are so many that the newest one is closed without an answer."""
+        """Return whether there are so many connections that the newest is closed without an
+        answer."""
         return self.num_open > 2 * self._max_connections
 
 
 class ConnectionsRunner(web.AppRunner):
-    """Runs an app on connections that keep to the limits of `connections`."""
+    """Runs an app on connections that obey the limits of `connections`."""
 
     # aiohttp's runners have slots; this one has one more.
     __slots__ = ("_connections",)
@@ -232,7 +235,7 @@ class ConnectionsRunner(web.AppRunner):
         self._connections = connections
 
     async def cleanup(self) -> None:
-        """Clean up as aiohttp does, which knows nothing of handshakes."""
+        """Clean up as aiohttp does, and close handshakes, which aiohttp does not know."""
         for handshake in list(self._connections.handshakes):
             handshake.abort()
         await super().cleanup()
@@ -292,10 +295,10 @@ class _Server(web.Server):
 
 
 async def _close_in_time(request: web.Request, response: web.StreamResponse) -> None:
-    """Ends the connection after an answer that is given while the request's body still comes.
+    """Close the connection after an answer that is given before the request's body is complete.
 
-    It ends after any answer to HTTP/1.0, too, where keeping it is an extension with flaws of its
-    own.
+    It is also closed after any answer to HTTP/1.0, in which keeping connections is a faulty
+    extension.
     """
     if response.status == HTTPStatus.SWITCHING_PROTOCOLS:
         return
@@ -310,12 +313,12 @@ def watch_frames(
     on_fault: Callable[[str, WSCloseCode], None],
     count: Callable[[int], bool] = lambda _num_bytes: True,
 ) -> bool:
-    """Bounds what becomes a WebSocket; to be called before it is prepared.
+    """Limit the frames of a WebSocket; call this before the socket is prepared.
 
-    `on_fault` is called with a reason to close it, and its code, if the peer does not mask its
-    frames, or sends too many frames with next to nothing in them. `count` is called with further
-    bytes of messages, and says whether they may be. What arrives after either is thrown away.
-    False: this connection cannot.
+    `on_fault` is called with a reason and a close code if the peer does not mask its frames, or
+    sends too many tiny frames. `count` is called with further bytes of messages and returns whether
+    they are allowed. Bytes that arrive after a fault are discarded. Returns false if this
+    connection cannot be watched.
     """
     if not isinstance(request.protocol, _Connection):
         return False
@@ -331,9 +334,9 @@ SPARE_FILES = 64
 
 
 def raise_file_limit(num_connections: int) -> int:
-    """Raises the limit of open files as far as permitted, as every connection is one.
+    """Raise the limit of open files as far as permitted, because every connection is an open file.
 
-    Logs if that is not enough. Returns the limit.
+    Logs a warning if the limit is still too low. Returns the limit.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = num_connections + SPARE_FILES
@@ -342,8 +345,8 @@ def raise_file_limit(num_connections: int) -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     if soft != resource.RLIM_INFINITY and soft < needed:
         logger.warning(
-            "the limit of open files is %d, and %d connections need %d: raise it (`ulimit -n`, or "
-            "LimitNOFILE= of systemd), or lower --max-connections",
+            "the process may open %d files, but %d connections need %d: raise the limit "
+            "(`ulimit -n`, or LimitNOFILE= of systemd), or lower --max-connections",
             *(soft, num_connections, needed),
         )
     return soft
@@ -363,7 +366,7 @@ _NEWLINE = b"\n"
 
 
 def end_of_http(data: bytes, start: int) -> int:
-    """The end of the part of `data` from `start` that is read at once."""
+    """Return the end of the part of `data` from `start` that is parsed at once."""
     end = min(len(data), start + BYTES_AT_ONCE)
     num_lines = data.count(_NEWLINE, start, end)
     while num_lines > LINES_AT_ONCE:
@@ -373,7 +376,8 @@ def end_of_http(data: bytes, start: int) -> int:
 
 
 def end_of_bytes(data: bytes, start: int) -> int:
-    """The end in a body of a known length, and in frames, which are counted elsewhere."""
+    """Return the end of the part to parse at once in a body of known length, or in frames, which
+    are counted elsewhere."""
     return min(len(data), start + BYTES_AT_ONCE)
 
 
@@ -383,8 +387,8 @@ def end_of_bytes(data: bytes, start: int) -> int:
 class _PausableTransport:
     """A transport that knows whether the protocol above has paused reading.
 
-    `resume` is called in place of the transport's `resume_reading`. All else is the transport's.
-    What each write asks for is looked up once (see `PatientTransport`).
+    `resume` is called in place of the transport's `resume_reading`. Everything else is the
+    transport's. The attributes that writes need are looked up once (see `PatientTransport`).
     """
 
     __slots__ = ("_resume", "_transport", "get_extra_info", "is_closing", "is_paused", "write")
@@ -412,7 +416,7 @@ class _PausableTransport:
 
 
 class _FrameParser:
-    """aiohttp's parser of frames. Until `opened` it only keeps what it is fed."""
+    """aiohttp's parser of frames. Until `opened` it only stores the bytes that it gets."""
 
     __slots__ = ("_kept", "_parser")
 
@@ -421,7 +425,7 @@ class _FrameParser:
         self._kept: bytes | None = b""
 
     def opened(self) -> bytes:
-        """Parse from now on. Returns what was kept, which was not parsed."""
+        """Begin to parse. Returns the stored bytes, which were not parsed."""
         kept, self._kept = self._kept or b"", None
         return kept
 
@@ -439,10 +443,10 @@ class _FrameParser:
 
 
 class _Connection(web.RequestHandler):
-    """A connection. Uses two private names of aiohttp's.
+    """One connection. It uses two private names of aiohttp.
 
-    `_upgraded` says whether a WebSocket was asked for. `_messages` are the requests that have
-    come whole and are not handled yet.
+    `_upgraded` says whether the client asked for a WebSocket. `_messages` are the complete requests
+    that are not handled yet.
     """
 
     __slots__ = (
@@ -494,7 +498,7 @@ class _Connection(web.RequestHandler):
         self.on_fault: Callable[[str, WSCloseCode], None] = lambda *_why: self.close()
 
     def set_parser(self, parser: Any, data_received_cb: Callable[[], None] | None = None) -> None:
-        """Set the parser as aiohttp does, but pass the first frames in their turns, too."""
+        """Set the parser as aiohttp does, but pass the first frames in turns, too."""
         frames = _FrameParser(parser)
         super().set_parser(cast("Any", frames), data_received_cb)
         self._keep(frames.opened() + self._rest[self._start :])
@@ -502,7 +506,7 @@ class _Connection(web.RequestHandler):
         self._expect_turn()
 
     def begins(self, message: Any, body: Any) -> None:
-        """A request is about to be handled."""
+        """Prepare to handle a request."""
         self._newest = message, body
         self._is_busy = True
         self._stop_waiting()
@@ -526,9 +530,9 @@ class _Connection(web.RequestHandler):
         return PatientTransport(tcp, patience=self._limits.write_timeout, on_cut=self._on_cut)
 
     def data_received(self, data: bytes) -> None:
-        """Parses it, one part in a turn of the event loop.
+        """Parse received bytes, one part in each turn of the event loop.
 
-        aiohttp calls it without data, to have its parser go on with what that holds.
+        aiohttp calls this without data to let its parser continue.
         """
         if self._is_cut:
             return
@@ -597,7 +601,7 @@ class _Connection(web.RequestHandler):
         self._keep(b"")
 
     def _take_turn(self) -> None:
-        """Parses the next part; no more is read from the socket until there is no rest."""
+        """Parse the next part. The socket is not read until nothing is left."""
         self._turn = None
         if not self._may_parse:
             return
@@ -620,7 +624,7 @@ class _Connection(web.RequestHandler):
             self._resume()
 
     def _next_part(self) -> bytes:
-        """Raises `FrameFault`."""
+        """Return the next part to parse. Raises `FrameFault`."""
         rest, start = self._rest, self._start
         if not self._has_frames:
             end = (end_of_bytes if self._is_in_plain_body else end_of_http)(rest, start)
@@ -638,7 +642,7 @@ class _Connection(web.RequestHandler):
 
     @property
     def _may_parse(self) -> bool:
-        """Whether aiohttp can take more bytes, and the parser for them is known."""
+        """Return whether aiohttp can take more bytes and the parser for them is known."""
         is_held = self._reading is None or self._reading.is_paused
         return not is_held and not (self._upgraded and not self._has_frames)
 
@@ -651,7 +655,7 @@ class _Connection(web.RequestHandler):
             self._above.pause_reading()
 
     def _resume(self) -> None:
-        """Read on from the socket, once what arrived before is parsed."""
+        """Read from the socket again, once all received bytes are parsed."""
         if self._rest:
             self._expect_turn()
         elif self._above is not None and not self._above.is_closing():
@@ -659,7 +663,7 @@ class _Connection(web.RequestHandler):
 
     @property
     def _is_in_plain_body(self) -> bool:
-        """Whether a body of known length is coming, in which lines cost nothing."""
+        """Return whether a body of known length is arriving, in which line ends cost nothing."""
         if self._newest is None:
             return False
         message, body = self._newest
@@ -680,7 +684,7 @@ class _Connection(web.RequestHandler):
 
     @property
     def _is_between_requests(self) -> bool:
-        """Whether the next bytes are a request's header, or the rest of one."""
+        """Return whether the next bytes belong to the header of a request."""
         if self._is_busy:
             return False
         return self._newest is None or self._newest[1].is_eof()
@@ -697,7 +701,7 @@ class _Connection(web.RequestHandler):
             self._header_timer = None
 
     def _on_no_header(self) -> None:
-        """Close it, unless a request begins whose header came at the last moment."""
+        """Close the connection, unless a header that came at the last moment begins a request."""
         self._header_timer = asyncio.get_running_loop().call_soon(self._close_late)
 
     def _close_late(self) -> None:
@@ -706,7 +710,7 @@ class _Connection(web.RequestHandler):
 
     def _on_cut(self) -> None:
         logger.warning(
-            "a client read nothing for %g s; its connection is cut",
+            "the connection of a client is cut: the client read nothing for %g s",
             self._limits.write_timeout,
             extra=context(peer=self._peer()),
         )
@@ -717,14 +721,18 @@ class _Connection(web.RequestHandler):
 
 
 def address_of(transport: asyncio.BaseTransport) -> str:
-    """The peer's address; of IPv6 its network, which one host has whole."""
+    """Return the peer's address; for IPv6 its network, because one host may have a whole
+    network."""
     name = transport.get_extra_info("peername")
     address = str(name[0]) if isinstance(name, tuple) and name else None
     return Caller(address=address).account.address or "unknown"
 
 
 class _Newcomer(asyncio.Protocol):
-    """A connection over the limit: served if another one is closed for it, refused otherwise."""
+    """A connection over the limit.
+
+    It is served if another connection is closed for it, else refused.
+    """
 
     def __init__(self, server: web.Server, limits: Connections) -> None:
         self._server = server
@@ -753,7 +761,8 @@ class _Newcomer(asyncio.Protocol):
 
 
 class _Refusal(asyncio.Protocol):
-    """A connection over the limit: gets an answer once it sends a request, or is closed soon."""
+    """A connection over the limit that is refused: it gets an error once it sends a request, or is
+    closed soon."""
 
     def __init__(self, limits: Connections) -> None:
         self._limits = limits

@@ -1,7 +1,7 @@
-"""Reports refusals at the doors: counts and logs them, and notes in the diary those that go on.
+"""Reports refusals at the doors: counts and logs them, and notes repeated ones in the diary.
 
-Doors are the ports, the log-in of the dashboard, the agents' socket, and TLS. Nobody's key is
-logged: an error's message names a key's name at most.
+Doors are the ports, the log-in of the dashboard, the agents' socket, and TLS. Keys are never
+logged: an error's message contains at most the name of a key.
 """
 
 import logging
@@ -30,17 +30,17 @@ AGENTS_PATH = "/api/v1/agent-socket"
 
 
 class RefusalRecorder(Protocol):
-    """Counts refusals; both arguments are of bounded sets."""
+    """Counts refusals; both arguments have few values."""
 
     def turned_away(self, door: str, kind: str) -> None: ...
 
 
 Note = Callable[[str, str], None]
-"""Writes an entry of the diary: of whom, and what happened."""
+"""Writes an entry of the diary from an address and a text."""
 
 
 class Doors:
-    """One for each balancer; both ports share it."""
+    """The doors of a balancer; both ports share them."""
 
     def __init__(
         self, recorder: RefusalRecorder, note: Note, clock: Callable[[], float] = time.monotonic
@@ -52,7 +52,10 @@ class Doors:
         self._reasons: dict[Door, str] = {}
 
     def refused(self, door: Door, kind: str, who: str | None, why: str) -> None:
-        """A caller from the address `who` was refused at this door; `why` is for people."""
+        """Report that a caller from the address `who` was refused at `door`;
+
+        `why` is for people.
+        """
         self._recorder.turned_away(door, kind)
         self._reasons[door] = f"at the {NAMES[door]}: {why}"
         who = who or "an unknown address"
@@ -65,7 +68,8 @@ class Doors:
             self._note(who, f"refused {times} at the {NAMES[door]}, the last time: {why}")
 
     def going_on(self) -> Mapping[Door, tuple[Sequence[str], str]]:
-        """The callers that go on at each door, and why the last one was refused, in words."""
+        """Return for each door the callers that are refused again and again, and the last
+        reason."""
         found = self._refusals.going_on(self._clock())
         return {door: (callers, self._reasons[door]) for door, callers in found.items()}
 
@@ -75,7 +79,7 @@ PORT_DOORS = web.AppKey("PORT_DOORS", tuple[Doors, Door])
 
 
 def report_at_door(request: web.Request, error: RequestError) -> None:
-    """Report an error that refuses the sender of `request`; other errors have no `kind`."""
+    """Report `error` if it refuses the sender of `request`; other errors have no `kind`."""
     if error.kind is None or PORT_DOORS not in request.app:
         return
     doors, door = request.app[PORT_DOORS]

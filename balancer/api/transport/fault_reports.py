@@ -1,7 +1,7 @@
-"""Reports clients' faulty requests to operators: ignored fields and refusals, per route.
+"""Reports faulty requests of clients to operators: ignored fields and refusals, by route.
 
-A client is an address and a user agent. Lines in the log are limited to one a minute for each
-client and field, and bounded in number over all clients.
+A client is an address and a user agent. The log has at most one line a minute for each client and
+field, and a bounded number of lines for all clients.
 """
 
 import logging
@@ -28,17 +28,21 @@ _log = logging.getLogger(__name__)
 
 
 class FaultRecorder(Protocol):
-    """Counts ignored fields and refusals. Every argument is one of a bounded set."""
+    """Counts ignored fields and refusals. Every argument has few values."""
 
     def field_ignored(self, route: str, field: str) -> None:
-        """A request at `route` had `field`, which was ignored."""
+        """Count a request at `route` whose `field` was ignored."""
 
     def refused(self, route: str, code: str) -> None:
-        """A request at `route` was refused with the error `code` before it reached the fleet."""
+        """Count a request at `route` that was refused with the error `code` before it reached the
+        fleet."""
 
 
 class FaultReports:
-    """The inference port's reports. With `is_strict`, fields are refused instead of ignored."""
+    """The reports of the inference port.
+
+    With `is_strict`, fields are refused instead of ignored.
+    """
 
     def __init__(
         self,
@@ -54,28 +58,31 @@ class FaultReports:
 
     @property
     def num_clients(self) -> int:
-        """Pairs of a client and a field that were in the log in the last minute."""
+        """The number of pairs of a client and a field that were logged in the last minute."""
         return len(self._notices)
 
     def ignored(self, request: web.Request, names: Sequence[str], labels: Sequence[str]) -> None:
-        """Fields of `request` were ignored: `names` for the log, `labels` for the metric."""
+        """Report ignored fields of `request`: `names` to the log, `labels` to the metric."""
         route, client = route_of(request), client_of(request)
         if self._recorder is not None:
             for label in labels:
                 self._recorder.field_ignored(route, label)
         now = self._clock()
         if logged := [name for name in names if self._notices.allows((client, name), now)]:
-            _log.info("%s: ignored %s, sent by %s", route, ", ".join(logged), client)
+            _log.info("%s: ignored the fields %s, sent by %s", route, ", ".join(logged), client)
 
     def refused(self, request: web.Request, error: RequestError) -> None:
-        """`request`, or a call over its WebSocket, was refused before it reached the fleet."""
+        """Report that `request`, or a call over its WebSocket, was refused before it reached the
+        fleet."""
         route, client = route_of(request), client_of(request)
         if self._recorder is not None:
             self._recorder.refused(route, error.code)
         place = (error.field or "")[:LONGEST_FIELD]
         if self._notices.allows((client, route, error.code, place), self._clock()):
             at = f" at {place!r}" if place else ""
-            _log.warning("%s: refused with %s%s, sent by %s", route, error.code, at, client)
+            _log.warning(
+                "%s: the request was refused with %s%s, sent by %s", route, error.code, at, client
+            )
 
 
 FAULT_REPORTS = web.AppKey("FAULT_REPORTS", FaultReports)
@@ -83,19 +90,19 @@ FAULT_REPORTS = web.AppKey("FAULT_REPORTS", FaultReports)
 
 
 def route_of(request: web.Request) -> str:
-    """The route of `request`, as it was declared."""
+    """Return the declared route of `request`."""
     resource = request.match_info.route.resource
     return NO_ROUTE if resource is None else resource.canonical
 
 
 def client_of(request: web.Request) -> str:
-    """The sender of `request`: address and user agent, on one line."""
+    """Return the sender of `request`, address and user agent, on one line."""
     caller = known_caller(request)
     return f"{caller.address} {caller.user_agent or ''!r}"
 
 
 def report_refusal(request: web.Request, error: RequestError) -> None:
-    """Reports a refusal to what the request's app has for that: `FaultReports` and `Doors`."""
+    """Report a refusal to the `FaultReports` and the `Doors` of the request's app."""
     report_at_door(request, error)
     reports = request.app.get(FAULT_REPORTS)
     if reports is not None:
@@ -103,7 +110,7 @@ def report_refusal(request: web.Request, error: RequestError) -> None:
 
 
 class RefusalReport:
-    """Reports what is raised inside: a refusal of `request` before it reached the fleet."""
+    """A context that reports raised errors as refusals of `request` before it reached the fleet."""
 
     __slots__ = ("_request",)
 

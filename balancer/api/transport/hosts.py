@@ -1,15 +1,15 @@
-"""Checks the hosts that a port answers to, and the pages that may use it.
+"""Checks the host names that a port answers to, and the web pages that may use it.
 
-Protects against DNS rebinding: a foreign page can make its name resolve to this machine's address.
-To the browser its requests are then same-origin, and only their `Host` shows that they were not
-meant for this server. So `Host` must be an address, `localhost`, or a configured name.
+This protects against DNS rebinding: a foreign page can make its name resolve to this machine's
+address. The browser then takes its requests for same-origin, and only their `Host` shows the
+foreign name. So `Host` must be an address, `localhost`, or a configured name.
 
-A page's origin must be the one that was asked: the same host and port, and `https` where this port
-speaks TLS. Or its host is a configured name: a proxy in front may send another `Host` than the
-page's. Pages of other origins may use a port only if an operator names them.
+The origin of a page must be the requested one: the same host and port, and `https` if this port
+speaks TLS. Alternatively its host is a configured name, because a proxy may send another `Host`
+than the page's. Pages of other origins may use a port only if an operator allows them.
 
-Browsers send no `Origin` with what a page only shows, such as an image. `check_fetch` then goes by
-what they send besides.
+Browsers send no `Origin` for things that a page only shows, such as images. `check_fetch` then uses
+other headers.
 """
 
 import re
@@ -37,7 +37,7 @@ MAX_KNOWN = 256
 
 @dataclass(frozen=True, slots=True)
 class WebOrigin:
-    """The origin of a page of the web, as browsers compare it (RFC 6454)."""
+    """The origin of a web page, as browsers compare origins (RFC 6454)."""
 
     scheme: str
     host: str
@@ -50,8 +50,8 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 class AllowedHosts:
     """The configured names: `gpu-box` for any port, `gpu-box:8443` for that port only.
 
-    `listening` are hosts by which the port is called, too; pages elsewhere on them are foreign.
-    `origins` are those of pages elsewhere that may use the port, see `checked_origin`.
+    `listening` are further hosts by which clients call the port; pages at their other ports are
+    foreign. `origins` are foreign origins that may use the port, see `checked_origin`.
     """
 
     def __init__(
@@ -71,7 +71,10 @@ class AllowedHosts:
     def check(
         self, hosts: Sequence[str], origins: Sequence[str], *, over_tls: bool = False
     ) -> None:
-        """Raises `ForbiddenHost` or `Forbidden`; takes all `Host` and `Origin` headers."""
+        """Check all `Host` and `Origin` headers of a request.
+
+        Raises `ForbiddenHost` or `Forbidden`.
+        """
         if len(hosts) != 1:
             raise ForbiddenHost(f"there must be one `Host`, not {len(hosts)}", kind="host")
         [host] = hosts
@@ -81,17 +84,17 @@ class AllowedHosts:
                 raise _foreign(f"pages from {origin[:_SHOWN]}", host)
 
     def check_target(self, host: str) -> None:
-        """Raises `ForbiddenHost`; takes the host of a request target that is a whole URL."""
+        """Check the host of a request target that is a whole URL. Raises `ForbiddenHost`."""
         self._check_name(host, "the host of the request's target")
 
     def check_fetch(
         self, headers: Mapping[str, str], *, acts: bool = False, over_tls: bool = False
     ) -> None:
-        """Raises `Forbidden` for what a page elsewhere has a browser `GET` without `Origin`.
+        """Check a `GET` without `Origin` that a foreign page may have caused. Raises `Forbidden`.
 
-        `check` came before. Links of other pages may lead here, but not to what `acts`. Browsers
-        say where a page is only to trustworthy hosts. From what they send to others, only programs
-        and pages that show by `Referer` that they are our own may have something done.
+        Call `check` before. Links of other pages may lead here, but not to a route that `acts`.
+        Browsers describe the page only to trustworthy hosts. At other hosts, only programs, and
+        pages that show by `Referer` that they are our own, may use a route that `acts`.
         """
         if "Origin" in headers:
             return
@@ -109,7 +112,7 @@ class AllowedHosts:
             raise _foreign("pages of other origins", headers["Host"])
 
     def admits(self, origin: str) -> bool:
-        """Whether an operator has named this origin, so that its pages may read answers."""
+        """Return whether an operator allows pages of this origin to read answers."""
         return any(pattern.fullmatch(_plain_origin(origin)) for pattern in self._origins)
 
     def _check_name(self, host: str, place: str) -> None:
@@ -117,8 +120,8 @@ class AllowedHosts:
             return
         if not self._answers_to(host):
             raise ForbiddenHost(
-                f"{place} {host[:_SHOWN]!r} is not a name of this balancer; if it should be, start "
-                "the balancer with `--allowed-host` and that name",
+                f"{place} {host[:_SHOWN]!r} is not a name of this balancer; to allow the "
+                "name, start the balancer with `--allowed-host` and the name",
                 kind="host",
             )
         if len(self._known) < MAX_KNOWN:
@@ -144,15 +147,15 @@ class AllowedHosts:
 
 def _foreign(pages: str, host: str) -> Forbidden:
     return Forbidden(
-        f"{pages} may not use {host[:_SHOWN]}; if they should call models, start the balancer with "
-        "`--allowed-origin` and that origin; behind a proxy, with `--allowed-host` and the page's "
-        "host",
+        f"{pages} may not use {host[:_SHOWN]}. To let them call models, start the balancer "
+        "with `--allowed-origin` and their origin; behind a proxy, with `--allowed-host` "
+        "and the host of the page",
         kind="origin",
     )
 
 
 def web_origin(text: str) -> WebOrigin | None:
-    """The origin in an `Origin` header; `None` if it is none of a page of the web."""
+    """Return the origin in an `Origin` header; `None` if it is not the origin of a web page."""
     if (found := _WEB_ORIGIN.fullmatch(text)) is None:
         return None
     scheme = found[1].lower()
@@ -161,16 +164,18 @@ def web_origin(text: str) -> WebOrigin | None:
 
 
 def checked_host(name: str) -> str:
-    """`name` if it can be a host, with or without a port. Raises `ValueError`."""
+    """Return `name` if it can be a host, with or without a port. Raises `ValueError`."""
     if not _HOST.fullmatch(name):
         raise ValueError("must be a host such as gpu-box.example or gpu-box.example:8443")
     return name
 
 
 def checked_origin(origin: str) -> str:
-    """`origin` if it is what browsers send as `Origin`, or a pattern of such. Raises `ValueError`.
+    """Return `origin` if browsers can send it as `Origin`, or if it is a pattern of origins.
 
-    `http://localhost:*` stands for any port, `app://*` for all of a scheme, and `*` for any origin.
+    Raises `ValueError`.
+
+    `http://localhost:*` allows any port, `app://*` any origin with this scheme, and `*` any origin.
     """
     if origin != ANY_ORIGIN and not _ORIGIN.fullmatch(origin):
         raise ValueError(
@@ -181,7 +186,7 @@ def checked_origin(origin: str) -> str:
 
 
 def _origin_pattern(origin: str) -> re.Pattern[str]:
-    """Matches what `_plain_origin` returns."""
+    """Return the pattern that matches results of `_plain_origin`."""
     if origin == ANY_ORIGIN:
         return re.compile(".+")
     head, is_open = origin.removesuffix("*"), origin.endswith("*")
@@ -193,7 +198,7 @@ def _origin_pattern(origin: str) -> re.Pattern[str]:
 
 
 def _plain_origin(origin: str) -> str:
-    """`origin` in one spelling, without its scheme's own port."""
+    """Return `origin` in one spelling, without the default port of its scheme."""
     if (found := web_origin(origin)) is None:
         return origin.lower()
     is_usual = found.port == _DEFAULT_PORTS[found.scheme]
@@ -201,17 +206,17 @@ def _plain_origin(origin: str) -> str:
 
 
 def checked_url(url: str | None) -> str | None:
-    """`url`, without a slash at its end, if clients can call it. Raises `ValueError`."""
+    """Return `url`, without a slash at its end, if clients can call it. Raises `ValueError`."""
     if url is not None and not _URL.fullmatch(url):
         raise ValueError("must be a URL such as https://llm.example or https://llm.example/arriero")
     return None if url is None else url.removesuffix("/")
 
 
 def _split(host: str) -> tuple[str, int | None]:
-    """Name, in one spelling, and port of what `_HOST` matches."""
+    """Return the name, in one spelling, and the port of a text that `_HOST` matches."""
     found = _HOST.fullmatch(host)
     if found is None:
-        raise ValueError(f"{host!r} is no host")
+        raise ValueError(f"{host!r} is not a host")
     name = found[1].lower().removesuffix(".")
     if name.startswith("["):
         name = f"[{_address(name) or name[1:-1]}]"

@@ -1,4 +1,4 @@
-"""Shared by all HTTP APIs: answering errors, refusing other origins, and admitting some."""
+"""The parts that all HTTP APIs share: answers with errors, and checks of origins."""
 
 import logging
 import math
@@ -46,14 +46,17 @@ _log = logging.getLogger(__name__)
 
 
 def native_error(error: RequestError) -> dict[str, object]:
-    """`{"error": {"code", "message", "retryable"}}`, and `field` where one is to blame."""
+    """Return `{"error": {"code", "message", "retryable"}}`, with `field` if one field is wrong."""
     return {"error": public_body(error)}
 
 
 def error_response(
     error: RequestError, body: ErrorBody = native_error, *, status: int | None = None
 ) -> web.Response:
-    """`error` as a response in the shape `body` gives it; `status` where an API has another."""
+    """Return `error` as a response in the form that `body` gives it.
+
+    `status`: the API has another status.
+    """
     response = web.json_response(body(error), status=status or status_of(error))
     response.headers[hdrs.CACHE_CONTROL] = "no-store"
     seconds = error.retry_after
@@ -72,7 +75,7 @@ def error_response(
 
 
 def nothing_at(path: str) -> RequestError:
-    """The error for a path where nothing is."""
+    """Return the error for a path that does not exist."""
     return NotFound(f"there is nothing at {path[:200]}")
 
 
@@ -81,10 +84,10 @@ def middleware(
     hosts: AllowedHosts | None = None,
     absent: Callable[[str], RequestError] = nothing_at,
 ) -> Middleware:
-    """The middleware of a port: refuses other hosts and other transfers, and answers errors.
+    """Return the middleware of a port: it refuses other hosts and encodings, and answers errors.
 
     `answer_for` gives the error format for a request, `hosts` the allowed hosts, and `absent` the
-    error for a path where nothing is.
+    error for a path that does not exist.
     """
     allowed = AllowedHosts() if hosts is None else hosts
 
@@ -134,7 +137,7 @@ def middleware(
 
 
 def _check_host(request: web.Request, hosts: AllowedHosts) -> None:
-    """Raises `ForbiddenHost`, or `Forbidden` for a page of another origin."""
+    """Check the host and the origin of a request. Raises `ForbiddenHost` or `Forbidden`."""
     headers = request.headers
     named = headers.getall(hdrs.HOST, [])
     hosts.check(named, headers.getall(hdrs.ORIGIN, []), over_tls=request.secure)
@@ -146,7 +149,7 @@ def _check_host(request: web.Request, hosts: AllowedHosts) -> None:
 
 
 def _check_transfer(request: web.Request) -> None:
-    """Takes bodies only as they are: a compressed one may be a thousand times what came."""
+    """Refuse compressed bodies, which may be a thousand times larger than what was sent."""
     headers = request.headers
     if headers.get(hdrs.CONTENT_ENCODING, "identity").strip().lower() != "identity":
         raise UnsupportedEncoding("send the body as it is, without `Content-Encoding`")
@@ -169,7 +172,8 @@ _LONGEST_NAMES = 4096
 
 
 def _preflight_answer(request: web.Request) -> web.Response:
-    """Says what a page of an admitted origin may send: any headers, since SDKs have their own."""
+    """Return the headers that a page of an allowed origin may send: any, because SDKs have their
+    own."""
     response = web.Response(status=HTTPStatus.NO_CONTENT)
     response.headers[hdrs.ACCESS_CONTROL_ALLOW_METHODS] = _METHODS
     response.headers[hdrs.ACCESS_CONTROL_MAX_AGE] = str(PREFLIGHT_AGE)
@@ -184,9 +188,9 @@ def _preflight_answer(request: web.Request) -> web.Response:
 def admit_origins(
     hosts: AllowedHosts,
 ) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
-    """A handler for `on_response_prepare` that lets pages of admitted origins read answers.
+    """Return a handler for `on_response_prepare` that lets pages of allowed origins read answers.
 
-    Cookies are never asked for, so a page shows a key or comes as anybody does.
+    Cookies are never used, so a page must send a key or count as anonymous.
     """
 
     async def admit(request: web.Request, response: web.StreamResponse) -> None:

@@ -1,6 +1,6 @@
-"""Rate limit of one event per key and period, so that a log cannot be flooded.
+"""Rate limit that allows an event once per key and period, so that a log cannot be flooded.
 
-Invariant: at most `max_keys` keys are held, each for `seconds`.
+Invariant: at most `max_keys` keys are stored, each for `seconds`.
 """
 
 from collections.abc import Hashable
@@ -9,7 +9,7 @@ MAX_KEYS = 1024
 
 
 class OncePer:
-    """Times in seconds, from a clock that never goes back."""
+    """Times are in seconds, on a clock that never goes back."""
 
     def __init__(self, seconds: float, *, max_keys: int = MAX_KEYS) -> None:
         self._seconds = seconds
@@ -20,7 +20,10 @@ class OncePer:
         return len(self._last)
 
     def allows(self, key: Hashable, now: float) -> bool:
-        """Whether `key` is allowed now. New keys are not, while `max_keys` are held."""
+        """Return whether `key` is allowed now.
+
+        While `max_keys` keys are stored, new keys are not.
+        """
         while self._last and now - self._last[oldest := next(iter(self._last))] >= self._seconds:
             del self._last[oldest]
         if key in self._last or len(self._last) >= self._max_keys:

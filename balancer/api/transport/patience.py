@@ -10,9 +10,9 @@ Data = bytes | bytearray | memoryview
 class PatientTransport:
     """Wraps `transport`, and aborts it when no bytes leave for `patience` seconds.
 
-    All writes are watched, even after `close`: an ordinary transport waits without limit for its
-    last bytes to leave. All else is the transport's own. Python looks attributes up slowly in a
-    class that has `__getattr__`, so those that each request needs are kept.
+    All writes are watched, even after `close`, because an ordinary transport waits without limit
+    for its last bytes to leave. Everything else is passed to the transport. Python looks attributes
+    up slowly in a class with `__getattr__`, so the attributes that each request needs are stored.
     """
 
     __slots__ = (
@@ -39,12 +39,12 @@ class PatientTransport:
         self.write(b"".join(pieces))
 
     def stop_watching(self) -> None:
-        """The connection is gone."""
+        """Stop watching, because the connection was lost."""
         self._watch.stop()
 
 
 class _WriteWatch:
-    """Writes, for each token, and checks whether something leaves."""
+    """Writes each token, and checks whether bytes leave."""
 
     __slots__ = ("_num_left", "_num_written", "_on_cut", "_patience", "_timer", "_transport")
 
@@ -70,7 +70,7 @@ class _WriteWatch:
             self._timer = None
 
     def _begin(self) -> None:
-        """Waits for something to leave, if anything waits to."""
+        """Begin to wait for bytes to leave, if any are waiting."""
         if num_waiting := self._transport.get_write_buffer_size():
             self._num_left = self._num_written - num_waiting
             loop = asyncio.get_running_loop()

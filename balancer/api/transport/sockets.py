@@ -144,7 +144,10 @@ class SocketSession(ABC):
             self._held.add(num_bytes)
         except Overloaded as error:
             report_refusal(self._request, error)
-            reason = "too many messages and bodies are being read at once"
+            reason = (
+                "the balancer is reading too many messages and bodies at once; try again in a "
+                "moment"
+            )
             self.close_with(WSCloseCode.TRY_AGAIN_LATER, reason)
             return False
         return True

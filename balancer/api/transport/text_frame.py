@@ -1,4 +1,4 @@
-"""The bytes around a token's text, for answers whose tokens differ in their text only."""
+"""The bytes around a token's text, for answers whose tokens differ only in their text."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from ....shared.inference import TokenKind
 class TextFrame(NamedTuple):
     """The bytes before and after the JSON of a text of `kind`.
 
-    What uses it calls `keep` with each text, and asks for another after any other event.
+    The user of a frame calls `keep` with each text, and asks for a new frame after any other event.
     """
 
     kind: TokenKind
@@ -23,4 +23,4 @@ FrameOf = Callable[[TokenKind], TextFrame | None]
 
 
 def no_frame(_kind: TokenKind) -> None:
-    """No frame: tokens of this answer differ in more than their text."""
+    """Return no frame: tokens of this answer differ in more than their text."""

@@ -1,8 +1,8 @@
-"""Signs of life on streams whose request waits or whose prompt is read, and when they begin.
+"""Progress on streams while a request waits or its prompt is read, and when such a stream begins.
 
-The first word of it begins the response: an error that comes later is an event, and no HTTP status
-any more. So it comes late, but early enough for proxies that cut silent connections. A client that
-wants it earlier says so with `Prefer: wait=SECONDS` (RFC 7240).
+The first progress begins the response. A later error is then an event, because the HTTP status was
+sent. So the first progress comes late, but early enough for proxies that cut silent connections. A
+client that wants it earlier sends `Prefer: wait=SECONDS` (RFC 7240).
 """
 
 from collections.abc import Iterable
@@ -17,16 +17,21 @@ EVENTS_AFTER = 0.5
 
 
 def events_after(is_streamed: bool) -> float | None:
-    """After how many seconds a client is sent its place; `None` if its answer is whole."""
+    """Return the seconds after which a client is sent its place in the queue;
+
+    `None` if the answer is whole.
+    """
     return EVENTS_AFTER if is_streamed else None
 
 
 def headers_after(
     is_streamed: bool, early_headers: float, preferences: Iterable[str]
 ) -> float | None:
-    """After how many seconds of waiting a stream begins; `preferences` are its `Prefer` headers.
+    """Return the seconds of waiting after which a stream begins;
 
-    It may ask for an earlier beginning than `early_headers` seconds, and for none that is later.
+    `preferences` are its `Prefer` headers.
+
+    A client may ask for an earlier beginning than `early_headers` seconds, but not for a later one.
     """
     if not is_streamed:
         return None
@@ -34,7 +39,7 @@ def headers_after(
 
 
 def _preferred(preferences: Iterable[str]) -> Iterable[float]:
-    """The seconds of each `wait`; what is no whole number is no preference that is known."""
+    """Yield the seconds of each `wait` that is a whole number; other preferences are unknown."""
     for preference in ",".join(preferences).split(","):
         name, _, value = preference.partition(";")[0].partition("=")
         seconds = value.strip().strip('"')
@@ -43,7 +48,7 @@ def _preferred(preferences: Iterable[str]) -> Iterable[float]:
 
 
 class PromptProgress(TypedDict):
-    """llama-server's: tokens of the prompt, and for how many milliseconds it has been read."""
+    """llama-server's progress: tokens of the prompt, and milliseconds since reading began."""
 
     total: Count
     cache: Count
@@ -52,7 +57,7 @@ class PromptProgress(TypedDict):
 
 
 def prompt_progress(reading: Reading) -> PromptProgress:
-    """The progress of reading a prompt, in llama-server's form."""
+    """Return the progress of reading a prompt in llama-server's form."""
     return {
         "total": reading.num_tokens,
         "cache": reading.num_cached,
@@ -62,7 +67,8 @@ def prompt_progress(reading: Reading) -> PromptProgress:
 
 
 def comment(waiting: Waiting | Reading) -> bytes:
-    """A comment in a stream of server-sent events: `: waiting position=3 for=slot`."""
+    """Return a comment in a stream of server-sent events, such as `: waiting position=3
+    for=slot`."""
     if isinstance(waiting, Reading):
         return f": reading {waiting.num_read} of {waiting.num_tokens} tokens\n\n".encode()
     left = "" if waiting.seconds_left is None else f" seconds_left={waiting.seconds_left:g}"

@@ -1,9 +1,9 @@
 """Counts the bytes that arrive on WebSockets, frame by frame, before aiohttp reads them.
 
-aiohttp hands out whole messages and bounds each one. This counts the parts of those that are not
-complete yet, so that all of them together can be bounded (`bodies`); it bounds how many frames are
-read at once, and it counts frames that cost more than they bring: control frames, empty fragments,
-messages of a few bytes. No honest peer sends many of those.
+aiohttp passes on whole messages and limits each of them. This module also counts the parts of
+incomplete messages, so that all of them together can be limited (`bodies`). It limits how many
+frames are read at once. It also limits frames that cost more than they carry: control frames, empty
+fragments, and messages of a few bytes. Honest peers send few of these.
 """
 
 from dataclasses import dataclass, field
@@ -27,20 +27,20 @@ TINY_FRAGMENT = 128
 
 
 class FrameFault(Exception):
-    """A connection has to be closed; the text is the reason that its close frame gives."""
+    """An error after which the connection is closed; its text is the reason in the close frame."""
 
 
 class TooManyFrames(FrameFault):
-    """A connection went beyond its allowance."""
+    """A connection used up its allowance of frames."""
 
 
 class UnmaskedFrame(FrameFault):
-    """A client has to mask its frames (RFC 6455, section 5.1)."""
+    """A client sent a frame without a mask, against RFC 6455, section 5.1."""
 
 
 @dataclass(slots=True)
 class Allowance:
-    """`most` at once, and `per_second` more as time passes. Times never go back."""
+    """An allowance of `most` units at once, which grows by `per_second`. Times never go back."""
 
     most: float
     per_second: float
@@ -51,7 +51,7 @@ class Allowance:
         self._left = self.most
 
     def use(self, num: int, now: float) -> bool:
-        """Use so many more; whether they are within the bound."""
+        """Use `num` units. Returns whether they are within the allowance."""
         since = 0.0 if self._at is None else now - self._at
         self._at = now
         self._left = min(self.most, self._left + since * self.per_second) - num
@@ -59,17 +59,17 @@ class Allowance:
 
 
 def control_frames() -> Allowance:
-    """Pings and pongs: an honest peer sends one in many seconds."""
+    """Return the allowance of pings and pongs; an honest peer sends one in many seconds."""
     return Allowance(most=100, per_second=10)
 
 
 def tiny_frames() -> Allowance:
-    """Frames with next to nothing in them."""
+    """Return the allowance of frames with hardly any content."""
     return Allowance(most=4000, per_second=1000)
 
 
 class FrameBytes:
-    """Reads frames without compression, which may arrive in any pieces."""
+    """Reads uncompressed frames, which may arrive in any pieces."""
 
     def __init__(self) -> None:
         self._header = bytearray()
@@ -80,10 +80,10 @@ class FrameBytes:
         self._control, self._tiny = control_frames(), tiny_frames()
 
     def take(self, data: bytes, start: int, end: int, now: float) -> tuple[int, int]:
-        """Reads `data` between `start` and `end`, which follows what came before.
+        """Read `data` between `start` and `end`, which follows the earlier bytes.
 
-        Returns where the part ends that may be read at once, and how many bytes of messages it
-        has. Raises `TooManyFrames` and `UnmaskedFrame`.
+        Returns the end of the part that may be read at once, and the number of message bytes in it.
+        Raises `TooManyFrames` and `UnmaskedFrame`.
         """
         position, count, num_frames = start, 0, 0
         while position < end and num_frames < FRAMES_AT_ONCE:
@@ -101,7 +101,7 @@ class FrameBytes:
         return position, count
 
     def _begin(self) -> bool:
-        """The payload begins, if the header is complete."""
+        """Begin the payload, if the header is complete."""
         header = self._header
         if len(header) < _header_size(header):
             return False
@@ -131,7 +131,7 @@ class FrameBytes:
 
 
 def _header_size(header: bytearray) -> int:
-    """Bytes of a frame's header, as far as its beginning says."""
+    """Return the size of a frame's header, as far as its first bytes tell it."""
     if len(header) < 2:
         return 2
     return 2 + _LENGTHS.get(header[1] & 0x7F, 0) + (4 if header[1] & _IS_MASKED else 0)

@@ -1,1 +1,1 @@
-"""vLLM's calls about tokens, which stand beside its OpenAI API."""
+"""vLLM's calls about tokens, which it has in addition to OpenAI's API."""

@@ -33,7 +33,7 @@ Answering = Callable[[TokenCall, Caller], Awaitable[Query]]
 
 
 def routes(runtime: FleetRuntime) -> list[Route]:
-    """The routes, at the root as vLLM has them."""
+    """Return the routes, at the root as in vLLM."""
     tokenize = Endpoint(parse_tokenize, _answering(runtime, tokens_answer))
     detokenize = Endpoint(parse_detokenize, _answering(runtime, text_answer))
     describe = _answering(runtime, tokenizer_answer)
@@ -53,7 +53,7 @@ def routes(runtime: FleetRuntime) -> list[Route]:
 
 
 class Version(TypedDict):
-    """The version of what answers, which is not vLLM."""
+    """The version of this balancer, which is not vLLM."""
 
     version: str
 
@@ -63,7 +63,7 @@ async def _version(_request: web.Request) -> web.Response:
 
 
 async def _ping(_request: web.Request) -> web.Response:
-    """The process is alive; SageMaker asks so."""
+    """Answer that the process is alive, as SageMaker expects."""
     return web.Response()
 
 

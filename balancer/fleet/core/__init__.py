@@ -1,6 +1,6 @@
-"""The composed core: one method for each event of clients, agents and time.
+"""The core of the fleet: one method for each event of clients, agents and time.
 
-`fleet` takes every event and says which part it concerns. `state` is what the parts share,
-`admission` says who is let in, within the limits that `limiter` counts, `membership` lets agents in
-and out, and `steering` decides which models run where. `fleet_views` reads what others see.
+`fleet` takes every event and passes it to the parts. `state` is what the parts share. `admission`
+decides which requests are accepted, within the limits that `limiter` counts. `membership` adds and
+removes agents. `steering` decides which models run where. `fleet_views` has views for readers.
 """

@@ -1,4 +1,5 @@
-"""A desired adapter's status: its model's, and if that is loaded, what its agents report."""
+"""The status of a desired adapter: that of its model, and for a loaded model what its agents
+report."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -11,7 +12,8 @@ from ..registry import Agent
 
 @dataclass(frozen=True, slots=True)
 class AdapterStatus:
-    """`left_out`: why no agent serves it and none will soon, where its model is loaded."""
+    """`left_out`: why no agent serves the adapter and none will soon, although its model is
+    loaded."""
 
     status: ModelStatus
     left_out: Issue | None = None
@@ -20,9 +22,11 @@ class AdapterStatus:
 def status_of_adapter(
     adapter: DesiredAdapter, base: ModelStatus, agents: Iterable[Agent]
 ) -> AdapterStatus:
-    """`base` is how its model is, and `agents` are those of the model.
+    """Return the status of an adapter;
 
-    An adapter is waited for while one of them may yet load it, or was not ordered to.
+    `base` is the status of its model, and `agents` serve the model.
+
+    An adapter may still come while one of the agents can load it, or has not been ordered to.
     """
     issues = tuple(each for each in base.issues if each.adapter in (None, adapter.name))
     if base.status != "loaded":
@@ -61,7 +65,7 @@ def _has(agent: Agent, adapter: DesiredAdapter) -> bool:
 
 
 def _is_told(agent: Agent, adapter: DesiredAdapter) -> bool:
-    """Whether the agent's order has the adapter as it is desired now."""
+    """Return whether the agent's order has the adapter as it is desired now."""
     work = agent.work
     if work is None or work.assignment is None:
         return False
@@ -74,6 +78,6 @@ def _has_failed(agent: Agent, adapter: DesiredAdapter) -> bool:
 
 
 def _issue(issues: Iterable[Issue], adapter: str) -> Issue | None:
-    """The issue that is about the adapter, or the first one."""
+    """Return the issue about the adapter, or else the first issue."""
     some = list(issues)
     return next((each for each in some if each.adapter == adapter), next(iter(some), None))

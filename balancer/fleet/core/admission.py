@@ -1,8 +1,8 @@
 """Admission of requests, by what the fleet can do and the caller may do.
 
-A newcomer is refused because the balancer shuts down, because no model can do it, or because of its
-caller's limits, or because of the memory that requests take, in this order; a full queue refuses it
-afterwards. Only what was accepted counts against limits, and takes memory until it ends.
+A new request is refused, checked in this order, because the balancer shuts down, because no model
+can serve it, because of its caller's limits, or because of the memory of requests. A full queue
+refuses it afterwards. Only accepted requests count against limits and use memory, until they end.
 """
 
 from collections.abc import Callable, Sequence
@@ -48,10 +48,10 @@ _MAX_NAMES = 10
 
 @dataclass(frozen=True, slots=True)
 class Newcomer(Generic[AnyRequest]):
-    """A new request, with its model's own name, and within its caller's limits.
+    """A new request with its model's own name, within its caller's limits.
 
-    With an `error` it is refused. If it is accepted, it takes `reservation` of the limits and
-    `num_bytes` of the memory.
+    With an `error` it is refused. An accepted request takes `reservation` from the limits and
+    `num_bytes` from the memory.
     """
 
     request: AnyRequest
@@ -61,7 +61,10 @@ class Newcomer(Generic[AnyRequest]):
 
 
 class Admission:
-    """Ask `request` or `query`; then say what was `admitted`, and how it `ended`."""
+    """Checks new requests.
+
+    Ask `request` or `query`; then report which were `admitted`, and when each `ended`.
+    """
 
     def __init__(self, state: FleetState) -> None:
         self._state = state
@@ -73,31 +76,34 @@ class Admission:
 
     @property
     def num_accounts(self) -> int:
-        """Callers whose limits are counted."""
+        """The number of callers whose limits are counted."""
         return self._limiter.num_accounts
 
     def shared_by(self, num_balancers: int) -> None:
-        """`num_balancers` live, this one among them; each grants callers its share of limits."""
+        """Give callers this balancer's share of their limits;
+
+        `num_balancers` are live, including this one.
+        """
         self._limiter.num_balancers = num_balancers
 
     def standing(self, caller: Caller, now: float) -> Standing:
-        """The rest of a caller's limits."""
+        """Return how much of a caller's limits is left."""
         return self._limiter.standing(caller, now)
 
     def models_of(self, caller: Caller) -> frozenset[str]:
-        """The names of the models that the caller may use; empty if it may use all."""
+        """Return the names of the models that the caller may use; empty if it may use all."""
         resolve = self._state.models.resolve
         names = self._limiter.limits_of(caller).models or ()
         return frozenset(resolve(name) or name for name in names)
 
     def priority(self, request: GenerateRequest, caller: Caller) -> int | None:
-        """The priority that a request of the caller gets."""
+        """Return the priority that a request of the caller gets."""
         return priority_within(request.priority, self._limiter.limits_of(caller))
 
     def request(
         self, request: GenerateRequest, caller: Caller, now: float, *, together: int = 1
     ) -> Newcomer[GenerateRequest]:
-        """A request has come, the first of so many like it that come together."""
+        """Check a new request, the first of `together` like it."""
         limits = self._limiter.limits_of(caller)
         request, error = self._named(self._with_senses(request), limits)
         if error is None:
@@ -116,7 +122,7 @@ class Admission:
     def query(
         self, query_request: QueryRequest, caller: Caller, now: float
     ) -> Newcomer[QueryRequest]:
-        """A query has come."""
+        """Check a new query."""
         limits = self._limiter.limits_of(caller)
         query_request, error = self._named(query_request, limits)
         if error is None:
@@ -129,12 +135,12 @@ class Admission:
         return self._within_memory(query_request, over, reservation, caller)
 
     def named(self, request: GenerateRequest, caller: Caller) -> GenerateRequest:
-        """A request that was let in before, with what its model is called now."""
+        """Return a request that was accepted before, with the present name of its model."""
         named, _error = self._named(request, self._limiter.limits_of(caller))
         return named
 
     def admitted(self, id: RequestId, newcomer: Newcomer[AnyRequest], now: float) -> None:
-        """A newcomer was accepted."""
+        """Count a new request that was accepted."""
         request = self._state.lives.get(id)
         if request is None:
             raise ValueError(f"request {id} was not accepted")
@@ -143,7 +149,7 @@ class Admission:
         self.memory.take(request.account, grant.num_bytes)
 
     def resumed(self, id: RequestId, request: GenerateRequest, now: float) -> None:
-        """One goes on that was let in before: it counts, whatever there is."""
+        """Count a request that was accepted before, even beyond the limits."""
         self.admitted(id, Newcomer(request, num_bytes=footprint(request)), now)
 
     def ended(self, id: RequestId, usage: Usage, now: float) -> None:
@@ -161,7 +167,8 @@ class Admission:
         reservation: Reservation,
         caller: Caller,
     ) -> Newcomer[AnyRequest]:
-        """With what it takes of the memory, or why there is none for it if it is not `over`."""
+        """Return the request with its size in memory; refused if no memory is left and `over` is
+        not set."""
         if over is not None:
             return Newcomer(request, over, reservation)
         num_bytes = footprint(request)
@@ -171,7 +178,8 @@ class Admission:
     def _named(
         self, request: AnyRequest, limits: CallerLimits
     ) -> tuple[AnyRequest, RequestError | None]:
-        """The request with the model's name in place of an alias, or why it may not have it."""
+        """Return the request with the model's name in place of an alias, or the error if it may not
+        use the model."""
         resolve = self._state.models.resolve
         name = model_for(request.model, limits, resolve)
         if isinstance(name, RequestError):
@@ -189,14 +197,19 @@ class Admission:
     def _adapted(
         self, model: str | None, adapters: Sequence[AdapterChoice], limits: CallerLimits
     ) -> str | RequestError:
-        """The name under which agents have the first of `adapters`. All have to be allowed."""
+        """Return the agents' name of the first of `adapters`.
+
+        The caller must be allowed to use all of them.
+        """
         models = self._state.models
         base = models.base_of(model or models.name_for("generate"))
         names = [adapted_name(base or "", each.name) for each in adapters]
         for place, name in enumerate(names):
             if models.get(name) is None:
                 field = f"adapters[{place}].name"
-                wrong = f"no agent serves `{base}` with an adapter `{adapters[place].name}`"
+                wrong = (
+                    f"no agent serves the model `{base}` with the adapter `{adapters[place].name}`"
+                )
                 return InvalidRequest(f"`{field}`: {wrong}", field=field)
             if (left_out := models.left_out(name)) is not None:
                 return left_out
@@ -214,7 +227,8 @@ class Admission:
         return refusal or models.failed(request.model, now)
 
     def _with_senses(self, request: GenerateRequest) -> GenerateRequest:
-        """With media and no model, the request is for one that takes them."""
+        """Return a request with media but no model as a request for a model that takes its
+        media."""
         if request.model is not None or not (senses := request.senses):
             return request
         return replace(request, model=self._state.models.name_for(senses[0]) or None)
@@ -231,7 +245,7 @@ class Admission:
         return refusal or self._state.models.failed(query_request.model, now)
 
     def _senseless(self, request: GenerateRequest, model: str | None) -> RequestError | None:
-        """The error for its first picture or sound of which no agent of the model takes any."""
+        """Return the error for the first picture or sound that no agent of the model takes."""
         refusals = (
             self._state.models.refusal(sense, model, field=field_of(request, sense))
             for sense in request.senses
@@ -242,10 +256,13 @@ class Admission:
         also: frozenset[Ability] = frozenset(query_request.senses)
         if self._state.models.can_tokenize(query_request.model, also=also):
             return None
-        return NotSupported("the model's upstream server does not tell how it tokenises")
+        return NotSupported("the model's upstream server cannot tokenise texts for clients")
 
     def _reservation(self, request: GenerateRequest, limits: CallerLimits) -> Reservation:
-        """Estimating costs a look at the whole prompt, so it is done only where tokens count."""
+        """Return what the request may use.
+
+        Its tokens are estimated only if tokens are limited, because that reads the whole prompt.
+        """
         if limits.tokens_per_minute is None:
             return UNCOUNTED
         return reservation_of(request, self._state.models.room(request.model).num_tokens + 1)
@@ -291,43 +308,49 @@ def _going_down() -> ShuttingDown:
 def model_for(
     model: str | None, limits: CallerLimits, resolve: Callable[[str | None], str | None]
 ) -> str | RequestError | None:
-    """The model that a request for `model` is for, as `resolve` names it; or why it may not.
+    """Return the name of the model, as `resolve` gives it, or the error if the caller may not use
+    it.
 
-    A caller with one model need not name it. One with several has to, since any would be too many.
+    A caller that may use only one model need not name it; a caller with several must.
     """
     if limits.models is None:
         return resolve(model)
     if model is None:
         if len(limits.models) == 1:
             return resolve(limits.models[0])
-        return InvalidRequest(f"name a model, one of {_listed(limits.models)}", field="model")
+        return InvalidRequest(
+            f"`model` is missing; this caller may use {_listed(limits.models)}", field="model"
+        )
     if model in limits.models or resolve(model) in map(resolve, limits.models):
         return resolve(model)
     return ModelNotFound(
-        f"there is no model `{model[:200]}`; there are {_listed(limits.models)}", field="model"
+        f"this caller may not use the model `{model[:200]}`; it may use {_listed(limits.models)}",
+        field="model",
     )
 
 
 def hidden(
     error: RequestError | None, model: str | None, limits: CallerLimits
 ) -> RequestError | None:
-    """`error` without the names of models that the caller may not use."""
+    """Return `error` without the names of models that the caller may not use."""
     if limits.models is None or model is None or not isinstance(error, ModelNotFound):
         return error
     return ModelNotFound(f"no agent serves the model `{model[:200]}`", field="model")
 
 
 def bounded(request: GenerateRequest, limits: CallerLimits) -> GenerateRequest | InvalidRequest:
-    """`request` within `limits`: without `max_tokens` it gets the most, a higher one is an error.
+    """Return `request` within `limits`.
 
-    One that says no priority has its caller's default; a higher one is lowered.
+    Without `max_tokens` it gets the limit; a higher value is an error.
+
+    Without a priority it gets its caller's default; a higher priority is lowered.
     """
     most = limits.max_tokens
     if most is not None and request.max_tokens is None:
         request = replace(request, max_tokens=most)
     if most is not None and request.max_tokens is not None and request.max_tokens > most:
         return InvalidRequest(
-            f"`max_tokens`: at most {most} for this caller, not {request.max_tokens}",
+            f"`max_tokens`: must be at most {most} for this caller, not {request.max_tokens}",
             field="max_tokens",
         )
     priority = priority_within(request.priority, limits)
@@ -335,7 +358,7 @@ def bounded(request: GenerateRequest, limits: CallerLimits) -> GenerateRequest |
 
 
 def priority_within(priority: int | None, limits: CallerLimits) -> int | None:
-    """The priority that a request for `priority` gets; `None` means that none was given."""
+    """Return the priority that a request for `priority` gets; `None` if none is set."""
     if priority is None and limits.default_priority is not None:
         priority = PRIORITY_NUMBERS[limits.default_priority]
     most = _MOST_PRIORITY[limits.priority]

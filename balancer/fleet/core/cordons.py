@@ -1,11 +1,11 @@
-"""Agents that operators want to get no new work, until they resume them.
+"""Cordons: agents that operators want to get no new work until they resume them.
 
-An agent draws its id anew when it starts, and keeps its name. So when one starts again, the cordon
-is of its new id: a drained host stays drained. Of several agents with one name, a cordon is of one
-at a time.
+An agent draws a new id when it starts, but keeps its name. When a cordoned agent restarts, its
+cordon moves to the new id, so a drained host stays drained. Of several agents with one name, the
+cordon applies to one at a time.
 
-Invariants: at most `MAX_CORDONS` are remembered, also of agents that are not here; a deadline is of
-an agent that is cordoned.
+Invariants: at most `MAX_CORDONS` cordons are remembered, including those of absent agents; a
+deadline belongs to a cordoned agent.
 """
 
 from collections import OrderedDict
@@ -20,7 +20,7 @@ MAX_CORDONS = 4096
 
 
 class Cordons:
-    """By the ids that agents have now, or had last."""
+    """The cordons, by the present or last ids of agents."""
 
     def __init__(self) -> None:
         self._cordons: OrderedDict[AgentId, Cordon] = OrderedDict()
@@ -30,31 +30,31 @@ class Cordons:
         return len(self._cordons)
 
     def get(self, id: AgentId) -> Cordon | None:
-        """The cordon of an agent."""
+        """Return the cordon of an agent."""
         return self._cordons.get(id)
 
     def restored(self, cordons: Iterable[Cordon]) -> None:
-        """These were there before the balancer started, oldest first."""
+        """Restore the cordons from before the balancer's start, oldest first."""
         for cordon in cordons:
             self.keep(cordon.first, cordon)
 
     def meet(self, deadlines: Mapping[AgentId, float | None]) -> None:
-        """Deadlines of cordons by their first agents; those that are not among them keep theirs."""
+        """Set the deadlines of cordons, by the first ids of their agents; others keep theirs."""
         for id, cordon in self._cordons.items():
             if cordon.first in deadlines:
                 self._set_deadline(id, deadlines[cordon.first])
 
     def without(self, desired: Container[AgentId]) -> list[AgentId]:
-        """The agents whose cordon, by its first agent, is none of `desired`."""
+        """Return the agents whose cordon is not in `desired`."""
         return [id for id, cordon in self._cordons.items() if cordon.first not in desired]
 
     def missing(self, desired: Iterable[Cordon]) -> list[Cordon]:
-        """The cordons of `desired` that are not known here."""
+        """Return the cordons in `desired` that are unknown."""
         known = {cordon.first for cordon in self._cordons.values()}
         return [cordon for cordon in desired if cordon.first not in known]
 
     def add(self, id: AgentId, name: str, deadline: float | None) -> None:
-        """An agent gets no new work; what it runs at `deadline` moves then."""
+        """Give an agent no new work; requests that still run at `deadline` move then."""
         known = self._cordons.get(id)
         self.remove(id)
         self.keep(id, known or Cordon(id, name))
@@ -67,12 +67,12 @@ class Cordons:
             self._deadlines.remove(id)
 
     def remove(self, id: AgentId) -> None:
-        """Let the agent get work again. Returns whether it got none."""
+        """Let the agent get work again. Returns whether it was cordoned."""
         self._cordons.pop(id, None)
         self._set_deadline(id, None)
 
     def joined(self, id: AgentId, name: str, is_here: Callable[[AgentId], bool]) -> bool:
-        """Whether the joining agent is cordoned, perhaps under a former id."""
+        """Return whether the joining agent is cordoned, perhaps under a former id."""
         if id in self._cordons:
             return True
         for old, cordon in self._cordons.items():
@@ -83,16 +83,16 @@ class Cordons:
         return False
 
     def next_deadline(self) -> float | None:
-        """When requests of a cordoned agent are to end."""
+        """Return when requests of a cordoned agent have to move."""
         first = self._deadlines.first()
         return None if first is None else first[0]
 
     def due(self, now: float) -> list[AgentId]:
-        """Agents whose requests are to end now."""
+        """Return the agents whose requests have to move now."""
         return self._deadlines.pop_until(now)
 
     def keep(self, id: AgentId, cordon: Cordon) -> None:
-        """The cordon is of the agent with this id from now on."""
+        """Assign the cordon to the agent with this id from now on."""
         self._cordons[id] = cordon
         while len(self._cordons) > MAX_CORDONS:
             self.remove(next(iter(self._cordons)))

@@ -122,9 +122,9 @@ NoPiece = CallStarted | Called | Noticed | PromptProgress | PromptRead | Ended |
 
 
 class Fleet:
-    """One method per event; every one returns decisions, to be carried out in their order.
+    """The core: one method per event. Each returns decisions, to be carried out in order.
 
-    The module's docstring has the invariants. `fleet_views` is what others see.
+    The module's docstring has the invariants. `fleet_views` has views for readers.
     """
 
     def __init__(
@@ -135,9 +135,10 @@ class Fleet:
         ticket_secret: bytes = b"",
         identity_secret: bytes = b"",
     ) -> None:
-        """Agents lend prefixes to each other by tickets of `ticket_secret`; without it, never.
+        """Agents lend prefixes to each other with tickets of `ticket_secret`; without it they do
+        not.
 
-        `identity_secret` makes the secrets by which agents prove who they are.
+        `identity_secret` makes the secrets with which agents prove their identity.
         """
         self.state = empty_state(limits, version, ticket_secret, identity_secret)
         self.steering = Steering(self.state)
@@ -148,7 +149,7 @@ class Fleet:
         """Until the next event: each is asked for the deadline before and after it."""
 
     def __contains__(self, id: object) -> bool:
-        """Whether the request was accepted and has not ended."""
+        """Return whether the request was accepted and has not ended."""
         return id in self.state.lives
 
     @property
@@ -158,7 +159,7 @@ class Fleet:
 
     @property
     def revision(self) -> int:
-        """Grows with everything that others can see, except with the mere passing of time."""
+        """A number that grows with every visible change, except the mere passing of time."""
         return self.state.changes.revision
 
     @property
@@ -167,7 +168,7 @@ class Fleet:
         return self.state.is_idle
 
     def next_deadline(self) -> float | None:
-        """When to call `tick`. Nothing may be due then: deadlines move later."""
+        """Return when to call `tick`. Nothing may be due then, because deadlines move later."""
         if not self._is_deadline_known:
             self._next_deadline = None
             if not self.state.is_closed:
@@ -188,10 +189,10 @@ class Fleet:
         tell_waiting: float | None = None,
         together: int = 1,
     ) -> list[Decision]:
-        """A client sent a request. Accepted, unless there is a `Refuse` among the decisions.
+        """Take a client's request. It is accepted unless the decisions have a `Refuse`.
 
-        The client hears of waits that are longer than `tell_waiting` seconds. It is refused if
-        its caller's limits have no room for `together` requests like it, of which it is the first.
+        The client hears of waits longer than `tell_waiting` seconds. The request is refused if its
+        caller's limits do not allow `together` requests like it, of which it is the first.
         """
         decisions = self._due(now)
         self.state.changes.advance()
@@ -218,10 +219,10 @@ class Fleet:
         engine: Engine | None,
         age: float = 0.0,
     ) -> list[Decision]:
-        """Go on with what another run of the balancer accepted `age` seconds ago.
+        """Resume a request that another run of the balancer accepted `age` seconds ago.
 
-        Its client got what was `delivered`, of an answer that came from `engine`. It is never
-        refused, since it was let in before; it counts among its caller's.
+        Its client got `delivered`, the beginning of an answer of `engine`. It is never refused,
+        because it was accepted before; it counts in its caller's limits.
         """
         decisions = self._due(now)
         self.state.changes.advance()
@@ -237,7 +238,7 @@ class Fleet:
     def query_arrived(
         self, id: RequestId, query_request: QueryRequest, now: float, *, caller: Caller = ANONYMOUS
     ) -> list[Decision]:
-        """A client sent a query, which takes no slot. Accepted as in `request_arrived`."""
+        """Take a client's query, which uses no slot. It is accepted as in `request_arrived`."""
         decisions = self._due(now)
         self.state.changes.advance()
         newcomer = self.admission.query(query_request, caller, now)
@@ -251,14 +252,14 @@ class Fleet:
         return decisions
 
     def settle(self, ending: Ending, now: float) -> None:
-        """A request has ended as `Finish` said: its caller gets back what it did not use."""
+        """Give a caller back what its ended request did not use."""
         self._is_deadline_known = False
         self.admission.ended(ending.request_id, ending.usage, now)
         if ending.agent is None:
             self.steering.demand_changed(ending.model, now)
 
     def close(self, id: RequestId, now: float) -> list[Decision]:
-        """A client disconnected; nothing more is delivered to it."""
+        """End the request of a client that disconnected; nothing more is delivered."""
         decisions = self._due(now)
         match self.state.lives.get(id):
             case Request() as request:
@@ -269,7 +270,7 @@ class Fleet:
                 return decisions
 
     def cancel(self, ids: Iterable[RequestId], now: float) -> list[Decision]:
-        """Cancel all of these at once: none of them starts any more."""
+        """Cancel all of these at once, so that none of them starts."""
         decisions = self._due(now)
         found = [self.state.lives.get(id) for id in dict.fromkeys(ids)]
         requests = [each for each in found if isinstance(each, Request)]
@@ -282,7 +283,10 @@ class Fleet:
         return [*decisions, *cancelled, *ended]
 
     def revoked(self, owner: str, error: RequestError, now: float) -> list[Decision]:
-        """A caller may no longer be here: what it made ends with `error`. Costs all requests."""
+        """End with `error` all requests of a caller whose key has ended.
+
+        Costs the number of all requests.
+        """
         decisions = self._due(now)
         made = (each for each in self.state.lives if each.caller.owner == owner)
         return [*decisions, *self.state.end(dict.fromkeys(made, error), now)]
@@ -292,9 +296,9 @@ class Fleet:
     def agent_joined(
         self, link: LinkId, hello: Hello, now: float, holder: Identity | None = None
     ) -> list[Decision]:
-        """An agent dialled and said hello, with the key of `holder` where keys are needed.
+        """Take the hello of an agent, with the `holder` of its key if keys are needed.
 
-        It is welcomed, or rejected and disconnected.
+        The agent is welcomed, or rejected and disconnected.
         """
         decisions = self._due(now)
         try:
@@ -304,7 +308,7 @@ class Fleet:
         return [*decisions, *self._end_stranded(now)]
 
     def _refused(self, link: LinkId, hello: Hello, error: Exception, now: float) -> list[Decision]:
-        """A fault of ours was met while an agent joined."""
+        """Disconnect an agent that could not join because of an internal error."""
         reason = "its hello could not be handled"
         if (agent := self.state.registry.get(link)) is not None:
             return self._membership.broke(agent, reason, now, error=error, is_ours=True)
@@ -312,7 +316,7 @@ class Fleet:
         return [LogBad(hello.name, reason, error, True), reject, Disconnect(link, reason)]
 
     def agent_said(self, link: LinkId, message: FromAgent, now: float) -> list[Decision]:
-        """A frame came over a link."""
+        """Take a message of an agent."""
         decisions = self._due(now)
         agent = self.state.registry.get(link)
         if agent is None:
@@ -336,7 +340,7 @@ class Fleet:
         return [*decisions, *self._end_stranded(now)]
 
     def agent_broke(self, link: LinkId, reason: str, now: float) -> list[Decision]:
-        """End a link over which came no message, or one with an impossible value."""
+        """Disconnect an agent that sent an invalid message or an impossible value."""
         decisions = self._due(now)
         if (agent := self.state.registry.get(link)) is not None:
             decisions += self._membership.broke(agent, reason, now, error=None, is_ours=False)
@@ -345,8 +349,12 @@ class Fleet:
     def forgotten(
         self, requests: Iterable[RequestId], queries: Iterable[RequestId]
     ) -> list[Decision]:
-        """After a fault of ours: the end of those that are not here, and whose clients wait."""
-        error = InternalError("a fault of the balancer ended this request; its log has the details")
+        """After an internal error, end the requests and queries that are unknown but whose clients
+        wait."""
+        error = InternalError(
+            "an internal error of the balancer ended this request; the balancer's log has the "
+            "details"
+        )
         decisions: list[Decision] = []
         for id in requests:
             if id not in self:
@@ -387,14 +395,17 @@ class Fleet:
                 assert_never(message)
 
     def agent_heard(self, link: LinkId, now: float) -> list[Decision]:
-        """A part of a message came over a link: a sign of life."""
+        """Take a part of a message as a sign of life."""
         decisions = self._due(now)
         if (agent := self.state.registry.get(link)) is not None:
             agent.heartbeat.heard(now)
         return decisions
 
     def agent_left(self, link: LinkId, now: float, *, hung_up: bool = False) -> list[Decision]:
-        """A link's socket is closed; `hung_up` if the agent did that in good order, and lives."""
+        """Remove an agent whose socket is closed.
+
+        `hung_up`: the agent closed it in good order, and lives.
+        """
         decisions = self._due(now)
         agent = self.state.registry.get(link)
         if agent is None:
@@ -405,9 +416,9 @@ class Fleet:
     # ---- what agents generate: each item of a step to its request, each reply to its query
 
     def _items(self, agent: Agent, items: Sequence[Item], now: float) -> Iterator[Decision]:
-        """A step's items in their order. Raises `BadMessage` before the first decision.
+        """Take the items of a step in order. Raises `BadMessage` before the first decision.
 
-        Those in a row that are pieces, and of the same model and adapter, count as one change.
+        Consecutive pieces of the same model and adapter count as one change.
         """
         get, link = self.state.lives.get, agent.link
         for item in items:
@@ -438,7 +449,7 @@ class Fleet:
             yield from self._gained(agent, gains, now)
 
     def _replied(self, agent: Agent, reply: Reply, now: float) -> list[Decision]:
-        """A query's answer."""
+        """Take the answer to a query."""
         decisions = self.state.dispatcher.replied(agent, reply, now)
         if decisions is None:
             self.state.items_ignored += 1
@@ -494,9 +505,11 @@ class Fleet:
                 assert_never(item)
 
     def _left(self, request: Request, item: Item, now: float) -> Iterable[Decision]:
-        """Its agent was asked to stop. Its end counts only where all before it was delivered.
+        """Take the end of a request whose agent was asked to stop.
 
-        An error of the request's own stays one.
+        The end counts only if everything before it was delivered.
+
+        An error of the request itself is kept.
         """
         requests = self.state.requests
         match item:
@@ -514,37 +527,43 @@ class Fleet:
     # ---- operators
 
     def desire(self, desired: DesiredState, now: float) -> list[Decision]:
-        """The fleet should serve this from now on."""
+        """Serve this desired state from now on."""
         decisions = self._due(now)
         self.steering.desire(desired, now)
         return [*decisions, *self._renamed(now)]
 
     def restored(self, desired: DesiredState, now: float) -> list[Decision]:
-        """The fleet should serve this, and did so before the balancer started."""
+        """Serve this desired state, which was also desired before the balancer's start."""
         decisions = self._due(now)
         self.steering.restored(desired, now)
         return [*decisions, *self._renamed(now)]
 
     def _renamed(self, now: float) -> list[Decision]:
-        """Move requests that came under the former alias."""
+        """Move requests that named a former alias."""
         aliases = self.state.models.aliases
         requests = self.state.requests.renamed(aliases, now)
         return [*requests, *self.state.dispatcher.renamed(aliases, now)]
 
     def restore_models(self, names: Iterable[str], now: float) -> None:
-        """These were served before the balancer started; no agent is here yet."""
+        """Remember models that were served before the balancer's start.
+
+        Call it before agents join.
+        """
         self._is_deadline_known = False
         self.state.models.restored(names, now)
 
     def restore_cordons(self, cordons: Iterable[Cordon]) -> None:
-        """These were there before the balancer started, oldest first; no agent is here yet."""
+        """Restore the cordons from before the balancer's start, oldest first.
+
+        Call it before agents join.
+        """
         self._is_deadline_known = False
         self.steering.cordons.restored(cordons)
 
     def cordon(self, id: AgentId, within: float | None, now: float) -> list[Decision]:
-        """Give an agent no new work; what it still runs moves after `within` seconds, if given.
+        """Give an agent no new work; its running requests move after `within` seconds, if given.
 
-        Raises `NotFound`, as the others do.
+        Raises `NotFound`, as do `resume` and `reload`.
         """
         agent = self._connected(id)
         deadline = None if within is None else now + within
@@ -556,7 +575,8 @@ class Fleet:
         return [*self._due(now), *self.steering.resume(agent, now)]
 
     def reload(self, id: AgentId, drain_timeout: float, now: float) -> list[Decision]:
-        """Have an agent load its model anew; its requests may go on for `drain_timeout`."""
+        """Let an agent load its model again; its requests may continue for `drain_timeout`
+        seconds."""
         agent = self._connected(id)
         return [*self._due(now), *self.steering.reload(agent, drain_timeout, now)]
 
@@ -565,20 +585,21 @@ class Fleet:
     ) -> list[Decision]:
         """Ask an agent for the lines of its log with numbers above `after`: a `ShowLog` follows.
 
-        With `wait` it follows as soon as there are some. If the agent goes, a `ReadsLost` follows.
-        Raises `NotFound`.
+        With `wait` it follows as soon as there are such lines. If the agent leaves, a `ReadsLost`
+        follows. Raises `NotFound`.
         """
         return self._read(agent_id, ReadLog(id=id, after=after, wait=wait), now)
 
     def read_fit(self, agent_id: AgentId, question: ReadFit, now: float) -> list[Decision]:
-        """Ask a host what it would choose for a model: a `ShowFit` follows, or a `ReadsLost`.
+        """Ask a host which options it would choose for a model: a `ShowFit` or a `ReadsLost`
+        follows.
 
-        Only where its facts say that it answers. Raises `NotFound`.
+        Only for hosts whose facts say that they answer. Raises `NotFound`.
         """
         return self._read(agent_id, question, now)
 
     def _read(self, agent_id: AgentId, read: ReadLog | ReadFit, now: float) -> list[Decision]:
-        """Over one of its host's links, of one that serves a model if there is one."""
+        """Send a read over one of the host's links, preferably one that serves a model."""
         decisions = self._due(now)
         places = self.state.registry.on_host(self._connected(agent_id).host)
         agent = next((each for each in places if each.model is not None), places[0])
@@ -586,7 +607,7 @@ class Fleet:
         return [*decisions, self.state.registry.message_to(agent.link, read, now)]
 
     def stop_reading(self, id: RequestId, now: float) -> list[Decision]:
-        """No reader waits for what an agent was asked to send, if one did."""
+        """Forget a read, because its reader no longer waits."""
         if (link := self.state.open_reads.pop(id, None)) is None:
             return []
         withdrawn = self.state.registry.message_to(link, Withdraw(id=id), now)
@@ -595,29 +616,30 @@ class Fleet:
     # ---- other balancers over the same store
 
     def lead(self, epoch: int, now: float) -> list[Decision]:
-        """Give agents their orders from now on; see `OrderNumbers` in `control/controller.py`."""
+        """Give agents orders from now on; see `OrderNumbers` in `control/controller.py`."""
         self.steering.lead(epoch, now)
         return self._due(now)
 
     def follow(self) -> None:
-        """Another balancer gives agents their orders, or none does."""
+        """Give no orders: another balancer does, or none."""
         self._is_deadline_known = False
         self.steering.follow()
 
     def others(self, num_live: int, demands: Mapping[str, Demand], now: float) -> list[Decision]:
-        """`num_live` balancers live, this one among them; requests of others wait for `demands`."""
+        """Take the number of live balancers, including this one, and the `demands` of the others'
+        requests."""
         self.admission.shared_by(num_live)
         self.steering.others_wait(demands, now)
         return self._due(now)
 
     def retry_agent(self, id: AgentId, now: float) -> list[Decision]:
-        """An operator at another balancer wants an agent to try again; well if it is not here."""
+        """Let an agent try again to load models, as an operator at another balancer wants."""
         if (agent := self.state.registry.find(id)) is not None:
             self.steering.retry(agent, now)
         return self._due(now)
 
     def apply_cordons(self, shared: Collection[SharedCordon], now: float) -> list[Decision]:
-        """These are all that there are, as operators of other balancers want it."""
+        """Replace all cordons by those that operators of all balancers want."""
         return [*self._due(now), *self.steering.apply_cordons(shared, now)]
 
     def _connected(self, id: AgentId) -> Agent:
@@ -629,28 +651,31 @@ class Fleet:
     # ---- time, and the end of it
 
     def tick(self, now: float) -> list[Decision]:
-        """Do what is due at `now`.
+        """Do everything that is due at `now`.
 
-        Agents are given up here only: when the timer fires, what they sent has been read, however
-        long that took.
+        Silent agents are given up only here. When the timer fires, everything that they sent has
+        been read, however long that took.
         """
         return self._due(now, is_timer=True)
 
     def drain(self, now: float, deadline: float) -> list[Decision]:
-        """Accept nothing more; what has not ended by `deadline` ends then."""
+        """Accept nothing more, and end the rest at `deadline`."""
         self.state.changes.advance()
         self.state.drained_at = deadline
         self._is_deadline_known = False
         return [*self._due(now), *self._end_stranded(now)]
 
     def goodbye(self, now: float) -> list[Decision]:
-        """End what has not ended, let every agent go and none in."""
+        """End everything, disconnect all agents, and accept no others."""
         decisions = self.drain(now, now)
         self.state.is_closed = True
         return [*decisions, *self._membership.say_goodbye(now)]
 
     def _due(self, now: float, *, is_timer: bool = False) -> list[Decision]:
-        """Do what is due, in the order that starts nothing in vain. Every event begins so."""
+        """Do everything that is due, in an order that starts nothing in vain.
+
+        Every event begins with this.
+        """
         self.state.requests.dispatch.now = now
         deadline = self.next_deadline()
         self._is_deadline_known = False
@@ -684,17 +709,19 @@ class Fleet:
         return [*decisions, *state.requests.waiting_room.due(now, why_not_served)]
 
     def _end_drained(self, now: float) -> list[Decision]:
-        """When the time for draining is over, everything ends."""
+        """End everything when the time for draining is over."""
         if self.state.drained_at is None or now < self.state.drained_at:
             return []
         error = ShuttingDown("the balancer shut down before the request had ended")
         return self.state.end(dict.fromkeys(self.state.lives, error), now)
 
     def _end_stranded(self, now: float) -> list[Decision]:
-        """With draining, end the requests that no agent can serve."""
+        """While draining, end the requests that no agent can serve."""
         if not self.state.is_draining:
             return []
-        error = ShuttingDown("the balancer is shutting down and no agent can serve this")
+        error = ShuttingDown(
+            "the balancer is shutting down, and no agent can serve this request now"
+        )
         requests = self.state.requests.dispatch.stranded()
         stranded = [*requests, *self.state.dispatcher.stranded()]
         return self.state.end(dict.fromkeys(stranded, error), now)
@@ -707,7 +734,7 @@ class Fleet:
 
 
 def _finish(id: RequestId, error: RequestError) -> Finish:
-    """The end of one of which nothing is known any more."""
+    """Return the end of an unknown request or query."""
     timings = Timings(queue_ms=0.0, first_token_ms=None, total_ms=0.0)
     return Finish(
         Ending(
@@ -722,7 +749,7 @@ def _finish(id: RequestId, error: RequestError) -> Finish:
 
 
 def _error(request: Request, wire: WireError) -> RequestError:
-    """The error for the client. Only a client that cancels hears that it was cancelled."""
+    """Return the error for the client. Only a client that cancelled hears of a cancellation."""
     if wire.code == Cancelled.code and not request.is_cancelling:
         return EngineFailed(wire.message)
     return from_agent(wire)

@@ -42,10 +42,10 @@ from .fleet import Fleet
 
 
 class FleetViews:
-    """A reader beside the core. Views are made when asked for; each says what it costs."""
+    """Makes views of the core on request; each method states its cost."""
 
     def __init__(self, fleet: Fleet, clock: Callable[[], float]) -> None:
-        """`clock` gives the seconds of the core."""
+        """`clock` gives the seconds of the core's clock."""
         self._fleet = fleet
         self._state = fleet.state
         self._steering = fleet.steering
@@ -59,28 +59,28 @@ class FleetViews:
 
     @property
     def revision(self) -> int:
-        """Grows with everything that others can see, except with the mere passing of time."""
+        """A number that grows with every visible change, except the mere passing of time."""
         return self._fleet.revision
 
     # ---- callers
 
     @property
     def num_limited_callers(self) -> int:
-        """Callers whose limits are counted."""
+        """The number of callers whose limits are counted."""
         return self._admission.num_accounts
 
     def standing(self, caller: Caller) -> Standing:
-        """The rest of a caller's limits."""
+        """Return how much of the caller's limits is left."""
         return self._admission.standing(caller, self._clock())
 
     def priority(self, request: GenerateRequest, caller: Caller) -> int | None:
-        """The priority that a request of `caller` gets; `None` means that none was given."""
+        """Return the priority that a request of `caller` gets; `None` if none is set."""
         return self._admission.priority(request, caller)
 
     # ---- the fleet
 
     def totals(self) -> FleetTotals:
-        """The fleet in a few numbers, at a constant cost."""
+        """Return the fleet in a few numbers, at a constant cost."""
         state = self._state
         dispatch = state.requests.dispatch
         return FleetTotals(
@@ -107,7 +107,7 @@ class FleetViews:
         )
 
     def view(self, max_requests: int | None = None) -> FleetView:
-        """The totals, all agents, and the oldest requests, at a cost of their number."""
+        """Return the totals, all agents, and the oldest requests, at a cost of their number."""
         now, totals = self._clock(), self.totals()
         return FleetView(
             agents=tuple(self._host_view(host, now) for host in self._state.registry.hosts()),
@@ -116,7 +116,10 @@ class FleetViews:
         )
 
     def changes_since(self, revision: int) -> FleetDelta | None:
-        """The changes after `revision`; `None` if it is too long ago: take a `view`."""
+        """Return the changes after `revision`;
+
+        `None` if that is too long ago: then take a `view`.
+        """
         changes = self._state.changes.since(revision)
         if changes is None:
             return None
@@ -129,32 +132,32 @@ class FleetViews:
         )
 
     def tokens_since(self, revision: int) -> list[tuple[AgentId, int]]:
-        """The agents that gave tokens after `revision`, and how many they gave so far."""
+        """Return the agents that sent tokens after `revision`, and their totals."""
         registry = self._state.registry
         generated = self._state.changes.generated_since(revision)
         return [(id, sum(each.num_tokens for each in registry.on_host(id))) for id in generated]
 
     def num_called(self, name: str) -> int:
-        """The number of hosts with agents of this name."""
+        """Return the number of hosts with agents of this name."""
         return len({each.host for each in self._state.registry.current() if each.name == name})
 
     # ---- models
 
     def models(self, caller: Caller = ANONYMOUS) -> tuple[ModelView, ...]:
-        """Every known model that the caller may use, by name."""
+        """Return every known model that the caller may use, by name."""
         names = self._admission.models_of(caller)
         views = self._state.models.views()
         return tuple(self._steered(each) for each in views if not names or each.info.name in names)
 
     def model(self, name: str, caller: Caller = ANONYMOUS) -> ModelView | None:
-        """The known model of that name or alias, if the caller may use it."""
+        """Return the known model of this name or alias, if the caller may use it."""
         name = self._state.models.resolve(name) or name
         names = self._admission.models_of(caller)
         view = self._state.models.get(name) if not names or name in names else None
         return None if view is None else self._steered(view)
 
     def _steered(self, view: ModelView) -> ModelView:
-        """The model with what the controller knows of it."""
+        """Return the model's view with the controller's knowledge of it."""
         status = self._steering.status_of(view.info.name)
         if status is None:
             return view
@@ -167,58 +170,64 @@ class FleetViews:
         )
 
     def num_slots_for(self, model: str | None) -> int:
-        """The slots of agents that take requests for a model, or any; 0 if none does."""
+        """Return the number of slots of agents that take requests for a model; for `None`, any
+        model."""
         name = None if model is None else self._state.models.resolve(model) or model
         return self._state.requests.dispatch.num_slots_for(name)
 
     def foreground(self, model: str | None) -> ForegroundView:
-        """The requests above the class `batch` that may go where those of a model go."""
+        """Return the requests above the class `batch` that could go to the agents of a model."""
         name = None if model is None else self._state.models.resolve(model) or model
         return self._state.requests.foreground.view(name, self._clock())
 
     def model_name_for(self, task: Task | None, caller: Caller = ANONYMOUS) -> str:
-        """The name in answers to requests that named no model; empty where none can do `task`."""
+        """Return the model name in answers to requests without one; empty if no model can do
+        `task`."""
         names = self._admission.models_of(caller)
         return min(names) if names else self._state.models.name_for(task)
 
     @property
     def outbid(self) -> int | None:
-        """A later epoch that agents know than the one under which this balancer leads."""
+        """Return an epoch known to agents that is later than this balancer's, if any."""
         return self._steering.outbid
 
     def waiting_by_model(self) -> Mapping[str, tuple[int, float]]:
-        """Requests and queries that wait for each model: how many, and the oldest one's seconds.
+        """Return, by model, how many requests and queries wait, and the seconds of the oldest.
 
-        Requests without a model wait for the first desired model.
+        Requests without a model name count for the first desired model.
         """
         now, demands = self._clock(), self._steering.own_demands()
         return {name: (each.num_waiting, now - each.since) for name, each in demands.items()}
 
     def statuses(self) -> Mapping[str, ModelStatus]:
-        """The status of each desired model."""
+        """Return the status of each desired model."""
         return self._steering.statuses
 
     def adapters(self) -> Mapping[str, ModelStatus]:
-        """The status of each desired adapter, by the name that clients ask for."""
+        """Return the status of each desired adapter, by the name in requests."""
         return self._steering.adapters
 
     def placement_of(self, model: str) -> str | None:
-        """A desired model's placement and its reasons, in words. Costs the size of the fleet."""
+        """Return a desired model's placement and its reasons, in words.
+
+        Costs the size of the fleet.
+        """
         return self._steering.placement_of(model)
 
     def dry_run(self, desired: DesiredState) -> Plan:
-        """The steps that would be taken if this were desired. Costs the size of the fleet."""
+        """Return the steps that this desired state would cause. Costs the size of the fleet."""
         return self._steering.dry_run(desired, self._clock())
 
     # ---- requests
 
     def requests(self) -> Iterator[RequestView]:
-        """Requests and queries that have not ended, oldest first; each costs when it comes."""
+        """Yield requests and queries that have not ended, oldest first; each costs when it is
+        read."""
         now = self._clock()
         return (self._view(each, now) for each in self._state.lives)
 
     def request(self, id: RequestId) -> RequestView | None:
-        """One request or query, if it has not ended."""
+        """Return a request or query, if it has not ended."""
         life = self._state.lives.get(id)
         return None if life is None else self._view(life, self._clock())
 
@@ -231,19 +240,22 @@ class FleetViews:
         return request if isinstance(request, Request) else None
 
     def position(self, id: RequestId) -> int | None:
-        """The place of a request that waits for an agent, from 1; `None` of any other."""
+        """Return the place of a request that waits for an agent, from 1;
+
+        `None` for any other request.
+        """
         request = self._request(id)
         if request is None or request.link is not None:
             return None
         return self._state.requests.dispatch.place_of(request)
 
     def engine_of(self, id: RequestId) -> Engine | None:
-        """The agents that can go on with an answer that has not ended, where that is known."""
+        """Return the agents that can continue the answer of a running request, if known."""
         request = self._request(id)
         return None if request is None else request.engine
 
     def waiting(self, id: RequestId) -> Waiting | None:
-        """The expected wait of a request without an agent; `None` for any other."""
+        """Return the expected wait of a request without an agent; `None` for any other request."""
         request = self._request(id)
         if request is None or request.link is not None:
             return None
@@ -255,12 +267,15 @@ class FleetViews:
     # ---- agents
 
     def agent(self, id: AgentId) -> AgentView | None:
-        """One agent, if it is connected: its whole host."""
+        """Return a connected agent, with its whole host; `None` if it is not connected."""
         agent = self._state.registry.find(id)
         return None if agent is None else self._host_view(agent.host, self._clock())
 
     def device_past(self, id: AgentId) -> dict[tuple[str, DeviceKind], list[DevicePoint]]:
-        """The last minutes of the devices of an agent's host. `at` is seconds ago, as 0 or less."""
+        """Return the last minutes of the devices of an agent's host.
+
+        `at` is in seconds, 0 or less.
+        """
         agent = self._state.registry.find(id)
         if agent is None:
             return {}
@@ -272,16 +287,16 @@ class FleetViews:
         }
 
     def departure_of(self, id: AgentId) -> Departure | None:
-        """Why an agent left, if it was not long ago."""
+        """Return why an agent left, if it left a short while ago."""
         return self._state.registry.departure_of(id)
 
     def cordon_of(self, id: AgentId) -> Cordon | None:
-        """The cordon of an agent that gets no new work."""
+        """Return the cordon of an agent that gets no new work."""
         agent = self._state.registry.find(id)
         return self._steering.cordons.get(id if agent is None else agent.host)
 
     def slots_taken(self) -> dict[AgentId, int]:
-        """The number of slots of each agent that this balancer has taken, if any."""
+        """Return the number of slots that this balancer has taken, by agent."""
         taken: Counter[AgentId] = Counter()
         for agent in self._state.registry.current():
             taken[agent.host] += self._state.num_busy_on(agent)

@@ -1,13 +1,14 @@
 """Limits of callers: decides whether a caller may send another request now.
 
-Keys have one account each, and callers without a key one for each address (of IPv6 for each
-/64 network, since a host has all of it). The tokens that a request may take are held from its
-admission to its end. Then the tokens that it took count at that moment, and the rest is free again.
+Each key has an account. Callers without a key have one for each address (for IPv6, each /64
+network, because a host may have a whole network). The tokens that a request may use are held from
+its admission to its end. At the end, the tokens that it used count at that moment, and the rest is
+free again.
 
-Invariants: callers without limits have no account; accounts whose requests run are never forgotten;
-besides those, at most `MAX_ACCOUNTS` of keys and as many of addresses are kept. Addresses never
-crowd out keys. Each request is admitted once and ended once; held tokens are the sum over the
-requests that have not ended.
+Invariants: callers without limits have no account; accounts with running requests are never
+forgotten; besides those, at most `MAX_ACCOUNTS` accounts of keys and as many of addresses are kept.
+Accounts of addresses never displace those of keys. Each request is admitted once and ended once;
+the held tokens are the sum over the requests that have not ended.
 """
 
 from collections import OrderedDict, deque
@@ -47,8 +48,8 @@ class _Entry:
 class SlidingWindow:
     """The amounts of the last minute, added up. Times never go back.
 
-    `used` is never less than what was added within the last `SPAN` seconds. It may hold an amount
-    for `GRAIN` seconds longer, so that no more than `SPAN / GRAIN` entries are kept.
+    `used` is never less than what was added within the last `SPAN` seconds. An amount may count for
+    `GRAIN` seconds longer, so that at most `SPAN / GRAIN` entries are kept.
     """
 
     __slots__ = ("_entries", "_sum")
@@ -58,11 +59,11 @@ class SlidingWindow:
         self._sum = 0
 
     def __len__(self) -> int:
-        """The number of entries."""
+        """Return the number of entries."""
         return len(self._entries)
 
     def add(self, amount: int, now: float) -> None:
-        """`amount` was used at `now`."""
+        """Record that `amount` was used at `now`."""
         self._forget(now)
         if amount == 0:
             return
@@ -74,12 +75,12 @@ class SlidingWindow:
             self._entries.append(_Entry(now, now, amount))
 
     def used(self, now: float) -> int:
-        """The sum of the window that ends at `now`."""
+        """Return the sum of the window that ends at `now`."""
         self._forget(now)
         return self._sum
 
     def seconds_until(self, most: int, now: float) -> float:
-        """Until no more than `most`, which is not negative, are in the window."""
+        """Return the seconds until at most `most` is in the window; `most` is not negative."""
         left = self.used(now)
         frees_at = now
         for entry in self._entries:
@@ -90,7 +91,7 @@ class SlidingWindow:
         return frees_at - now
 
     def seconds_until_empty(self, now: float) -> float:
-        """Until nothing is in the window."""
+        """Return the seconds until the window is empty."""
         return self.seconds_until(0, now)
 
     def _forget(self, now: float) -> None:
@@ -109,9 +110,9 @@ class Grant:
 
 
 class UsageAccount:
-    """One caller's use in the last minute, and the tokens that its running requests hold.
+    """A caller's use in the last minute, and the tokens that its running requests hold.
 
-    Limits are given with each call, since they may change.
+    Limits are given with each call, because they may change.
     """
 
     __slots__ = ("_num_held", "_requests", "_tokens", "live")
@@ -126,7 +127,8 @@ class UsageAccount:
     def refusal(
         self, limits: CallerLimits, reservation: Reservation, now: float
     ) -> RequestError | None:
-        """Why a request would be over its limits; for how long, as far as that is known."""
+        """Return the error if a request would exceed its limits, with the time to wait, if
+        known."""
         return (
             _too_many_together(limits, reservation)
             or self._too_many_at_once(limits, reservation)
@@ -137,7 +139,7 @@ class UsageAccount:
     def admitted(
         self, grant: Grant, limits: CallerLimits, reservation: Reservation, now: float
     ) -> None:
-        """A request was let in: what it asks for is taken."""
+        """Hold what an admitted request may use."""
         self._requests.add(reservation.num_requests, now)
         most = limits.tokens_per_minute
         grant.account = self
@@ -146,13 +148,13 @@ class UsageAccount:
         self.live.add(grant)
 
     def ended(self, grant: Grant, num_tokens: int, now: float) -> None:
-        """A request ended, having taken `num_tokens`: what it held is free again."""
+        """Release what an ended request held, of which it used `num_tokens`."""
         self.live.remove(grant)
         self._num_held -= grant.num_tokens
         self._tokens.add(num_tokens, now)
 
     def standing(self, limits: CallerLimits, now: float) -> Standing:
-        """The rest of the limits."""
+        """Return how much of the limits is left."""
         held = self._num_held
         return Standing(
             requests=_level(limits.requests_per_minute, self._requests, 0, now),
@@ -181,8 +183,8 @@ class UsageAccount:
             return None
         seconds = self._requests.seconds_until(most - needed, now)
         return RateLimited(
-            f"the limit of {_requests(most)} a minute is used up; "
-            f"the next is free in {_duration(seconds)}",
+            f"the limit of {_requests(most)} a minute is used up; try again in "
+            f"{_duration(seconds)}",
             retry_after=seconds,
         )
 
@@ -201,8 +203,8 @@ class UsageAccount:
         seconds = SOON if room < 0 else self._tokens.seconds_until(room, now)
         left = max(0, room + needed - self._tokens.used(now))
         return RateLimited(
-            f"the limit is {most} tokens a minute, of which {left} are left; this request may take "
-            f"{needed}. Try again in {_duration(seconds)}",
+            f"the limit is {most} tokens a minute, and {left} of them are left; this "
+            f"request may need {needed}. Try again in {_duration(seconds)}",
             retry_after=seconds,
         )
 
@@ -215,7 +217,7 @@ class UsageAccount:
 
 
 def _too_many_together(limits: CallerLimits, reservation: Reservation) -> InvalidRequest | None:
-    """The error for more copies than any waiting makes room for."""
+    """Return the error for a call with more requests than its limits ever allow at once."""
     num = reservation.num_copies
     for most, what in (
         (limits.max_concurrent, "at once"),
@@ -223,14 +225,18 @@ def _too_many_together(limits: CallerLimits, reservation: Reservation) -> Invali
     ):
         if most is not None and num > max(most, 1):
             return InvalidRequest(
-                f"{num} prompts or choices come together, each of which is a request, and the "
-                f"limit is {_requests(most)} {what}; ask for at most {most} at a time"
+                f"the call has {num} prompts or choices, each of which counts as a "
+                f"request, and the limit is {_requests(most)} {what}; ask for at most "
+                f"{most} at a time"
             )
     return None
 
 
 def _never_fits(most: int, reservation: Reservation) -> InvalidRequest | None:
-    """The error for what no waiting helps. Without `max_tokens` the prompt alone has to fit."""
+    """Return the error for a request that its limits never allow.
+
+    Without `max_tokens` only the prompt must fit.
+    """
     prompt = reservation.num_prompt_tokens
     if prompt >= most:
         return InvalidRequest(
@@ -239,13 +245,13 @@ def _never_fits(most: int, reservation: Reservation) -> InvalidRequest | None:
         )
     if reservation.num_copies > 1 and prompt * reservation.num_copies >= most:
         return InvalidRequest(
-            f"{reservation.num_copies} prompts of about {prompt} tokens come together, and the "
-            f"limit is {most} tokens a minute; ask for fewer at a time"
+            f"the call has {reservation.num_copies} prompts of about {prompt} tokens, and "
+            f"the limit is {most} tokens a minute; send fewer prompts at a time"
         )
     if reservation.has_max_tokens and reservation.num_tokens * reservation.num_copies > most:
         return InvalidRequest(
-            f"`max_tokens`: the limit is {most} tokens a minute, and the prompt has about {prompt} "
-            f"of them; ask for at most {most // reservation.num_copies - prompt}",
+            f"`max_tokens`: the limit is {most} tokens a minute, and the prompt has about "
+            f"{prompt} tokens; ask for at most {most // reservation.num_copies - prompt}",
             field="max_tokens",
         )
     return None
@@ -266,12 +272,15 @@ def _duration(seconds: float) -> str:
 
 
 class Limiter:
-    """Times are seconds and never go back."""
+    """The accounts of all callers. Times are in seconds and never go back."""
 
     def __init__(
         self, *, keys: CallerLimits = NO_LIMITS, anonymous: CallerLimits = NO_LIMITS
     ) -> None:
-        """`keys` are the limits of keys that have none of their own, `anonymous` of no key."""
+        """`keys` are the limits of keys without their own;
+
+        `anonymous` are the limits of callers without a key.
+        """
         self._keys = keys
         self._anonymous = anonymous
         self._accounts: tuple[OrderedDict[Account, UsageAccount], ...] = (
@@ -287,12 +296,13 @@ class Limiter:
         return sum(map(len, self._accounts))
 
     def limits_of(self, caller: Caller) -> CallerLimits:
-        """The limits of its key, or defaults where that has none; this balancer's share of them."""
+        """Return the caller's limits, or the defaults if its key has none: this balancer's share of
+        them."""
         defaults = self._anonymous if caller.is_anonymous else self._keys
         return share_of(joined(caller.limits, defaults), self.num_balancers)
 
     def refusal(self, caller: Caller, reservation: Reservation, now: float) -> RequestError | None:
-        """Why `caller` may not send this now; `None` if it may, and then `admitted` may follow."""
+        """Return why `caller` may not send this now; `None` if it may, and then call `admitted`."""
         limits = self.limits_of(caller)
         if not _is_counted(limits):
             return None
@@ -300,24 +310,24 @@ class Limiter:
         return (account or UsageAccount()).refusal(limits, reservation, now)
 
     def admitted(self, grant: Grant, reservation: Reservation, now: float) -> None:
-        """A request that may be sent was accepted; it counts if its caller has limits."""
+        """Count an accepted request, if its caller has limits."""
         limits = self.limits_of(grant.request.caller)
         if _is_counted(limits):
             account = self._open(grant.request.caller)
             account.admitted(grant, limits, reservation, now)
 
     def ended(self, grant: Grant, num_tokens: int, now: float) -> None:
-        """A request has ended, having taken so many tokens."""
+        """Record that a request has ended, which used `num_tokens`."""
         if grant.account is not None:
             grant.account.ended(grant, num_tokens, now)
 
     def live(self, caller: Caller) -> Collection[Grant]:
-        """The tokens that the account's running requests hold, if the caller has limits."""
+        """Return the grants of the caller's running requests, if the caller has limits."""
         account = self._find(caller)
         return () if account is None else account.live
 
     def standing(self, caller: Caller, now: float) -> Standing:
-        """The rest of the caller's limits."""
+        """Return how much of the caller's limits is left."""
         limits = self.limits_of(caller)
         if limits.requests_per_minute is None and limits.tokens_per_minute is None:
             return NO_STANDING
@@ -343,7 +353,7 @@ class Limiter:
 
 
 def _forget_one(accounts: OrderedDict[Account, UsageAccount]) -> None:
-    """The one that was used longest ago and has nothing running, if there is one."""
+    """Forget the least recently used account without running requests, if any."""
     idle = next((key for key, account in accounts.items() if not account.live), None)
     if idle is not None:
         del accounts[idle]
@@ -359,7 +369,7 @@ def _is_counted(limits: CallerLimits) -> bool:
 
 
 def joined(own: CallerLimits, defaults: CallerLimits) -> CallerLimits:
-    """`own`, and `defaults` for what it leaves open; of the priorities the lower."""
+    """Return `own`, with `defaults` for unset limits; of two priorities the lower."""
     if defaults is NO_LIMITS:
         return own
     if own is NO_LIMITS:
@@ -377,9 +387,9 @@ def joined(own: CallerLimits, defaults: CallerLimits) -> CallerLimits:
 
 
 def share_of(limits: CallerLimits, num_balancers: int) -> CallerLimits:
-    """One balancer's share of a caller's `limits`, so that all balancers together give them.
+    """Return one balancer's share of a caller's `limits`; all balancers together give the limits.
 
-    Shares are rounded up, so all together may let it have up to one more for each balancer.
+    Shares are rounded up, so the total may exceed a limit by one for each balancer.
     """
     if num_balancers == 1:
         return limits

@@ -1,4 +1,4 @@
-"""Agents join, change, rest, fall silent and leave.
+"""Agents join, change, pause, fall silent and leave.
 
 A link is in the registry, in dispatch and in the query dispatcher, or in none of them.
 """
@@ -30,7 +30,10 @@ from .steering import Steering, may_need_order
 
 
 class Membership:
-    """Every method returns decisions, to be carried out in their order."""
+    """Adds, changes and removes agents.
+
+    Every method returns decisions, to be carried out in order.
+    """
 
     def __init__(self, state: FleetState, steering: Steering) -> None:
         self._state = state
@@ -39,7 +42,7 @@ class Membership:
     def joined(
         self, link: LinkId, hello: Hello, now: float, holder: Identity | None = None
     ) -> list[Decision]:
-        """Welcome an agent, in place of its old link if there is one; or reject it."""
+        """Welcome an agent, replacing its old link if there is one; or reject it."""
         state, said = self._state, hello
         hello = state.identities.known_as(said, holder)
         if (rejection := self._rejection(said, hello, holder, now)) is not None:
@@ -64,14 +67,14 @@ class Membership:
         return [*decisions, *state.dispatcher.agent_changed(agent, now)]
 
     def puts_off(self, agent: Agent, status: Status, now: float) -> bool:
-        """Whether `status` is taken later, since it came too soon after others."""
+        """Return whether `status` is taken later, because it came too soon after others."""
         if agent.status is None and agent.may_change(now):
             return False
         self._state.registry.waits(agent, status)
         return True
 
     def changed(self, agent: Agent, status: Status, now: float) -> list[Decision]:
-        """The agent has other slots or another model, or takes work again, or no longer."""
+        """Update an agent whose slots or model changed, or that takes work again or no longer."""
         agent.status = None
         state = self._state
         if (excess := _excess(agent.holder, {}, status.model)) is not None:
@@ -87,7 +90,7 @@ class Membership:
         return [*decisions, *state.dispatcher.agent_changed(agent, now)]
 
     def measured(self, agent: Agent, statistics: Statistics, now: float) -> None:
-        """The agent reported its engine's work, for any balancer."""
+        """Record an agent's report of its engine's work, for all balancers."""
         if agent.statistics is not None and _computed(statistics) > _computed(agent.statistics):
             agent.spoke_at = now
         agent.statistics = statistics
@@ -100,13 +103,14 @@ class Membership:
     def dismiss(
         self, agent: Agent, reason: str, now: float, *, loss: MoveReason = "lost"
     ) -> list[Decision]:
-        """Let go of its link, and treat it as lost."""
+        """Disconnect an agent, and treat it as lost."""
         return [Disconnect(agent.link, reason), *self.lost(agent, now, loss)]
 
     def broke(
         self, agent: Agent, reason: str, now: float, *, error: Exception | None, is_ours: bool
     ) -> list[Decision]:
-        """An agent sent an impossible message, or one that failed: it is lost, for a while."""
+        """Disconnect an agent for a pause, because it sent an impossible message, or its message
+        failed."""
         speaker = speaker_of(agent.holder, agent.hello.agent_id)
         self._state.bad_messages.came_from(speaker, reason, now)
         log = LogBad(agent.name, reason, error, is_ours)
@@ -121,9 +125,11 @@ class Membership:
         hung_up: bool = False,
         has_crashed: bool = False,
     ) -> list[Decision]:
-        """Its link is gone: its requests move or end. One that `hung_up` lives.
+        """Remove an agent whose link is closed: its requests move or end.
 
-        `has_crashed`: the link broke, so its process may have ended.
+        An agent that `hung_up` lives.
+
+        `has_crashed`: the link broke, so the agent's process may have ended.
         """
         state = self._state
         state.changes.advance()
@@ -142,24 +148,24 @@ class Membership:
         return [*decisions, *state.dispatcher.agent_left(agent, now, hung_up=hung_up)]
 
     def say_goodbye(self, now: float) -> list[Decision]:
-        """Let every agent go."""
+        """Disconnect every agent."""
         decisions: list[Decision] = []
         for agent in list(self._state.registry):
             decisions.append(self._state.registry.message_to(agent.link, Goodbye(), now))
-            decisions += self.dismiss(agent, "the balancer is going down", now)
+            decisions += self.dismiss(agent, "the balancer is shutting down", now)
         return decisions
 
     # ---- time
 
     def suspend(self, agents: Iterable[Agent], now: float) -> None:
-        """Give these no work; they are about to be dismissed."""
+        """Give no work to these agents, which are about to be dismissed."""
         for agent in agents:
             agent.is_accepting = False
             self._state.requests.agent_suspended(agent)
             self._state.dispatcher.agent_changed(agent, now)
 
     def dismiss_silent(self, agents: Iterable[Agent], now: float) -> list[Decision]:
-        """Treat these as lost: nothing came from them for too long."""
+        """Treat agents as lost that have been silent for too long."""
         decisions: list[Decision] = []
         for agent in agents:
             reason = f"silent for {self._state.limits.heartbeat_timeout:g} s"
@@ -167,7 +173,7 @@ class Membership:
         return decisions
 
     def attend(self, agent: Agent, now: float) -> list[Decision]:
-        """Give it work again after its pause, and send a heartbeat where one is due."""
+        """Give an agent work again after its pause, and send a heartbeat if one is due."""
         state = self._state
         decisions = [*self._end_rest(agent, now), *self._state.requests.probed(agent, now)]
         if agent.status is not None and now >= agent.changes_at:
@@ -214,7 +220,7 @@ class Membership:
         return self.dismiss(agent, "the agent has dialled again", now)
 
     def _retire(self, agent: Agent, now: float) -> list[Decision]:
-        """Give the agent nothing new; it finishes its requests and leaves."""
+        """Give the agent no new work; it finishes its requests and leaves."""
         state = self._state
         state.registry.retire(agent)
         state.models.agent_left(agent.link, now)
@@ -233,7 +239,7 @@ class Membership:
         self, said: Hello, hello: Hello, holder: Identity | None, now: float
     ) -> Reject | None:
         if self._state.is_closed:
-            return Reject(reason="the balancer is going down", retry=True)
+            return Reject(reason="the balancer is shutting down", retry=True)
         offence = self._state.bad_messages.of(speaker_of(holder, hello.agent_id), now)
         if offence is not None and now < offence.until:
             pause = f"dial again in {offence.until - now:.1f} s"
@@ -243,7 +249,9 @@ class Membership:
                 f"the balancer speaks protocols {OLDEST_PROTOCOL} to {PROTOCOL_VERSION}, "
                 f"the agent {hello.protocol}"
             )
-            return Reject(reason=f"{spoken}: install the same version on both", retry=False)
+            return Reject(
+                reason=(f"{spoken}: install the same version on agent and balancer"), retry=False
+            )
         if (excess := _excess(holder, hello.labels, hello.model)) is not None:
             return Reject(reason=excess, retry=False)
         if (refusal := self._state.identities.refusal(said, holder, now)) is not None:
@@ -262,7 +270,7 @@ class Membership:
 
 
 def _departure(agent: Agent, loss: MoveReason, *, hung_up: bool) -> Departure:
-    """Why it went, as operators see it."""
+    """Return why an agent left, as operators see it."""
     if agent.is_cordoned:
         return "drained"
     is_orderly = loss == "lost" and (hung_up or not agent.is_accepting)
@@ -276,7 +284,10 @@ def _computed(statistics: Statistics) -> int:
 def _excess(
     holder: Identity | None, labels: Mapping[str, str], model: ModelInfo | None
 ) -> str | None:
-    """Why an agent with this key may not be as it says it is."""
+    """Return why an agent with this key may not have these labels or this model;
+
+    `None` if it may.
+    """
     if holder is None:
         return None
     return holder.excess(labels, [] if model is None else [model.name])

@@ -1,4 +1,4 @@
-"""Why no agent serves a model now, in words for those whose requests wait for it."""
+"""Explains in words why no agent serves a model now, for clients whose requests wait for it."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -13,10 +13,10 @@ MAX_NAMES = 3
 
 
 def reason_of(model: str | None, status: ModelStatus | None, agents: Iterable[Agent]) -> str:
-    """The rest of a sentence that says that no agent serves `model`, or any, with `None`.
+    """Return the rest of a sentence that says that no agent serves `model`; for `None`, any model.
 
-    `status` is that of the desired model, if it is one: of the first one with `None`. `agents` are
-    all that are here.
+    `status` is that of the desired model, if it is one; for `None`, of the first desired model.
+    `agents` are all connected agents.
     """
     here = list(agents)
     if status is not None and status.model.agents.replicas == 0:
@@ -33,7 +33,7 @@ def reason_of(model: str | None, status: ModelStatus | None, agents: Iterable[Ag
         return _none(model, here)
     if status.issues:
         return _in_words(status.issues[0])
-    return "it waits for an agent that may load it"
+    return "the model waits for an agent that may load it"
 
 
 def progress_of(agents: Iterable[Agent]) -> str:
@@ -49,7 +49,7 @@ _PARTS = {"fetching": "download", "loading": "loading"}
 
 
 def _has(agent: Agent, model: str | None) -> bool:
-    """Whether the agent has the model, even if it takes no requests."""
+    """Return whether the agent has the model, even if it takes no requests."""
     if agent.model is None:
         return False
     name = agent.model.name
@@ -57,7 +57,7 @@ def _has(agent: Agent, model: str | None) -> bool:
 
 
 def _of_those(having: list[Agent]) -> str:
-    """Why none of the agents that have the model takes the request."""
+    """Return why none of the agents that have the model takes the request."""
     failure = next((agent.failure for agent in having if agent.failure is not None), None)
     if failure is not None:
         return _in_words(failure)
@@ -65,11 +65,11 @@ def _of_those(having: list[Agent]) -> str:
         return f"{_named(having)} drained (`arriero agents resume NAME`)"
     if not any(agent.takes_work for agent in having):
         return f"{_named(having)} shutting down"
-    return f"{_named(having)} not able to do what the request needs"
+    return f"{_named(having)} not able to serve a feature that the request uses"
 
 
 def _loads(agent: Agent, model: str | None, status: ModelStatus | None) -> bool:
-    """Whether the agent is about to serve the model."""
+    """Return whether the agent is about to serve the model."""
     names = {model} if status is None else {model, status.model.name}
     if agent.loading is not None and (model is None or agent.loading.name in names):
         return True
@@ -78,7 +78,10 @@ def _loads(agent: Agent, model: str | None, status: ModelStatus | None) -> bool:
 
 
 def _waiting(agent: Agent, here: list[Agent]) -> str | None:
-    """Its file is there, and other models of the host have the memory; `None` if that is not so."""
+    """Return that the model's file is ready but other models of the host use the memory;
+
+    `None` if not so.
+    """
     if agent.work is None or agent.work.phase != "draining":
         return None
     beside = [each for each in here if each.host == agent.host]
@@ -87,24 +90,24 @@ def _waiting(agent: Agent, here: list[Agent]) -> str | None:
         return None
     more = ", …" if len(names) > MAX_NAMES else ""
     models = ", ".join(f"`{name}`" for name in names[:MAX_NAMES]) + more
-    return f"agent {agent.name} has no memory for it while it serves {models}"
+    return f"agent {agent.name} has no memory for the model while it serves {models}"
 
 
 def _loading(agents: list[Agent]) -> str:
     issue = next((each for agent in agents for each in agent.issues), None)
     why = "" if issue is None else f" ({issue.message})"
-    return f"{_named(agents)} still loading it{why}"
+    return f"{_named(agents)} still loading the model{why}"
 
 
 def _none(model: str | None, here: list[Agent]) -> str:
     if model is not None:
-        return "the agents that served it are not connected"
+        return "no connected agent serves the model"
     issue = next((each for agent in here for each in agent.issues), None)
     return f"{_named(here)} without a model" if issue is None else _in_words(issue)
 
 
 def _named(agents: list[Agent]) -> str:
-    """`agent a is`, `agents a, b are`, with the first names of many."""
+    """Return `agent a is` or `agents a, b are`; of many agents, the first names."""
     names = sorted({agent.name for agent in agents})
     more = ", …" if len(names) > MAX_NAMES else ""
     shown = ", ".join(islice(names, MAX_NAMES)) + more

@@ -1,4 +1,4 @@
-"""State that the parts of the core share: its cores, and a few facts of the whole."""
+"""The state that the parts of the core share: the other cores, and a few facts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,10 +24,12 @@ from ..requests.requests import Requests
 
 @dataclass(slots=True)
 class FleetState:
-    """`drained_at` is set from the begin of draining on; once `is_closed`, no agent may join.
+    """The shared state.
 
-    `open_reads` are what agents were asked to send, a `ReadLog` or a `ReadFit`, by their links.
-    None is there whose link is gone; how many there are is bounded by who asks.
+    `drained_at` is set when draining begins; once `is_closed`, no agent may join.
+
+    `open_reads` are the unanswered reads (`ReadLog` or `ReadFit`), by link. A read is dropped with
+    its link; the readers bound their number.
     """
 
     limits: Limits
@@ -49,7 +51,7 @@ class FleetState:
 
     @property
     def is_draining(self) -> bool:
-        """Whether nothing more is accepted: the balancer shuts down."""
+        """Whether the balancer shuts down and accepts nothing more."""
         return self.drained_at is not None
 
     @property
@@ -58,7 +60,10 @@ class FleetState:
         return len(self.lives) == 0
 
     def next_deadline(self) -> float | None:
-        """The first of all deadlines. Nothing may be due then: deadlines move later."""
+        """Return the first of all deadlines.
+
+        Nothing may be due then, because deadlines move later.
+        """
         if self.is_closed:
             return None
         return earliest(
@@ -70,17 +75,17 @@ class FleetState:
         )
 
     def end(self, errors: Mapping[Lifecycle, RequestError], now: float) -> list[Decision]:
-        """End these, so that none of them starts in the room of another."""
+        """End these, so that none of them starts in the slot of another."""
         requests = {each: errors[each] for each in errors if isinstance(each, Request)}
         queries = {each: errors[each] for each in errors if isinstance(each, QueryLifecycle)}
         return [*self.requests.end(requests, now), *self.dispatcher.end(queries, now)]
 
     def num_running_on(self, agent: Agent) -> int:
-        """The requests that this process of an agent has."""
+        """Return the number of requests on this process of an agent."""
         return self.requests.dispatch.num_running_on(agent.link)
 
     def num_busy_on(self, agent: Agent) -> int:
-        """The requests that an agent has, with those of processes that were taken over."""
+        """Return the number of requests on an agent, including its former processes."""
         links = self.registry.links_of(agent.hello.agent_id)
         return sum(map(self.requests.dispatch.num_running_on, links))
 
@@ -100,7 +105,7 @@ class FleetState:
 def empty_state(
     limits: Limits, version: str, ticket_secret: bytes = b"", identity_secret: bytes = b""
 ) -> FleetState:
-    """The state of a fleet without agents and requests; see `Fleet`."""
+    """Return the state of a fleet without agents and requests; see `Fleet`."""
     changes = ChangeLog()
     registry = Registry(limits, changes)
     lives = Lives(changes)

@@ -1,7 +1,7 @@
-"""The controller's place in the core: when it reconciles the fleet, and what it sees.
+"""Runs the controller in the core: when it reconciles the fleet, and what it sees.
 
-Reconciling costs the size of the fleet, so it comes a moment after what made it necessary, and so
-once for many changes. Operators' cordons are carried out here, too.
+Reconciling costs the size of the fleet. It therefore runs a short moment after a change, once for
+all changes in that time. Operators' cordons are carried out here, too.
 """
 
 from collections import Counter
@@ -38,7 +38,7 @@ LEAST_SHARE = 0.02
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """An agent's progress when its phase was first seen."""
+    """An agent's progress at the moment when its present phase was first seen."""
 
     revision: int
     phase: Phase
@@ -47,10 +47,10 @@ class _Mark:
 
 
 class LoadTimes:
-    """Estimates the rest of each load, by the progress in its present phase.
+    """Estimates the rest of each load from the progress in its present phase.
 
-    Gets every report of an agent. Invariant: a mark is of a connected agent that fetches
-    or loads.
+    Gets every report of an agent. Invariant: a mark belongs to a connected agent that fetches or
+    loads.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class LoadTimes:
         return len(self._marks)
 
     def reported(self, link: LinkId, work: Work | None, now: float) -> None:
-        """An agent says how far it is."""
+        """Record an agent's progress."""
         if work is None or work.phase not in ("fetching", "loading"):
             self.left(link)
             return
@@ -69,13 +69,13 @@ class LoadTimes:
             self._marks[link] = _Mark(work.revision, work.phase, now, work.progress or 0.0)
 
     def left(self, link: LinkId) -> None:
-        """An agent is gone."""
+        """Forget an agent that left."""
         self._marks.pop(link, None)
 
     def seconds_left(self, link: LinkId, work: Work | None, now: float) -> float | None:
-        """Seconds until the phase is over; `None` where that is not known.
+        """Return the seconds until the phase ends; `None` if unknown.
 
-        While an agent fetches, the time to load what it fetches is not known and not included.
+        While an agent fetches, the time to load the model is unknown and not included.
         """
         mark = self._marks.get(link)
         if mark is None or work is None:
@@ -102,7 +102,10 @@ to try again though requests wait for it."""
 
 
 class Steering:
-    """Every method returns decisions, to be carried out in their order."""
+    """Runs the controller.
+
+    Every method that changes the fleet returns decisions, to be carried out in order.
+    """
 
     def __init__(self, state: FleetState) -> None:
         self._state = state
@@ -122,7 +125,7 @@ class Steering:
 
     @property
     def desired(self) -> DesiredState | None:
-        """The desired state, if an operator gave one."""
+        """The desired state; `None` if no operator has set one."""
         return self._controller.desired
 
     @property
@@ -131,26 +134,26 @@ class Steering:
         return self._controller.statuses
 
     def placement_of(self, name: str) -> str | None:
-        """A desired model's placement and its reasons, in words, if it is to be loaded."""
+        """Return a desired model's placement and its reasons, in words, if it is to be loaded."""
         status = self.statuses.get(name)
         return None if status is None else self._controller.placement_of(status.model)
 
     def status_of(self, name: str) -> ModelStatus | None:
-        """The status of a desired model or adapter."""
+        """Return the status of a desired model or adapter."""
         return self.statuses.get(name) or self.adapters.get(name)
 
     # ---- how far agents are
 
     def reported(self, agent: Agent, now: float) -> None:
-        """An agent joined or says something else."""
+        """Take a report of an agent that joined or changed."""
         self._load_times.reported(agent.link, agent.work, now)
 
     def left(self, agent: Agent) -> None:
-        """An agent is gone."""
+        """Forget an agent that left."""
         self._load_times.left(agent.link)
 
     def progress(self, model: str) -> float | None:
-        """The share of loading a model that is done now; `None` where it does not load."""
+        """Return the share of a model's loading that is done; `None` if it is not loading."""
         status = self.status_of(model)
         if status is None or status.status != "loading":
             return None
@@ -158,7 +161,7 @@ class Steering:
         return max(shares, default=status.progress)
 
     def not_served(self, model: str | None, now: float) -> NotServed:
-        """Why no agent serves `model`, and when the first one will have loaded it."""
+        """Return why no agent serves `model`, and when the first agent will have loaded it."""
         status = self.status_of(self._first_model if model is None else model)
         reason = reason_of(model, status, self._state.registry.current())
         loading = [] if status is None else self._loading(status)
@@ -168,13 +171,13 @@ class Steering:
         return NotServed(reason, seconds_left, progress_of(loading) if is_loading else "")
 
     def _agents_of(self, status: ModelStatus) -> list[Agent]:
-        """The agents that are here and have a model, or are about to."""
+        """Return the connected agents that have a model or are about to."""
         registry = self._state.registry
         links = [link for id in status.agents if (link := registry.link_of(id)) is not None]
         return [registry[link] for link in links]
 
     def _loading(self, status: ModelStatus) -> list[Agent]:
-        """The agents that are here and about to serve a model."""
+        """Return the connected agents that are about to serve a model."""
         return [
             agent
             for agent in self._agents_of(status)
@@ -185,14 +188,14 @@ class Steering:
 
     @property
     def _first_model(self) -> str:
-        """The model that is loaded for requests that name none."""
+        """Return the name of the model that is loaded for requests without a model name."""
         desired = self._controller.desired
         return desired.models[0].name if desired is not None and desired.models else ""
 
     # ---- what makes a reconciliation necessary
 
     def desire(self, desired: DesiredState, now: float) -> None:
-        """An operator desires this state."""
+        """Take the state that an operator desires."""
         self._controller.desire(desired)
         self._learn(desired, now)
 
@@ -219,7 +222,8 @@ class Steering:
             self._reconcile_at = now + max(RECONCILE_PAUSE, num_agents * RECONCILE_PAUSE_PER_AGENT)
 
     def demand_changed(self, model: str | None, now: float) -> None:
-        """A request came for a model that maybe no agent has, or ended before one had it."""
+        """Note that a request came for a model that may have no agent, or ended before one had
+        it."""
         if self._controller.desired is None:
             return
         if model is None:
@@ -232,38 +236,38 @@ class Steering:
 
     @property
     def outbid(self) -> int | None:
-        """A later epoch that agents know than the one under which this balancer leads."""
+        """Return an epoch known to agents that is later than this balancer's, if any."""
         return self._controller.outbid
 
     def lead(self, epoch: int, now: float) -> None:
-        """Give agents their orders from now on."""
+        """Give agents orders from now on."""
         self._controller.lead(epoch)
         self.look_soon(now)
 
     def follow(self) -> None:
-        """Another balancer gives agents their orders, or none does."""
+        """Give no orders: another balancer does, or none."""
         self._controller.follow()
         self._peer_demands = {}
 
     def others_wait(self, demands: Mapping[str, Demand], now: float) -> None:
-        """Take the models that requests at other balancers wait for."""
+        """Take the models for which requests at other balancers wait."""
         if demands or self._peer_demands:
             self._peer_demands = demands
             self.look_soon(now)
 
     def retry(self, agent: Agent, now: float) -> None:
-        """An operator at another balancer wants it to try again what it failed to load."""
+        """Let an agent try again to load models, as an operator at another balancer wants."""
         self._controller.retry(agent.host, now)
         self.look_soon(now)
 
     def own_demands(self) -> Mapping[str, Demand]:
-        """The models that requests and queries of this balancer wait for."""
+        """Return the models for which requests and queries of this balancer wait."""
         return self._added_up(self._waiting())
 
     # ---- operators
 
     def apply_cordons(self, shared: Collection[SharedCordon], now: float) -> list[Decision]:
-        """Operators desire exactly these cordons, at whichever balancer they said so."""
+        """Replace all cordons by those that operators of all balancers want."""
         desired = {each.cordon.first: each.cordon for each in shared}
         decisions: list[Decision] = []
         for id in self.cordons.without(desired):
@@ -280,17 +284,17 @@ class Steering:
         return decisions
 
     def _called(self, name: str) -> Agent | None:
-        """An agent of that name that is not drained yet: it may have started again since."""
+        """Return an agent of this name that is not drained yet; it may have restarted since."""
         agents = self._state.registry.current()
         return next((a for a in agents if a.name == name and not a.is_cordoned), None)
 
     def cordon(self, agent: Agent, deadline: float | None, now: float) -> list[Decision]:
-        """Give its host no new work. What that still runs at `deadline` moves then."""
+        """Give a host no new work; its requests that still run at `deadline` move then."""
         self.cordons.add(agent.host, agent.name, deadline)
         return self._set_cordoned(agent.host, now, is_cordoned=True)
 
     def resume(self, agent: Agent, now: float) -> list[Decision]:
-        """Give its host work again."""
+        """Give a host work again."""
         self.cordons.remove(agent.host)
         return self._set_cordoned(agent.host, now, is_cordoned=False)
 
@@ -301,7 +305,7 @@ class Steering:
         return [decision for agent in agents for decision in self._changed(agent, now)]
 
     def reload(self, agent: Agent, drain_timeout: float, now: float) -> list[Decision]:
-        """Have its host load its models anew, or try again what it failed to load."""
+        """Let a host load its models again, or try again those that failed to load."""
         registry = self._state.registry
         agents = registry.on_host(agent.host)
         if any(each.work is not None and each.work.phase == "failed" for each in agents):
@@ -321,14 +325,14 @@ class Steering:
     # ---- time
 
     def next_deadline(self) -> float | None:
-        """When to reconcile, or to move what a drained agent still runs."""
+        """Return when to reconcile, or to move the requests of a drained agent."""
         move_at = self.cordons.next_deadline()
         if self._controller.desired is None:
             return move_at
         return earliest(move_at, self._reconcile_at, self._controller.reconcile_at)
 
     def due(self, now: float) -> list[Decision]:
-        """Reconcile, and move what is to move."""
+        """Reconcile if it is due, and move requests of drained agents."""
         decisions: list[Decision] = []
         for agent in self.cordons.due(now):
             decisions += self._move_requests(agent, now)
@@ -362,9 +366,9 @@ class Steering:
         return [*orders, *self._leave_out(now), *self._refuse_failed(demands, now)]
 
     def _refuse_failed(self, demands: Mapping[str, Demand], now: float) -> list[Decision]:
-        """Requests for models that failed to load end, and others are refused until the next try.
+        """End requests for models that failed to load, and refuse others until the next try.
 
-        A request that comes later waits, and has the model loaded, if an agent is free for it.
+        A later request waits and has the model loaded, if an agent is free for it.
         """
         found: dict[str, LoadFailure] = {}
         for name, status in self.statuses.items():
@@ -391,7 +395,7 @@ class Steering:
         return self._state.end(self._state.lives.refused(errors), now)
 
     def _leave_out(self, now: float) -> list[Decision]:
-        """Requests for adapters that cannot be had end, and further ones are refused."""
+        """End requests for adapters that cannot be served, and refuse further ones."""
         found = self._look_at_adapters()
         if found == self._left_out:
             return []
@@ -403,7 +407,10 @@ class Steering:
         return self._state.end(self._state.lives.refused(errors), now) if errors else []
 
     def _look_at_adapters(self) -> Mapping[str, Issue]:
-        """Takes note of how each is. Why those cannot be had that no agent serves."""
+        """Update the status of all adapters.
+
+        Returns why the adapters without an agent cannot be served.
+        """
         before = self.adapters
         found = {
             adapted_name(name, adapter.name): status_of_adapter(adapter, base, agents)
@@ -418,7 +425,7 @@ class Steering:
         return {name: each.left_out for name, each in found.items() if each.left_out is not None}
 
     def dry_run(self, desired: DesiredState, now: float) -> Plan:
-        """The steps that would be taken if this were desired."""
+        """Return the steps that this desired state would cause."""
         return self._controller.dry_run(desired, self._reports(), self._demands(), now)
 
     def _reports(self) -> Iterable[AgentReport]:
@@ -462,7 +469,8 @@ class Steering:
         )
 
     def _demands(self) -> dict[str, Demand]:
-        """The models that requests and queries wait for; any model stands for the first one."""
+        """Return the models for which requests and queries wait; those without a model name count
+        for the first model."""
         at_peers = (
             (name, each.num_waiting, each.since) for name, each in self._peer_demands.items()
         )
@@ -485,13 +493,16 @@ class Steering:
 
 
 def _is_leaving(agent: Agent) -> bool:
-    """Whether the agent takes nothing new, and not because it changes its model."""
+    """Return whether the agent takes nothing new, for another reason than a change of its model."""
     phases = ("draining", "loading", "fetching", "waiting")
     return not agent.is_accepting and (agent.work is None or agent.work.phase not in phases)
 
 
 def may_need_order(agent: Agent, status: Status) -> bool:
-    """Whether a status may need an order: not if only the agent's download goes on."""
+    """Return whether a status may need an order.
+
+    It does not if only the agent's download progresses.
+    """
     return (
         agent.model != status.model
         or agent.is_accepting != status.accepting
@@ -506,10 +517,11 @@ def _essence(work: Work | None) -> tuple[object, ...]:
 
 
 def memory_of_others(agents: Sequence[Agent]) -> Mapping[str, int]:
-    """The bytes of each memory of a host that other programs have, as its `agents` measured last.
+    """Return the bytes that other programs use in each memory of a host, as its `agents` measured
+    last.
 
-    If the driver does not tell, these are all bytes that are neither free nor of a loaded model;
-    none while a model is loaded or unloaded.
+    If the driver does not report them, these are all bytes that are neither free nor of a loaded
+    model; none while a model is being loaded or unloaded.
     """
     measured = {
         each.name: each for agent in agents if agent.statistics for each in agent.statistics.devices

@@ -1,1 +1,2 @@
-"""Queries, which take no slot: cut into parts, dispatched to agents, put together again."""
+"""Queries, which use no slot: they are split into parts, dispatched to agents, and their results
+joined."""

@@ -1,9 +1,9 @@
-"""One query's life: its parts, their results, and how long it may take.
+"""One query: its parts, their results, and its deadline.
 
-It counts as waiting while no agent has a part of it. When the last agent with a part is lost, the
-rest of its time in the queue goes on.
+A query waits in the queue while no agent has a part of it. If the last agent with a part is lost,
+it has the rest of its time in the queue.
 
-Invariant: a result for each part, or one error; and one end.
+Invariant: a query has a result for each part, or one error; and one end.
 """
 
 from collections.abc import Hashable, Mapping
@@ -46,7 +46,7 @@ Lane = Literal["text", "vision", "audio", "embed", "rank"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryRequest:
-    """One call of a client: `parts` of one kind, for `model`, or for any with `None`."""
+    """One call of a client: `parts` of one kind, for `model`; `None` stands for any model."""
 
     kind: Kind
     parts: tuple[Query, ...]
@@ -61,18 +61,21 @@ class QueryRequest:
 
     @property
     def lane(self) -> Lane:
-        """The queue that it waits in. With pictures and sounds it is that of the latter."""
+        """The lane in which the query waits.
+
+        A query with pictures and sounds waits in the lane of sounds.
+        """
         return self.senses[-1] if self.kind == "text" and self.senses else self.kind
 
     @property
     def senses(self) -> tuple[Sense, ...]:
-        """The abilities that a model needs for the media that are counted."""
+        """The abilities that the model needs for the query's media."""
         counted = self.first_with_media
         return () if counted is None else counted.senses
 
     @property
     def first_with_media(self) -> GenerateRequest | None:
-        """The first request with media, whose tokens are to be counted."""
+        """The first request with media whose tokens have to be counted, if any."""
         counted = (part.request for part in self.parts if isinstance(part, CountTokens))
         return next((request for request in counted if request.senses), None)
 
@@ -80,7 +83,7 @@ class QueryRequest:
 class QueryLifecycle(Lifecycle):
     """A query from its acceptance to its end. `agent` is the last agent that got a part.
 
-    Its `parts` are those without a result, by their ids; `num_waiting` of them have no agent.
+    `parts` are the parts without a result, by id; `num_waiting` of them have no agent.
     """
 
     __slots__ = ("lane", "num_waiting", "parts", "results")
@@ -103,7 +106,7 @@ class QueryLifecycle(Lifecycle):
         self.num_waiting = 0
 
     def split(self) -> list["Part"]:
-        """Its parts, once it is accepted."""
+        """Return the parts of an accepted query."""
         parts = [Part(self, number) for number in range(len(self.asked.parts))]
         self.parts = {part.id: part for part in parts}
         return parts
@@ -114,28 +117,28 @@ class QueryLifecycle(Lifecycle):
         return len(self.results) == len(self.asked.parts)
 
     def renamed(self, names: Mapping[str, str]) -> None:
-        """Its model is called something else now."""
+        """Use the new name of its model."""
         name = self.asked.model or ""
         self.asked = replace(self.asked, model=names.get(name, name))
         self.model = self.asked.model
 
     def overdue(self, now: float, lack: NotServed | None = None) -> RequestError | None:
-        """The error it has to end with at `now`, if its deadline has passed.
+        """Return the error with which the query has to end at `now`, if its deadline has passed.
 
-        `lack`: no agent serves its model.
+        `lack`: why no agent serves its model.
         """
         if now < self.deadline:
             return None
         if self.expires_at <= self._queue_deadline:
             return RequestTimeout(f"not answered within {self._limits.request_timeout:g} s")
-        return self._queue_timeout("no agent had room", lack)
+        return self._queue_timeout("no agent was free", lack)
 
     def answer(self) -> Settle:
-        """Its results, in the order of its parts."""
+        """Return its results, in the order of its parts."""
         return Settle(self.id, tuple(self.results[n] for n in range(len(self.asked.parts))))
 
     def finish(self, code: str, now: float, error: RequestError | None = None) -> Finish:
-        """End it, with the outcome for the record."""
+        """End the query, and return its record."""
         return Finish(
             Ending(
                 code=code,
@@ -157,7 +160,7 @@ class QueryLifecycle(Lifecycle):
 
 
 class Part(Dispatched):
-    """The part with this `number` of a query. In the queue, queries of one caller take turns."""
+    """The part `number` of a query. In the queue, the queries of a caller take turns."""
 
     __slots__ = (
         "account",
@@ -186,22 +189,24 @@ class Part(Dispatched):
 
     @property
     def query(self) -> Query:
-        """The query of the part, for an agent."""
+        """Return the part as a query for an agent."""
         return self.of.asked.parts[self.number]
 
     @property
     def queue_key(self) -> QueueKey:
-        """Any agent of its model that answers such queries may have it."""
+        """The key of the queue: any agent of the model that answers such queries may take the
+        part."""
         return self.of.asked.model
 
     @property
     def flow(self) -> RequestId:
-        """Its query: a small one never waits for the whole of a large one."""
+        """The flow within its caller's share: its query, so that a small query never waits for a
+        whole large one."""
         return self.of.id
 
 
 def fits(query: Query, result: Result) -> bool:
-    """Whether the answer has the form that `query` asks for."""
+    """Return whether the result has the form that `query` asks for."""
     match query, result:
         case Embed(), Embedded():
             return len(query.inputs) == len(result.vectors)

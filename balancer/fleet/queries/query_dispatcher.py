@@ -1,11 +1,11 @@
-"""The queries that have not ended: which agents answer their parts, and what follows for clients.
+"""The queries that have not ended: which agents answer their parts, and what clients get.
 
-Queries take no slots: each `Lane` has a dispatch of its own, in which agents have room for a few
-parts. A part whose agent is lost, or declines because it shuts down or has too much to do, goes to
-another agent.
+Queries use no slots. Each `Lane` has its own dispatch, in which an agent takes a few parts at once.
+A part goes to another agent if its agent is lost, or declines it because it shuts down or is
+overloaded.
 
-Invariants: every accepted query ends exactly once, with all results or one error; dispatch has
-those of its parts that have no result.
+Invariants: every accepted query ends exactly once, with all results or one error; dispatch has the
+parts without a result.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -43,7 +43,7 @@ MAX_AGENTS_LOST = 2
 
 
 class QueryDispatcher:
-    """Every method returns decisions, to be carried out in their order."""
+    """All queries. Every method that changes them returns decisions, to be carried out in order."""
 
     def __init__(
         self, limits: Limits, registry: Registry, changes: ChangeLog, lives: Lives
@@ -60,25 +60,26 @@ class QueryDispatcher:
 
     @property
     def is_ready(self) -> bool:
-        """Whether an agent embeds, be it that it can do nothing else."""
+        """Whether an agent can embed texts, even if it can do nothing else."""
         return self._lanes["embed"].is_ready
 
     @property
     def num_pending(self) -> int:
-        """Parts that no agent has yet."""
+        """The number of parts without an agent."""
         return sum(dispatch.num_waiting for dispatch in self._lanes.values())
 
     @property
     def num_asked(self) -> int:
-        """Parts that agents have."""
+        """The number of parts that agents have."""
         return sum(dispatch.num_running for dispatch in self._lanes.values())
 
     def has_room(self, query_request: QueryRequest) -> bool:
-        """Whether an agent would get a part of it at once."""
+        """Return whether an agent would take a part of the query at once."""
         return self._lanes[query_request.lane].has_free_slot(query_request.model)
 
     def demands(self) -> Iterator[tuple[str | None, int, float]]:
-        """Models that queries wait for: how many wait, and since when the first does."""
+        """Return each model that queries wait for, with their number and the arrival of the
+        first."""
         for each in self._all():
             if each.num_waiting:
                 yield each.asked.model, 1, each.accepted_at
@@ -86,7 +87,7 @@ class QueryDispatcher:
     # ---- what clients do
 
     def admit(self, query: QueryLifecycle, now: float) -> list[Decision]:
-        """Accept a newcomer, or refuse it when the queue is full."""
+        """Accept a new query, or refuse it if the queue is full."""
         if (error := self._refusal(query.asked)) is not None:
             return refuse(query, error, now)
         self._lives.add(query)
@@ -96,11 +97,11 @@ class QueryDispatcher:
         return self._start((each for part in parts for each in dispatch.resume(part)), now)
 
     def close(self, query: QueryLifecycle, now: float) -> list[Decision]:
-        """Its client has gone."""
+        """End a query whose client has disconnected."""
         return [query.finish("client_gone", now), *self._end([query], now)]
 
     def renamed(self, names: Mapping[str, str], now: float) -> list[Decision]:
-        """Models of `names` are called something else now: queries for them follow."""
+        """Move the queries for models with old names, the keys of `names`, to the new names."""
         following = [(each, each.following(names)) for each in self._lanes.values()]
         for query in self._all():
             if query.asked.model in names:
@@ -112,7 +113,7 @@ class QueryDispatcher:
     # ---- what agents send
 
     def replied(self, agent: Agent, reply: Reply, now: float) -> list[Decision] | None:
-        """A part was answered; `None`: the agent does not have it (any more)."""
+        """Take the result of a part; `None` if the agent does not have the part (any more)."""
         query = self._lives.get(RequestId(reply.id.rpartition(".")[0]))
         if not isinstance(query, QueryLifecycle):
             return None
@@ -133,7 +134,7 @@ class QueryDispatcher:
     # ---- agents join, change and leave
 
     def agent_changed(self, agent: Agent, now: float) -> list[Decision]:
-        """An agent is here, or has another model, or takes work again, or no longer."""
+        """Add an agent, or update one that changed."""
         decisions: list[Decision] = []
         for lane, dispatch in self._lanes.items():
             offer = _offer_of(agent, lane)
@@ -143,9 +144,9 @@ class QueryDispatcher:
         return decisions
 
     def agent_left(self, agent: Agent, now: float, *, hung_up: bool = False) -> list[Decision]:
-        """An agent is lost: its parts go to other agents.
+        """Give the parts of a lost agent to other agents.
 
-        Their queries are no suspects if it `hung_up` in good order.
+        If the agent `hung_up` in good order, its queries are not suspected.
         """
         decisions: list[Decision] = []
         for dispatch in self._lanes.values():
@@ -170,7 +171,8 @@ class QueryDispatcher:
                 self._wait(part.of, 1)
         placed = dispatch.agent_left(link, ended)
         error = AgentLost(
-            f"{MAX_AGENTS_LOST} agents were lost while they had this query, the likely cause"
+            f"{MAX_AGENTS_LOST} agents were lost while they ran this query, so it is the "
+            "likely cause"
         )
         decisions = [*self.end(dict.fromkeys(suspects, error), now), *self._start(placed, now)]
         for query in go_on:
@@ -182,7 +184,7 @@ class QueryDispatcher:
     def due(
         self, due: Iterable[QueryLifecycle], now: float, why_not_served: WhyNotServed
     ) -> list[Decision]:
-        """Those whose time is over end, all at once."""
+        """End the queries whose time is over, all at once."""
 
         def lack_of(query: QueryLifecycle) -> NotServed | None:
             model = query.asked.model
@@ -193,14 +195,14 @@ class QueryDispatcher:
         return self.end({each: error for each, error in errors.items() if error}, now)
 
     def end(self, errors: Mapping[QueryLifecycle, RequestError], now: float) -> list[Decision]:
-        """End these, all at once."""
+        """End queries with their errors, all at once."""
         decisions: list[Decision] = []
         for query, error in errors.items():
             decisions += [Settle(query.id, error), query.finish(error.code, now, error)]
         return [*decisions, *self._end(errors, now)]
 
     def stranded(self) -> list[QueryLifecycle]:
-        """Those with a waiting part that no connected agent can answer."""
+        """Return the queries with a waiting part that no connected agent can answer."""
         parts = (part for each in self._lanes.values() for part in each.stranded())
         return list(dict.fromkeys(part.of for part in parts))
 
@@ -214,7 +216,10 @@ class QueryDispatcher:
         return refusal_of(Wait(num_before=num_before, most=most, one="query"))
 
     def _came_back(self, agent: Agent, part: Part, now: float) -> list[Decision]:
-        """The agent declined the part: another agent may take it, or the same one after a pause."""
+        """Return a part to the queue that its agent declined.
+
+        The same agent may get it again after a pause.
+        """
         self._registry.rests(agent, now)
         self._wait(part.of, 1)
         placed = self._lanes[part.of.lane].came_back(part)
@@ -222,16 +227,17 @@ class QueryDispatcher:
         return self._start(placed, now)
 
     def _look_for_agent(self, query: QueryLifecycle, now: float) -> None:
-        """The query waits again, unless an agent has a part of it."""
+        """Let the query wait again, unless an agent has a part of it."""
         if query.num_waiting == len(query.parts):
             query.join_queue(now)
             self._lives.arm(query)
             self._changes.advance()
 
     def _end(self, queries: Collection[QueryLifecycle], now: float) -> list[Decision]:
-        """Withdraw their parts from agents, and give the room to others; those that wait go first.
+        """Withdraw the parts of queries from agents, and let other parts start; waiting parts are
+        removed first.
 
-        So no part of theirs starts in the room of another.
+        So no part of an ending query starts in the place of another.
         """
         for query in queries:
             self._lives.remove(query)
@@ -246,7 +252,7 @@ class QueryDispatcher:
         return decisions
 
     def _wait(self, query: QueryLifecycle, num: int) -> None:
-        """So many more of its parts have no agent."""
+        """Count `num` more parts without an agent."""
         was_waiting = query.num_waiting > 0
         query.num_waiting += num
         self._num_waiting.add(query.lane, (query.num_waiting > 0) - was_waiting)
@@ -286,12 +292,12 @@ class QueryDispatcher:
 
 
 def refuse(query: QueryLifecycle, error: RequestError, now: float) -> list[Decision]:
-    """Turn away a newcomer that was never accepted."""
+    """Refuse a new query with `error`."""
     return [Refuse(query.id, error), query.finish(error.code, now, error)]
 
 
 def _offer_of(agent: Agent, lane: Lane) -> Offer:
-    """What the agent takes of such queries, however many slots it has."""
+    """Return the agent's offer for such queries, which does not depend on its slots."""
     tasks = agent.model.tasks if agent.model else ()
     answers = lane in tasks if lane in ("embed", "rank") else agent.abilities >= TOKENIZER
     can = answers and (lane == "text" or lane in tasks)
@@ -303,13 +309,13 @@ def _offer_of(agent: Agent, lane: Lane) -> Offer:
 
 
 def _is_for_another(result: Result) -> bool:
-    """Whether the agent declined and another one may answer."""
+    """Return whether the agent declined the part, so that another agent may answer it."""
     codes = (ShuttingDown.code, QueueFull.code)
     return isinstance(result, Declined) and result.error.code in codes
 
 
 def _fault(query: Query, result: Result) -> RequestError | None:
-    """The error where `result` does not answer `query`."""
+    """Return the error if `result` does not answer `query`."""
     if isinstance(result, Declined):
         return from_agent(result.error)
     if not fits(query, result):

@@ -1,4 +1,4 @@
-"""One client's end of a query: its results, all at once.
+"""A client's handle of one query: it gets all results at once.
 
 Invariant: it is settled at most once.
 """
@@ -16,29 +16,32 @@ Outcome = tuple[Result, ...] | RequestError
 
 
 class QueryHandle:
-    """One task awaits it, in a `with`: leaving that before it is settled withdraws the query."""
+    """The handle of one query.
+
+    One task awaits it, in a `with` block; leaving the block earlier withdraws the query.
+    """
 
     def __init__(self, id: RequestId, on_close: Callable[[RequestId], None]) -> None:
-        """`on_close` is called once, and only if the reader goes before the end has come."""
+        """`on_close` is called once, and only if the reader leaves before the end."""
         self.id = id
         self._on_close = on_close
         self._outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._is_closed = False
 
     def settle(self, outcome: Outcome) -> None:
-        """The end. Raises `asyncio.InvalidStateError` when it has come already."""
+        """Set the outcome. Raises `asyncio.InvalidStateError` if it was set before."""
         if not self._is_closed:
             self._outcome.set_result(outcome)
 
     async def results(self) -> tuple[Result, ...]:
-        """A result for each part, in their order. Raises `RequestError`."""
+        """Wait for a result of each part, in order. Raises `RequestError`."""
         outcome = await asyncio.shield(self._outcome)
         if isinstance(outcome, RequestError):
             raise outcome
         return outcome
 
     def close(self) -> None:
-        """The reader is gone. Does nothing after the end or a second time."""
+        """Note that the reader has left. Has no effect after the end or a second time."""
         if self._is_closed:
             return
         self._is_closed = True

@@ -1,4 +1,4 @@
-"""Requests that take a slot: what happens to them, one request's life, what those who wait hear.
+"""Requests that take a slot: the life of each request, and the progress that waiting clients hear.
 
-`requests` takes events. Which request goes to which agent is decided in `dispatch`.
+`requests` has one method for each event. `dispatch` decides which agent gets which request.
 """

@@ -1,12 +1,11 @@
-"""One request's answer: what its client was given of it, and what its agent may say.
+"""One request's answer: the parts that its client got, and the limits of what its agent may send.
 
-Another agent goes on after what was delivered. Tokens are only counted, since every one comes by.
-What the next agent tells again is left out, of notices as well. The text is kept for agents that go
-on by that, as long as it is plain text.
+If the request moves to another agent, that agent continues after the delivered part. For this the
+balancer keeps the ids of all delivered tokens, and the text too if an agent may need it. Notices
+that the next agent repeats are not delivered again.
 
-An agent may say no more than could have come of the request (`Claim`). The types of the messages
-bound each number. Here they are held against what was asked: the tokens that were allowed, and the
-order in which the parts of an answer can come.
+A `Claim` bounds what an agent may send for a request: it rejects more tokens than the request
+allows, and parts of an answer in an impossible order.
 """
 
 from array import array
@@ -43,11 +42,11 @@ from ....shared.reports.model_info import ModelInfo
 from ..bad_messages import BadMessage
 
 MAX_NOTICES = 64
-"""Notices that a request's client gets; further ones are counted, and the last notice says so."""
+"""Most notices that the client of a request gets; one last notice counts the rest."""
 
 
 class Notices:
-    """Notices that a client got beside its answer: each once, and of many only the first."""
+    """The notices that a client got: each notice once, and at most `MAX_NOTICES`."""
 
     __slots__ = ("_delivered", "_num_left_out")
 
@@ -56,7 +55,10 @@ class Notices:
         self._num_left_out = 0
 
     def is_new(self, notice: Notice) -> bool:
-        """Whether the notice is new. It counts as delivered from then on."""
+        """Return whether the client still has to get the notice.
+
+        The notice then counts as delivered.
+        """
         if notice in self._delivered:
             return False
         if len(self._delivered) == MAX_NOTICES:
@@ -67,12 +69,10 @@ class Notices:
 
     @property
     def last(self) -> Notice | None:
-        """To be delivered before the end: how many the client did not get, if there were any."""
+        """The notice to deliver before the end if notices were left out; it says how many."""
         if not self._num_left_out:
             return None
-        message = (
-            f"only the first {MAX_NOTICES} notices are passed on; left out: {self._num_left_out}"
-        )
+        message = f"the request has more than {MAX_NOTICES} notices; left out: {self._num_left_out}"
         return Notice("notices_left_out", message)
 
 
@@ -82,13 +82,13 @@ Reported = CallStarted | Called | Noticed | PromptRead
 ReportedEvent = ToolCallStarted | ToolCall | Notice | Begun
 
 MAX_TOKENS = MAX_BYTES // 4
-"""Tokens of an answer that are kept; a longer one cannot move."""
+"""Most token ids that are kept of an answer; a longer answer cannot move to another agent."""
 
 
 class Delivered:
-    """The ids of an answer's tokens, how much of their text was delivered, and the notices.
+    """The delivered part of an answer: token ids, lengths, calls and notices.
 
-    Once it is not `is_whole`, no agent can go on.
+    If `is_whole` is false, token ids are missing and no other agent can continue the answer.
     """
 
     __slots__ = (
@@ -120,7 +120,7 @@ class Delivered:
 
     @classmethod
     def after(cls, events: Iterable[Event]) -> Self:
-        """Restore what an earlier run of the balancer delivered."""
+        """Return the record of an answer that another run of the balancer delivered as `events`."""
         delivered = cls()
         delivered.keep_text()
         for event in events:
@@ -153,17 +153,20 @@ class Delivered:
         return bool(self.num_tokens or self.num_characters or self.num_calls_started)
 
     def keep_text(self) -> None:
-        """Agents may have to go on by text; from the beginning on, or not at all."""
+        """Keep the text of the answer, for agents that can continue only from text.
+
+        Has no effect once the answer has begun.
+        """
         if self._text is None and not self.has_begun:
             self._text = StringIO(newline="")
 
     def drop_text(self) -> None:
-        """No agent can go on by text."""
+        """Delete the kept text, because no agent will continue from text."""
         self._text = None
 
     @property
     def has_text(self) -> bool:
-        """Whether only text of the answer was delivered, and all of it is kept."""
+        """Whether the text of the whole delivered answer is kept, and the answer has no calls."""
         return self._text is not None and not (self.num_calls_started or self.num_calls)
 
     @property
@@ -172,7 +175,7 @@ class Delivered:
         return len(self._tokens)
 
     def add(self, token: Token) -> None:
-        """A piece of the answer, or of the prompt before it."""
+        """Count a delivered piece of the answer, or of the echoed prompt before the answer."""
         text, kind, ids, log_probs = token
         if kind == "prompt":
             self.num_prompt_characters += len(text)
@@ -197,7 +200,10 @@ class Delivered:
             self._text = None
 
     def event_of(self, item: Reported) -> ReportedEvent | None:
-        """The event of `item` for the client; `None` if it was delivered before."""
+        """Return the event for the client that tells of `item`;
+
+        `None` if the client had the event before.
+        """
         match item:
             case CallStarted():
                 self.num_calls_started += 1
@@ -215,7 +221,11 @@ class Delivered:
                 assert_never(item)
 
     def _begin(self, begun: Begun) -> Begun | None:
-        """Servers may count the prompt at the end: that is for the usage alone."""
+        """Return the event that the prompt was read.
+
+        `None` if the client had it, or if a server counted the prompt only after the answer had
+        begun.
+        """
         if self._begun is not None:
             return None
         self._begun = begun
@@ -223,21 +233,21 @@ class Delivered:
 
     @property
     def last_notice(self) -> Notice | None:
-        """To be delivered before the end: how many notices the client did not get, if any."""
+        """The notice to deliver before the end if notices were left out; it says how many."""
         return self._notices.last
 
     @property
     def num_computed(self) -> int:
-        """How many tokens of the prompt were computed, not cached; 0 before that is known."""
+        """The number of prompt tokens that were computed, not cached; 0 if unknown."""
         begun = self._begun
         return 0 if begun is None else begun.prompt_tokens - begun.cached_tokens
 
     def usage(self, num_tokens: int) -> Usage:
-        """The usage of an answer that ends after `num_tokens`; its prompt counts once computed."""
+        """Return the usage of an answer that ends after `num_tokens` tokens."""
         return self.as_delivered(Usage(completion_tokens=num_tokens))
 
     def as_delivered(self, usage: Usage) -> Usage:
-        """With the prompt as the client heard of it first."""
+        """Return `usage` with the counts of prompt tokens that the client was told first."""
         if self._begun is None:
             return usage
         return replace(
@@ -247,7 +257,7 @@ class Delivered:
         )
 
     def _give_up(self) -> None:
-        """Keep no more tokens: only the continuation by another agent is lost."""
+        """Drop the token ids, so that no other agent can continue. The answer itself goes on."""
         self.is_whole = False
         self._tokens = array("I")
 
@@ -283,27 +293,28 @@ class Delivered:
 
 
 SPARE = 64
-"""Tokens beyond those that were allowed: agents may count what ends a part of an answer."""
+"""Tokens that an agent may report beyond the allowed ones, because it may also count the tokens
+that end a part of the answer."""
 
 SPARE_OF_SERVERS = 2**16
-"""Such tokens of an answer by a server, which counts in its own way."""
+"""The same for an upstream server, which may count tokens differently."""
 
 ITEMS_A_TOKEN = 8
-"""One token may end a call, begin another and say a warning."""
+"""Most items that one token can cause: it may end a call, begin the next and give a notice."""
 
 LONGEST_TOKEN = 1024
-"""Characters of a token, unless the model says that it has longer ones."""
+"""Most characters of a token, unless the model's facts name a longer one."""
 
 
 MOST_PROGRESS = 2**16
-"""Reports of how a prompt is read, for one request with one agent: one a second for 18 hours."""
+"""Most reports of prompt progress from one agent for one request: one a second for 18 hours."""
 
 
 @dataclass(slots=True)
 class Claim:
-    """The bounds of what one agent may send of one request, and what it has sent.
+    """The bounds of what one agent may send for a request, and counts of what it has sent.
 
-    `num_tokens` counts the whole answer, of other agents before it, too.
+    `num_tokens` also counts the tokens that other agents sent before.
     """
 
     most_tokens: int = MAX_COUNT
@@ -320,7 +331,7 @@ class Claim:
 
     @classmethod
     def of(cls, request: GenerateRequest, model: ModelInfo | None, delivered: Delivered) -> "Claim":
-        """The claim of an agent with `model` that begins a request, or continues it."""
+        """Return the claim of an agent with `model` that begins or continues the request."""
         context = 0 if model is None or request.n_discard is not None else model.context_size
         is_servers = model is not None and model.upstream is not None
         spare = SPARE_OF_SERVERS if is_servers else SPARE
@@ -340,7 +351,7 @@ class Claim:
         )
 
     def check(self, item: Item) -> None:
-        """Count it. Raises `BadMessage` for what cannot be true."""
+        """Count `item`. Raises `BadMessage` if the request cannot have such an item."""
         if isinstance(item, PromptProgress):
             self._check_progress(item)
             return
@@ -398,7 +409,7 @@ class Claim:
 
 
 def consistent(usage: Usage) -> Usage:
-    """`usage` with no more cached than there was, and no more thought than said."""
+    """Return `usage` with cached and reasoning tokens limited to the tokens that exist."""
     cached = min(usage.cached_tokens, usage.prompt_tokens)
     reasoning = min(usage.reasoning_tokens, usage.completion_tokens)
     if (cached, reasoning) == (usage.cached_tokens, usage.reasoning_tokens):

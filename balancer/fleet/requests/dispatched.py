@@ -12,11 +12,13 @@ from .fair_order import Item
 
 
 class Dispatched:
-    """It came as number `arrival`, has a slot of the agent `slot`, or waits.
+    """An item of dispatch. It waits until it has a slot of the agent `slot`;
 
-    It waits for the agents that `waits_for` means, in its `account`'s share and that of its `flow`
-    there. `place`, `turn`: see `fair_queue.py`. What has a value here is so of parts of queries,
-    which any agent of their model answers. See `Request` for the rest.
+    `arrival` is its number.
+
+    `waits_for` is the queue in which it waits, within the share of its `account` and `flow`.
+    `fair_queue.py` explains `place` and `turn`. Fields with a default here have that value for
+    parts of queries, which any agent of the model answers; `Request` explains them.
     """
 
     __slots__ = ()
@@ -41,25 +43,25 @@ class Dispatched:
     may_be_dropped: bool = False
 
     def __lt__(self, other: "Dispatched") -> bool:
-        """Whether it arrived before the other."""
+        """Return whether this item arrived before the other."""
         return self.arrival < other.arrival
 
     @property
     def queue_key(self) -> QueueKey:
-        """The key of the queue it waits in, unless it is held for one agent."""
+        """The key of the queue in which the item waits, unless it is held for one agent."""
         raise NotImplementedError
 
     @property
     def flow(self) -> Hashable:
-        """The flow within its account's share."""
+        """The item's flow within the share of its account."""
         raise NotImplementedError
 
     @property
     def chain(self) -> PrefixChain:
-        """The beginnings of its prompt, by which agents are found that hold them."""
+        """The prefixes of the prompt, which find the agents that have them cached."""
         return NO_CHAIN
 
     @property
     def most_answer(self) -> int | None:
-        """The most tokens of its answer, if it says how many."""
+        """The most tokens of the answer, if the request limits them."""
         return None

@@ -16,29 +16,33 @@ from ..tally import Tally
 
 
 class Engine(NamedTuple):
-    """Agents that can go on with each other's answers: their model's name and fingerprint."""
+    """The agents that can continue each other's answers, because they have this model and
+    fingerprint."""
 
     model: str
     fingerprint: str
 
     @property
     def is_by_text(self) -> bool:
-        """Whether the request continues by the answer's text, and not by its token ids."""
+        """Whether such agents continue from the text of the answer, and not from its token ids."""
         return self.fingerprint.startswith(BY_TEXT)
 
 
 class Able(NamedTuple):
-    """Agents that can do all of this, which not all can (`shared.inference.abilities`)."""
+    """The agents of a model that have all of these uncommon abilities
+    (`shared.inference.abilities`)."""
 
     model: str | None
     needs: tuple[str, ...]
 
 
 class ByText(NamedTuple):
-    """Agents that can go on with an answer by its text: of the same model, and able to do this.
+    """The agents of a model that can continue an answer from its text and have the needed
+    abilities.
 
-    All of it came from an engine with the fingerprint `origin`: an engine with another one has
-    other weights, and does not go on. `None`: it came from a server, or from several agents.
+    `origin` is the fingerprint of the engine that began the answer. An engine with another
+    fingerprint has other weights and does not continue it. `None` if a server, or several agents,
+    began the answer.
     """
 
     model: str
@@ -47,14 +51,15 @@ class ByText(NamedTuple):
 
 
 class Warm(NamedTuple):
-    """One agent alone, which has computed much of the prompt; for a while. It has the model."""
+    """The one agent that has computed much of the prompt; a request waits for it for a limited
+    time."""
 
     model: str | None
     link: LinkId
 
 
 class Alone(NamedTuple):
-    """Agents that have no other request, of those that `key` means; `model` is that of `key`."""
+    """The agents of `key` that run no other request; `model` is the model of `key`."""
 
     model: str | None
     key: str | Engine | Able | ByText | None
@@ -68,25 +73,29 @@ Or any of those that can do what it needs.
 
 
 def model_of(key: QueueKey) -> str | None:
-    """The name of the model that requests under this key wait for; `None` is any."""
+    """Return the name of the model that requests under this key wait for;
+
+    `None` stands for any model.
+    """
     return key if key is None or isinstance(key, str) else key.model
 
 
 def agents_of(key: QueueKey) -> QueueKey:
-    """The key of the agents that can serve requests under `key`, be they alone there or not."""
+    """Return the key of the agents that can serve requests under `key`, whether or not they run
+    others."""
     return key.key if isinstance(key, Alone) else key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """An agent's offer to requests. Without a model it gets none.
+    """An agent's offer to requests. An agent without a model gets no requests.
 
-    - `cache_tokens`: the tokens that its cache holds, until the agent reports it itself.
-    - `able`: the needs that it can meet, of those that not all agents can.
-    - `adapted`: the names of its model under each of its adapters.
-    - `peer`: the address at which it lends prefixes to other agents.
+    - `cache_tokens`: the tokens that the agent's cache holds, until the agent reports the number.
+    - `able`: the agent's abilities that not all agents have.
+    - `adapted`: the names of the model under each of its adapters.
+    - `peer`: the address at which the agent lends prefixes to other agents.
     - `home`: the place whose cache outlives the agent.
-    - `allowed`: the requests that it may have at once, besides its slots (`circuit_breaker.py`).
+    - `allowed`: the most requests that the agent may have at once (`circuit_breaker.py`).
     """
 
     model: str | None
@@ -107,7 +116,8 @@ class Offer:
 
     @property
     def keys(self) -> tuple[QueueKey, ...]:
-        """The queues it serves: of its model, its engine, any model, and its abilities."""
+        """The keys of the queues that the agent serves: its model, its engine, any model, and its
+        abilities."""
         if self.model is None:
             return ()
         if self.fingerprint is None:
@@ -116,7 +126,10 @@ class Offer:
 
     @property
     def names(self) -> tuple[str | None, ...]:
-        """The model names of requests that the agent takes; `None` is any."""
+        """The model names in requests that the agent takes;
+
+        `None` stands for a request without a name.
+        """
         return (None, self.model, *self.adapted)
 
 
@@ -124,7 +137,8 @@ NOTHING = Offer(model=None, slots=0)
 
 
 def by_text_of(request: GenerateRequest, model: str, origin: str | None) -> ByText:
-    """The key of agents that can go on by text with an answer of `model`; see `ByText`."""
+    """Return the key of the agents that can continue an answer of `model` from its text; see
+    `ByText`."""
     needs = set(needs_of(request))
     if request.messages is not None:
         needs.add("continue_final_message")
@@ -138,16 +152,16 @@ MAX_UNUSED = 16
 
 
 class UncommonNeeds:
-    """Requests that not every agent can serve, and the keys by which they find those that can.
+    """The requests that not every agent can serve, and the keys under which they wait.
 
-    An agent with an engine of its own can do everything, but for pictures, which take a projector.
-    One that forwards says what its server can do. Requests that need what an agent lacks must not
-    go to it. They wait for a key of their own, `Able`, which every agent offers that can do all of
-    it. As long as no agent lacks anything there are no such keys. Answers that go on by text are
-    found in the same way, by `ByText`.
+    An agent with its own engine can do everything except read pictures, which needs a projector. An
+    agent that forwards reports the abilities of its server. A request that needs an ability which
+    some agent lacks waits under a key `Able`. Every agent with all of these abilities serves that
+    key. As long as no agent lacks anything, there are no such keys. Answers that continue from text
+    use keys `ByText` in the same way.
 
-    `lacked` is what any agent was seen to lack; it only grows, up to all abilities there are.
-    Invariant: `keys` has those of all requests that are here, and at most `MAX_UNUSED` others.
+    `lacked` has every ability that an agent was seen to lack; it only grows. Invariant: `keys` has
+    the keys of all present requests, and at most `MAX_UNUSED` others.
     """
 
     def __init__(self) -> None:
@@ -160,12 +174,18 @@ class UncommonNeeds:
         return len(self._keys)
 
     def seen(self, abilities: frozenset[Ability]) -> bool:
-        """An agent can do this. Returns whether requests are to be looked at again."""
+        """Record the abilities of an agent.
+
+        Returns whether the needs of requests have to be checked again.
+        """
         before, self.lacked = self.lacked, self.lacked | (ABILITIES - abilities)
         return self.lacked != before
 
     def key_of(self, request: GenerateRequest) -> Able | None:
-        """The key of the queue of the request; `None` if every agent of its model can serve it."""
+        """Return the key under which the request waits;
+
+        `None` if every agent of its model can serve it.
+        """
         if not self.lacked:
             return None
         special = needs_of(request, self.lacked)
@@ -177,7 +197,10 @@ class UncommonNeeds:
         abilities: frozenset[Ability],
         goes_on_from: Callable[[str | None], bool] = lambda _: True,
     ) -> tuple[Key, ...]:
-        """The keys that an agent of this model offers; `goes_on_from` says which it has by text."""
+        """Return the keys that an agent of this model serves.
+
+        `goes_on_from` decides about keys `ByText`.
+        """
         return tuple(
             key
             for key in self._keys
@@ -187,7 +210,7 @@ class UncommonNeeds:
         )
 
     def came(self, key: Key) -> bool:
-        """A request waits for `key`. Returns whether agents have others to offer now."""
+        """Add a request that waits for `key`. Returns whether agents have to offer a new key."""
         self._used.add(key, 1)
         if key in self._keys:
             return False
@@ -195,7 +218,7 @@ class UncommonNeeds:
         return True
 
     def left(self, key: Key | None) -> None:
-        """A request with this key, if it had one, is over, or has another."""
+        """Remove a request that waited for `key` and has ended or has another key now."""
         if key is None:
             return
         self._used.add(key, -1)

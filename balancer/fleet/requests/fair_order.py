@@ -1,24 +1,25 @@
-"""Start-time fair queueing: the order in which flows' items get their turns.
+"""Start-time fair queueing: the order in which the items of flows get their turns.
 
-Each item has a start tag: the clock, or the end of its flow's item before, whichever is later. The
-flow's next item may begin `cost` later. The lowest tag is next, of equal ones the first that came.
-The clock follows the tags that are taken. So flows that wait get the same cost, up to one item
-each, and a flow that comes new does not wait behind what others have queued. [Goyal, Vin, Cheng:
-"Start-time Fair Queueing", 1996.]
+The start tag of an item is the clock, or the end of the previous item of its flow, whichever is
+later. An item ends `cost` after its start tag. The item with the lowest tag is next; of equal tags,
+the item that came first. The clock follows the tags of the items that are taken. Waiting flows
+therefore get equal costs, to within one item each, and a new flow does not wait behind the backlogs
+of others. [Goyal, Vin, Cheng: "Start-time Fair Queueing", 1996.]
 
-Flows that come new again and again, as a client's that connects for each request, must not keep an
-old one from its turn. So while items wait, the clock also goes on with each that is taken, by its
-cost divided among the flows.
+A client that connects anew for each request makes a new flow each time. Such flows must not delay
+old flows forever. While items wait, the clock therefore also advances with each taken item, by its
+cost divided by the number of flows.
 
-What an item really cost is known when it is over. The difference moves what its flow has waiting,
-never to before the clock: no flow is given back, at once, all that it was charged too much.
+The real cost of an item is known only when it ends. The difference then moves the waiting items of
+its flow, but never to before the clock. So a flow that was charged too much does not get everything
+back at once.
 
-Items wait in lanes, which share the clock: an item of one lane may be taken before one of another
-that has a lower tag. Every change costs O(log n), spread over all, and to move what stands behind
-it in a list, which takes a few microseconds for ten thousand.
+Items wait in lanes, which share the clock. An item of one lane may be taken before an item of
+another lane with a lower tag. A change costs O(log n), apart from moving the rest of a list, which
+takes a few microseconds for ten thousand items.
 
-Invariants: an item is in one lane or taken; a lane's ranks are those of its flows; tags of a flow's
-items that were never taken do not fall, in the order they came.
+Invariants: an item is in one lane, or is taken; the ranks of a lane are those of its flows; the
+tags of a flow's items that were never taken do not fall in order of arrival.
 """
 
 from bisect import bisect_left, insort
@@ -40,9 +41,11 @@ CORRECTED_TOGETHER = 8
 
 @dataclass(slots=True, eq=False)
 class Item(Generic[F, L, T]):
-    """An item `of` something; numbers grow. `lane` is where it waits, or has waited.
+    """An item of a flow with a number; numbers grow.
 
-    `was_taken`: at least once.
+    `lane` is where the item waits, or waited last.
+
+    `was_taken`: whether the item was taken at least once.
     """
 
     number: int
@@ -61,7 +64,10 @@ Ranked = tuple[int, int, Item[F, L, T]]
 
 @dataclass(slots=True)
 class _Flow(Generic[F, L, T]):
-    """`finish` is where its next item may begin, but for `correction`, which is yet to be made."""
+    """One flow.
+
+    Its next item begins at `finish`, changed by `correction`, which is not applied yet.
+    """
 
     finish: int
     num_items: int = 0
@@ -72,7 +78,7 @@ class _Flow(Generic[F, L, T]):
 
 
 class FairOrder(Generic[F, L, T]):
-    """The items that wait, by lanes and flows; those that were taken are only counted."""
+    """The waiting items by lane and flow; taken items are only counted."""
 
     __slots__ = ("_debts", "_flows", "_lanes", "clock", "num_flows")
 
@@ -86,7 +92,7 @@ class FairOrder(Generic[F, L, T]):
         """Where flows that have no item may begin, if that is after the clock."""
 
     def __bool__(self) -> bool:
-        """Whether there are items, waiting or taken."""
+        """Return whether there are items, waiting or taken."""
         return bool(self._flows)
 
     @property
@@ -99,7 +105,10 @@ class FairOrder(Generic[F, L, T]):
         return (item.of for ranks in self._lanes.values() for _, _, item in ranks)
 
     def add(self, item: Item[F, L, T], *, is_next: bool = False) -> None:
-        """A new item waits; `is_next`: as one that was taken already, and came back."""
+        """Add an item, which waits.
+
+        `is_next`: the item goes before others of its flow, as if it had been taken before.
+        """
         owner = self._flows.get(item.flow)
         if owner is None:
             owner = self._flows[item.flow] = _Flow(self._debts.pop(item.flow, 0))
@@ -111,34 +120,39 @@ class FairOrder(Generic[F, L, T]):
         self._insert(item, owner)
 
     def take(self, item: Item[F, L, T]) -> None:
-        """An item that waits gets its turn, and the clock goes on."""
+        """Take a waiting item, and advance the clock."""
         lag = self.extract(item)
         self.clock += lag + share_of(item.cost, self.num_flows)
 
     def extract(self, item: Item[F, L, T]) -> int:
-        """An item gets its turn, and the caller moves the clock: how far it is to the item's tag.
+        """Take a waiting item, and return the distance from the clock to its tag.
 
-        Several orders, whose items compete, thus have clocks that go alike.
+        The caller advances the clock.
+
+        Several orders whose items compete can thus advance their clocks together.
         """
         self._extract(item)
         item.is_waiting, item.was_taken = False, True
         return max(item.tag - self.clock, 0)
 
     def put_back(self, item: Item[F, L, T], lane: L) -> None:
-        """An item that was taken waits again, with the tag that it had."""
+        """Let an item that was taken wait again, with its old tag."""
         if item.is_waiting:
             raise ValueError(f"item {item.number} waits already")
         item.lane, item.is_waiting = lane, True
         self._insert(item, self._flows[item.flow])
 
     def move(self, item: Item[F, L, T], lane: L) -> None:
-        """An item that waits does so in another lane, with the tag that it has."""
+        """Move a waiting item to another lane, with its old tag."""
         flow = self._extract(item)
         item.lane = lane
         self._insert(item, flow)
 
     def withdraw(self, item: Item[F, L, T]) -> None:
-        """An item that waits goes: its flow's next may begin earlier, but overtakes none."""
+        """Remove a waiting item.
+
+        The next item of its flow may begin earlier, but overtakes none.
+        """
         flow = self._extract(item)
         flow.num_items -= 1
         last = max((ranks[-1][0] for ranks in flow.lanes.values()), default=flow.finish - item.cost)
@@ -146,7 +160,7 @@ class FairOrder(Generic[F, L, T]):
         self._forget_if_idle(item.flow)
 
     def end(self, item: Item[F, L, T], cost: int) -> None:
-        """An item that was taken is over, and took `cost`."""
+        """Remove a taken item, which has cost `cost`."""
         if item.is_waiting:
             raise ValueError(f"item {item.number} waits")
         flow = self._flows[item.flow]
@@ -158,20 +172,20 @@ class FairOrder(Generic[F, L, T]):
         self._forget_if_idle(item.flow)
 
     def first(self, lane: L) -> Item[F, L, T] | None:
-        """The item of a lane that is next."""
+        """Return the next item of a lane."""
         ranks = self._lanes.get(lane)
         return ranks[0][2] if ranks else None
 
     def num_before(self, lane: L, tag: int, number: int) -> int:
-        """The number of a lane's items before this tag and number."""
+        """Return the number of a lane's items before this tag and number."""
         return bisect_left(self._lanes.get(lane, ()), (tag, number))
 
     def num_in(self, lane: L) -> int:
-        """The number of waiting items in a lane."""
+        """Return the number of waiting items in a lane."""
         return len(self._lanes.get(lane, ()))
 
     def of_flow(self, flow: F, lane: L, index: int) -> Item[F, L, T]:
-        """The item of a flow that waits at `index` in one lane, in their order."""
+        """Return the waiting item at `index` among the items of a flow in one lane."""
         return self._flows[flow].lanes[lane][index][2]
 
     # ---- inside
@@ -200,7 +214,8 @@ class FairOrder(Generic[F, L, T]):
         return flow
 
     def _correct(self, flow: _Flow[F, L, T]) -> None:
-        """Move what the flow has waiting, but what was taken before."""
+        """Move the waiting items of the flow by its correction, except items that were taken
+        before."""
         shift, flow.correction, flow.num_corrections = flow.correction, 0, 0
         if not shift:
             return
@@ -250,5 +265,5 @@ def _rank(ranked: Ranked[F, L, T]) -> tuple[int, int]:
 
 
 def share_of(cost: int, num_flows: int) -> int:
-    """The advance of the clock for an item that is taken while so many flows wait."""
+    """Return how far the clock advances for a taken item of `cost` while `num_flows` flows wait."""
     return -(-cost // (num_flows + 1)) if num_flows else 0

@@ -1,10 +1,13 @@
-"""Preemption: which `batch` requests give up their slots when others wait, and for which models.
+"""Preemption: which `batch` requests give up their slots for waiting requests, and for which
+models.
 
-A batch request runs for a while before it may be preempted: `FIRST_RUN` seconds, and twice as long
-each time it has been. So it moves a few times at most, and comes to its end. Of those that may be
-preempted, the one that might have been for longest is. It is asked to stop, and then starts again.
+A batch request runs for at least `FIRST_RUN` seconds before it may be preempted, and twice as long
+after each preemption. So it moves only a few times and comes to its end. Of the requests that may
+be preempted, the one that may be preempted for longest is chosen. Its agent is asked to stop it,
+and it then waits to start again.
 
-Invariants: no request is asked twice in one run; no more are asked for a model than wait for it.
+Invariants: no request is asked twice in one run; at most as many are asked for a model as requests
+wait for it.
 """
 
 from collections import Counter, OrderedDict
@@ -24,16 +27,19 @@ LONGEST_RUN = 60.0
 
 
 def least_run(num_preempted: int) -> float:
-    """Seconds that a request runs at least that has been preempted so often."""
+    """Return the seconds that a request runs before it may be preempted, after `num_preempted`
+    preemptions."""
     return float(min(FIRST_RUN * 2 ** min(num_preempted, 16), LONGEST_RUN))
 
 
 class Preemption:
-    """Say what `waits`, what `runs` and when either `stops`; then `due` says what is preempted.
+    """Chooses the requests to preempt. Report what `waits`, what `runs` and what `stops`;
 
-    A request's `contest` says how it takes part, and its `contested` for which queues: of a higher
-    class, it `waits` in one; of the class `batch`, it `runs` on an agent that starts requests of
-    these, or was `asked` to stop for one of this.
+    `due` then returns the requests to preempt.
+
+    The `contest` of a request is its part in this, and `contested` are the queues. A request of a
+    higher class `waits` in a queue. A request of the class `batch` `runs` on an agent that starts
+    requests of these queues, or was `asked` to stop for one of them.
     """
 
     __slots__ = ("_num_asked", "_num_waiting", "_times")
@@ -45,17 +51,18 @@ class Preemption:
         self._num_asked: Tally[QueueKey] = Tally()
 
     def may_help(self, key: QueueKey) -> bool:
-        """Whether a running batch request may be preempted for a request of this queue."""
+        """Return whether a running batch request may be preempted for a request of this queue."""
         return self._times.size(key) > 0
 
     def waits(self, request: Request, key: QueueKey) -> None:
-        """A request of a higher class waits, or waits for something else now."""
+        """Record that a request of a higher class waits in the queue `key`."""
         self.stops(request)
         request.contest, request.contested = "waits", (key,)
         self._num_waiting.add(key, 1)
 
     def runs(self, request: Request, keys: tuple[QueueKey, ...], may_be_asked_at: float) -> None:
-        """A batch request runs on an agent that starts requests of the queues `keys`."""
+        """Record that a batch request runs on an agent that starts requests of the queues
+        `keys`."""
         if request.contest == "asked":
             return
         self.stops(request)
@@ -64,7 +71,7 @@ class Preemption:
             self._times.set(key, request, may_be_asked_at)
 
     def stops(self, request: Request) -> None:
-        """A request has ended, or does no longer wait or run, if it did."""
+        """Record that a request no longer waits or runs."""
         contest, request.contest = request.contest, None
         for key in request.contested if contest is not None else ():
             if contest == "runs":
@@ -73,7 +80,7 @@ class Preemption:
                 (self._num_waiting if contest == "waits" else self._num_asked).add(key, -1)
 
     def next_deadline(self, is_free: Callable[[QueueKey], bool]) -> float | None:
-        """When to call `due`."""
+        """Return when to call `due`; `None` if there is nothing to wait for."""
         if not self._times:
             return None
         firsts = (self._times.first(key) for key in self._unmet(is_free))
@@ -85,7 +92,10 @@ class Preemption:
         is_free: Callable[[QueueKey], bool],
         can_leave: Callable[[Request], bool],
     ) -> list[Request]:
-        """The requests to ask now. `is_free`: whether a slot is free for requests of a queue."""
+        """Return the requests to preempt now.
+
+        `is_free` says whether a slot is free for requests of a queue.
+        """
         asked: list[Request] = []
         for key in list(self._unmet(is_free)) if self._times else ():
             while self._num_waiting[key] > self._num_asked[key]:
@@ -121,9 +131,11 @@ MAX_MODELS = 1024
 
 
 class Foreground:
-    """Requests above the class `batch`: how many are here, and when the last of each model came.
+    """The requests above the class `batch`: how many there are, and when the last of each model
+    came.
 
-    Say who `came` and who `left`. `None` stands for those that name no model: any agent takes them.
+    Report each request that `came` or `left`. The model `None` stands for requests without a model
+    name, which any agent takes.
     """
 
     __slots__ = ("_last", "_num", "_total")
@@ -137,7 +149,7 @@ class Foreground:
         return self._total
 
     def came(self, model: str | None, now: float) -> None:
-        """A request is here."""
+        """Add a request."""
         self._count(model, 1)
         self._last[model] = now
         self._last.move_to_end(model)
@@ -145,11 +157,11 @@ class Foreground:
             self._last.popitem(last=False)
 
     def left(self, model: str | None) -> None:
-        """A request has ended."""
+        """Remove a request that has ended."""
         self._count(model, -1)
 
     def renamed(self, model: str | None, name: str | None) -> None:
-        """A request that is here is for `name` from now on."""
+        """Count a present request under `name` from now on."""
         self._count(model, -1)
         self._count(name, 1)
 
@@ -158,7 +170,7 @@ class Foreground:
         self._num.add(model, sign)
 
     def view(self, model: str | None, now: float) -> ForegroundView:
-        """The requests that may go where one of `model` goes; all of them for `None`."""
+        """Return the requests that could go to an agent of `model`; all requests for `None`."""
         if model is None:
             last = max(self._last.values(), default=None)
             return ForegroundView(self._total, _since(last, now))

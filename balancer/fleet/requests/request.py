@@ -1,19 +1,18 @@
 """One request: its life, how it finds its agent, and where it waits.
 
-It is queued, assigned, streaming, and ended; each may take some time.
+A request is queued, assigned, streaming, and then ended. Each state may last some time.
 
-A request goes back from its agent to the queue when the agent would not start it, was lost, or has
-to let it go. Its life keeps what was delivered: the next agent goes on after that, and the client
-gets nothing twice. One whose answer has begun moves only between agents of one fingerprint, and one
-that may be what ends its agents moves no more.
+An agent may give a request back: it refuses to start the request, is lost, or is asked to stop. The
+request then returns to the queue. It keeps what was delivered, so the next agent continues after
+that and the client gets nothing twice. A request whose answer has begun moves only between agents
+of one fingerprint, or continues from text. A request that may be crashing its agents does not move.
 
-The time that a request spends with an agent does not count as waiting: when it comes back, it has
-what was left of its time in the queue. One that gave up its slot to others waits as long as the
-whole request may take. Each agent has the time for its first token anew, and that time begins again
-with each report that the agent reads the prompt.
+Time with an agent does not count as waiting: a request that comes back has the rest of its time in
+the queue. A preempted request may wait until its total time ends. Each agent gets the full time for
+its first token, and each report that the agent reads the prompt restarts that time.
 
-Invariants: exactly one end, with one `Finish`; nothing is delivered after it; the deadline of the
-whole request never moves.
+Invariants: exactly one end, with one `Finish`; nothing is delivered after the end; the deadline of
+the whole request never moves.
 """
 
 from collections.abc import Hashable
@@ -68,35 +67,35 @@ from .eligibility import Able, Alone, ByText, Engine, QueueKey, by_text_of, mode
 from .fair_order import Item
 
 MAX_AGENTS_LOST = 3
-"""Agents that may be lost with a request before it is taken for the cause, and ends."""
+"""Agents lost while running a request after which the request counts as the cause, and ends."""
 
 MAX_LOST_EARLY = 2
-"""Agents that may disconnect before they send anything of an answer: the same."""
+"""Agents lost before they sent anything of an answer after which the request ends."""
 
 SUSPECT_SECONDS = 2.0
-"""A request is isolated if its agent disconnects so soon and has sent nothing of its answer.
+"""A request is isolated if its agent disconnects this soon after getting it, without an answer.
 
-An engine that dies within a second of getting it is noticed to be gone a little later.
+An engine may die within a second of getting the request; the balancer notices a little later.
 """
 
 ISOLATED_WAIT = 2.0
-"""Seconds that such a request waits for an agent without requests, as a restarted engine is.
+"""Seconds that an isolated request waits for an agent without requests, such as a restarted engine.
 
-Then an agent is emptied for it.
+Then an agent is reserved for the request.
 """
 
 MAX_LOST_ALONE = 2
-"""Agents in a row that may be lost with a request while they had no other."""
+"""Agents lost in a row while they ran only one request after which that request ends."""
 
 
 @dataclass(slots=True)
 class Moves:
-    """A request's moves from agent to agent, and the reason of the last one.
+    """A request's moves from agent to agent, and the reason of the last move.
 
-    - `num_preempted` of them made room for others.
-    - `num_lost_alone` agents in a row were lost while they ran this request alone.
-    - `num_lost_early` agents were lost before they sent anything of its answer.
-    - `empties_at`: when an agent is emptied for it, if it waits for one without other requests.
+    - `num_preempted` moves made room for other requests.
+    - `num_lost_alone` agents in a row were lost while they ran only this request.
+    - `num_lost_early` agents were lost before they sent anything of the answer.
+    - `empties_at`: when an agent is reserved for the request, if it needs one without others.
     """
 
     num: int = 0
@@ -108,9 +107,9 @@ class Moves:
     empties_at: float = inf
 
     def agent_lost(self, *, is_alone: bool, is_early: bool = False) -> None:
-        """Its agent is gone; `is_alone` if that agent had no other request.
+        """Count a lost agent. `is_alone`: the agent had no other request.
 
-        `is_early` if that agent disconnected before it sent anything of the answer.
+        `is_early`: the agent disconnected before it sent anything of the answer.
         """
         self.num_lost += 1
         self.num_lost_early += is_early
@@ -124,33 +123,32 @@ class Moves:
 
     @property
     def suspicion(self) -> AgentLost | None:
-        """The error of a request that may be what ends its agents."""
+        """The error that ends the request if it may be crashing its agents; otherwise `None`."""
         if self.num_lost_alone >= MAX_LOST_ALONE:
             return AgentLost(
-                f"{MAX_LOST_ALONE} agents in a row were lost while they ran nothing but this "
-                "request, the likely cause"
+                f"{MAX_LOST_ALONE} agents in a row were lost while they ran only this "
+                "request, so it is the likely cause"
             )
         if self.num_lost_early >= MAX_LOST_EARLY:
             return AgentLost(
-                f"{MAX_LOST_EARLY} agents were lost before they began to answer this request, the "
-                "likely cause"
+                f"{MAX_LOST_EARLY} agents were lost before they began to answer this "
+                "request, so it is the likely cause"
             )
         if self.num_lost >= MAX_AGENTS_LOST:
             return AgentLost(
-                f"{MAX_AGENTS_LOST} agents were lost while they ran this request, the likely cause"
+                f"{MAX_AGENTS_LOST} agents were lost while they ran this request, so it is "
+                "the likely cause"
             )
         return None
 
     def stuck(self, agent: str, seconds: float) -> RequestError:
-        """The error of a begun answer with which no agent could go on within `seconds`."""
-        cause = f"no agent with the same model could go on within {seconds:g} s"
+        """Return the error of a begun answer that no agent could continue within `seconds`."""
+        cause = f"no agent with the same model could continue the answer within {seconds:g} s"
         if self.reason in ("drained", "given_back"):
-            return ShuttingDown(
-                f"the agent {agent} was drained in the middle of the answer, and {cause}"
-            )
+            return ShuttingDown(f"the agent {agent} was drained during the answer, and {cause}")
         if self.reason == "restarted":
-            return AgentLost(f"the balancer was restarted in the middle of the answer, and {cause}")
-        return AgentLost(f"the agent {agent} was lost in the middle of the answer, and {cause}")
+            return AgentLost(f"the balancer was restarted during the answer, and {cause}")
+        return AgentLost(f"the agent {agent} was lost during the answer, and {cause}")
 
 
 _NO_RATES = Rates()
@@ -158,10 +156,10 @@ _NO_RATES = Rates()
 
 @dataclass(slots=True)
 class Listener:
-    """A request's client, which hears of waits that take longer than `after` seconds.
+    """A client that hears of waits longer than `after` seconds.
 
     `reading` is how much of the prompt the agent has read; `None` while the request has no agent.
-    The `deadline` is when to look whether there is something to send.
+    At `deadline` the wait is checked again.
     """
 
     request: "Request"
@@ -174,32 +172,32 @@ class Listener:
 
 
 class Request(Lifecycle, Dispatched):
-    """One request, with all that is known of it. Queues, slots and lists hold these records.
+    """One request with its state. Queues, slots and lists hold these records.
 
-    `link` is the socket of the agent it is with, `agent` that agent's name or the last one's.
+    Its agent: `link` is the connection of the present agent, and `agent` the name of the present or
+    the last agent. `is_streaming`: this agent has sent a part of the answer. `is_leaving`: this
+    agent was asked to stop so that another agent can continue. `drops_rest`: what the leaving agent
+    still sends is ignored. `fingerprint` belongs to the agent that began the answer, or to the
+    present agent. `BY_TEXT` stands for an answer from agents with several fingerprints, or from a
+    server without one. `served_as` is the model's name, with the adapter's. `claim` bounds what the
+    agent may send.
 
-    `is_streaming`: this agent has sent something of the answer. `is_leaving`: this agent was asked
-    to stop, so that another goes on; with `drops_rest` what it sends until then is of no use.
-    `fingerprint` is that of the agent whose answer has begun, or of the present one. `BY_TEXT`
-    alone: the answer came from agents with several, or from a server without one. It counts for
-    the model `served_as`, which has the name of the adapter, too. Its agent may say what is in
-    `claim`.
+    An agent that does not answer: `has_deserted` means that the request left an agent that had
+    answered others. `deserted` are the links of the agents that it left, until they report that
+    they have stopped. At `look_at` the balancer checks whether the present agent works, as long as
+    nothing came from it. `progress_at` is when the agent last reported reading, or got the request.
 
-    With `has_deserted` it left an agent that did not answer it, though others before. `deserted`
-    are the links of agents that it left so, until they say that they have stopped. As long as
-    nothing has come from the present agent, `look_at` is when to look whether that does anything.
-    `progress_at` is when that agent last said that it reads the prompt, or when it got the request.
+    Which agents may take the request: a request that is `bound_to` an engine continues a begun
+    answer there. `able` are the needed abilities that not every agent has, or the continuation from
+    text. An `is_isolated` request may have crashed its agent and goes to an agent without other
+    requests. `cache_key` groups those requests of one caller that share a prefix.
 
-    How it finds an agent: one that is `bound_to` an engine goes on there with an answer that has
-    begun. What it needs may not be for every agent, or its answer goes on by text: it is for those
-    that are `able`. One that `is_isolated` may have ended its agent: it goes to one without others.
-    Of one caller's requests, those with the same `cache_key` belong together.
-
-    Where dispatch has it: it came as number `arrival` and has a slot of the agent `slot`, or waits
-    for the agents that `waits_for` means. `place`, `turn`: see `fair_queue.py`. It is `held_for` an
-    agent that has computed much of its prompt, for a while; or had `waited_for` one when it
-    started. It `may_be_dropped` for others as long as it has had no agent. Its `listener` hears how
-    it waits, if its client wants that. `contest` and `contested`: see `preemption.py`.
+    Its place in dispatch: `arrival` is its number. It has a slot of the agent `slot`, or waits in
+    the queue `waits_for`. `fair_queue.py` explains `place` and `turn`. `held_for` is an agent that
+    has computed much of the prompt; the request waits for it for a limited time. `waited_for` is
+    the agent that it had waited for when it started. The request `may_be_dropped` for others until
+    it has had an agent. `preemption.py` explains `contest` and `contested`. The `listener` hears
+    how it waits, if the client wants that.
     """
 
     __slots__ = (
@@ -308,25 +306,25 @@ class Request(Lifecycle, Dispatched):
 
     @property
     def queue_key(self) -> QueueKey:
-        """The key of the queue it waits in, unless it is held for one agent."""
+        """The key of the queue in which the request waits, unless it is held for one agent."""
         key = self.bound_to or self.able or self.asked.model
         return Alone(model_of(key), key) if self.is_isolated else key
 
     @property
     def flow(self) -> Flow | None:
-        """Its caller's connection, where that has no key."""
+        """The connection of a caller without a key; `None` for a caller with a key."""
         return self.caller.flow
 
     @property
     def chain(self) -> PrefixChain:
-        """The beginnings of its prompt, by which agents are found that hold them."""
+        """The prefixes of the prompt, which find the agents that have them cached."""
         if self._chain is None:
             self._chain = chain_of(self.asked)
         return self._chain
 
     @property
     def most_answer(self) -> int | None:
-        """The most tokens of its answer, if it says how many."""
+        """The most tokens of the answer, if the request limits them."""
         return 0 if self.asked.prefill_only else self.asked.max_tokens
 
     # ---- its state
@@ -362,11 +360,17 @@ class Request(Lifecycle, Dispatched):
 
     @property
     def continuation(self) -> Continuation | None:
-        """The continuation for an agent like its present one; `None` if it begins anew."""
+        """The continuation for an agent like the present one;
+
+        `None` if the answer has not begun.
+        """
         return self.continuation_for(self.fingerprint)
 
     def continuation_for(self, fingerprint: str | None) -> Continuation | None:
-        """The continuation for an agent with this fingerprint."""
+        """Return the continuation for an agent with this fingerprint;
+
+        `None` if the answer has not begun.
+        """
         if not self.has_streamed:
             return None
         has_ids = fingerprint == self.fingerprint and not _is_by_text(fingerprint)
@@ -374,7 +378,7 @@ class Request(Lifecycle, Dispatched):
 
     @property
     def engine(self) -> Engine | None:
-        """The agents like this one, if they can go on with its answer."""
+        """The engine whose agents can continue the answer, or `None`."""
         if self.model is None or self.fingerprint is None or not self.delivered.is_whole:
             return None
         engine = Engine(self.model, self.fingerprint)
@@ -382,7 +386,7 @@ class Request(Lifecycle, Dispatched):
 
     @property
     def by_text(self) -> ByText | None:
-        """The other agents that can go on with its answer, if any can."""
+        """The agents that can continue the answer from its text, or `None`."""
         if self.model is None or self.fingerprint is None or not self.delivered.has_text:
             return None
         if not self.delivered.is_whole or not goes_on_anywhere(self.asked):
@@ -392,35 +396,33 @@ class Request(Lifecycle, Dispatched):
 
     @property
     def can_move(self) -> bool:
-        """Whether another agent can continue or begin it."""
+        """Whether another agent can begin or continue the answer."""
         return not self.has_streamed or self.engine is not None or self.by_text is not None
 
     @property
     def origin(self) -> Origin:
-        """The origin of its answer."""
+        """The agent and the model of the answer."""
         return Origin(self.agent or "", self.served_as or "")
 
     @property
     def deadline(self) -> float:
-        """When `overdue` will return an error, or to look at its agent; unless something comes.
-
-        Or when it has been held, or has waited for an agent without others, for long enough.
-        """
+        """The time of the next check: a deadline, a silent agent, or the end of a wait for one
+        agent."""
         look_at = inf if self.is_streaming else self.look_at
         later = min(self.held_until, self.moves.empties_at)
         return min(self._stage_deadline, self.expires_at, look_at, later)
 
     @property
     def charge(self) -> int:
-        """Its charge on the caller's share: tokens that were computed for it."""
+        """The tokens that were computed for the request, which count in the caller's share."""
         return charge_of_usage(self.delivered.num_computed, self.num_tokens)
 
     def slot_seconds(self, now: float) -> float:
-        """Seconds for which its present agent has had it."""
+        """Return the seconds for which the present agent has had the request."""
         return now - self.assigned_at
 
     def view(self, agent: AgentId | None, now: float) -> RequestView:
-        """The view of it for others; `agent` is the id of its agent."""
+        """Return the view of the request for operators; `agent` is the id of its agent."""
         return RequestView(
             id=self.id,
             state=self.state,
@@ -435,9 +437,9 @@ class Request(Lifecycle, Dispatched):
         )
 
     def resume(self, delivered: Delivered, engine: Engine | None, age: float) -> None:
-        """Resume a request that another run of the balancer accepted `age` seconds before.
+        """Resume a request that another run of the balancer accepted `age` seconds ago.
 
-        The former run delivered a part of the answer of `engine`. Its deadlines begin anew.
+        That run delivered a part of the answer of `engine`. The deadlines begin anew.
         """
         self.accepted_at -= age
         self.delivered = delivered
@@ -462,7 +464,7 @@ class Request(Lifecycle, Dispatched):
         fingerprint: str | None = None,
         forwards: bool = False,
     ) -> None:
-        """It was given to an agent that serves `model`, or `forwards` it to a server."""
+        """Give the request to an agent that serves `model`, or `forwards` it to a server."""
         self._require("queued")
         self.model = model or self.model
         self.served_as = _served_as(self.model, self.asked.model)
@@ -477,12 +479,12 @@ class Request(Lifecycle, Dispatched):
         self.link = link
 
     def fingerprint_known(self, fingerprint: str | None) -> None:
-        """Its agent says what the answer is bound to; an agent that changes is still the same."""
+        """Record the fingerprint of the agent's model, if none is known yet."""
         if self.fingerprint is None:
             self.fingerprint = fingerprint
 
     def came_back(self, now: float) -> None:
-        """Its agent does not have it any more: it waits for the next."""
+        """Take the request back from its agent: it waits for another."""
         self._require("assigned", "streaming")
         self.link = self._slot_at = None
         self.look_at = inf
@@ -491,9 +493,9 @@ class Request(Lifecycle, Dispatched):
         self.join_queue(now)
 
     def desert(self, now: float) -> Moved:
-        """Its agent never answered, and was asked to stop: it waits for another.
+        """Take the request from an agent that never answered and was asked to stop.
 
-        That one has what is left of the time for the first token.
+        The next agent has the rest of the time for the first token. Returns the record of the move.
         """
         if self.link is None:
             raise self._no_agent()
@@ -504,24 +506,24 @@ class Request(Lifecycle, Dispatched):
         return moved
 
     def reads(self, now: float) -> None:
-        """Its agent reads the prompt: the time for the next token runs from here."""
+        """Record that the agent reads the prompt, which restarts the time for the next token."""
         self.progress_at = self._slot_at = now
 
     def first_token_by(self) -> float:
-        """When its answer has to have begun; it has an agent."""
+        """Return when the answer must have begun. The request must have an agent."""
         slot_at = self.assigned_at if self._slot_at is None else self._slot_at
         return slot_at + self._limits.first_token_timeout
 
     def moved(self, reason: MoveReason, now: float) -> Moved:
-        """Take it back from its agent, for another one. Returns the record of the move."""
+        """Take the request from its agent for another agent. Returns the record of the move."""
         self.moves.moved(reason)
         self.came_back(now)
         return Moved(self.id, reason, self.origin)
 
     def gained(self, token: Token, now: float) -> float | FirstToken:
-        """Text came from the agent, to be delivered: the seconds since the text before.
+        """Add text of the answer, for delivery. Returns the seconds since the text before.
 
-        For the first text of an answer, it is the measurement instead.
+        For the first text of an answer, returns the measurement of its first token.
         """
         if self.link is None or self.is_ended:
             raise self._no_agent()
@@ -535,7 +537,10 @@ class Request(Lifecycle, Dispatched):
         return gap
 
     def received(self, item: Reported, now: float) -> tuple[Decision, ...]:
-        """The agent sent something of the answer or about it: deliver it, unless it was before."""
+        """Take a report about the answer.
+
+        Returns its delivery, unless the client has had the report.
+        """
         if self.link is None or self.is_ended:
             raise self._no_agent()
         event = self.delivered.event_of(item)
@@ -552,14 +557,14 @@ class Request(Lifecycle, Dispatched):
         return (deliver,)
 
     def _stream(self, now: float) -> FirstToken:
-        """The answer begins."""
+        """Begin the answer, and return the measurement of its first token."""
         self._first_token_at = self._last_token_at = now
         return FirstToken(now - self.accepted_at, self.origin)
 
     # ---- the end
 
     def done(self, end: Ended, now: float) -> list[Decision]:
-        """The agent says it ended well."""
+        """End the request well, with the agent's last message."""
         timings = self._timings(now, end.rates)
         usage = consistent(self.delivered.as_delivered(end.usage) if self.moves.num else end.usage)
         agent = self.agent or ""
@@ -568,21 +573,21 @@ class Request(Lifecycle, Dispatched):
         return [*self._last_notice(), Deliver(self.id, event), finish]
 
     def failed(self, error: RequestError, now: float) -> list[Decision]:
-        """End it with an error."""
+        """End the request with an error."""
         return [*self._last_notice(), Deliver(self.id, Failed(error)), self.refused(error, now)]
 
     def refused(self, error: RequestError, now: float) -> Finish:
-        """End it with an error that is not delivered through its stream."""
+        """End the request with an error that its stream does not deliver."""
         return self._finish_early(error.code, now, error)
 
     def gone(self, now: float) -> Finish:
-        """Its client has gone, so there is no one to deliver an end to."""
+        """End the request because its client has disconnected."""
         return self._finish_early("client_gone", now)
 
     def overdue(self, now: float, lack: NotServed | None = None) -> RequestError | None:
-        """The error it has to end with at `now`, if a deadline has passed.
+        """Return the error with which the request has to end at `now`, if a deadline has passed.
 
-        `lack`: no agent serves its model.
+        `lack`: why no agent serves its model.
         """
         if now < min(self._stage_deadline, self.expires_at):
             return None
@@ -623,7 +628,8 @@ class Request(Lifecycle, Dispatched):
         return [] if last is None else [Deliver(self.id, last)]
 
     def _finish_early(self, code: str, now: float, error: RequestError | None = None) -> Finish:
-        """End it without its agent's last word: the delivered tokens count as used."""
+        """End the request without a last message of its agent; the delivered tokens count as
+        used."""
         usage = self.delivered.usage(self.num_tokens)
         return self._finish(code, usage, self._timings(now, _NO_RATES), error)
 
@@ -684,7 +690,10 @@ D = TypeVar("D", bound=Dispatched, default=Request)
 
 
 def _cache_key(asked: GenerateRequest, account: Account) -> int | None:
-    """The key of a caller's prompts. The same name, chosen by another caller, is another key."""
+    """Return a number for a caller's cache key.
+
+    Equal names of two callers give different numbers.
+    """
     name = asked.cache_key or asked.prompt_cache_key
     if not name:
         return None
@@ -692,7 +701,8 @@ def _cache_key(asked: GenerateRequest, account: Account) -> int | None:
 
 
 def _served_as(model: str | None, asked: str | None) -> str | None:
-    """The name that an agent serves: the asked-for one, if it is an adapter of `model`."""
+    """Return the name that an agent serves: `asked` if that is an adapter of `model`, else
+    `model`."""
     is_adapted = model and asked and asked.startswith(adapted_name(model, ""))
     return asked if is_adapted else model
 

@@ -46,8 +46,8 @@ _AGENTS_FAULT = (FirstTokenTimeout.code, TokenTimeout.code)
 """Codes of deadlines that agents have not met."""
 
 _CANNOT_RESUME = AgentLost(
-    "the balancer was restarted in the middle of the answer, and no agent can go on: the answer is "
-    "too long, or its agent did not say which others could"
+    "the balancer was restarted during the answer, and no agent can continue it: the "
+    "answer is too long, or its agent did not report its model's fingerprint"
 )
 
 PATIENCE = 8.0
@@ -57,16 +57,17 @@ LEAST_PATIENCE = 5.0
 """Seconds without a sign of an answer before it is asked whether the agent does anything at all."""
 
 MOST_DESERTED = 8
-"""Agents that a request leaves at most because they do not answer it."""
+"""Most agents that a request leaves because they do not answer."""
 
 Gain = tuple[Request, Token]
 """A token that a request gained in a step."""
 
 
 class Requests:
-    """Every method that is an event returns decisions, to be carried out in their order.
+    """All requests. Each event's method returns decisions, to be carried out in order.
 
-    `tokens_kept` were delivered to requests that have not ended; `num_moves` are of all.
+    `tokens_kept` counts the tokens that were delivered to running requests; `num_moves` counts the
+    moves of all requests.
     """
 
     def __init__(
@@ -93,14 +94,16 @@ class Requests:
         self._needed = Needed()
 
     def next_deadline(self) -> float | None:
-        """Not later than the next update for clients that wait, or the next preemption."""
+        """Return when to call `due` for the next update of waiting clients or the next
+        preemption."""
         return earliest(
             self.waiting_room.next_deadline(),
             self._preemption.next_deadline(self.dispatch.has_free_slot),
         )
 
     def demands(self) -> Iterator[tuple[str | None, int, float]]:
-        """Models that requests wait for: how many wait, and since when the first does."""
+        """Return each model that requests wait for, with their number and the arrival of the
+        first."""
         demands: dict[str | None, tuple[int, float]] = {}
         for request in self.dispatch.waiting:
             model = model_of(request.waits_for)
@@ -119,9 +122,9 @@ class Requests:
         *,
         tell_waiting: float | None = None,
     ) -> list[Decision]:
-        """Accept a newcomer, or refuse it when the queue is full.
+        """Accept a new request, or refuse it if the queue is full.
 
-        For one whose caller has little in a full queue, another makes room.
+        If its caller has few requests in a full queue, another caller's request is dropped instead.
         """
         request = Request(id, asked, self._limits, now, caller=caller)
         self._look_at_need(request)
@@ -142,7 +145,8 @@ class Requests:
         return [*decisions, *self._start(assigned, now)]
 
     def resume(self, request: Request, now: float) -> list[Decision]:
-        """Go on with one that another run of the balancer accepted; it ends where no agent can."""
+        """Resume a request that another run of the balancer accepted; end it if no agent can
+        continue it."""
         id = request.id
         self._bind_resumed(request)
         assigned = self.dispatch.resume(request)
@@ -155,7 +159,7 @@ class Requests:
         return [*moved, *self._start(assigned, now)]
 
     def _bind_resumed(self, request: Request) -> None:
-        """Say how one that was accepted before finds its agent."""
+        """Decide which agents may take a resumed request."""
         by_text, engine = request.by_text, request.engine
         if not request.has_streamed:
             self._look_at_need(request)
@@ -165,7 +169,7 @@ class Requests:
             self._needs(request, by_text)
 
     def _make_room(self, newcomer: Request, now: float) -> list[Decision]:
-        """End the one that has to go from a full queue for such a newcomer, if one has to."""
+        """End the request that a full queue drops for `newcomer`, if any."""
         request = self.dispatch.makes_room_for(newcomer)
         if request is None:
             return []
@@ -178,7 +182,8 @@ class Requests:
         return [] if error is None else self.fail(request, error, now)
 
     def _deadline_refusal(self, request: Request) -> QueueFull | None:
-        """Deadline admission: why a newcomer is refused that would wait too long, if one is."""
+        """Return the error for a new request that would wait too long (deadline admission), or
+        `None`."""
         deadline_ms = request.asked.deadline_ms
         seconds = self.waiting_room.sure_wait(request, least_ended(deadline_ms))
         key = request.queue_key
@@ -196,7 +201,8 @@ class Requests:
         )
 
     def renamed(self, names: Mapping[str, str], now: float) -> list[Decision]:
-        """Models of `names` are called something else now: those who wait for them follow."""
+        """Move the requests that wait for models with old names, the keys of `names`, to the new
+        names."""
         renamed = self.dispatch.following(names)
         for request in renamed:
             former = request.asked.model
@@ -212,11 +218,14 @@ class Requests:
         return self._start(assigned, now)
 
     def close(self, request: Request, now: float) -> list[Decision]:
-        """Its client has disconnected: end it and cancel it at the agent."""
+        """End a request whose client has disconnected, and cancel it at its agent."""
         return [*self._cancel(request, now), *self._end(request, [request.gone(now)], now)]
 
     def cancel(self, requests: Iterable[Request], now: float) -> list[Decision]:
-        """End those that wait and cancel the others at their agents; no slot is freed meanwhile."""
+        """End the waiting requests, and cancel the others at their agents.
+
+        No slot becomes free meanwhile.
+        """
         decisions: list[Decision] = []
         for request in requests:
             if request.link is None:
@@ -230,9 +239,9 @@ class Requests:
     def gained(
         self, gains: Sequence[Gain], now: float
     ) -> tuple[DeliverTokens, Sequence[FirstToken], int]:
-        """Tokens of an agent's step, each for another request or after one of its own.
+        """Take the tokens of one step of an agent, and return their delivery.
 
-        And how many answers have begun with them.
+        Also returns the measurements of first tokens, and how many answers have begun.
         """
         tokens: list[tuple[RequestId, Token]] = []
         gaps: list[float] = []
@@ -259,7 +268,7 @@ class Requests:
         return DeliverTokens(tuple(tokens), num_tokens, tuple(gaps), origin), firsts, num_begun
 
     def reads(self, request: Request, item: PromptProgress, now: float) -> None:
-        """Its agent reads the prompt."""
+        """Record that the agent reads the request's prompt."""
         num_read = min(item.read_tokens, item.prompt_tokens)
         cached, seconds = min(item.cached_tokens, num_read), request.slot_seconds(now)
         request.reads(now)
@@ -279,12 +288,12 @@ class Requests:
         return decisions
 
     def done(self, request: Request, end: Ended, now: float) -> list[Decision]:
-        """The agent ended the answer."""
+        """End a request whose agent has ended the answer."""
         measured = self._measured(request, end, now)
         return self._end(request, request.done(end, now), now, measured)
 
     def _measured(self, request: Request, end: Ended, now: float) -> Measurement | None:
-        """Learn the agent's speed, if the whole answer is from this agent."""
+        """Return the measurement of the agent's speed, if this agent made the whole answer."""
         if request.link is None or request.moves.num or end.finish_reason == "cancelled":
             return None
         running = self.dispatch.num_running_on(request.link)
@@ -292,7 +301,8 @@ class Requests:
         return Measurement(usage, end.rates, running, request.slot_seconds(now))
 
     def hand_back(self, request: Request, now: float) -> list[Decision]:
-        """The agent did not start it: another agent gets it, unless its client cancelled it."""
+        """Return a request to the queue that its agent did not start, unless its client cancelled
+        it."""
         if request.is_cancelling:
             return self.fail(request, Cancelled("cancelled before it started"), now)
         if request.is_streaming:
@@ -301,7 +311,8 @@ class Requests:
         return self._start(self.dispatch.came_back(request), now)
 
     def give_back(self, request: Request, error: RequestError, now: float) -> list[Decision]:
-        """The agent stops and does not finish it: another goes on, or it ends with `error`."""
+        """Move a request that its agent stops before the end; end it with `error` if it cannot
+        move."""
         if request.is_cancelling or not request.is_streaming:
             return self.hand_back(request, now)
         if not request.can_move:
@@ -309,7 +320,7 @@ class Requests:
         return self._move(request, "given_back", now)
 
     def lost_server(self, request: Request, error: RequestError, now: float) -> list[Decision]:
-        """The server behind its agent is gone: another goes on, or it ends with `error`."""
+        """Move a request whose agent lost its server; end it with `error` if it cannot move."""
         if request.is_cancelling:
             return self.fail(request, Cancelled("cancelled; its server was lost"), now)
         request.moves.agent_lost(is_alone=False)
@@ -320,11 +331,13 @@ class Requests:
         return self._move(request, "lost", now)
 
     def let_go(self, request: Request, now: float) -> list[Decision]:
-        """The agent was asked to stop, and has: another gets it, unless its client cancelled it."""
+        """Move a request that its agent has stopped as asked, unless its client cancelled it."""
         if request.is_cancelling:
             return self.fail(request, Cancelled("cancelled while it moved"), now)
         if not request.can_move:
-            stopped = f"the agent {request.agent} has stopped, and no other can go on after it"
+            stopped = (
+                f"the agent {request.agent} has stopped, and no other agent can continue the answer"
+            )
             return self.fail(request, AgentLost(stopped), now)
         reason: MoveReason = "gave_way" if request.leaving_for == "gave_way" else "drained"
         left = self._leave(request, reason, now)
@@ -333,13 +346,13 @@ class Requests:
     # ---- agents join, change and leave
 
     def agent_joined(self, agent: Agent, now: float) -> list[Decision]:
-        """An agent is ready to be given work."""
+        """Add an agent that is ready for work."""
         decisions = self._look_at_needs(agent, now)
         joined = self.dispatch.agent_joined(agent.link, offer_of(agent, self.needs))
         return [*decisions, *self._start(joined, now), *self._weigh(agent, now)]
 
     def agent_changed(self, agent: Agent, now: float) -> list[Decision]:
-        """An agent has other slots or another model, or takes work again, or no longer."""
+        """Update an agent whose slots or model changed, or that takes work again or no longer."""
         decisions = self._look_at_needs(agent, now)
         offer = offer_of(agent, self.needs)
         for request in self.dispatch.running_on(agent.link):
@@ -350,15 +363,16 @@ class Requests:
         return [*decisions, *changed, *self._unbind(now), *self._weigh(agent, now)]
 
     def agent_suspended(self, agent: Agent) -> None:
-        """An agent takes no more work, and will be gone in a moment. No request starts."""
+        """Give no more requests to an agent that will leave in a moment."""
         self.dispatch.agent_suspended(agent.link, offer_of(agent, self.needs))
 
     def agent_rested(self, agent: Agent, now: float) -> list[Decision]:
-        """An agent that was full may be tried again."""
+        """Try an agent again that was full."""
         return self._start(self.dispatch.agent_rested(agent.link), now)
 
     def measured(self, agent: Agent) -> None:
-        """An agent has reported how full its cache is."""
+        """Take an agent's report of its statistics: the size of its cache, and its fetched
+        prefixes."""
         if agent.statistics is not None and agent.statistics.fetches is not None:
             self.dispatch.router.fetched(agent.link, agent.statistics.fetches)
         has_cells = agent.model is None or agent.model.upstream is None
@@ -370,7 +384,7 @@ class Requests:
             self.dispatch.router.cache_is(agent.link, max(cells.total, held) + on_disk)
 
     def evicted(self, agent: Agent, evicted: Evicted) -> None:
-        """Prefixes left an agent's cache."""
+        """Forget prefixes that an agent has evicted from its cache."""
         router = self.dispatch.router
         router.evicted(agent.link, None if evicted.everything else evicted.keys)
 
@@ -383,11 +397,11 @@ class Requests:
         hung_up: bool = False,
         has_crashed: bool = False,
     ) -> list[Decision]:
-        """Its requests go elsewhere, before all who wait; those that cannot end.
+        """Move the requests of a lost agent to the head of the queue; end those that cannot move.
 
-        They are no suspects if it `hung_up` in good order, as agents do when the balancer was
-        silent: after a pause of the balancer all of them have. If it `has_crashed`, each request
-        that it got just before may be the cause.
+        If the agent `hung_up` in good order, its requests are not suspected. Agents hang up when
+        the balancer was silent, and after a pause of the balancer all of them do. If the agent
+        `has_crashed`, each request that it got just before may be the cause.
         """
         decisions: list[Decision] = []
         ended = []
@@ -411,14 +425,16 @@ class Requests:
         return [*decisions, *left, *self._unbind(now), *self._weigh(agent, now)]
 
     def _isolate(self, request: Request, now: float) -> None:
-        """Give a request that may have ended its agent to one without others, or let it wait."""
+        """Let a request that may have crashed its agent wait for an agent without other
+        requests."""
         self.dispatch.isolate(request)
         request.moves.empties_at = now + ISOLATED_WAIT
 
     # ---- what agents have shown
 
     def answered(self, agent: Agent, now: float, num: int = 1) -> list[Decision]:
-        """`num` answers of the agent have begun: it may have more requests at once."""
+        """Record that `num` answers of an agent have begun, so that it may have more requests at
+        once."""
         began = self._start(self.dispatch.began(agent.link), now)
         if agent.is_retired or not agent.breaker.answered(agent.slots, num):
             return began
@@ -426,7 +442,8 @@ class Requests:
         return [*began, *self._start(self._allow(agent), now), *self._weigh(agent, now)]
 
     def disappointed(self, agent: Agent, now: float) -> list[Decision]:
-        """The agent left a request unanswered, or answered it wrongly: it may have fewer."""
+        """Record that an agent did not answer a request, so that it may have fewer requests at
+        once."""
         agent.breaker.failed(now)
         link = self._registry.link_of(agent.hello.agent_id)
         if link is None:
@@ -440,13 +457,13 @@ class Requests:
         return started
 
     def probed(self, agent: Agent, now: float) -> list[Decision]:
-        """Let a probe go to an agent that did not answer."""
+        """Send a probe to an agent that did not answer, if a probe is due."""
         if agent.is_retired or not agent.breaker.probe(now):
             return []
         return self._start(self._allow(agent), now)
 
     def _weigh(self, agent: Agent, now: float) -> list[Decision]:
-        """An agent came, changed or left, or its circuit did: others may be needed now, or not."""
+        """Find out again which agents are needed, after an agent or its circuit breaker changed."""
         is_here = self.dispatch.has_agent(agent.link) and agent.takes_work and agent.slots > 0
         model = agent.generates if is_here else None
         is_open = agent.breaker.is_open
@@ -463,10 +480,11 @@ class Requests:
         return self.dispatch.agent_allowed(agent.link, agent.breaker.allowed)
 
     def _look_at_agent(self, request: Request, now: float) -> list[Decision]:
-        """Move an answer of which nothing has come for a while to another agent, if one can try.
+        """Move a request of which nothing has come for a while to another agent, if one is free.
 
-        That is so if the present agent has done nothing at all for longer than it should take, or
-        half of the time is over. There has to be time left, and an agent that starts it at once.
+        The request moves if its agent has been silent for longer than expected, or if half of the
+        time for the first token is over. Enough time must be left, and another agent must be able
+        to start the request at once.
         """
         link = request.link
         if link is None or request.is_cancelling or request.is_leaving:
@@ -496,7 +514,7 @@ class Requests:
         return []
 
     def _desert(self, request: Request, agent: Agent, now: float) -> list[Decision]:
-        """Its agent never answered: another one begins. Nothing was delivered before."""
+        """Move a request from an agent that never answered it. Nothing was delivered before."""
         stop = self._registry.message_to(agent.link, Cancel(id=request.id), now)
         request.has_deserted |= agent.breaker.has_answered
         self._registry.rests(agent, now)
@@ -510,10 +528,11 @@ class Requests:
     def due(
         self, due: Sequence[Request], now: float, why_not_served: WhyNotServed
     ) -> list[Decision]:
-        """End those whose time is over; first those that wait, so that none of them starts.
+        """End the requests whose time is over; waiting ones first, so that none of them starts.
 
-        Those that waited long enough for one agent take any, those that waited for an agent without
-        others have one emptied, and `batch` requests are preempted for those that wait.
+        Requests that waited long enough for one agent may take any agent. For requests that waited
+        long enough for an agent without others, an agent is reserved. `batch` requests are
+        preempted for waiting requests.
         """
         decisions: list[Decision] = []
         for request in sorted(due, key=lambda e: e.link is not None):
@@ -537,14 +556,20 @@ class Requests:
         return [*decisions, *self._preempt(now)]
 
     def _lack_of(self, request: Request, why_not_served: WhyNotServed) -> NotServed | None:
-        """Why it waits, where that is for an agent and not for a slot."""
+        """Return why no agent serves the model of a waiting request;
+
+        `None` if it waits for a slot.
+        """
         if request.link is not None:
             return None
         key = request.queue_key
         return None if self.dispatch.num_slots_for(key) else why_not_served(model_of(key))
 
     def _preempt(self, now: float) -> list[Decision]:
-        """Have agents stop `batch` requests whose slots others need; they go on later."""
+        """Ask agents to stop `batch` requests whose slots others need.
+
+        The stopped requests resume later.
+        """
         decisions: list[Decision] = []
         asked = self._preemption.due(now, self.dispatch.has_free_slot, self._may_be_preempted)
         for request in asked:
@@ -559,16 +584,18 @@ class Requests:
     # ---- many at once
 
     def end(self, errors: Mapping[Request, RequestError], now: float) -> list[Decision]:
-        """End these; first those that wait, so that none of them starts in a slot that frees."""
+        """End requests with their errors; waiting ones first, so that none of them starts in a
+        freed slot."""
         decisions: list[Decision] = []
         for request in sorted(errors, key=lambda e: e.link is not None):
             decisions += self._give_up(request, errors[request], now)
         return decisions
 
     def move_from(self, link: LinkId, error: RequestError, now: float) -> list[Decision]:
-        """Have an agent stop what it has, so that others go on; what cannot move ends.
+        """Ask an agent to stop its requests, so that other agents continue them; end those that
+        cannot move.
 
-        They move when the agent has answered, so that none is on two agents.
+        A request moves when the agent has confirmed the stop, so that it is never on two agents.
         """
         decisions: list[Decision] = []
         for request in self.dispatch.running_on(link):
@@ -584,7 +611,7 @@ class Requests:
     # ---- the steps of a request: it starts, leaves its agent, is stopped, ends
 
     def fail(self, request: Request, error: RequestError, now: float) -> list[Decision]:
-        """End a request with an error; its agent knows, or never had it."""
+        """End a request with an error. Its agent knows of the end, or it has none."""
         return self._end(request, request.failed(error, now), now)
 
     def _start(self, assigned: Iterable[AssignSlot], now: float) -> list[Decision]:
@@ -633,7 +660,7 @@ class Requests:
     def _lend(
         self, request: Request, assign: AssignSlot, now: float
     ) -> tuple[list[Decision], PrefixSource | None]:
-        """Tell the lender of a prefix. Returns where the prefix is, if there is a lender."""
+        """Tell the lender of a prefix. Returns the source of the prefix, if there is a lender."""
         fetching = assign.fetching
         if fetching is None or request.has_streamed or not self.tickets.are_there:
             return [], None  # who goes on with another agent's answer computes all of it
@@ -642,7 +669,7 @@ class Requests:
         return [self._registry.message_to(fetching.source, lend, now)], source
 
     def _hold(self, now: float) -> None:
-        """Hold requests for one agent."""
+        """Set deadlines for the requests that began to wait for one agent."""
         for hold in self.dispatch.take_holds():
             if hold.request.held_for is not None:
                 hold.request.held_until = now + hold.seconds
@@ -659,7 +686,7 @@ class Requests:
         self._changes.advance()
 
     def _move(self, request: Request, reason: MoveReason, now: float) -> list[Decision]:
-        """Its agent has stopped: it returns to the head of the queue."""
+        """Move a request that its agent has stopped to the head of the queue."""
         left = self._leave(request, reason, now)
         return [left, *self._start(self.dispatch.came_back(request), now)]
 
@@ -677,7 +704,10 @@ class Requests:
         return moved
 
     def _bind(self, request: Request, leaves: LinkId | None) -> None:
-        """Bind it to agents that can go on: like the one that it `leaves`, or others by text."""
+        """Bind a request to agents that can continue its answer.
+
+        These are agents like the one that it `leaves`, or agents that continue from text.
+        """
         engine = request.engine
         if engine is not None and self.dispatch.serves(engine, besides=leaves):
             self.dispatch.bind(request, engine)
@@ -691,7 +721,8 @@ class Requests:
         self.dispatch.goes_on_by_text(request, by_text)
 
     def _unbind(self, now: float) -> list[Decision]:
-        """Agents changed or left: those whose answers no like agent goes on with take others."""
+        """Release waiting requests from engines that no agent has any more; they continue from
+        text."""
         bound = [each for each in self.dispatch.waiting if each.bound_to is not None]
         freed = []
         for request in sorted(bound):
@@ -704,13 +735,13 @@ class Requests:
         return self._start(self.dispatch.retry(freed), now) if freed else []
 
     def _cancel(self, request: Request, now: float) -> list[Decision]:
-        """Its client cancels it."""
+        """Cancel a request for its client."""
         decisions = self._stop(request, now)
         request.is_cancelling = request.link is not None
         return decisions
 
     def _stop(self, request: Request, now: float) -> list[Decision]:
-        """Tell the agent, if there is one, and only once."""
+        """Ask the agent of a request to stop it, once."""
         is_stopping = request.is_cancelling or request.is_leaving
         if request.link is None or is_stopping:
             return []
@@ -726,7 +757,7 @@ class Requests:
         now: float,
         measured: Measurement | None = None,
     ) -> list[Decision]:
-        """End a request with `last`; its slot serves the next."""
+        """End a request with the decisions `last`, and give its slot to the next request."""
         self._forget(request)
         if request.link is not None:
             self._registry[request.link].used_at = now
@@ -747,13 +778,16 @@ class Requests:
         self._touch_agent(request)
 
     def _waits(self, request: Request) -> None:
-        """A request waits: preempt `batch` requests for it, unless it is one."""
+        """Record a waiting request.
+
+        Unless it is a `batch` request, others may be preempted for it.
+        """
         self._preemption.stops(request)
         if request.kind != "batch":
             self._preemption.waits(request, request.queue_key)
 
     def _runs(self, request: Request, keys: tuple[QueueKey, ...]) -> None:
-        """A request runs on an agent that takes requests of the queues `keys`."""
+        """Record that a request runs on an agent that serves the queues `keys`."""
         if request.kind != "batch":
             self._preemption.stops(request)
         else:
@@ -775,25 +809,27 @@ class Requests:
     # ---- what not every agent can do
 
     def _look_at_need(self, request: Request) -> None:
-        """If not every agent can serve a newcomer, those that can offer to, from now on."""
+        """Record what a new request needs, if not every agent can serve it; able agents then offer
+        that."""
         if (able := self.needs.key_of(request.asked)) is not None:
             self._needs(request, able)
 
     def _needs(self, request: Request, able: Able | ByText) -> None:
-        """Change the needs of a request; agents offer what it needs."""
+        """Change the needs of a request, and let agents offer them."""
         self.needs.left(request.able)
         request.able = able
         if self.needs.came(able):
             self._offer_anew()
 
     def _offer_anew(self) -> None:
-        """Offer all agents anew: requests have other needs than before."""
+        """Renew the offers of all agents, after the needs of requests changed."""
         for agent in self._registry:
             if self.dispatch.has_agent(agent.link):
                 self.dispatch.agent_offers(agent.link, offer_of(agent, self.needs))
 
     def _look_at_needs(self, agent: Agent, now: float) -> list[Decision]:
-        """An agent that lacks something gets none of those that need it, also of those who wait."""
+        """Keep requests away from an agent that lacks an ability they need, including waiting
+        requests."""
         if agent.generates is None or not self.needs.seen(agent.abilities):
             return []
         narrowed = []
@@ -832,14 +868,14 @@ class Requests:
 
 
 def _for_agent(asked: GenerateRequest) -> GenerateRequest:
-    """Without what only queue and routing need."""
+    """Return the request without fields that only the queue and the routing use."""
     if asked.deadline_ms is None and asked.prompt_cache_key is None:
         return asked
     return replace(asked, deadline_ms=None, prompt_cache_key=None)
 
 
 def offer_of(agent: Agent, needs: UncommonNeeds) -> Offer:
-    """The offer of an agent to dispatch."""
+    """Return the agent's offer to dispatch."""
     return Offer(
         model=agent.generates,
         slots=agent.slots,
@@ -859,22 +895,25 @@ def offer_of(agent: Agent, needs: UncommonNeeds) -> Offer:
 
 
 def refuse(request: Request, error: RequestError, now: float) -> list[Decision]:
-    """Refuse a newcomer."""
+    """Refuse a new request with `error`."""
     return [Refuse(request.id, error), request.refused(error, now)]
 
 
 def loss_of(request: Request) -> RequestError | None:
-    """The error with which a lost agent's request ends; `None` if it can go elsewhere."""
+    """Return the error that ends a request of a lost agent; `None` if the request can move."""
     if request.is_cancelling:
         return Cancelled("cancelled; the agent was lost before it answered")
     if (suspicion := request.moves.suspicion) is not None:
         return suspicion
     if not request.can_move:
-        return AgentLost(f"the agent {request.agent} was lost in the middle of the answer")
+        return AgentLost(f"the agent {request.agent} was lost during the answer")
     return None
 
 
 def _router(limits: Limits) -> RoutingPolicy:
-    """The policy of `--routing`; requests that wait for one agent have time left for any other."""
+    """Return the policy of `--routing`.
+
+    A request may wait for one agent at most half of its time in the queue.
+    """
     longest = min(LONGEST_WAIT, limits.buffered_request_timeout / 2)
     return policy_of(limits.routing)(longest)

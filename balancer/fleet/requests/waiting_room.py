@@ -1,17 +1,17 @@
 """Estimates the wait of each request, and chooses the clients that hear of it.
 
-A request waits for an agent, and then for its first token while the agent reads its prompt. Both
-are told in the same way: so no proxy takes a stream for dead that is alive.
+A request waits for an agent, and then for its first token while the agent reads its prompt. Clients
+hear of both waits in the same way, so that no proxy takes a live stream for dead.
 
-The estimate for a slot: the agents of a model end `slots / slot time` requests a second, and each
-end starts one that waits. The estimate for a model that no agent serves: the time until it is
-loaded, where that is known.
+The wait for a slot is estimated from the rate at which the agents of a model end requests, `slots /
+slot time` a second: each end starts a waiting request. The wait for a model that no agent serves
+yet is the time until it is loaded, if known.
 
-Every request in the queue moves when one leaves it. So nothing is sent at the change: each client
-that listens is checked once a second, and a pass checks `MAX_PER_PASS` of them at most. If more
-wait, each hears less often. While no client listens there is nothing to do.
+Every request in the queue moves when one leaves it, so a message per change would be too many.
+Instead each listening client is checked once a second, and one pass checks at most `MAX_PER_PASS`
+clients. If more wait, each hears less often. While no client listens there is nothing to do.
 
-Invariant: the same is sent to a client again only after `REPEAT_AFTER`.
+Invariant: a client gets the same event again only after `REPEAT_AFTER`.
 """
 
 from collections import OrderedDict
@@ -36,8 +36,8 @@ WEIGHT = 0.1
 class SlotTimes:
     """The moving average of the time for which requests of each model keep their slots.
 
-    From it follows when a full model's next slot will be free, however few requests come. The key
-    `None` stands for all models together.
+    It predicts when the next slot of a full model becomes free. The key `None` stands for all
+    models together.
     """
 
     __slots__ = ("_means",)
@@ -49,19 +49,22 @@ class SlotTimes:
         return len(self._means)
 
     def ended(self, model: str | None, seconds: float) -> None:
-        """A request of `model` had its slot for so long."""
+        """Add a request of `model` that had its slot for `seconds`."""
         for key in {None, model}:
             self._learn(key, seconds)
         while len(self._means) > MAX_MODELS:
             self._means.popitem(last=False)
 
     def mean(self, model: str | None) -> float | None:
-        """Seconds that a request of `model` has its slot; `None` before one has ended."""
+        """Return the mean seconds that a request of `model` has its slot;
+
+        `None` before one has ended.
+        """
         known = self._means.get(model)
         return None if known is None else known[0]
 
     def num_ended(self, model: str | None) -> int:
-        """The number of requests of `model` in the average."""
+        """Return the number of requests of `model` in the average."""
         return self._means.get(model, (0.0, 0))[1]
 
     def _learn(self, key: str | None, seconds: float) -> None:
@@ -91,10 +94,12 @@ MAX_RETRY_AFTER = 60.0
 
 
 class WaitingRoom:
-    """Reads places from `dispatch`, which decides who starts.
+    """The waiting clients.
+
+    It reads places in the queue from `dispatch`, which decides which request starts.
 
     A request with a `listener` waits for an agent and then for its first token, once or several
-    times; its client hears of that at most once a second, and only of what changed.
+    times. Its client hears of the wait at most once a second, and only if something changed.
     """
 
     def __init__(self, dispatch: Dispatch) -> None:
@@ -106,20 +111,20 @@ class WaitingRoom:
     # ---- what happens to requests
 
     def admitted(self, request: Request, tell_after: float | None, now: float) -> None:
-        """Add a request; its client hears of waits longer than `tell_after` seconds."""
+        """Add a request, whose client hears of waits longer than `tell_after` seconds."""
         if tell_after is not None:
             request.listener = Listener(request, tell_after, deadline=now + tell_after)
             if request.slot is None:
                 self.waits(request, now)
 
     def waits(self, request: Request, now: float) -> None:
-        """A request waits for an agent, for the first time or again."""
+        """Record that a request waits for an agent, for the first time or again."""
         if (listener := request.listener) is not None:
             listener.sent = listener.reading = None
             self._look_at(listener, max(now + listener.after, listener.sent_at + CHECK_PAUSE))
 
     def started(self, request: Request, now: float) -> None:
-        """A request has an agent, which reads its prompt."""
+        """Record that a request has an agent, which reads its prompt."""
         if (listener := request.listener) is not None:
             listener.reading = Reading()
             least = READING_AFTER if listener.after else 0.0
@@ -127,29 +132,29 @@ class WaitingRoom:
             self._look_at(listener, max(now + least, due))
 
     def reads(self, request: Request, reading: Reading) -> None:
-        """Its agent has read so much of the prompt."""
+        """Record how much of the prompt the agent has read."""
         if request.listener is not None and request.listener.reading is not None:
             request.listener.reading = reading
 
     def stops(self, request: Request) -> None:
-        """Its answer has begun, or it has ended: there is nothing to wait for."""
+        """Remove a request whose answer has begun, or which has ended."""
         if request.listener is not None:
             request.listener.deadline = inf
             self._due.disarm(request.listener)
 
     def freed_slot(self, model: str | None, seconds: float) -> None:
-        """A request that an agent had for so long has ended there."""
+        """Record that a request has ended that had its slot for `seconds`."""
         self._slot_times.ended(model, seconds)
 
     # ---- what clients hear
 
     def next_deadline(self) -> float | None:
-        """When to call `due`."""
+        """Return when to call `due`; `None` if no client waits."""
         first = self._due.next()
         return None if first is None else max(first, self._rests_until)
 
     def due(self, now: float, why_not_served: WhyNotServed) -> list[Deliver]:
-        """The events for the clients that are due; checks at most `MAX_PER_PASS`."""
+        """Return the events for the clients that are due, for at most `MAX_PER_PASS` clients."""
         if now < self._rests_until:
             return []
         found: list[Deliver] = []
@@ -167,7 +172,7 @@ class WaitingRoom:
         self._due.arm(listener)
 
     def of(self, request: Request, why_not_served: WhyNotServed) -> Waiting:
-        """The expected wait of a request."""
+        """Return the expected wait of a request."""
         key = request.queue_key
         place = self._dispatch.place_of(request)
         if not self._dispatch.num_slots_for(key):
@@ -177,7 +182,10 @@ class WaitingRoom:
         return Waiting(place, "slot", _whole(None if pause is None else place * pause))
 
     def sure_wait(self, request: Request, num_ended: int) -> float | None:
-        """Seconds until a waiting request gets a slot, once so many have ended to tell by."""
+        """Return the seconds until a waiting request gets a slot;
+
+        `None` before `num_ended` requests have ended.
+        """
         key = request.queue_key
         pause = self._pause(key)
         if pause is None or self._slot_times.num_ended(model_of(key)) < num_ended:
@@ -185,11 +193,12 @@ class WaitingRoom:
         return self._dispatch.place_of(request) * pause
 
     def retry_after(self, model: str | None) -> float:
-        """Seconds after which the queue has probably moved on."""
+        """Return the seconds after which a refused client should try again."""
         return min(max(self._pause(model) or RETRY_AFTER, RETRY_AFTER), MAX_RETRY_AFTER)
 
     def _pause(self, key: QueueKey) -> float | None:
-        """Seconds between two ends of requests, while all slots for this queue are taken."""
+        """Return the mean seconds between two ends of requests while all slots for this queue are
+        taken."""
         slots = self._dispatch.num_slots_for(key)
         mean = self._slot_times.mean(model_of(key))
         return mean / slots if slots and mean is not None else None

@@ -1,4 +1,4 @@
 """Routing: chooses the agent of a request, by cached prefixes, speeds and costs.
 
-Pure. Dispatch decides which request is next, routing which agent is best for it.
+Pure. Dispatch decides which request is next; routing decides which agent is best for it.
 """

@@ -1,10 +1,12 @@
-"""Remembers the agent of a caller's last request under a cache key, and the tokens saved.
+"""Remembers the agent of a caller's last request under each cache key, and the share of tokens
+saved.
 
-Prefixes say which agent holds a prompt. A key says more: that requests belong together, such as
-those of one program, whatever they begin with, and that a prompt is stored on an agent's disk.
+Prefixes tell which agent has a prompt cached. A cache key tells more: requests belong together,
+such as those of one program, whatever their prompts begin with; or a prompt is stored on an agent's
+disk.
 
-Invariant: at most `max_keys` are remembered. If there are more, the least recently used key of the
-caller with most is forgotten.
+Invariant: at most `max_keys` keys are remembered. Beyond that, the least recently used key of the
+caller with most keys is forgotten.
 """
 
 from dataclasses import dataclass
@@ -26,14 +28,15 @@ LEAST_SHARE = 0.02
 
 @dataclass(slots=True)
 class _Last:
-    """The agent of the last request; `share` of a prompt is expected to be there."""
+    """The agent of the last request, and the `share` of a prompt that it is expected to have
+    cached."""
 
     link: LinkId
     share: float = FIRST_SHARE
 
 
 def digest_of(*names: str) -> int:
-    """A key that two callers, models or names do not share."""
+    """Return a number for a key, which differs for each caller, model and name."""
     digest = blake2b(digest_size=8)
     for name in names:
         data = name.encode("utf-8", "surrogatepass")
@@ -42,7 +45,7 @@ def digest_of(*names: str) -> int:
 
 
 class CacheKeys:
-    """Shares are parts of prompts, from 0 to 1."""
+    """The agents by cache key. Shares are parts of prompts, from 0 to 1."""
 
     def __init__(self, max_keys: int = MAX_CACHE_KEYS) -> None:
         self._last: dict[int, _Last] = {}
@@ -52,12 +55,16 @@ class CacheKeys:
         return len(self._last)
 
     def held(self, key: int) -> tuple[LinkId, float] | None:
-        """The agent of the last request, and the share of a prompt that it is taken to hold."""
+        """Return the agent of the last request, and the share of a prompt that it is expected to
+        have cached."""
         last = self._last.get(key)
         return None if last is None else (last.link, max(last.share, LEAST_SHARE))
 
     def started(self, key: int, link: LinkId, account: Account = ANONYMOUS.account) -> bool:
-        """An agent was given a request of a caller; whether it had the one before as well."""
+        """Record that an agent got a caller's request.
+
+        Returns whether it also got the previous one.
+        """
         last = self._last.get(key)
         if last is None:
             self._last[key] = _Last(link)
@@ -70,7 +77,7 @@ class CacheKeys:
         return is_same
 
     def found(self, key: int, share: float) -> None:
-        """The agent of the request before had this share of the prompt cached."""
+        """Record the share of the prompt that the agent had cached."""
         last = self._last.get(key)
         if last is not None:
             last.share = (last.share + share) / 2

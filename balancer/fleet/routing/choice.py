@@ -1,6 +1,6 @@
-"""The cost of giving a request to an agent, and the choice of the cheapest.
+"""The cost of giving a request to an agent, and the choice of the cheapest agent.
 
-A cost is in seconds: the request's own time there, and what others lose.
+A cost is in seconds: the time of the request itself, and the time that other requests lose.
 """
 
 from dataclasses import dataclass
@@ -13,10 +13,11 @@ from .rates import Speed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """An agent's load: requests `running` in its `slots`, and `waiting` for it alone.
+    """An agent's load: requests `running` in its `slots`, and requests `waiting` for this agent
+    only.
 
-    `backlog`: tokens of prompts that it still has to compute. `is_cache_full`: a new prefix evicts
-    another one.
+    `backlog`: prompt tokens that the agent still has to compute. `is_cache_full`: each new prefix
+    evicts another.
     """
 
     running: int
@@ -28,20 +29,20 @@ class Load:
 
     @property
     def share(self) -> float:
-        """The part of its slots that is taken."""
+        """The share of the agent's slots that are taken."""
         return self.running / self.slots
 
 
 def seconds(
     load: Load, speed: Speed, *, uncached: float, answer: float, fetching: float = 0.0
 ) -> float:
-    """Until `uncached` prompt tokens and an answer are computed, and what others lose by it.
+    """Return the seconds until `uncached` prompt tokens and an answer are computed, plus what
+    others lose.
 
-    Before that, what is not computed takes `fetching` seconds, in which no other request loses.
-
-    Where a slot is free, that is: without `waiting_seconds`. Each sequence that runs besides waits
-    while the prompt is computed, and its tokens come a little slower. Tokens that have to leave a
-    full cache are computed again as often as others are reused.
+    Before that, the rest of the prompt takes `fetching` seconds, in which others lose nothing. The
+    result assumes a free slot; add `waiting_seconds` if there is none. Every running sequence waits
+    while the prompt is computed, and its tokens then come a little slower. Tokens evicted from a
+    full cache are computed again as often as cached tokens are reused.
     """
     running = load.running if load.has_free_slot else max(load.slots - 1, 0)
     prefill = uncached / speed.prefill
@@ -55,20 +56,22 @@ def seconds(
 
 
 def waiting_seconds(load: Load, speed: Speed) -> float:
-    """Until an agent has a free slot for the one who comes now."""
+    """Return the seconds until the agent has a free slot for a request that arrives now."""
     if load.has_free_slot:
         return 0.0
     return speed.slot_seconds * (1 + load.waiting) / max(load.slots, 1)
 
 
 LEAST_WAIT = 0.005
-"""Waiting that saves fewer seconds is not worth a timer."""
+"""A wait that saves fewer seconds is not worth a timer."""
 
 
 class Choice(NamedTuple):
-    """`link` is best. If it has no free slot, it is worth waiting `patience` seconds for it.
+    """The chosen agent `link`.
 
-    A prefix that another agent has is worth `fetching`.
+    If it has no free slot, it is worth waiting `patience` seconds for it.
+
+    `fetching`: the agent should first fetch this prefix from another agent.
     """
 
     link: LinkId
@@ -77,7 +80,7 @@ class Choice(NamedTuple):
 
 
 class Best:
-    """The best of the agents considered, with and without a free slot."""
+    """The cheapest of the considered agents, with and without a free slot."""
 
     def __init__(self) -> None:
         self._free: tuple[float, float, LinkId] | None = None
@@ -87,7 +90,8 @@ class Best:
     def consider(
         self, link: LinkId, load: Load, cost: float, wait: float, fetching: Fetching | None
     ) -> None:
-        """Consider an agent where the request costs `cost` seconds, besides those that it waits."""
+        """Consider an agent on which the request costs `cost` seconds after a wait of `wait`
+        seconds."""
         self._fetching[link] = fetching
         if load.has_free_slot:
             seen = (cost, load.share, link)
@@ -97,7 +101,8 @@ class Best:
             self._full = seen if self._full is None else min(self._full, seen)
 
     def choice(self, longest_wait: float) -> Choice | None:
-        """The free one, unless another costs less although it has to be waited for."""
+        """Return the cheapest agent with a free slot, unless a full agent costs less including the
+        wait."""
         if self._free is None:
             return None
         if self._full is not None and self._full[0] < self._free[0]:

@@ -1,7 +1,7 @@
-"""Fetches of prefixes between agents: who can lend, how long it takes, and tickets.
+"""Fetches of prefixes between agents: which agent can lend, how long a fetch takes, and tickets.
 
-An agent's rate is learnt from its own fetches. A rate that is too slow counts as a little faster
-each time, so that fetching is tried again.
+The rate of an agent is learnt from its own fetches. Each time a rate is too slow for a fetch, its
+record fades a little, so that fetching is tried again.
 """
 
 from collections.abc import Mapping
@@ -45,7 +45,8 @@ LEAST_SECONDS = 0.25
 
 
 class Fetching(NamedTuple):
-    """A request is to fetch `num_tokens` from `source`; to compute them would take `seconds`.
+    """A request should fetch `num_tokens` from the agent `source`; computing them would take
+    `seconds`.
 
     `address` is where the source lends.
     """
@@ -56,7 +57,7 @@ class Fetching(NamedTuple):
     address: str
 
     def agree(self, ticket: str) -> tuple[Lend, PrefixSource]:
-        """The messages to both sides of a `ticket`."""
+        """Return the messages to lender and borrower, with `ticket`."""
         seconds = min(max(self.seconds * SLACK, LEAST_SECONDS), LONGEST_LOAN)
         return (
             Lend(ticket=ticket, seconds=seconds),
@@ -71,26 +72,26 @@ class _Rate:
 
 
 class Fetches:
-    """Agents by link. Lengths are in tokens."""
+    """The agents that lend prefixes, by link. Lengths are in tokens."""
 
     def __init__(self) -> None:
         self._peers: dict[LinkId, Peer] = {}
         self._rates: dict[LinkId, _Rate] = {}
 
     def agent_is(self, link: LinkId, peer: Peer | None) -> None:
-        """Take what an agent reports of itself as a peer."""
+        """Record what an agent reports about itself as a lender."""
         if peer is None:
             self.agent_left(link)
         else:
             self._peers[link] = peer
 
     def agent_left(self, link: LinkId) -> None:
-        """Forget an agent that is gone, or no longer a peer."""
+        """Forget an agent that left or no longer lends."""
         self._peers.pop(link, None)
         self._rates.pop(link, None)
 
     def measured(self, link: LinkId, done: Done) -> None:
-        """Take the outcome of all fetches of an agent so far."""
+        """Record the totals of an agent's fetches so far."""
         if link not in self._peers:
             return
         rate = self._rate(link)
@@ -101,7 +102,7 @@ class Fetches:
         rate.done = done
 
     def seconds(self, link: LinkId, num_tokens: float) -> float:
-        """Seconds for an agent to fetch so many tokens."""
+        """Return the seconds that an agent needs to fetch `num_tokens`."""
         rate = within(self._rate(link).average.value(FIRST_RATE), LEAST_RATE, MOST_RATE)
         peer = self._peers[link]
         return LATENCY + (num_tokens * peer.cell_bytes + peer.state_bytes) / rate
@@ -109,9 +110,10 @@ class Fetches:
     def best(
         self, link: LinkId, held: Mapping[LinkId, float], own: float, prefill: float
     ) -> Fetching | None:
-        """The prefix that an agent with `own` tokens had better fetch than compute, if any.
+        """Return the prefix that an agent should fetch instead of computing it, if any.
 
-        Others hold `held` tokens; it computes `prefill` of them a second.
+        Other agents hold `held` tokens of the prompt; the agent itself holds `own`, and computes
+        `prefill` tokens a second.
         """
         peer = self._peers.get(link)
         if peer is None:
@@ -131,7 +133,7 @@ class Fetches:
         return None
 
     def is_peer(self, link: LinkId) -> bool:
-        """Whether an agent lends prefixes."""
+        """Return whether an agent lends prefixes."""
         return link in self._peers
 
     def _can_lend(self, link: LinkId, peer: Peer) -> bool:
@@ -151,7 +153,8 @@ class Fetches:
 
 
 class Tickets:
-    """Draws tickets by a `secret` that no one else knows; without one there are none."""
+    """Draws tickets with a `secret` that nobody else knows; without a secret there are no
+    tickets."""
 
     def __init__(self, secret: bytes = b"") -> None:
         self._secret = secret
@@ -159,11 +162,14 @@ class Tickets:
 
     @property
     def are_there(self) -> bool:
-        """Whether there is anything to draw."""
+        """Whether tickets can be drawn."""
         return bool(self._secret)
 
     def draw(self, id: RequestId) -> str:
-        """A ticket that no one can guess, for a request that may be started several times."""
+        """Return a ticket that nobody can guess.
+
+        Each call gives another, also for the same request.
+        """
         self._num_drawn += 1
         data = b"%d " % self._num_drawn + id.encode("utf-8", "surrogatepass")
         return blake2b(data, digest_size=16, key=self._secret).hexdigest()

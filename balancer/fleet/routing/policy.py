@@ -1,6 +1,8 @@
-"""A routing policy: which agent gets a request. `policies/` has one file for each.
+"""The interface of a routing policy, which chooses the agent of a request.
 
-Knows neither time nor queues: dispatch asks, and tells what became of requests.
+`policies/` has the policies.
+
+A policy knows neither time nor queues. Dispatch asks it, and reports what happens to requests.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,13 +27,16 @@ LoadOf = Callable[[LinkId], Load | None]
 
 
 class RoutingPolicy:
-    """A policy decides with `rank` and `choose`; it may learn from all other methods."""
+    """A policy. It decides in `rank` and `choose`, and may learn from all other methods."""
 
     def __init__(self, longest_wait: float = LONGEST_WAIT) -> None:
-        """A request may wait `longest_wait` seconds for one agent alone."""
+        """A request may wait for one agent for at most `longest_wait` seconds."""
 
     def rank(self, link: LinkId, load: Load) -> float:
-        """Lower is better, for a request of which nothing is known. Equals get requests in turn."""
+        """Return the rank of an agent for an average request; lower is better.
+
+        Agents with equal ranks take turns.
+        """
         raise NotImplementedError
 
     def choose(
@@ -54,11 +59,11 @@ class RoutingPolicy:
 
     @property
     def view(self) -> RoutingView:
-        """Statistics of the choices so far."""
+        """Return statistics of the choices so far."""
         return RoutingView()
 
     def seconds_to_first_token(self, link: LinkId) -> float | None:
-        """Seconds until an agent has computed its present prompts, if known."""
+        """Return the seconds until an agent has computed its present prompts, if known."""
         return None
 
     # ---- what becomes of requests
@@ -74,16 +79,20 @@ class RoutingPolicy:
         waited_for: LinkId | None = None,
         fetching: Fetching | None = None,
     ) -> None:
-        """An agent was given a request of `account`, which may have waited for one agent alone.
+        """Record that an agent got a request of `account`, which may have waited for one agent.
 
-        It may be `fetching` a part of the prompt.
+        `fetching`: the agent fetches a part of the prompt.
         """
 
     def prompt_read(self, id: RequestId, num_tokens: int, num_cached: int) -> None:
-        """An agent has computed a request's prompt, of which it had so many tokens."""
+        """Record that an agent has computed a request's prompt, of which it had `num_cached` tokens
+        cached."""
 
     def ended(self, id: RequestId, end: Measurement | None) -> bool:
-        """A request has left its agent; well, if there is an `end`. True: ranks have changed."""
+        """Record that a request has left its agent; `end` is given if it ended well.
+
+        Returns whether ranks have changed.
+        """
         return False
 
     # ---- what becomes of agents
@@ -96,22 +105,22 @@ class RoutingPolicy:
         peer: Peer | None = None,
         home: Home | None = None,
     ) -> None:
-        """Take an agent's model, an estimate of its cache, and the address at which it lends.
+        """Record an agent's model, an estimate of its cache, and the address at which it lends.
 
-        It still has what its `home` had cached when it left.
+        The agent still has what its `home` had cached when it left.
         """
 
     def agent_left(self, link: LinkId) -> None:
-        """An agent has left."""
+        """Forget an agent that has left."""
 
     def cache_is(self, link: LinkId, num_tokens: int) -> None:
-        """An agent's cache holds that much, or more."""
+        """Record that an agent's cache holds at least `num_tokens`."""
 
     def evicted(self, link: LinkId, keys: Sequence[int] | None) -> None:
-        """An agent does not hold the prefixes `keys` any more; `None`: nor any other."""
+        """Record that an agent has evicted the prefixes `keys`; `None` stands for all prefixes."""
 
     def fetched(self, link: LinkId, done: Fetches) -> None:
-        """Take the outcome of all fetches of an agent so far."""
+        """Record the totals of an agent's fetches so far."""
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""

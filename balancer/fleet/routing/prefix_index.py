@@ -1,10 +1,10 @@
-"""The index of cached prefixes: which agents have which, as far as the balancer knows.
+"""The index of cached prefixes: which agent is expected to have which prefix cached.
 
-An agent holds what it computed until its cache is full; then it evicts what was used least
-recently, ends before beginnings. The balancer simulates that with the tokens that each beginning
-adds. An error on either side costs a prefill and nothing else.
+An agent keeps what it computed until its cache is full. Then it evicts the least recently used
+prefixes, longer ones before the shorter ones that they extend. The balancer simulates this with the
+tokens that each prefix adds. A wrong entry costs one prefill and nothing else.
 
-If an agent with a disk leaves, its prefixes are set aside under its home until it is back.
+If an agent with a disk leaves, its prefixes are set aside under its home until it returns.
 
 Invariants: a key has at most `MAX_HOLDERS` holders; there are at most `max_entries` pairs of a key
 and a holder, and half as many are set aside; nothing else is kept of agents that left.
@@ -26,7 +26,7 @@ Home = tuple[str, str]
 
 
 class PrefixIndex:
-    """Lengths are in tokens."""
+    """The index. Lengths are in tokens."""
 
     def __init__(self, max_entries: int = MAX_ENTRIES) -> None:
         self._max_entries = max_entries
@@ -39,15 +39,16 @@ class PrefixIndex:
         self._num_aside = 0
 
     def __len__(self) -> int:
-        """Pairs of a key and an agent, here or set aside."""
+        """Return the number of pairs of a key and an agent, in use or set aside."""
         return self._num_entries + self._num_aside
 
     def tokens_of(self, link: LinkId) -> int:
-        """The tokens that an agent holds."""
+        """Return the number of tokens that an agent holds."""
         return self._tokens.get(link, 0)
 
     def holders(self, keys: Sequence[int], most: int) -> dict[LinkId, int]:
-        """Up to `most` agents that hold the longest beginnings, and the index of their last key."""
+        """Return up to `most` agents that hold the longest prefixes, with the index of their last
+        key."""
         found: dict[LinkId, int] = {}
         for index in range(len(keys) - 1, -1, -1):
             for link in reversed(self._holders.get(keys[index], ())):
@@ -57,14 +58,15 @@ class PrefixIndex:
         return found
 
     def last_held(self, link: LinkId, keys: Sequence[int]) -> int | None:
-        """The index of the last key that an agent holds."""
+        """Return the index of the last key that an agent holds; `None` if it holds none."""
         held = self._held.get(link)
         if held is None:
             return None
         return next((i for i in range(len(keys) - 1, -1, -1) if keys[i] in held), None)
 
     def computes(self, link: LinkId, keys: Sequence[int], ends: Sequence[int]) -> None:
-        """An agent has, or will soon have, the beginnings of `keys`, which end at these tokens."""
+        """Record that an agent has, or will soon have, the prefixes `keys`, which end at the tokens
+        `ends`."""
         held = self._held.setdefault(link, OrderedDict())
         for index in range(len(keys) - 1, -1, -1):
             added = ends[index] - (ends[index - 1] if index else 0)
@@ -74,19 +76,20 @@ class PrefixIndex:
         self._bound()
 
     def grows(self, link: LinkId, key: int, num_tokens: int) -> None:
-        """An answer of so many tokens follows the beginning `key`."""
+        """Record that an answer of `num_tokens` follows the prefix `key`."""
         held = self._held.get(link)
         if held is not None and key in held:
             held[key] += num_tokens
             self._tokens[link] += num_tokens
 
     def trim(self, link: LinkId, capacity: float) -> None:
-        """An agent holds no more than `capacity`: what was not used for longest goes."""
+        """Drop the least recently used prefixes of an agent until it holds at most `capacity`
+        tokens."""
         while self.tokens_of(link) > capacity and link in self._held:
             self._drop_oldest(link)
 
     def drop(self, link: LinkId, keys: Iterable[int]) -> int:
-        """An agent does not hold these; how many it was believed to."""
+        """Drop prefixes of an agent. Returns how many of them the index had."""
         num = 0
         for key in keys:
             if key in self._held.get(link, ()):
@@ -95,14 +98,14 @@ class PrefixIndex:
         return num
 
     def forget(self, link: LinkId) -> None:
-        """An agent has left, or its cache is empty."""
+        """Drop all prefixes of an agent that left, or whose cache is empty."""
         for key in self._held.pop(link, ()):
             self._num_entries -= 1
             self._let_go(key, link)
         self._tokens.pop(link, None)
 
     def set_aside(self, link: LinkId, home: Home) -> None:
-        """An agent has left; what it holds it has again when it comes back to its `home`."""
+        """Keep the prefixes of an agent that left under its `home`, until it returns."""
         held = self._held.get(link)
         self.forget(link)
         if not held:
@@ -113,7 +116,7 @@ class PrefixIndex:
             self._num_aside -= len(self._aside.popitem(last=False)[1])
 
     def take_back(self, link: LinkId, home: Home) -> None:
-        """An agent is back where it had what was set aside."""
+        """Give an agent that returned to its `home` the prefixes that were set aside there."""
         aside = self._aside.pop(home, None)
         if not aside:
             return
@@ -143,7 +146,7 @@ class PrefixIndex:
             self._drop(holders[0], key)
 
     def _drop_one_of_next(self) -> None:
-        """Drop a key of another agent each time, so that all keep about as much."""
+        """Drop one key of the next agent in turn, so that all agents keep about as many."""
         link = next(iter(self._held))
         self._held.move_to_end(link)
         self._drop_oldest(link)

@@ -1,8 +1,7 @@
 """Speeds of agents, learnt from their ended requests, and averages of models.
 
-Whatever agents report, learnt values stay finite and above zero: costs are their sums and ratios.
-
-An unknown agent counts as an average one of its model.
+Learnt values stay finite and above zero, whatever agents report, because costs are sums and ratios
+of them. An unknown agent counts as an average agent of its model.
 """
 
 from collections import OrderedDict
@@ -34,7 +33,7 @@ DRIFT = 1.25
 
 @dataclass(slots=True)
 class Average:
-    """A ratio of two sums that fade."""
+    """A ratio of two sums, in which old values fade."""
 
     amount: float = 0.0
     weight: float = 0.0
@@ -48,7 +47,7 @@ class Average:
         self.weight = self.weight * MEMORY + weight
 
     def value(self, default: float) -> float:
-        """The average, or `default` before there is one."""
+        """Return the average, or `default` if nothing was added."""
         return self.amount / self.weight if self.weight else default
 
 
@@ -56,9 +55,10 @@ class Average:
 class Speed:
     """The expected speed of an agent.
 
-    `prefill` in tokens a second. A token of an answer takes `token_seconds` while `running`
-    sequences are generated at once; a request has its slot for `slot_seconds`. Of the cached tokens
-    that are believed, `hit_rate` are there. Of a prompt, `reuse` is the share that was cached.
+    `prefill` is in tokens a second. A token of an answer takes `token_seconds` while `running`
+    sequences are generated at once. A request keeps its slot for `slot_seconds`. `hit_rate` is the
+    share of the expected cached tokens that are really cached. `reuse` is the share of a prompt
+    that was cached.
     """
 
     prefill: float
@@ -69,7 +69,10 @@ class Speed:
     reuse: float = 0.0
 
     def seconds_per_token(self, running: float) -> float:
-        """With so many sequences at once: half of a step is taken to grow with their number."""
+        """Return the seconds of a token while `running` sequences generate.
+
+        Half of a step is assumed to grow with their number.
+        """
         return self.token_seconds * (1 + running) / (1 + self.running)
 
 
@@ -110,9 +113,10 @@ class _Measured:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """A measurement: `running` requests were at once on the agent; it had its slot for `seconds`.
+    """A measurement of a request that had its slot for `seconds`, on an agent with `running`
+    requests.
 
-    `usage` counts its tokens, and `rates` are the engine's.
+    `usage` has its token counts, and `rates` those of the engine.
     """
 
     usage: Usage
@@ -122,7 +126,7 @@ class Measurement:
 
 
 class Speeds:
-    """Agents by link, models by name."""
+    """The speeds of agents by link, and of models by name."""
 
     def __init__(self) -> None:
         self._agents: dict[LinkId, _Measured] = {}
@@ -130,51 +134,54 @@ class Speeds:
         self._references: dict[str, float] = {}
 
     def __len__(self) -> int:
-        """Agents and models of which something is known."""
+        """Return the number of agents and models with measurements."""
         return len(self._agents) + len(self._models)
 
     def is_known(self, model: str) -> bool:
-        """Whether there is a measurement of the model."""
+        """Return whether there is a measurement of the model."""
         return model in self._models and self._models[model].is_known
 
     def of(self, link: LinkId, model: str) -> Speed:
-        """The expected speed of an agent that serves `model`."""
+        """Return the expected speed of an agent that serves `model`."""
         mean = self._models.get(model)
         default = UNKNOWN if mean is None else mean.speed(UNKNOWN)
         agent = self._agents.get(link)
         return default if agent is None else agent.speed(default)
 
     def answer_tokens(self, model: str) -> float:
-        """Tokens of an average answer."""
+        """Return the tokens of an average answer."""
         mean = self._models.get(model)
         return 100.0 if mean is None else mean.answer.value(100.0)
 
     def computed_tokens(self, model: str) -> float:
-        """Tokens of an average prompt that were computed."""
+        """Return the computed tokens of an average prompt."""
         mean = self._models.get(model)
         return 100.0 if mean is None else mean.computed.value(100.0)
 
     def tokens_per_byte(self, model: str) -> float:
-        """Tokens for each byte of a prompt, as `PrefixChain` counts bytes."""
+        """Return the tokens per byte of a prompt, with bytes counted as in `PrefixChain`."""
         mean = self._models.get(model)
         return 0.25 if mean is None else mean.tokens_per_byte.value(0.25)
 
     # ---- measurements
 
     def prompt_read(self, model: str, num_tokens: int, num_bytes: int) -> None:
-        """A text of so many bytes had so many tokens."""
+        """Record that a text of `num_bytes` had `num_tokens`."""
         if num_bytes > 0:
             most = MOST_TOKENS_A_BYTE * num_bytes
             self._model(model).tokens_per_byte.add(min(num_tokens, most), num_bytes)
 
     def found(self, link: LinkId, *, expected: float, cached: int) -> None:
-        """An agent was believed to hold `expected` tokens, and `cached` of them were there."""
+        """Record that an agent had `cached` tokens of the `expected` ones."""
         agent = self._agent(link)
         agent.hit_rate.add(min(cached, expected), expected)
         agent.known = None
 
     def ended(self, link: LinkId, model: str, end: Measurement) -> bool:
-        """A request ended well. True: what is expected of the model has changed."""
+        """Record a request that ended well.
+
+        Returns whether the expectation of the model has changed.
+        """
         for each in (self._agent(link), self._model(model)):
             _learn(each, end)
         mean = self._model(model)
@@ -189,7 +196,7 @@ class Speeds:
         return True
 
     def forget(self, link: LinkId) -> None:
-        """An agent has left, or serves another model."""
+        """Forget an agent that left or changed its model."""
         self._agents.pop(link, None)
 
     # ---- inside

@@ -1,1 +1,1 @@
-"""The shell around the fleet's core: the event loop, agents' sockets, clients' streams."""
+"""The shell around the core of the fleet: event loop, agents' sockets, clients' streams."""

@@ -67,11 +67,11 @@ _token_ids: TypeAdapter[tuple[int, ...]] = TypeAdapter(ListOf[TokenId], config=L
 
 
 class CostlyMessage(ValueError):
-    """A message that would take long to decode."""
+    """A message that would take long to decode, which closes its agent's connection."""
 
 
 async def decoded(text: bytes) -> FromAgent:
-    """The message in `text`. Raises `CostlyMessage` and `pydantic.ValidationError`."""
+    """Return the message in `text`. Raises `CostlyMessage` and `pydantic.ValidationError`."""
     if len(text) <= PIECE_BYTES:
         return decode_from_agent(text)
     is_reply = text.startswith(_REPLY)
@@ -84,7 +84,7 @@ async def decoded(text: bytes) -> FromAgent:
 
 
 async def _check(text: bytes) -> None:
-    """Raises `CostlyMessage`."""
+    """Check what a message costs to decode. Raises `CostlyMessage`."""
     counter = JsonCounter(LIMITS)
     num_escapes = 0
     for start in range(0, len(text), COUNTED_AT_ONCE):
@@ -100,7 +100,7 @@ async def _check(text: bytes) -> None:
 
 
 async def _tokenized(text: bytes, start: int) -> FromAgent:
-    """The reply whose tokens begin at `start`, decoded in parts: each is a list of its own."""
+    """Return the reply whose tokens begin at `start`, decoded in parts, each a list of its own."""
     message = decode_from_agent(text[:start] + _END)
     end = len(text) - len(_END)
     tokens: list[int] = []
@@ -127,25 +127,25 @@ _CLOSE_TIMEOUT = 2.0
 
 
 class _Junk(Exception):
-    """A frame breaks the protocol."""
+    """A frame that breaks the protocol."""
 
 
 class AgentAccess(Protocol):
-    """Whose key an agent came with: `api/access/`."""
+    """Finds the holder of the key with which an agent connects: see `api/access/`."""
 
     def holder(self, request: web.Request) -> Identity | None:
-        """The holder of the key of `request`; `None` if no key is needed."""
+        """Return the holder of the key of `request`; `None` if no key is needed."""
 
     def lease(
         self, holder: Identity | None, on_end: Callable[[Unauthorized], None]
     ) -> AbstractContextManager[None]:
-        """Inside, `on_end` is called if `holder` may no longer be here."""
+        """Return a context in which `on_end` is called if the permission of `holder` ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """The processes behind one port: this one's run, how many there are to be, and the runs of
-    those that serve now."""
+    """The processes behind one port: this process's run, their number, and the runs that serve
+    now."""
 
     run: str
     num: int
@@ -153,7 +153,7 @@ class Workers:
 
 
 class Watch(Protocol):
-    """Bounds the frames of what becomes a WebSocket: `api.transport.connections.watch_frames`."""
+    """Limits the frames of a WebSocket, as `api.transport.connections.watch_frames` does."""
 
     def __call__(
         self, request: web.Request, *, on_fault: Callable[[str, WSCloseCode], None]
@@ -161,7 +161,7 @@ class Watch(Protocol):
 
 
 class Anybody:
-    """Lets everybody in, for ever."""
+    """Admits every agent without a key."""
 
     def holder(self, request: web.Request) -> Identity | None:
         return None
@@ -189,11 +189,11 @@ def agent_handler(
     watch: Watch | None = None,
     report: Report = _to_nobody,
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    """Make the handler of `PATH` on the management port.
+    """Return the handler of `PATH` on the management port.
 
-    `needs_certificate`: agents show a certificate, which the TLS handshake has checked. `workers`:
-    this balancer is one of several behind its port. `watch` bounds the frames that agents send.
-    `report` hears of refused agents.
+    `needs_certificate`: agents must show a certificate, which the TLS handshake has checked.
+    `workers`: this balancer is one of several processes behind its port. `watch` limits the frames
+    of agents. `report` hears of refused agents.
     """
     return _AgentSocket(
         runtime, needs_certificate, admission or Anybody(), workers, watch, report
@@ -220,12 +220,15 @@ class _AgentSocket:
         self._patience = runtime.views.limits.heartbeat_timeout
 
     async def handle(self, request: web.Request) -> web.WebSocketResponse:
-        """One agent's connection, from its first frame to the close."""
+        """Serve one agent's connection, from its first frame to its close."""
         if self._needs_certificate and not request.get_extra_info("peercert"):
             raise self._refused(
                 request,
                 "certificate",
-                "agents have to show a certificate here, and this one shows none",
+                (
+                    "the agent showed no certificate, but this balancer requires one "
+                    "(--agent-ca); start the agent with --tls-cert and --tls-key"
+                ),
             )
         socket = web.WebSocketResponse(
             max_msg_size=MAX_FRAME_BYTES, compress=False, decode_text=False, timeout=_CLOSE_TIMEOUT
@@ -250,7 +253,9 @@ class _AgentSocket:
                 await self._converse(socket, outbox, request, holder)
             except _Junk as error:
                 logger.warning(
-                    "invalid message from an agent: %s", error, extra=context(peer=request.remote)
+                    "an agent's connection is closed: its message is invalid: %s",
+                    error,
+                    extra=context(peer=request.remote),
                 )
                 outbox.disconnect(str(error), WSCloseCode.POLICY_VIOLATION)
             finally:
@@ -258,7 +263,7 @@ class _AgentSocket:
         return socket
 
     def _refused(self, request: web.Request, kind: str, reason: str) -> Unauthorized:
-        """Report an agent that is not let in: the error."""
+        """Report an agent that is refused, and return the error."""
         error = Unauthorized(reason, kind=kind)
         self._report(request, error)
         return error
@@ -320,7 +325,10 @@ class _AgentSocket:
             logger.info("agent disconnected: %s", reason, extra=about)
 
     async def _listen(self, socket: web.WebSocketResponse, outbox: Outbox, link: LinkId) -> bool:
-        """Until the socket is closed; true if the agent closed it in good order."""
+        """Take messages until the socket is closed.
+
+        Returns whether the agent closed it in good order.
+        """
         while (frame := await received(socket)).type not in _CLOSED:
             if (text := _whole(frame, outbox.assembler)) is None:
                 self._runtime.agent_heard(link)
@@ -333,17 +341,17 @@ class _AgentSocket:
             async with asyncio.timeout(self._patience):
                 frame = await received(socket)
         except TimeoutError as error:
-            raise _Junk(f"no hello came within {self._patience:g} s") from error
+            raise _Junk(f"the agent sent no hello within {self._patience:g} s") from error
         if frame.type in _CLOSED:
             return None
         message = await _decoded(_text(frame))
         if not isinstance(message, Hello):
-            raise _Junk(f"the first frame has to be `hello`, not `{message.type}`")
+            raise _Junk(f"the first frame must be `hello`, not `{message.type}`")
         return message
 
 
 def _whole(frame: WSMessage, assembler: Assembler) -> bytes | None:
-    """The message in `frame`, or the one that it completes."""
+    """Return the message in `frame`, or the message that it completes."""
     if frame.type is not WSMsgType.BINARY:
         return _text(frame)
     try:
@@ -356,7 +364,7 @@ def _text(frame: WSMessage) -> bytes:
     if frame.type is WSMsgType.ERROR:
         raise _Junk(str(frame.data))
     if frame.type is not WSMsgType.TEXT:
-        raise _Junk("the first frame has to be text")
+        raise _Junk("the first frame must be text")
     data: bytes = frame.data
     return data
 
@@ -365,6 +373,8 @@ async def _decoded(text: bytes) -> FromAgent:
     try:
         return await decoded(text)
     except CostlyMessage as error:
-        raise _Junk(f"a message that is costly to decode: {error}") from error
+        raise _Junk(f"the message is too costly to decode: {error}") from error
     except ValidationError as error:
-        raise _Junk(f"not a message of an agent: {invalid(error, text)}") from error
+        raise _Junk(
+            f"the message is not a valid message of an agent: {invalid(error, text)}"
+        ) from error

@@ -77,7 +77,7 @@ FIT_TRIES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFit:
-    """The settings that a host would choose for a model, or why they are unknown."""
+    """The options that a host would choose for a model, or the reason why they are unknown."""
 
     host: AgentId
     name: str
@@ -89,9 +89,9 @@ _Sent = TypeVar("_Sent", LogRead, FitRead)
 
 
 class Reads(Generic[_Sent]):
-    """The readers that wait for what an agent was asked to send, by the id of what they asked.
+    """The readers that wait for answers of agents, by the id of their question.
 
-    Each waits until that came or it has gone.
+    A reader waits until the answer comes or the agent has left.
     """
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class Reads(Generic[_Sent]):
 
     @contextmanager
     def expect(self, id: RequestId) -> Iterator[asyncio.Future[_Sent]]:
-        """Expect a reply for `id` inside the block."""
+        """Return a context in which an answer to the question `id` is expected."""
         future = self._waiting[id] = asyncio.get_running_loop().create_future()
         try:
             yield future
@@ -110,13 +110,13 @@ class Reads(Generic[_Sent]):
             del self._waiting[id]
 
     def lost(self, ids: Iterable[RequestId]) -> None:
-        """The agent of these has gone."""
+        """End the reads of an agent that has left."""
         for id in ids:
             if (future := self._waiting.get(id)) is not None and not future.done():
-                future.set_exception(AgentLost("the agent has gone"))
+                future.set_exception(AgentLost("the agent has disconnected"))
 
     def read(self, message: _Sent) -> None:
-        """An agent sent this; ignored if no reader waits for it any more."""
+        """Take an agent's answer; ignored if no reader waits for it."""
         future = self._waiting.get(message.id)
         if future is not None and not future.done():
             future.set_result(message)
@@ -127,7 +127,7 @@ _GRAIN = 0.001
 
 
 class DeadlineTimer:
-    """Calls `fire` when the deadline has come that it was armed for.
+    """Calls `fire` at the deadline for which it was armed.
 
     While it runs, the event loop holds at most one of its handles.
     """
@@ -140,7 +140,7 @@ class DeadlineTimer:
         self._at = 0.0
 
     async def run(self, deadline: float | None) -> None:
-        """Keep `deadline` and those that `arm` gets, until cancelled."""
+        """Keep `deadline`, and later deadlines given to `arm`, until cancelled."""
         self._loop = asyncio.get_running_loop()
         self.arm(deadline)
         try:
@@ -150,7 +150,7 @@ class DeadlineTimer:
             self._disarm()
 
     def arm(self, deadline: float | None) -> None:
-        """See to it that it fires no later than `deadline`; for nothing while it does not run."""
+        """Fire no later than `deadline`. Has no effect while the timer does not run."""
         if self._loop is None or deadline is None:
             return
         if self._handle is not None and self._at <= deadline:
@@ -171,11 +171,11 @@ class DeadlineTimer:
 
 
 class DecisionExecutor:
-    """Carries out what the core decides: it knows where events go, and each link's socket.
+    """Carries out the core's decisions: it knows the receivers of events, and each link's socket.
 
-    Invariant: a sink or a query handle is here exactly as long as its request has not ended; a peer
-    exactly as long as the core knows its link. Nothing waits, so decisions are carried out in
-    order.
+    Invariant: a sink or query handle is present exactly as long as its request has not ended; a
+    peer exactly as long as the core knows its link. No method waits, so decisions are carried out
+    in order.
     """
 
     def __init__(
@@ -196,11 +196,11 @@ class DecisionExecutor:
         self._peers: dict[LinkId, AgentConnection] = {}
 
     def add_sink(self, sink: Sink) -> None:
-        """The events of the request of its id go to `sink`."""
+        """Send the events of the request with the sink's id to `sink`."""
         self._sinks[sink.id] = sink
 
     def add_query(self, handle: QueryHandle) -> None:
-        """The outcome of the query of its id goes to `handle`."""
+        """Send the outcome of the query with the handle's id to `handle`."""
         self._query_handles[handle.id] = handle
 
     def add_peer(self, link: LinkId, peer: AgentConnection) -> None:
@@ -208,30 +208,30 @@ class DecisionExecutor:
         self._peers[link] = peer
 
     def forget(self, id: RequestId) -> None:
-        """A request or query that was refused, or whose reader has gone."""
+        """Remove a request or query that was refused, or whose reader has left."""
         self._sinks.pop(id, None)
         self._query_handles.pop(id, None)
 
     def forget_peer(self, link: LinkId) -> None:
-        """An agent whose socket is closed."""
+        """Remove an agent whose socket is closed."""
         self._peers.pop(link, None)
 
     @property
     def waited_for(self) -> tuple[list[RequestId], list[RequestId]]:
-        """The requests, and the queries, whose clients wait. Costs their number."""
+        """Return the requests and the queries whose clients wait. Costs their number."""
         return list(self._sinks), list(self._query_handles)
 
     def backlog(self) -> AgentBacklog:
-        """Messages that wait for agents. Costs in proportion to the number of agents."""
+        """Return the messages that wait for agents. Costs the number of agents."""
         waiting = [peer.backlog() for peer in self._peers.values()]
         return AgentBacklog(
             sum(each.num_messages for each in waiting), sum(each.num_bytes for each in waiting)
         )
 
     def carry_out(self, decisions: Iterable[Decision]) -> bool:
-        """All of them, in order, except that `Refuse` is for who asked.
+        """Carry out decisions in order, except `Refuse`, which the caller handles.
 
-        Whether a fault of ours was met.
+        Returns whether an internal error occurred.
         """
         is_broken = False
         for decision in decisions:
@@ -292,7 +292,7 @@ logger = logging.getLogger(__name__)
 
 
 def log_end(ending: Ending) -> None:
-    """A request has ended, with its figures."""
+    """Log that a request has ended, with its figures."""
     timings = ending.timings
     values = context(
         id=ending.request_id,
@@ -313,25 +313,30 @@ def log_end(ending: Ending) -> None:
         error=ending.error.message if ending.error is not None else None,
     )
     if ending.is_suspect:
-        logger.warning("request ended: it may be what ends its agents", extra=values)
+        logger.warning(
+            "request ended: several agents were lost while running it, so it may be crashing them",
+            extra=values,
+        )
     else:
         logger.info("request ended", extra=values)
 
 
 def log_move(moved: Moved) -> None:
-    """A request leaves its agent and goes to another."""
+    """Log that a request moves to another agent."""
     values = context(id=moved.request, agent=moved.origin.agent, reason=moved.reason)
     logger.info("request moves to another agent", extra=values)
 
 
 def log_bad(bad: LogBad) -> None:
-    """An agent's connection ends for what came over it."""
+    """Log that an agent's connection is closed because of its message."""
     values = context(agent=bad.agent, reason=bad.reason)
     if bad.error is None:
-        logger.warning("bad message from an agent: its connection ends", extra=values)
+        logger.warning(
+            "an agent's connection is closed: it sent a message that cannot be true", extra=values
+        )
     else:
         logger.error(
-            "a message of an agent could not be handled: its connection ends",
+            "an agent's connection is closed: unexpected error while handling its message",
             extra=values,
             exc_info=bad.error,
         )
@@ -342,19 +347,19 @@ WATCH_INTERVAL = 0.2
 
 
 def new_request_id() -> RequestId:
-    """One that no other request has."""
+    """Return an id that no other request has."""
     return RequestId(secrets.token_hex(16))
 
 
 def new_seed() -> int:
-    """A seed that no one can guess."""
+    """Return a seed that nobody can guess."""
     return secrets.randbits(32)
 
 
 class FleetRuntime:
-    """One for each balancer; APIs, management and agent sockets all use it.
+    """The runtime of a balancer, which APIs, management and agent sockets use.
 
-    `views` are of the fleet as of now; `changes` wakes those that watch it.
+    `views` shows the present fleet; `changes` wakes its watchers.
     """
 
     def __init__(
@@ -398,15 +403,16 @@ class FleetRuntime:
         together: int = 1,
         kept_log_prob: int = 0,
     ) -> Stream:
-        """Accept `request`; its stream tells about waits longer than `tell_waiting` seconds.
+        """Accept `request`, and return its stream.
 
-        It is the first of `together` requests like it, all of which will be opened, or none. See
-        `Stream` for `kept_log_prob`.
+        The stream tells about waits longer than `tell_waiting` seconds.
 
-        Raises why it is refused, such as `QueueFull` or `RateLimited`.
+        The request is the first of `together` requests like it; either all of them will be opened
+        or none. `Stream` explains `kept_log_prob`. Raises the refusal, such as `QueueFull` or
+        `RateLimited`.
 
-        The APIs check before that agents can read it (`api/common/readable`). An `id` is
-        one of `new_request_id`, for callers that have to know it even if the request is refused.
+        The APIs must have checked that agents can read the request (`api/common/readable`). `id`
+        comes from `new_request_id`, for callers that need the id even if the request is refused.
         """
         stream = Stream(
             new_request_id() if id is None else id,
@@ -426,7 +432,7 @@ class FleetRuntime:
         tell_waiting: float | None = None,
         together: int = 1,
     ) -> None:
-        """Accept `request`, whose events go to `sink`, under its id. See `open`."""
+        """Accept `request`; its events go to `sink`, whose id it gets. See `open`."""
         self._executor.add_sink(sink)
         caller = self._traced(caller)
         decisions = self._fleet.request_arrived(
@@ -449,7 +455,8 @@ class FleetRuntime:
         engine: Engine | None,
         age: float,
     ) -> None:
-        """Go on with what another run of the balancer accepted; see `Fleet.request_resumed`."""
+        """Resume a request that another run of the balancer accepted; see
+        `Fleet.request_resumed`."""
         self._executor.add_sink(sink)
         decisions = self._fleet.request_resumed(
             sink.id,
@@ -463,13 +470,14 @@ class FleetRuntime:
         self._carry_out(decisions)
 
     def seeded(self, request: GenerateRequest) -> GenerateRequest:
-        """With a seed, so that another agent goes on with the same one; greedy ones need none."""
+        """Return the request with a seed, so that another agent can continue it; greedy requests
+        need none."""
         if request.seed is not None or request.temperature == 0:
             return request
         return with_seed(request, self._draw_seed())
 
     def ask(self, query_request: QueryRequest, *, caller: Caller) -> QueryHandle:
-        """Accept `query_request`. Raises as `open` does, and for what no agent here can answer."""
+        """Accept `query_request`. Raises as `open` does, and if no agent can answer it."""
         handle = QueryHandle(new_request_id(), self._close)
         self._executor.add_query(handle)
         self._accept(
@@ -481,12 +489,12 @@ class FleetRuntime:
         return handle
 
     def _traced(self, caller: Caller) -> Caller:
-        """`caller` with a span for one request of theirs."""
+        """Return `caller` with a span for one request."""
         trace = self._tracer.begin(caller.trace_parent)
         return caller if trace is None else replace(caller, trace=trace)
 
     def _accept(self, id: RequestId, decisions: list[Decision]) -> None:
-        """Carry out what follows from a newcomer; raise what it was refused with."""
+        """Carry out the decisions about a new request. Raises its refusal, if any."""
         refusals = [decision for decision in decisions if isinstance(decision, Refuse)]
         if refusals:
             self._executor.forget(id)
@@ -495,13 +503,13 @@ class FleetRuntime:
             raise refusal.error
 
     def cancel(self, ids: Iterable[RequestId]) -> int:
-        """Cancel all of `ids` at once; the number of them that had not ended."""
+        """Cancel all of `ids` at once. Returns how many of them had not ended."""
         live = [id for id in dict.fromkeys(ids) if id in self._fleet]
         self._carry_out(self._fleet.cancel(live, self._clock()))
         return len(live)
 
     def revoked(self, owner: str, error: RequestError) -> None:
-        """A caller may no longer be here: what it made ends with `error`."""
+        """End with `error` all requests of a caller whose key has ended."""
         self._carry_out(self._fleet.revoked(owner, error, self._clock()))
 
     def _close(self, id: RequestId) -> None:
@@ -513,9 +521,9 @@ class FleetRuntime:
     def agent_joined(
         self, peer: AgentConnection, hello: Hello, holder: Identity | None = None
     ) -> LinkId:
-        """An agent said hello. It is answered through `peer`, also if it is not let in.
+        """Take an agent's hello. The answer goes through `peer`, also if the agent is rejected.
 
-        `holder` is that of the key that it came with.
+        `holder` is the holder of its key.
         """
         link = LinkId(next(self._links))
         self._executor.add_peer(link, peer)
@@ -523,45 +531,45 @@ class FleetRuntime:
         return link
 
     def agent_id(self, link: LinkId) -> AgentId | None:
-        """The id under which others know the agent on this link, unless it was not let in."""
+        """Return the id of the agent on this link; `None` if it was rejected."""
         agent = self._fleet.state.registry.get(link)
         return None if agent is None else agent.hello.agent_id
 
     def agent_said(self, link: LinkId, message: FromAgent) -> None:
-        """An agent sent something else."""
+        """Take a later message of an agent."""
         self._carry_out(self._fleet.agent_said(link, message, self._clock()))
 
     def agent_broke(self, link: LinkId, reason: str) -> None:
-        """An agent sent what is no message, or one with a value that cannot be."""
+        """Disconnect an agent that sent an invalid message or an impossible value."""
         self._carry_out(self._fleet.agent_broke(link, reason, self._clock()))
 
     def agent_heard(self, link: LinkId) -> None:
-        """A part of a message came from an agent."""
+        """Take a part of a message as a sign of life."""
         self._carry_out(self._fleet.agent_heard(link, self._clock()))
 
     def agent_left(self, link: LinkId, *, hung_up: bool = False) -> None:
-        """An agent's socket is closed, from whichever side; `hung_up`: by it, in good order."""
+        """Remove an agent whose socket is closed. `hung_up`: the agent closed it in good order."""
         self._carry_out(self._fleet.agent_left(link, self._clock(), hung_up=hung_up))
         self._executor.forget_peer(link)
 
     def backlog(self) -> AgentBacklog:
-        """Messages that wait for agents. Costs in proportion to the number of agents."""
+        """Return the messages that wait for agents. Costs the number of agents."""
         return self._executor.backlog()
 
     # ---- operators
 
     def desire(self, desired: DesiredState) -> None:
-        """The fleet should serve this from now on."""
+        """Serve this desired state from now on."""
         self._carry_out(self._fleet.desire(desired, self._clock()))
 
     def restored(self, desired: DesiredState) -> None:
-        """The fleet should serve this, and did so before the balancer started."""
+        """Serve this desired state, which was also desired before the balancer's start."""
         self._carry_out(self._fleet.restored(desired, self._clock()))
 
     def cordon(self, agent: AgentId, within: float | None) -> None:
-        """Give an agent no new work; what it runs moves after `within` seconds, if given.
+        """Give an agent no new work; its running requests move after `within` seconds, if given.
 
-        Raises `NotFound`, as the others do.
+        Raises `NotFound`, as do `resume` and `reload`.
         """
         self._carry_out(self._fleet.cordon(agent, within, self._clock()))
 
@@ -570,19 +578,21 @@ class FleetRuntime:
         self._carry_out(self._fleet.resume(agent, self._clock()))
 
     def reload(self, agent: AgentId, drain_timeout: float) -> None:
-        """Have an agent load its model anew."""
+        """Let an agent load its model again."""
         self._carry_out(self._fleet.reload(agent, drain_timeout, self._clock()))
 
     async def read_log(
         self, agent: AgentId, after: int, *, wait: float | None = None
     ) -> tuple[LogLine, ...]:
-        """The last lines of an agent's log, of those with numbers above `after`.
+        """Return the last lines of an agent's log, with numbers above `after`.
 
-        With `wait` it waits for so many seconds until there are some. Raises `NotFound`,
-        `RateLimited`, or `AgentLost` if the agent goes or does not answer.
+        With `wait` it waits at most so many seconds for such lines. Raises `NotFound`,
+        `RateLimited`, or `AgentLost` if the agent leaves or does not answer.
         """
         if len(self._log_reads) >= MAX_LOG_READS:
-            raise RateLimited(f"{MAX_LOG_READS} readers wait for agents' logs already")
+            raise RateLimited(
+                f"{MAX_LOG_READS} readers already wait for logs of agents; try again in a moment"
+            )
         id = new_request_id()
         is_waiting = wait is not None
         with self._log_reads.expect(id) as read:
@@ -601,12 +611,14 @@ class FleetRuntime:
     async def read_fits(
         self, source: str, *, slots: NumSlots | None, context_size: AutoContext | None
     ) -> list[HostFit]:
-        """The settings that each host would choose for the model of `source`, or a reason.
+        """Return the options that each host would choose for the model of `source`, or a reason.
 
-        Takes as long as the slowest of them, and `FIT_PATIENCE` at most. Raises `RateLimited`.
+        Takes as long as the slowest host, and at most `FIT_PATIENCE`. Raises `RateLimited`.
         """
         if self._num_fits >= MAX_FITS:
-            raise RateLimited(f"{MAX_FITS} readers wait for what hosts would choose already")
+            raise RateLimited(
+                f"{MAX_FITS} readers already wait for answers of agents; try again in a moment"
+            )
         question = ReadFit(
             id=new_request_id(),
             source=source,
@@ -630,17 +642,20 @@ class FleetRuntime:
                 read = await self._fit_read(host, question)
                 fit, issue = read.fit, read.issue
         except TimeoutError:
-            words = f"it did not answer within {FIT_PATIENCE:g} s"
+            words = f"the agent did not answer within {FIT_PATIENCE:g} s"
             issue = Issue(code=AgentLost.code, message=words)
         except RequestError as error:
             issue = Issue(code=error.code, message=error.message)
         return HostFit(host=host.id, name=host.name, fit=fit, issue=issue)
 
     async def _fit_read(self, host: AgentView, question: ReadFit) -> FitRead:
-        """Raises `AgentLost`, `NotFound`, or `NotSupported` if it does not say such a thing."""
+        """Ask a host.
+
+        Raises `AgentLost`, `NotFound`, or `NotSupported` if the host cannot answer this.
+        """
         if not host.facts.answers_fit:
             raise NotSupported(
-                "it forwards to another server, or its version does not say what it would choose"
+                "the agent forwards to another server, or its version is too old for this question"
             )
         for _ in range(FIT_TRIES - 1):
             with suppress(AgentLost):  # another process of the host may have taken over
@@ -648,7 +663,7 @@ class FleetRuntime:
         return await self._fit_read_once(host.id, replace(question, id=new_request_id()))
 
     async def _fit_read_once(self, host: AgentId, question: ReadFit) -> FitRead:
-        """Raises `AgentLost` with the link over which it is asked, or `NotFound`."""
+        """Ask a host once. Raises `AgentLost` with the link of the question, or `NotFound`."""
         with self._fit_reads.expect(question.id) as read:
             try:
                 self._carry_out(self._fleet.read_fit(host, question, self._clock()))
@@ -658,21 +673,22 @@ class FleetRuntime:
 
     @property
     def num_log_reads(self) -> int:
-        """Readers who wait for agents' logs."""
+        """The number of readers that wait for agents' logs."""
         return len(self._log_reads)
 
     def restore_models(self, names: Iterable[str]) -> None:
-        """These were served before the balancer started: requests for them wait for a while."""
+        """Remember models that were served before the balancer's start, so that requests for them
+        wait."""
         self._fleet.restore_models(names, self._clock())
 
     def restore_cordons(self, cordons: Iterable[Cordon]) -> None:
-        """These were there before the balancer started, oldest first."""
+        """Restore the cordons from before the balancer's start, oldest first."""
         self._fleet.restore_cordons(cordons)
 
     # ---- other balancers over the same store
 
     def lead(self, epoch: int) -> None:
-        """Give agents their orders from now on; `epoch` is larger than all before it."""
+        """Give agents orders from now on; `epoch` is larger than all earlier epochs."""
         self._carry_out(self._fleet.lead(epoch, self._clock()))
 
     def follow(self) -> None:
@@ -680,36 +696,38 @@ class FleetRuntime:
         self._fleet.follow()
 
     def others(self, num_live: int, waiting: Mapping[str, tuple[int, float]]) -> None:
-        """The number of live balancers, and the models that requests of others wait for.
+        """Take the number of live balancers, and the models for which requests of other balancers
+        wait.
 
-        By model: the number of requests, and the seconds of the oldest.
+        `waiting` has, by model, the number of requests and the seconds of the oldest.
         """
         now = self._clock()
         demands = {name: Demand(num, now - age) for name, (num, age) in waiting.items()}
         self._carry_out(self._fleet.others(num_live, demands, now))
 
     def retry_agent(self, agent: AgentId) -> None:
-        """Let an agent try again what it failed to load, if it is here."""
+        """Let an agent try again to load models, if it is connected."""
         self._carry_out(self._fleet.retry_agent(agent, self._clock()))
 
     def apply_cordons(self, shared: Collection[SharedCordon]) -> None:
-        """These are all that operators want, at whichever balancer they said so."""
+        """Replace all cordons by those that operators of all balancers want."""
         self._carry_out(self._fleet.apply_cordons(shared, self._clock()))
 
     # ---- time, and the end of it
 
     def tick(self) -> None:
-        """Carry out whatever is due; the timer calls it."""
+        """Carry out everything that is due; the timer calls this."""
         self._carry_out(self._fleet.tick(self._clock()))
 
     async def run(self) -> None:
-        """Keep the deadlines, until cancelled."""
+        """Act on deadlines, until cancelled."""
         await self._timer.run(self._fleet.next_deadline())
 
     async def drain(self, within: float) -> None:
-        """Refuse what is new; return when every request has ended, after `within` seconds at most.
+        """Refuse new requests, and return when every request has ended, after at most `within`
+        seconds.
 
-        What is left by then ends with `shutting_down`. Needs `run` to be running.
+        The rest ends with `shutting_down`. `run` must be running.
         """
         now = self._clock()
         self._carry_out(self._fleet.drain(now, now + within))
@@ -717,13 +735,13 @@ class FleetRuntime:
             await self._next_change().wait()
 
     def goodbye(self) -> None:
-        """Say `Goodbye` to every agent, close their sockets and let no more in."""
+        """Send `Goodbye` to every agent, close their sockets, and accept no others."""
         self._carry_out(self._fleet.goodbye(self._clock()))
 
     # ---- watching
 
     async def changes(self) -> AsyncIterator[None]:
-        """Yields at once, then after changes, at most once in a `watch_interval`."""
+        """Yield at once, and then after changes, at most once in a `watch_interval`."""
         while True:
             changed = self._next_change()
             yield
@@ -731,13 +749,13 @@ class FleetRuntime:
             await changed.wait()
 
     def _next_change(self) -> asyncio.Event:
-        """An event that is set at the next change."""
+        """Return an event that is set at the next change."""
         if self._changed is None:
             self._changed = asyncio.Event()
         return self._changed
 
     def _notify(self) -> None:
-        """Wake those that wait, if something changed since this was last called."""
+        """Wake the watchers, if something changed since the last call."""
         if self._seen != self._fleet.revision:
             self._seen = self._fleet.revision
             if self._changed is not None:

@@ -1,7 +1,7 @@
-"""Messages on their way to one agent: large ones in pieces, bounded in number and time.
+"""Messages to one agent: large ones are sent in pieces, and their number and time are limited.
 
-Nothing waits for an agent that does not read: once too many messages wait, or one frame takes too
-long to leave, its connection is cut.
+Nothing waits for an agent that does not read. If too many messages wait, or one frame takes too
+long, its connection is cut.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from ....shared.reports.figures import Family, Figure
 
 @dataclass(frozen=True, slots=True)
 class AgentBacklog:
-    """Messages that have not left yet, and the bytes of large ones on their way."""
+    """Messages that have not been sent, and the bytes of large messages in transfer."""
 
     num_messages: Annotated[
         int,
@@ -44,17 +44,17 @@ class AgentConnection(Protocol):
     """An agent's socket. No method waits or raises."""
 
     def backlog(self) -> AgentBacklog:
-        """Waiting messages, and the bytes of large messages that have come in part."""
+        """Return the waiting messages, and the bytes of large messages received in part."""
 
     def send(self, message: FromBalancer) -> None:
-        """Put a message on the socket, after those before."""
+        """Send a message, after earlier messages."""
 
     def disconnect(self, reason: str) -> None:
-        """Close the socket when everything sent has left."""
+        """Close the socket once everything is sent."""
 
 
 class BalancerCodec:
-    """The `Codec` of messages to an agent, each of which is about one request at most."""
+    """The `Codec` of messages to an agent, each of which is about at most one request."""
 
     def encode(self, message: FromBalancer) -> bytes:
         return encode_from_balancer(message)
@@ -69,15 +69,17 @@ class BalancerCodec:
         return None
 
     def cuts_short(self, message: FromBalancer) -> bool:
-        """A request or query that is cancelled before it was sent need not be sent."""
+        """Return whether `message` cancels a request or query, whose waiting messages need not be
+        sent."""
         return isinstance(message, Cancel | Withdraw)
 
     def in_place_of(self, message: FromBalancer) -> FromBalancer | None:
-        """A cancelled request needs an answer, though the agent never saw it; a query does not."""
+        """Return the message to send for an unsent request that is cancelled; a query needs
+        none."""
         return Cancel(id=message.id, is_unsent=True) if isinstance(message, Cancel) else None
 
     def unsendable(self, message: FromBalancer, reason: str) -> FromBalancer | None:
-        """Raises `ValueError`: requests that agents could not read are not accepted."""
+        """Raise `ValueError`: requests that agents could not read are never accepted."""
         raise ValueError(f"`{message.type}` cannot be sent: {reason}")
 
 
@@ -88,7 +90,7 @@ _MAX_REASON_BYTES = 123  # RFC 6455, 5.5: a control frame has 125 bytes, two are
 
 
 class Outbox:
-    """The `AgentConnection` of one socket. `patience`: the longest a frame may take, in seconds."""
+    """The `AgentConnection` of one socket. `patience` is the most seconds that a frame may take."""
 
     def __init__(
         self, socket: web.WebSocketResponse, transport: asyncio.Transport, *, patience: float
@@ -106,24 +108,24 @@ class Outbox:
         limit_unsent(transport.get_extra_info("socket"))
 
     def backlog(self) -> AgentBacklog:
-        """Waiting messages, and those that have come in part."""
+        """Return the waiting messages, and the bytes of messages received in part."""
         return AgentBacklog(len(self._queue), self._queue.num_bytes + self.assembler.num_bytes)
 
     def send(self, message: FromBalancer) -> None:
-        """Send a message, after those before it that are about the same request."""
+        """Send a message, after earlier messages about the same request."""
         self._queue.put(message)
         self._has_work.set()
         if len(self._queue) > MAX_MESSAGES:
-            self._cut(f"{len(self._queue)} messages were waiting to be read")
+            self._cut(f"the agent read too slowly: {len(self._queue)} messages were waiting")
 
     def disconnect(self, reason: str, code: WSCloseCode = WSCloseCode.GOING_AWAY) -> None:
-        """Close the socket when everything sent has left. The first reason counts."""
+        """Close the socket once everything is sent. The first reason counts."""
         if self.reason is None:
             self.reason, self._code = reason, code
         self._has_work.set()
 
     async def run(self) -> None:
-        """Write until there is nothing left to write and the socket is to be closed."""
+        """Write until nothing is left and the socket has to be closed."""
         try:
             while self.reason is None or len(self._queue):
                 await self._has_work.wait()
@@ -132,12 +134,12 @@ class Outbox:
             async with asyncio.timeout(self._patience):
                 await self._socket.close(code=self._code, message=_shortened(self.reason))
         except TimeoutError:
-            self._cut(f"a frame was not read for {self._patience:g} s")
+            self._cut(f"the agent did not read a frame for {self._patience:g} s")
         except ClientConnectionResetError:
-            self.disconnect("the connection is gone")
+            self.disconnect("the connection was lost")
 
     async def _flush(self) -> None:
-        """Send what waits. A timer is set once, and again only after a frame that took a while."""
+        """Send what waits. A timer is set once, and again only after a frame that took long."""
         loop = asyncio.get_running_loop()
         since = loop.time()
         async with asyncio.timeout(self._patience) as timeout:

@@ -1,17 +1,18 @@
-"""Requests that outlive their connection: their events are retained, for any number of readers.
+"""Requests that outlive their connection: their events are retained for any number of readers.
 
-With a `Journal` they outlive the balancer, too: another run of it, or another balancer, restores
-them and goes on. What it restores may still run elsewhere; then its events come from the journal.
+With a `Journal` they also outlive the balancer: another run of it, or another balancer, restores
+and resumes them. A restored request may still run elsewhere; then its events come from the journal.
 
-A request is retained under a key of its caller's. It runs to its end whether it is read or not,
-and its events stay for a while after that. One that ended with an error has no use for later
-readers: it is forgotten, so that asking again runs it again.
+A request is retained under a key that its caller chose. It runs to its end whether or not it is
+read, and its events are kept for some time after that. A request that ended with an error is
+forgotten, so that sending it again runs it again.
 
-Bounded in number, bytes and age, with fair shares (`fleet/shares.py`). One that runs here has its
-holder's share until it ends: for another caller's newcomer it is neither forgotten nor cancelled. A
-newcomer that finds no room is not retained, or is refused if it has to be. Of those that have
-ended, the least recently used one of the holder with most is forgotten first. Forgetting one that
-runs, by age or on its caller's request, cancels it only if no reader is left.
+Requests are limited in number, bytes and age, with fair shares (`fleet/shares.py`). A running
+request keeps its holder's share until it ends; it is never forgotten or cancelled for another
+caller's new request. A new request without room is not retained, or is refused if it must be
+retained. Of the ended requests, the least recently used one of the holder with most is forgotten
+first. Forgetting a running request, because of its age or at its caller's request, cancels it only
+if it has no reader.
 """
 
 import asyncio
@@ -46,7 +47,7 @@ EVENT_BYTES = 256
 
 
 class RetainedRequest:
-    """One request that outlives its connection: what was asked, its events, and who reads them."""
+    """A request that outlives its connection: the original request, its events, and its readers."""
 
     def __init__(
         self,
@@ -60,10 +61,9 @@ class RetainedRequest:
     ) -> None:
         """`on_change` gets the number of bytes by which the request grew.
 
-        `on_unread` is called when the last reader has gone from one that is not retained. It counts
-        in the share of `holder`.
-        `note` is that of one which was asked for at another run of the balancer. `num_asked`: bytes
-        that what was asked counts for, until it has ended.
+        `on_unread` is called when the last reader leaves a request that is not retained. The
+        request counts in the share of `holder`. `note` belongs to a request from another run of the
+        balancer. `num_asked` is the size of the original request in bytes, until it has ended.
         """
         self.record = record
         self.id = record.id
@@ -91,7 +91,7 @@ class RetainedRequest:
         return bool(self._readers)
 
     def put(self, event: Event) -> None:
-        """Another event: keep it, and pass it on. What comes after its end is ignored."""
+        """Keep an event, and pass it to the readers. Events after the end are ignored."""
         if self.end is not None:
             return
         if isinstance(event, Done | Failed):
@@ -109,7 +109,7 @@ class RetainedRequest:
             self.on_end()
 
     def shrink(self, num_asked: int) -> None:
-        """The request has ended, and only so many bytes of its question are still held."""
+        """Count only `num_asked` bytes for the original request, because the request has ended."""
         self.note = b""
         change, self._num_asked = num_asked - self._num_asked, num_asked
         if self._is_retained:
@@ -117,14 +117,14 @@ class RetainedRequest:
             self._on_change(self, change)
 
     def forget(self) -> None:
-        """Keep no further events; present readers still get theirs."""
+        """Keep no further events; present readers still get them."""
         self._is_retained = False
         self.answer = self.on_end = None
         if self.end is None:
             self.events = []
 
     def attach(self) -> Stream:
-        """Its events from the first one on, none merged. Closing the stream cancels nothing."""
+        """Return a stream of all events, not merged. Closing the stream cancels nothing."""
         stream = Stream(
             self.id,
             lambda _: self._detach(stream),
@@ -164,25 +164,25 @@ DEFAULT_AGE = 3600.0
 
 
 class Journal(Protocol):
-    """Gets what has to outlive the balancer: `balancer.durable.request_journal`.
+    """Records what must outlive the balancer: `balancer.durable.request_journal`.
 
-    Never waits or raises.
+    No method waits or raises.
     """
 
     def begun(self, retained: RetainedRequest, asked: AskedRequest, /) -> None:
-        """Retain a new request."""
+        """Record a new request."""
 
     def grew(self, retained: RetainedRequest, /) -> None:
         """Note that a request has more events, and perhaps its end."""
 
     def gave_up(self, retained: RetainedRequest, /) -> None:
-        """This balancer shuts down: another may go on with it."""
+        """Note that another balancer may continue the request, because this one shuts down."""
 
     def cancelled(self, retained: RetainedRequest, /) -> None:
-        """Another balancer runs it, and is to end it."""
+        """Ask the balancer that runs the request to end it."""
 
     def forgot(self, retained: RetainedRequest, /) -> None:
-        """No one may read it any more."""
+        """Delete a request."""
 
 
 class NoJournal:
@@ -205,7 +205,10 @@ class NoJournal:
 
 
 class RetainedRequests:
-    """One for each balancer. `clock` gives seconds, `wall_clock` seconds since 1970."""
+    """All retained requests of a balancer.
+
+    `clock` gives seconds, `wall_clock` seconds since 1970.
+    """
 
     def __init__(
         self,
@@ -218,7 +221,7 @@ class RetainedRequests:
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        """`max_age` counts from a request's last use, in seconds."""
+        """`max_age` is in seconds and counts from a request's last use."""
         self._journal: Journal = NoJournal() if journal is None else journal
         self._wall_clock = wall_clock
         self._runtime = runtime
@@ -238,7 +241,7 @@ class RetainedRequests:
 
     @property
     def num_bytes(self) -> int:
-        """About how many bytes all of them take."""
+        """The estimated bytes of all requests."""
         return self.running.sizes.total + self.idle.sizes.total
 
     @property
@@ -252,7 +255,7 @@ class RetainedRequests:
         return self._runtime.views.totals().is_draining
 
     def knows(self, caller: Caller, name: str) -> bool:
-        """Whether the caller has a request of this name here."""
+        """Return whether the caller has a request of this name in this balancer."""
         return RetainedKey(caller.owner, name) in self._retained
 
     def open(
@@ -268,10 +271,10 @@ class RetainedRequests:
         keeps_failure: bool = False,
         note: bytes = b"",
     ) -> RetainedRequest:
-        """The retained request of this name, or a new one, with this `id` if one is given.
+        """Return the retained request of this name, or a new one, with `id` if given.
 
-        A request that finds no room is not retained: it ends with its last reader. With
-        `keeps_failure` it is refused instead. Raises `Conflict` if the name has another request,
+        A request without room is not retained: it ends with its last reader. With `keeps_failure`
+        it is refused instead. Raises `Conflict` if the name belongs to another request,
         `Overloaded`, `RequestTooLarge`, and like `FleetRuntime.open`.
         """
         key = RetainedKey(caller.owner, name)
@@ -308,8 +311,8 @@ class RetainedRequests:
             self._add(retained, self.running)
         elif record.keeps_failure and 2 * num_asked > self._max_bytes:
             raise RequestTooLarge(
-                f"what is asked takes {num_asked} bytes of memory; answers that are kept may take "
-                f"{self._max_bytes} (--responses-limit), and one caller half of that"
+                f"the request has {num_asked} bytes; stored answers may have "
+                f"{self._max_bytes} bytes (--responses-limit), and one caller half of that"
             )
         elif record.keeps_failure:
             raise _no_room(refusal, self._max_bytes)
@@ -334,7 +337,7 @@ class RetainedRequests:
         return retained
 
     def _refusal(self, holder: Account, num_bytes: int) -> Refusal | None:
-        """Why a newcomer is not retained; it is counted."""
+        """Return why a new request is not retained, and count it."""
         if not self.keeps_any:
             return "full"
         for shares, amount in ((self.running.sizes, num_bytes), (self.running.counts, 1)):
@@ -371,10 +374,10 @@ class RetainedRequests:
         *,
         runs_here: bool = False,
     ) -> RetainedRequest:
-        """Know a request from the journal, with all of its events; it has ended or runs elsewhere.
+        """Add a request from the journal with its events; it has ended or runs elsewhere.
 
-        One that is known already gets those that are new, unless it runs here. `runs_here`: it is
-        about to be resumed.
+        A known request gets its new events, unless it runs here. `runs_here`: the request is about
+        to be resumed.
         """
         retained = self._find(record.key)
         if retained is None:
@@ -391,7 +394,7 @@ class RetainedRequests:
     def resume_request(
         self, retained: RetainedRequest, asked: AskedRequest, engine: Engine | None
     ) -> None:
-        """Go on with one that was restored and runs nowhere now. `engine` began its answer."""
+        """Resume a restored request that runs nowhere. `engine` began its answer."""
         retained.is_remote = False
         self._runtime.resume_request(
             retained,
@@ -403,7 +406,7 @@ class RetainedRequests:
         )
 
     def drop(self, id: RequestId) -> None:
-        """Another balancer runs it now, or it was deleted: it must not go on here."""
+        """Stop a request here, because another balancer runs it, or because it was deleted."""
         key = self._keys.get(id)
         if key is None:
             self._runtime.cancel([id])
@@ -414,35 +417,38 @@ class RetainedRequests:
         self._runtime.cancel([id])
 
     def deleted(self, retained: RetainedRequest) -> None:
-        """A request that ran elsewhere was deleted: its readers here get an error."""
+        """Remove a request that ran elsewhere and was deleted; its readers get an error."""
         retained.put(Failed(NotFound("the request was deleted")))
         if retained.record.key in self._retained:
             self._remove(retained.record.key)
 
     def followed(self) -> list[RetainedRequest]:
-        """The requests that run elsewhere and are read here."""
+        """Return the requests that run elsewhere and have readers here."""
         return [each for each in self._retained.values() if each.is_remote and each.is_read]
 
     def find_by_id(self, id: RequestId, *, caller: Caller) -> RetainedRequest | None:
-        """The caller's request with this id, if it is retained."""
+        """Return the caller's request with this id, if it is retained."""
         key = self._keys.get(id)
         return None if key is None or key.owner != caller.owner else self._find(key)
 
     def forget_id(self, id: RequestId, *, caller: Caller) -> None:
-        """Keep it no longer; it is cancelled if it runs and has no reader."""
+        """Forget a request, and cancel it if it runs and has no reader."""
         key = self._keys.get(id)
         if key is not None and key.owner == caller.owner:
             self._journal.forgot(self._retained[key])
             self._remove(key)
 
     def cancel(self, retained: RetainedRequest) -> None:
-        """End it early, if it runs, here or elsewhere; it stays retained. Its events say when."""
+        """End a request early, wherever it runs.
+
+        It stays retained, and its last event tells the end.
+        """
         if retained.is_remote and retained.end is None:
             self._journal.cancelled(retained)
         self._runtime.cancel([retained.id])
 
     def cancel_id(self, id: RequestId) -> None:
-        """End one that runs here early, if it still does; another balancer was asked to."""
+        """End a request early that runs here, because another balancer asked for it."""
         self._runtime.cancel([id])
 
     def _find(self, key: RetainedKey) -> RetainedRequest | None:
@@ -482,7 +488,7 @@ class RetainedRequests:
         target.add(retained.record.key, retained.holder, retained.num_bytes)
 
     def _tell(self, retained: RetainedRequest) -> None:
-        """Tell the store of a request that runs here and has changed."""
+        """Tell the store about a request that runs here and has changed."""
         if not isinstance(retained.end, Failed):
             self._journal.grew(retained)
         elif self._is_going(retained.end):
@@ -493,7 +499,7 @@ class RetainedRequests:
             self._journal.forgot(retained)
 
     def _is_going(self, end: Failed) -> bool:
-        """Whether the request ended because the balancer shuts down."""
+        """Return whether the request ended because the balancer shuts down."""
         return isinstance(end.error, ShuttingDown) and self.is_draining
 
     def _make_room(self) -> None:
@@ -510,7 +516,8 @@ class RetainedRequests:
             self._gone(gone)
 
     def _give_up(self, retained: RetainedRequest) -> None:
-        """The running requests have grown beyond the bounds: this one leaves `running`."""
+        """Stop retaining a running request, because the running requests have exceeded the
+        limits."""
         key = retained.record.key
         self.idle.add(key, retained.holder, retained.num_bytes)
         if not retained.record.keeps_failure:
@@ -562,8 +569,7 @@ class RetainedRequests:
 def _no_room(why: Refusal, max_bytes: int) -> Overloaded:
     whose = "of this caller" if why == "share" else "of all callers"
     return Overloaded(
-        f"there is no room for another answer that is kept: those {whose} that have not ended, "
-        f"with what they were asked, have their share of {max_bytes} bytes (--responses-limit). "
-        "Wait until some have ended",
+        f"there is no memory for another stored answer: the running requests {whose} use "
+        f"their share of {max_bytes} bytes (--responses-limit). Wait until some have ended",
         retry_after=RETRY_AFTER,
     )

@@ -1,15 +1,15 @@
-"""The events of one request, for the one task that answers the client.
+"""The events of one request, for the task that answers the client.
 
-The task reads them one by one, or has them pushed: then each is taken where it is put, without a
-switch to the task, for as long as the client keeps up.
+The task reads events one by one, or has them pushed. A pushed event is handled where it is put,
+without a switch to the task, as long as the client reads fast enough.
 
-Invariants: what is read or taken is what was put, in order, with neighbouring tokens of one kind
-merged where the client is slower than the agent; what waits is one answer's text at most, and as
-few events as it has changes of kind; nothing is put after the end.
+Invariants: read events are the events that were put, in order; neighbouring tokens of one kind are
+merged if the client is slower than the agent. The waiting events have at most the text of one
+answer, and are as few as the changes of kind. Nothing is put after the end.
 
-What waits for the reader takes memory, and so does what the reader keeps: a whole answer that is
-written at its end. Both count in the caller's share of all answers. If the caller has its share,
-the answer ends with `overloaded`; if it is larger than any share, with `request_too_large`.
+Events that wait for the reader use memory. So does a whole answer that the reader keeps until its
+end. Both count in the caller's share of the memory of all answers. If the share is used up, the
+answer ends with `overloaded`; if it is larger than any share, with `request_too_large`.
 """
 
 import asyncio
@@ -50,13 +50,13 @@ class Sink(Protocol):
     def id(self) -> RequestId: ...
 
     def put(self, event: Event, /) -> None:
-        """Another event; `Done` or `Failed` is the last. Must not raise."""
+        """Take another event; the last is `Done` or `Failed`. Must not raise."""
 
 
 class Stream:
     """Yields any number of other events, then one `Done` or `Failed`, then stops.
 
-    One task reads it, in a `with`: leaving that before the end cancels the request.
+    One task reads it, in a `with` block; leaving the block before the end cancels the request.
     """
 
     __slots__ = (
@@ -88,14 +88,13 @@ class Stream:
         held: Holding[Account] | None = None,
         kept_log_prob: int = 0,
     ) -> None:
-        """`on_close` is called once, and only if the reader goes before the end has come.
+        """`on_close` is called once, and only if the reader leaves before the end.
 
-        What waits counts in `held`, if it is given. If the reader keeps the whole answer until it
-        closes the stream, a log-probability of it counts as `kept_log_prob` bytes, above 0.
-
-        Without `merges` every event is read as it was put: for events that are kept anyway.
-        `created_at`, in seconds since 1970, is now where it is not given. `model` is the name that
-        was kept for an answer to a request that named none.
+        Waiting events count in `held`, if given. If the reader keeps the whole answer until it
+        closes the stream, `kept_log_prob` is the size of a kept log-probability in bytes, above 0.
+        Without `merges` every event is read as it was put, for events that are kept anyway.
+        `created_at` is in seconds since 1970, by default now. `model` is the name for answers to a
+        request without a model name.
         """
         self.id = id
         self.created_at = time.time() if created_at is None else created_at
@@ -119,7 +118,7 @@ class Stream:
         return len(self._pending)
 
     def put(self, event: Event) -> None:
-        """Another event. Raises `RuntimeError` after the end."""
+        """Add an event. Raises `RuntimeError` after the end."""
         if self._is_cut:
             return
         if self._kept_log_prob and not self._counts(event, self._kept_log_prob):
@@ -138,7 +137,10 @@ class Stream:
         self._wake()
 
     def _counts(self, event: Event, log_prob: int) -> bool:
-        """Count what `event` takes; whether there is room for it. If not, the answer ends here."""
+        """Count the memory of `event`.
+
+        Returns whether it is within the limits; if not, the answer ends.
+        """
         if self._held is None or self._is_closed or not isinstance(event, Token):
             return True
         num = sum(1 + len(each.top) for each in event.log_probs)
@@ -152,7 +154,7 @@ class Stream:
         return False
 
     def _cut(self, error: RequestError) -> None:
-        """Take no more events."""
+        """End the answer with `error`."""
         self._pending.clear()
         self._keep(Failed(error))
         self._is_cut = True
@@ -177,11 +179,11 @@ class Stream:
 
     @property
     def _ends_waiting(self) -> bool:
-        """Whether a newer event of waiting replaces the last one."""
+        """Return whether a newer waiting event replaces the last one."""
         return bool(self._pending) and isinstance(self._pending[-1], Waiting | Reading)
 
     def close(self) -> None:
-        """The reader is gone. Does nothing after the end or a second time."""
+        """Note that the reader has left. Has no effect after the end or a second time."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -194,10 +196,11 @@ class Stream:
             self._on_close(self.id)
 
     async def push(self, take: Take, drained: Callable[[], Awaitable[None]]) -> None:
-        """Have every event taken by `take`, tokens where they are put; returns after the end.
+        """Pass every event to `take`, tokens where they are put; return after the end.
 
-        Once `take` says that there is no room, events wait and merge until `drained` returns. What
-        `take` raises is raised here and ends the pushing; what puts an event never sees it.
+        If `take` returns that no further event can be written, events wait and merge until
+        `drained` returns. An exception of `take` is raised here and ends the pushing; the code that
+        puts events does not see it.
         """
         while True:
             while self._pending:
@@ -249,7 +252,7 @@ class Stream:
             self._reader.set_result(None)
 
     def _next(self) -> Event:
-        """The next event; a token with its followers."""
+        """Return the next event; a token is merged with the tokens after it."""
         event = self._pending.popleft()
         if self._merges and isinstance(event, Token) and self._pending:
             event = self._with_followers(event)
@@ -258,7 +261,7 @@ class Stream:
         return event
 
     def _with_followers(self, token: Token) -> Token:
-        """`token` with the tokens of its kind that wait right behind it."""
+        """Return `token` merged with the waiting tokens of its kind right after it."""
         tokens = [token]
         while self._pending:
             follower = self._pending[0]
@@ -269,24 +272,27 @@ class Stream:
         return token if len(tokens) == 1 else _merged(tokens)
 
     def _merge(self) -> None:
-        """Merge what waits. Twice of what is left may wait next, so that a token's cost is even."""
+        """Merge the waiting events.
+
+        Twice as many may wait before the next merge, so the cost per token is constant.
+        """
         self._pending = deque(merged(self._pending))
         self._merge_at = max(MAX_PENDING, 2 * len(self._pending))
 
 
 def merged(events: Iterable[Event]) -> Iterable[Event]:
-    """Events with neighbouring tokens of one kind as one."""
+    """Return events, with neighbouring tokens of one kind merged."""
     kinds = groupby(events, key=lambda event: getattr(event, "kind", None))
     return chain.from_iterable(_run(list(each)) for _, each in kinds)
 
 
 _NO_ROOM = (
-    "the answers that wait to be read, or to be complete, take too much memory, of all callers or "
-    "of this one; stream them, or ask for fewer `top_logprobs`"
+    "unread and incomplete answers of all callers, or of this caller, use too much memory; "
+    "stream them, or ask for fewer `top_logprobs`"
 )
 _TOO_LARGE = (
-    "the answer takes more memory than a caller may have until it is complete or read; stream it, "
-    "or ask for fewer `top_logprobs`"
+    "the answer needs more memory than one caller may use; stream it, or ask for fewer "
+    "`top_logprobs`"
 )
 
 

@@ -75,7 +75,8 @@ def _place(cursor: str) -> EndingPlace:
         place = EndingPlace(inf, "")
     if not id or not isfinite(place.ended_at):
         raise InvalidRequest(
-            f"`before` must be the `next` of an answer, not {cursor[:100]!r}", field="before"
+            f"`before` must be the `next` of an earlier answer, not {cursor[:100]!r}",
+            field="before",
         )
     return place
 

@@ -134,8 +134,8 @@ def usage_routes(history: HistoryTask) -> list[Route]:
 
     doc = Doc(
         "Usage",
-        "What callers used of models, by day: requests, errors, and tokens.",
-        {200: json_answer("Sums, in the order of their columns.", UsageReport)},
+        "Requests, errors and tokens by day, caller and model.",
+        {200: json_answer("Sums, ordered by their columns.", UsageReport)},
         parameters=(
             *(parameter(name, "query") for name in ("since", "until")),
             parameter("by", "query", {"type": "string", "default": "caller"}),
@@ -149,7 +149,8 @@ def usage_body(query: UsageQuery, sums: Sequence[UsageSum]) -> UsageReport:
     """The answer. Raises `InvalidRequest` for more rows than one may have."""
     if len(sums) > MAX_SUMS:
         raise InvalidRequest(
-            f"that has more than {MAX_SUMS} rows; ask for fewer days, or by fewer columns",
+            f"the answer has more than {MAX_SUMS} rows; ask for fewer days or for fewer "
+            "columns in `by`",
             field="by",
         )
     return UsageReport(

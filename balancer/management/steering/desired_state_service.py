@@ -92,7 +92,9 @@ class DesiredStateService:
             async with asyncio.timeout(RECONCILE_TIMEOUT):
                 current = await self._saved_state(store)
         except (StoreAway, TimeoutError) as error:
-            logger.warning("changes of the desired state are not seen: %s", error)
+            logger.warning(
+                "the balancer could not read a changed desired state from the store: %s", error
+            )
             return False
         if current is not None and current.revision > self.revision:
             self._apply_saved(current)
@@ -115,12 +117,15 @@ class DesiredStateService:
 
     def _apply(self, state: DesiredState, revision: int) -> None:
         self.state, self.revision = state, revision
-        logger.info("the desired state is revision %d: %d models", revision, len(state.models))
+        logger.info(
+            "the desired state now has revision %d, with %d models", revision, len(state.models)
+        )
         if self._must_warn:
             self._must_warn = False
             logger.warning(
-                "nothing is kept: desired models, keys, usage and history are gone when this "
-                "balancer ends; --state sqlite:///arriero.db keeps them"
+                "nothing is stored on disk: desired models, keys, usage and history are "
+                "lost when this balancer ends; start it with --state sqlite:///arriero.db "
+                "to keep them"
             )
         self._runtime.desire(state)
 

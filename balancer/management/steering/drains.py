@@ -71,7 +71,10 @@ class DrainService:
             async with asyncio.timeout(SAVE_TIMEOUT):
                 saved = await self._all_saved()
         except (StoreAway, TimeoutError) as error:
-            logger.warning("drains at other balancers are not seen: %s", error)
+            logger.warning(
+                "the balancer could not read from the store which agents other balancers drain: %s",
+                error,
+            )
             return False
         self._runtime.apply_cordons([self._cordon(each) for each in saved])
         return True

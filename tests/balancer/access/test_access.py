@@ -107,7 +107,7 @@ async def test_a_store_that_had_keys_and_has_none_lets_nobody_in(
         with pytest.raises(Unauthorized):
             await access.admitted(keys)
     assert [each.code for each in access.issues()] == ["keys_missing"]
-    assert "had access keys and has none now" in caplog.text
+    assert "the access keys are gone from the store" in caplog.text
     shelf.keys.append(record("b", 2))
     async with asyncio.timeout(HANGS):
         assert await Access(had_keys=True, load=shelf.load).admitted([secret(2)])
@@ -274,7 +274,7 @@ async def test_rotating_ends_what_the_old_secret_opened() -> None:
         access.put(rotated)
         with access.lease(rotated.identity, lambda _error: ended.append("new")):
             access.put(record("other", 3))
-    assert ended == ["the key 'a' was replaced by another one"]
+    assert ended == ["the key 'a' was replaced by a new key"]
 
 
 async def test_expiry_ends_it_without_anybody_asking() -> None:

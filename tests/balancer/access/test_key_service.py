@@ -150,7 +150,7 @@ async def test_of_two_balancers_with_one_store_one_makes_the_key() -> None:
     (_, one), (access, other) = balancer(store), balancer(store)
     await one.create(ROOT)
     await one.create(CI)
-    with pytest.raises(Conflict, match="'ci' already"):
+    with pytest.raises(Conflict, match="'ci' exists already"):
         await other.create(KeySpec(name="ci", role="admin"))
     assert not access.is_open, "it has learnt of the others' keys"
     await one.rotate("ci")

@@ -82,7 +82,7 @@ def test_the_first_key_is_an_admins() -> None:
 
 def test_a_name_is_free_again_when_its_key_is_over() -> None:
     given = KeySpec(name="ci", role="inference")
-    with pytest.raises(Conflict, match="'ci' already"):
+    with pytest.raises(Conflict, match="'ci' exists already"):
         created(ring_of(ADMIN, record("ci", 1)), given, "d", 10.0)
     over = record("ci", 1, revoked_at=5.0, revision=2)
     assert created(ring_of(ADMIN, over), given, "d", 10.0).revision == 3

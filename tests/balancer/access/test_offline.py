@@ -16,7 +16,7 @@ async def test_the_first_admin_and_no_second_by_accident(tmp_path: Path) -> None
         assert (key.name, key.role) == ("root", "admin")
     async with keys_in(state) as service:
         assert [each.name for each in service.records()] == ["root"]
-        with pytest.raises(Conflict, match="there is an admin's key already, 'root'"):
+        with pytest.raises(Conflict, match="the admin key 'root' exists already"):
             await bootstrap(service, "other")
         await service.create(KeySpec(name="ci", role="inference"))
         with pytest.raises(Conflict, match="'root' is the last key of the role admin"):

@@ -421,7 +421,7 @@ async def test_what_openai_has_besides_is_not_found_with_a_reason(
             error = (await response.json())["error"]
             assert (response.status, error["code"]) == (404, "not_found")
             assert path in error["message"]
-            assert "here" in error["message"]
+            assert "with text" in error["message"]
 
 
 async def test_ollamas_clients_do_not_change_the_models(client: TestClient) -> None:
@@ -438,8 +438,8 @@ async def test_ollamas_clients_do_not_change_the_models(client: TestClient) -> N
 @pytest.mark.parametrize(
     ("method", "path", "headers", "words"),
     [
-        ("POST", "/v1/responses/compact", {}, "responses are not compacted here"),
-        ("POST", "/v1/messages/batches", ANTHROPICS, "there are no batches of messages"),
+        ("POST", "/v1/responses/compact", {}, "/v1/responses/compact is not supported"),
+        ("POST", "/v1/messages/batches", ANTHROPICS, "batches of messages are not supported"),
         ("GET", "/v1/files", ANTHROPICS, "send documents and pictures in the message"),
         ("POST", "/v1/files", ANTHROPICS, "send documents and pictures in the message"),
     ],
@@ -457,20 +457,20 @@ async def test_what_is_not_here_says_what_is(
 @pytest.mark.parametrize(
     ("path", "words"),
     [
-        ("/v1/realtime", "no voice sessions"),
-        ("/v1/realtime/sessions", "no voice sessions"),
-        ("/v1/audio/speech", "no sound"),
-        ("/v1/images/generations", "no images"),
-        ("/api/v1/events", "on the management port"),
+        ("/v1/realtime", "voice sessions"),
+        ("/v1/realtime/sessions", "voice sessions"),
+        ("/v1/audio/speech", "speech and transcription"),
+        ("/v1/images/generations", "images"),
+        ("/api/v1/events", "path of the management port"),
         ("/v1/imagesque", "there is nothing at /v1/imagesque"),
         ("/v1/messages/batches", "/v1/batches takes"),
         ("/v1/messages/batches/b1/results", "/v1/batches takes"),
-        ("/v1/vector_stores/vs_1/files", "/v1/embeddings makes vectors"),
+        ("/v1/vector_stores/vs_1/files", "vectors of /v1/embeddings"),
         ("/v1/assistants", "/v1/responses and /v1/conversations"),
         ("/v1/threads/t1/runs", "/v1/responses and /v1/conversations"),
-        ("/v1/uploads", "/v1/files takes them whole"),
-        ("/v1/moderations", "nothing is moderated"),
-        ("/v1/fine_tuning/jobs", "not trained here"),
+        ("/v1/uploads", "the whole file to /v1/files"),
+        ("/v1/moderations", "moderation is not supported"),
+        ("/v1/fine_tuning/jobs", "fine-tuning is not supported"),
         ("/x/{path}", "there is nothing at /x/{path}"),
     ],
 )

@@ -52,7 +52,7 @@ async def test_a_worker_that_is_lost_starts_again_and_all_end_together(
         await until(lambda: len(started()) == 3)
         shutdown.request("the test is over")
         assert await running == 0
-    assert "a worker has ended, and starts again after a pause" in caplog.text
+    assert "a worker process has ended and will be started again after a pause" in caplog.text
 
 
 async def test_one_that_ends_in_the_middle_of_a_line_ends_nobody_else(
@@ -65,7 +65,7 @@ async def test_one_that_ends_in_the_middle_of_a_line_ends_nobody_else(
         await until(lambda: caplog.text.count("a worker starts") == 3)
         shutdown.request("the test is over")
         assert await running == 0
-    assert "a worker cannot be understood" in caplog.text
+    assert "a worker process is killed" in caplog.text
 
 
 async def test_one_that_cannot_start_is_the_end() -> None:

@@ -12,12 +12,12 @@ OLD = wished("m", 1).assignment
 @pytest.mark.parametrize(
     ("told", "target", "action", "why"),
     [
-        (OLD, OLD, "keep", "it has m already"),
-        (None, None, "keep", "it has no desired model"),
-        (OLD, None, "unload", "nobody needs m here"),
-        (None, OLD, "load", "it has room for m"),
-        (OLD, wished("m", 2).assignment, "reload", "source of m changes"),
-        (OLD, wished("n", 1).assignment, "reload", "n takes the place of m"),
+        (OLD, OLD, "keep", "the agent already serves m"),
+        (None, None, "keep", "no desired model needs the agent"),
+        (OLD, None, "unload", "m is no longer desired on the agent"),
+        (None, OLD, "load", "the agent has room for m"),
+        (OLD, wished("m", 2).assignment, "reload", "source of m changes, which needs a reload"),
+        (OLD, wished("n", 1).assignment, "reload", "n replaces m"),
         (
             OLD,
             wished("m", 1, chat_template="t").assignment,
@@ -57,4 +57,7 @@ def test_agents_that_are_not_steered_keep_what_they_have() -> None:
     pinned = member_of(report("a", serves="x", facts=HostFacts(is_pinned=True)), None)
     assert (plan_of(pinned, None).action, plan_of(pinned, None).model) == ("keep", "x")
     cordoned = member_of(report("a", told=OLD, is_cordoned=True), None)
-    assert plan_of(cordoned, None).why == "it takes no work until it is resumed"
+    assert (
+        plan_of(cordoned, None).why
+        == "the agent is drained, so it gets no model until it is resumed"
+    )

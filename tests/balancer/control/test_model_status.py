@@ -62,7 +62,7 @@ def test_a_failure_says_which_agent_and_why_and_who_waits_behind_it() -> None:
         ("not_a_gguf", "agent a: it begins with zeros"),
         (
             "roll_stopped",
-            "1 agents keep what they serve, since agent a could not load the change",
+            "1 agents keep the old model, because agent a could not load the changed model",
         ),
     ]
     assert status(failures=failures).status == "failed"
@@ -104,8 +104,8 @@ def test_a_shortage_says_what_is_missing() -> None:
         "no_agent: no agent with the labels gpu=yes that takes models is connected yet"
     )
     assert shortage(2, 3, 0) == (
-        "too_large: it needs 9.0 GiB; the largest agent with the labels gpu=yes has 4.0 GiB, "
-        "which is 5.0 GiB too little"
+        "too_large: the model needs 9.0 GiB; the largest agent with the labels gpu=yes has "
+        "4.0 GiB, which is 5.0 GiB too little"
     )
     assert shortage(1, 3, 3) == (
         "too_few_agents: one more agent with the labels gpu=yes is needed; none is free"

@@ -107,14 +107,17 @@ def test_every_problem_is_named_at_once() -> None:
 def test_a_name_may_be_given_once() -> None:
     body = {"models": [named("a", aliases=["b"]), named("b", aliases=["c", "a", "c"])]}
     assert problems_of(body) == [
-        ("models[1].name", '`models[1].name` must be unique; `models[0].aliases[0]` is "b", too'),
+        (
+            "models[1].name",
+            '`models[1].name` must be unique, but `models[0].aliases[0]` is also "b"',
+        ),
         (
             "models[1].aliases[1]",
-            '`models[1].aliases[1]` must be unique; `models[0].name` is "a", too',
+            '`models[1].aliases[1]` must be unique, but `models[0].name` is also "a"',
         ),
         (
             "models[1].aliases[2]",
-            '`models[1].aliases[2]` must be unique; `models[1].aliases[0]` is "c", too',
+            '`models[1].aliases[2]` must be unique, but `models[1].aliases[0]` is also "c"',
         ),
     ]
 

@@ -117,7 +117,7 @@ async def test_a_store_that_is_away(scene: Scene) -> None:
     diary = Diary(scene.runtime, Away())
     with pytest.raises(StoreUnavailable, match="cannot be read: no answer"):
         await diary.entries(limit=1)
-    with pytest.raises(StoreUnavailable, match="cannot be forgotten"):
+    with pytest.raises(StoreUnavailable, match="cannot be removed"):
         await diary.forget("x")
     assert not await diary.reconcile()
 

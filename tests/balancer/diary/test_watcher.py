@@ -114,7 +114,7 @@ def test_a_host_is_here_while_one_of_its_agents_is() -> None:
     scene.come(agent("box"), agent("box", 2))
     assert scene.go("box-1", "drained") == []
     assert scene.watcher.is_here("box")
-    assert scene.go("box-2", "drained") == ["host_went box: it had been drained"]
+    assert scene.go("box-2", "drained") == ["host_went box: it was drained before"]
 
 
 def test_after_a_restart_hosts_come_back_or_are_lost() -> None:

@@ -169,7 +169,7 @@ async def test_while_the_store_is_away_conversations_wait(
         store.problem = None
         await one.keeper.flush(5)
     assert store.saved.keys() == {"a"}
-    assert caplog.text.count("the store of conversations is away") == 1
+    assert caplog.text.count("the store for conversations is away") == 1
 
 
 async def test_of_too_much_some_go_on_where_they_began(caplog: pytest.LogCaptureFixture) -> None:
@@ -179,7 +179,7 @@ async def test_of_too_much_some_go_on_where_they_began(caplog: pytest.LogCapture
         one.put("a", "x" * 9_000)
         one.put("b", "x" * 9_000)
         assert await one.has("a"), "here"
-    assert "conversations that are not written, and go on here alone: 1" in caplog.text
+    assert "1 conversations wait to be written, which is too many" in caplog.text
 
 
 async def test_one_that_cannot_be_written_is_left_out(caplog: pytest.LogCaptureFixture) -> None:

@@ -218,8 +218,8 @@ async def test_what_this_version_cannot_read_is_given_up_and_left_to_others(
         async with run.running():
             await run.written()
             await run.keeper._renew()
-    assert caplog.text.count("is given up here") == 1
-    assert "cannot read a retained request" in caplog.text and len(run.retained) == 0
+    assert caplog.text.count("is left to a balancer of another version") == 1
+    assert "cannot read a request from the store" in caplog.text and len(run.retained) == 0
     assert len(await store.claim_retained("newer", 60.0, 10)) == 1, "its lease is over at once"
 
 
@@ -246,7 +246,7 @@ async def test_a_run_that_lost_its_lease_stops(
         await first.written()
     assert first.runtime.streams[0].has_ended
     assert first.retained.find_by_id(opened.id, caller=ANA) is None
-    assert "goes on at another balancer" in caplog.text
+    assert "continues at another balancer" in caplog.text
 
 
 async def test_a_drain_gives_requests_up_without_their_end(store: RetainedStore) -> None:
@@ -346,7 +346,9 @@ async def test_a_renewal_that_fails_is_tried_again(
     await killed(store, A)
     async with Run(Broken(store, "claim_retained")).running() as run:  # type: ignore[arg-type]
         await run.resumed()
-    assert "could not be renewed" in caplog.text and "ZeroDivisionError: broken" in caplog.text
+    assert (
+        "could not renew its leases" in caplog.text and "ZeroDivisionError: broken" in caplog.text
+    )
 
 
 async def test_one_that_cannot_go_on_is_deleted_and_costs_no_other_its_lease(
@@ -383,7 +385,7 @@ async def test_one_that_cannot_be_followed_is_tried_again(
             *_adopted(await store.find_retained("ana@1", prefix="k#"))
         )
         await second.keeper._try_to_follow(retained)
-        assert "cannot be followed" in caplog.text
+        assert "that another balancer runs could not be read" in caplog.text
         first.runtime.streams[0].say(A, done())
         await first.written()
         await second.keeper._try_to_follow(retained)
@@ -425,7 +427,9 @@ async def test_a_request_that_cannot_be_written_costs_itself(
         assert await read(opened[3]) == [A, done()], "it goes on here"
     assert run.keeper.status().num_dropped >= 1
     [line] = {each.getMessage() for each in caplog.records}
-    assert line.startswith("a retained request could not be written, and ends with this balancer: ")
+    assert line.startswith(
+        "a request could not be written to the store, and will be lost if this balancer ends: "
+    )
     found = await store.find_retained("ana@1", prefix="k#")
     assert {each.request.name for each in found} == {f"k#{n}" for n in range(8)} - {"k#3"}
     assert all(each.has_ended for each in found)

@@ -42,7 +42,9 @@ def test_operators_see_it_until_it_is_long_ago() -> None:
     issue = offence.issue(13.0)
     assert issue is not None
     assert (issue.code, len(issue.message)) == (CODE, MAX_WORDS)
-    assert issue.message.startswith("its connection was ended 3 s ago: xxx")
+    assert issue.message.startswith(
+        "the agent's connection was closed 3 s ago, because it sent a bad message: xxx"
+    )
     assert offence.issue(11.0 + MEMORY) is None
 
 

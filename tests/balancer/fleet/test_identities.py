@@ -88,7 +88,10 @@ def test_an_id_under_which_an_agent_is_known_is_refused_to_other_keys() -> None:
     known.joined(A, HELLO, ONE)
     seen = known.known_as(HELLO, ONE).agent_id
     theft = replace(HELLO, agent_id=seen)
-    assert known.refusal(theft, TWO, 0.0) == "this agent id belongs to an agent with another key"
+    assert (
+        known.refusal(theft, TWO, 0.0)
+        == "an agent with another access key already uses this agent id"
+    )
     known.left(seen, 0.0)
     assert known.refusal(theft, TWO, REMEMBERED - 1) is not None
     assert known.refusal(theft, TWO, REMEMBERED) is None

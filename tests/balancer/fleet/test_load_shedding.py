@@ -29,7 +29,7 @@ def test_a_slot_within_a_few_times_the_longest_wait_is_worth_waiting() -> None:
     assert error is not None
     assert (error.field, error.position, error.retry_after) == (None, 4, 7.0)
     assert error.message == (
-        "a slot would be free in about 31 s, at place 4; requests wait 10 s at most"
+        "at place 4 in the queue a slot would be free in about 31 s; requests may wait at most 10 s"
     )
 
 
@@ -39,7 +39,8 @@ def test_a_slot_after_the_deadline_is_of_no_use() -> None:
     assert error is not None
     assert (error.field, error.position, error.retry_after) == ("deadline_ms", 4, 2.6)
     assert error.message == (
-        "`deadline_ms`: a slot is free in about 2.6 s, at place 4; 2500 ms are too few"
+        "`deadline_ms`: at place 4 in the queue a slot will be free in about 2.6 s; "
+        "2500 ms are too few"
     )
 
 

@@ -100,7 +100,7 @@ def test_what_no_model_can_do(scene: Scene) -> None:
     assert scene.registry.refusal("embed", None) is None
     assert scene.registry.refusal(None, None) is None
     assert scene.registry.refusal("rank", None) == InvalidRequest(
-        "no agent here has a model that can rank documents", field="model"
+        "no connected agent has a model that can rank documents", field="model"
     )
 
 

@@ -109,7 +109,7 @@ async def test_without_its_store_a_history_begins_anew(caplog: pytest.LogCapture
     store.goes_away()
     history = HistoryTask(clock=ManualClock())
     await history.restore(store.history)
-    assert "the history begins anew, since the store is away: connection refused" in caplog.text
+    assert "the history starts empty, because the store is away: connection refused" in caplog.text
 
 
 async def test_a_store_that_does_not_last_is_given_nothing() -> None:

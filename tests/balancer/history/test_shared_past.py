@@ -41,6 +41,6 @@ async def test_what_was_read_before_stays_while_the_store_is_away(
     found = await past.steps_since(50, 102, {"there": [step(100, 1), step(101, 3)]})
     assert [each.fleet.completion_tokens for each in found.steps] == [1, 3]
     assert await past.ended(EndingFilter(), []) is None
-    assert caplog.text.count("the store of other balancers' past is away") == 1
+    assert caplog.text.count("the store for the history of other balancers is away") == 1
     store.problem = None
     assert await past.ended(EndingFilter(), []) == ([], 0)

@@ -45,7 +45,7 @@ async def test_nobody_finds_anothers(tmp_path: Path) -> None:
         jobs = House(tmp_path).jobs(work)
         batch = await created(jobs, request_line(1), caller=ANN)
         for owner in ("bob", None):
-            with pytest.raises(NotFound, match="there is no batch"):
+            with pytest.raises(NotFound, match="no batch has the id"):
                 await jobs.batches.find(batch.id, owner)
             assert not await jobs.batches.has(batch.id, owner)
             assert await jobs.batches.page(owner, after=None, limit=9) == []
@@ -88,7 +88,7 @@ async def test_one_caller_leaves_others_theirs(
         for _ in range(3):
             batch = await created(jobs, request_line(1), caller=ANN)
         for each in (jobs, others):
-            with pytest.raises(Overloaded, match="3 of this caller, of 6"):
+            with pytest.raises(Overloaded, match="3 of them from this caller; all callers share 6"):
                 await created(each, request_line(1), caller=ANN)
         assert await created(others, request_line(1), caller=BEN)
         assert others.batches.open.num_refused["share"] == 1

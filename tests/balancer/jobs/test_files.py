@@ -105,7 +105,7 @@ async def test_uploads_at_once_are_shared(tmp_path: Path, monkeypatch: pytest.Mo
     with WorkPlace.take(tmp_path / "work") as work:
         files = House(tmp_path).jobs(work).files
         async with files.upload(ANN), files.upload(ANN):
-            with pytest.raises(Overloaded, match="2 of this caller, of 4"):
+            with pytest.raises(Overloaded, match="2 of them from this caller; all callers share 4"):
                 await files.upload(ANN).__aenter__()
             async with files.upload(BEN):
                 pass
@@ -158,7 +158,9 @@ async def test_the_number_of_files_is_shared(
         jobs = House(tmp_path).jobs(work)
         for _ in range(2):
             await uploaded(jobs, b"x", "ann")
-        with pytest.raises(RequestTooLarge, match="2 of this caller, of 4"):
+        with pytest.raises(
+            RequestTooLarge, match="2 of them from this caller; all callers share 4"
+        ):
             await uploaded(jobs, b"x", "ann")
         await uploaded(jobs, b"x", "ben")
 

@@ -149,7 +149,7 @@ def test_a_name_that_was_not_written_is_made_anew(tmp_path: Path) -> None:
 
 def test_there_is_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work_place, "MAX_RUNNERS", 1)
-    with WorkPlace.take(tmp_path), pytest.raises(OSError, match="1 balancers use"):
+    with WorkPlace.take(tmp_path), pytest.raises(OSError, match="1 balancers already use"):
         WorkPlace.take(tmp_path)
 
 

@@ -304,7 +304,10 @@ async def test_a_store_that_fails_ends_nothing(
         batch = await ended(jobs, (await created(jobs, request_line(1))).id)
     assert batch.status == "completed"
     told = {each.getMessage() for each in caplog.records}
-    assert told == {"open batches could not be looked at", "expired files could not be deleted"}
+    assert told == {
+        "the balancer could not load the open batches and tries again",
+        "the balancer could not delete expired files and tries again",
+    }
 
 
 async def test_a_mistake_of_ours_ends_one_batch(

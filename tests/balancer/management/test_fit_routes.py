@@ -100,7 +100,7 @@ async def test_an_agent_that_says_nothing_is_not_waited_for_for_ever(
     monkeypatch.setattr(fleet_runtime, "FIT_PATIENCE", 0.01)
     silent = Chooser(runtime, "silent")
     found = await by_name(client)
-    assert found["silent"]["issue"]["message"] == "it did not answer within 0.01 s"
+    assert found["silent"]["issue"]["message"] == "the agent did not answer within 0.01 s"
     assert isinstance(silent.messages[-1], Withdraw)
 
 

@@ -272,7 +272,7 @@ async def test_a_flush_waits_no_longer_than_it_may(
     running.numbers.problem = StoreAway("gone")
     running.add(1, 2)
     assert not await running.writer.flush(0.05)
-    assert "2 writes to the store were given up" in caplog.text
+    assert "2 writes to the store did not finish in time and are lost" in caplog.text
     running.numbers.problem = None
     assert await running.writer.flush(HANGS)
 

@@ -134,7 +134,7 @@ async def test_a_fault_ends_its_own_write_only(
     running.store.problem = ZeroDivisionError("a fault")
     running.persist(FIRST)
     outcome = await running.outcome()
-    assert outcome == NotPersisted("internal error; the balancer's log has it")
+    assert outcome == NotPersisted("internal error; the balancer's log has the details")
     assert "ZeroDivisionError: a fault" in caplog.text
     running.store.problem = None
     running.persist(FIRST)
@@ -223,5 +223,5 @@ async def test_what_cannot_be_written_costs_itself_and_nothing_beside_it(
     )
     assert [each.caller for each in used] == ["ana", "zoe"]
     [line] = caplog.records
-    assert line.getMessage().startswith("a record of the history cannot be written, and is lost")
+    assert line.getMessage().startswith("a record of the history could not be written, and is lost")
     assert line.exc_info is not None

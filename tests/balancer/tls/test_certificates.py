@@ -32,8 +32,8 @@ def test_nothing_is_said_while_it_is_far_and_then_once_a_day() -> None:
         left -= found.ask_again
     assert said[0] is None
     assert len(said) == 1 + 14
-    assert said[1] == "the certificate expires in 14 days; renew it"
-    assert said[-1] == "the certificate expires in 1 day; renew it"
+    assert said[1] == "the certificate expires in 14 days; renew the certificate"
+    assert said[-1] == "the certificate expires in 1 day; renew the certificate"
 
 
 @pytest.mark.parametrize(
@@ -55,12 +55,14 @@ def test_the_words(left: float, words: str) -> None:
 def test_the_issue_says_what_to_do() -> None:
     assert issue(90 * DAY) is None
     assert issue(3 * DAY) == Issue(
-        code="certificate_expires", message="the certificate expires in 3 days", hint="renew it"
+        code="certificate_expires",
+        message="the certificate expires in 3 days",
+        hint="renew the certificate",
     )
     assert issue(-DAY) == Issue(
         code="certificate_expires",
-        message="the certificate has expired: clients refuse it",
-        hint="renew it",
+        message="the certificate has expired, so clients refuse to connect",
+        hint="renew the certificate",
     )
 
 
@@ -139,7 +141,7 @@ def test_what_is_broken_is_told_once_and_the_old_one_stays(
             assert served.context() is first
         [record] = caplog.records
         assert record.levelno == logging.ERROR
-        assert "the old one stays: --tls-" in record.getMessage()
+        assert "the old one stays in use: --tls-" in record.getMessage()
     served.files.cert.write_text(good)
     served.time += CHECK_INTERVAL
     assert served.context() is not first
@@ -204,6 +206,6 @@ async def test_it_warns_and_looks_again_when_there_is_a_new_one(
             await asyncio.sleep(0)
         watching.cancel()
     assert [each.getMessage() for each in caplog.records] == [
-        "the certificate expires in 3 days; renew it"
+        "the certificate expires in 3 days; renew the certificate"
     ]
     assert certificates.num_asked == 2

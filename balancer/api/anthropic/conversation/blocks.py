@@ -1,7 +1,7 @@
 """Content blocks and messages of the Messages API.
 
-`signature`, `caller` and the hidden (redacted) thinking of other services are accepted, since
-clients send them back from answers, but are not passed to the model.
+Clients send back `signature`, `caller` and redacted thinking from answers, also from other
+services. These are accepted, but not passed to the model.
 """
 
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class RedactedThinking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolUse:
-    """A call of a tool. An `input` that is no object is what was left of a call that was cut."""
+    """A call of a tool. If the call was cut off, `input` may be something else than an object."""
 
     __pydantic_config__ = STRICT
     type: Literal["tool_use"] = "tool_use"
@@ -56,7 +56,7 @@ class ToolUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
-    """The result of a call."""
+    """The result of a tool call."""
 
     __pydantic_config__ = STRICT
     type: Literal["tool_result"] = "tool_result"
@@ -66,9 +66,9 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
-    """A summary in place of all that was said before; without `content` it changes nothing.
+    """A summary that replaces all earlier messages. Without `content` it changes nothing.
 
-    `tool_changes` are those of the messages that it stands for.
+    `tool_changes` are the changes of tools in the replaced messages.
     """
 
     __pydantic_config__ = STRICT
@@ -91,7 +91,7 @@ SystemBlock = Annotated[Text | ToolAddition | ToolRemoval, Field(discriminator="
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemMessage:
-    """Instructions in the middle of a conversation, for one turn or for all that follow."""
+    """Instructions in the middle of a conversation, for one turn or for all later turns."""
 
     __pydantic_config__ = STRICT
     role: Literal["system", "developer"]
@@ -126,12 +126,12 @@ AnyBlock = UserBlock | AssistantBlock | SystemBlock
 
 
 def as_blocks(message: AssistantMessage) -> tuple[AssistantBlock, ...]:
-    """The assistant's message as blocks."""
+    """Return the content of an assistant's message as blocks."""
     content = message.content
     return (Text(text=content),) if isinstance(content, str) else content
 
 
 def blocks_of(message: Message) -> tuple[AnyBlock, ...]:
-    """Any message as blocks."""
+    """Return the content of any message as blocks."""
     content = message.content
     return (Text(text=content),) if isinstance(content, str) else content

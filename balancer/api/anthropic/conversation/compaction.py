@@ -1,7 +1,7 @@
-"""Compaction: a summary in place of a conversation.
+"""Compaction: a summary that replaces a conversation.
 
-A request with `compaction` asks for the summary. Later requests begin with it, or have it somewhere
-in the conversation; then what was said before it is left out.
+A request with `compaction` asks for the summary. Later requests contain it; all messages before it
+are left out of their prompts.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,20 +29,20 @@ HEADING = "This is a summary of the conversation so far:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summarize:
-    """The conversation is to be summarized; the answer is one compaction block."""
+    """A request for a summary of the conversation; the answer is one compaction block."""
 
     __pydantic_config__ = STRICT
     type: Literal["summarize"]
     instructions: str | None = None
 
     def asked(self) -> UserMessage:
-        """The message that asks for the summary."""
+        """Return the message that asks the model for the summary."""
         own = self.instructions
         return UserMessage(role="user", content=own if own and own.strip() else INSTRUCTIONS)
 
 
 def from_summary(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """The conversation from its last summary on, or the whole of it."""
+    """Return the conversation from its last summary on, or all of it if it has none."""
     for at in reversed(range(len(messages))):
         message = messages[at]
         blocks = blocks_of(message)
@@ -55,12 +55,12 @@ def from_summary(messages: tuple[Message, ...]) -> tuple[Message, ...]:
 
 
 def summary_of(block: Compaction) -> str:
-    """The text that stands for a summary; empty if there is none."""
+    """Return the text of a summary; empty if it has none."""
     return f"{HEADING}\n\n{block.content}" if block.content else ""
 
 
 def summarized(messages: Iterable[Message]) -> list[Json]:
-    """The changes of tools in `messages`, as a summary of them has them."""
+    """Return the changes of tools in `messages`, in the form that a summary stores."""
     changes: list[Json] = _changes.dump_python(
         tuple(changes_in(messages)), mode="json", exclude_none=True
     )
@@ -68,7 +68,7 @@ def summarized(messages: Iterable[Message]) -> list[Json]:
 
 
 def changes_in(messages: Iterable[Message]) -> Iterator[ToolAddition | ToolRemoval]:
-    """All changes of tools in `messages`, in their order, those of summaries included."""
+    """Yield all changes of tools in `messages`, in order, including those in summaries."""
     for message in messages:
         if isinstance(message.content, str):
             continue

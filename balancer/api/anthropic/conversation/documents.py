@@ -1,6 +1,6 @@
-"""Pictures, and blocks that models read as text: texts, documents, search results, tools' names.
+"""Pictures, and blocks that models read as text: texts, documents, search results, names of tools.
 
-Documents and search results stand between tags, so that a model can tell them from the question.
+Documents and search results are enclosed in tags, so that a model can tell them from the question.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ from .....shared.strict import STRICT, ListOf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """A text."""
+    """A text block."""
 
     __pydantic_config__ = STRICT
     type: Literal["text"] = "text"
@@ -112,7 +112,7 @@ Readable = Text | Document | SearchResult | ToolReference
 
 
 def check_documents(blocks: object, field: str) -> None:
-    """Raises `InvalidRequest` for a PDF among unchecked `blocks`, or in results there.
+    """Refuse PDFs among unchecked `blocks` and in their results. Raises `InvalidRequest`.
 
     `field` is the name of `blocks` in the body.
     """
@@ -129,14 +129,14 @@ def _check_source(type: object, source: object, field: str) -> None:
     kind = source.get("type") if isinstance(source, dict) else None
     if type == "document" and kind == "base64":
         raise InvalidRequest(
-            f"`{field}`: PDFs are not read; send the text as a source of the type `text`, or the "
-            "pages as blocks of the type `image`",
+            f"`{field}`: PDFs are not supported; send the text as a source of the type "
+            "`text`, or the pages as blocks of the type `image`",
             field=field,
         )
 
 
 def paragraphs(content: str | Iterable[Readable] | None) -> str:
-    """A text, or all blocks as one text."""
+    """Return a text, or the texts of all blocks, as one text."""
     if content is None or isinstance(content, str):
         return content or ""
     return "\n\n".join(block.read for block in content)

@@ -27,9 +27,9 @@ from .documents import Document, Image, Readable, SearchResult, Text, joined, pa
 def to_messages(
     system: str | tuple[Text, ...] | None, messages: tuple[Message, ...]
 ) -> tuple[ChatMessage, ...]:
-    """The conversation as messages for a chat template, from its last summary on.
+    """Return the conversation from its last summary on, as messages for a chat template.
 
-    Text blocks become paragraphs. Consecutive user messages are merged, since many templates
+    Text blocks become paragraphs. Consecutive user messages are merged, because many templates
     require alternating roles. Raises `InvalidRequest` for a tool result without a matching call.
     """
     text = paragraphs(system)
@@ -64,22 +64,21 @@ def _messages(messages: tuple[Message, ...], num_given: int) -> Iterator[ChatMes
 
 
 def _instructed(message: SystemMessage) -> Iterator[ChatMessage]:
-    """The instructions of a message; none if it only changes tools."""
+    """Yield the instructions of a message; nothing if it only changes tools."""
     blocks = blocks_of(message)
     if text := paragraphs(block for block in blocks if isinstance(block, Text)):
         yield ChatMessage(role="system", content=text)
 
 
 def _user_turn(message: UserMessage, position: int, calls: set[str]) -> Iterator[ChatMessage]:
-    """Tool results first, since templates expect them right after the calls; then the text."""
+    """Yield the tool results, which templates expect right after the calls, and then the text."""
     blocks = blocks_of(message)
     results = [block for block in blocks if isinstance(block, ToolResult)]
     for result in results:
         if result.tool_use_id not in calls:
             field = f"messages[{position}].content"
             raise InvalidRequest(
-                f"`{field}`: there is no `tool_use` before it with the id "
-                f"{result.tool_use_id[:100]!r}",
+                f"`{field}`: no earlier `tool_use` has the id {result.tool_use_id[:100]!r}",
                 field=field,
             )
         content = result.content or ""
@@ -108,7 +107,10 @@ def _shown(block: Image | Readable) -> str | ImagePart:
 
 
 def _said(message: AssistantMessage) -> Iterator[ChatMessage]:
-    """A summary is the user's, so that the conversation begins with a question."""
+    """Yield the assistant's message.
+
+    A summary becomes a user message, so that the conversation begins with one.
+    """
     blocks = as_blocks(message)
     summaries = [summary_of(block) for block in blocks if isinstance(block, Compaction)]
     if summary := "\n\n".join(filter(None, summaries)):

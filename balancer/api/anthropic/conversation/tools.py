@@ -1,4 +1,4 @@
-"""Tools of all types, changes of tools on the way, and choices of tools."""
+"""Tools of all types, changes of tools within a conversation, and tool choices."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -143,7 +143,7 @@ Name = Annotated[str, StringConstraints(min_length=1)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomTool:
-    """A function of the client's own."""
+    """A function that the client defines."""
 
     __pydantic_config__ = STRICT
 
@@ -154,7 +154,7 @@ class CustomTool:
     strict: bool | None = None
 
     def neutral(self) -> Json:
-        """The neutral form."""
+        """Return the tool in the form of a neutral request."""
         function: Json = {"name": self.name}
         if self.description is not None:
             function["description"] = self.description
@@ -164,7 +164,7 @@ class CustomTool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientTool:
-    """A tool of Anthropic's that the client runs; the type says what its input is."""
+    """A tool that Anthropic defines and the client runs; its type determines its input."""
 
     __pydantic_config__ = STRICT
 
@@ -181,7 +181,7 @@ class ClientTool:
     strict: bool | None = None
 
     def neutral(self) -> Json:
-        """The neutral form."""
+        """Return the tool in the form of a neutral request."""
         return _function({**FUNCTIONS[self.type], "name": self.name}, self.strict)
 
 
@@ -195,7 +195,8 @@ Tool = Annotated[CustomTool | ClientTool, Field(discriminator="type")]
 
 
 def with_type(tool: object) -> object:
-    """A tool of a body with its `type`, which may be left out for a client's own function."""
+    """Return a tool of a body with its `type`, which clients may leave out for their own
+    functions."""
     if isinstance(tool, dict) and tool.get("type") is None:
         return {**tool, "type": "custom"}
     return tool
@@ -206,7 +207,7 @@ def with_type(tool: object) -> object:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedReference:
-    """A tool by its name."""
+    """A reference to a tool by name."""
 
     __pydantic_config__ = STRICT
     type: Literal["tool_reference"]
@@ -215,7 +216,10 @@ class NamedReference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpReference:
-    """Tools of an MCP server. They are always left out, so nothing changes."""
+    """A reference to the tools of an MCP server.
+
+    Such tools are always left out, so it has no effect.
+    """
 
     __pydantic_config__ = STRICT
     type: Literal["mcp_tool_reference", "mcp_toolset_reference"]
@@ -225,7 +229,7 @@ class McpReference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """A tool by its definition. One that is left out in `tools` is left out here."""
+    """A tool's definition. A type of tool that is left out of `tools` is left out here, too."""
 
     __pydantic_config__ = STRICT
     type: Literal["tool_definition"]
@@ -234,7 +238,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolAddition:
-    """Makes a tool available from here on."""
+    """A change that makes a tool available from this point on."""
 
     __pydantic_config__ = STRICT
     type: Literal["tool_addition"]
@@ -243,7 +247,7 @@ class ToolAddition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolRemoval:
-    """Withdraws a tool from here on."""
+    """A change that withdraws a tool from this point on."""
 
     __pydantic_config__ = STRICT
     type: Literal["tool_removal"]
@@ -256,7 +260,7 @@ ToolChange = Annotated[ToolAddition | ToolRemoval, Field(discriminator="type")]
 def with_changes(
     tools: Iterable[CustomTool | ClientTool], changes: Iterable[ToolAddition | ToolRemoval]
 ) -> tuple[CustomTool | ClientTool, ...]:
-    """The `tools` after all `changes`. A removed tool can be added again by its name."""
+    """Return the `tools` after all `changes`. A removed tool can be added again by its name."""
     changes = tuple(changes)
     if not changes:
         return tuple(tools)
@@ -288,13 +292,13 @@ class ToolUseChoice:
     disable_parallel_tool_use: bool | None = None
 
     def neutral(self) -> ToolChoice:
-        """The neutral form."""
+        """Return the choice in the form of a neutral request."""
         return "required" if self.type == "any" else self.type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedChoice:
-    """The choice of one tool, which the model calls."""
+    """The choice of one tool, which the model must call."""
 
     __pydantic_config__ = STRICT
 
@@ -303,7 +307,7 @@ class NamedChoice:
     disable_parallel_tool_use: bool | None = None
 
     def neutral(self) -> ToolChoice:
-        """The neutral form."""
+        """Return the choice in the form of a neutral request."""
         return NamedTool(name=self.name)
 
 

@@ -32,7 +32,7 @@ BatchEndpoint = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ExpiresAfter:
-    """Seconds from the creation of the result files on."""
+    """The lifetime of result files, in seconds from their creation."""
 
     __pydantic_config__ = STRICT
 
@@ -42,7 +42,10 @@ class _ExpiresAfter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CreateBatchBody:
-    """`completion_window` is OpenAI's `24h`, or another duration of up to 30 days."""
+    """The body of a new batch.
+
+    `completion_window` is `24h` as in OpenAI's API, or another duration of up to 30 days.
+    """
 
     __pydantic_config__ = STRICT
 
@@ -63,7 +66,7 @@ _body = TypeAdapter(_CreateBatchBody)
 
 
 def parse_batch(body: bytes) -> NewBatch:
-    """Raises `InvalidRequest`."""
+    """Parse the body of a new batch. Raises `InvalidRequest`."""
     parsed = parse_json(_body, body)
     return NewBatch(
         input_file=parsed.input_file_id,
@@ -94,7 +97,7 @@ def _window(text: str) -> float:
 
 
 def routes(jobs: Jobs | None) -> list[Route]:
-    """The routes. Without `jobs` they say how to get them."""
+    """Return the routes. Without `jobs` each answers that files need `--files`."""
     return [
         Route("POST", "/v1/batches", Needs.CALL, answering(jobs, _create), OPENAI),
         Route("GET", "/v1/batches", Needs.CALL, answering(jobs, _list), OPENAI),
@@ -130,5 +133,5 @@ async def _batch(request: web.Request, jobs: Jobs) -> Batch:
 
 
 async def shown(jobs: Jobs, batch: Batch) -> BatchObject:
-    """With the counts of now."""
+    """Return the batch as it is shown, with its present counts."""
     return batch_object(batch, *await jobs.counts(batch))

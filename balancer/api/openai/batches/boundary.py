@@ -1,4 +1,4 @@
-"""The boundary around all handlers of files and batches."""
+"""The boundary around all handlers of files and batches: it reports and translates their errors."""
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator
@@ -22,33 +22,32 @@ Make = Callable[[web.Request, Jobs], Awaitable[object]]
 
 
 class Listed(Protocol):
-    """Files, or batches."""
+    """A list of things: files, or batches."""
 
     async def has(self, id: str, owner: str | None) -> bool: ...
 
 
 @contextmanager
 def jobs_for(request: web.Request, jobs: Jobs | None) -> Iterator[Jobs]:
-    """Refusals are reported; a store that cannot be reached is `StoreUnavailable`.
+    """Return a context that yields `jobs`, reports refusals, and translates an unreachable store to
+    `StoreUnavailable`.
 
-    Raises `NotSupported` where this balancer keeps no files.
+    Raises `NotSupported` if this balancer stores no files.
     """
     with RefusalReport(request):
         if jobs is None:
-            raise NotSupported(
-                "this balancer has no place for files: it has to be given one (--files)"
-            )
+            raise NotSupported("this balancer stores no files: start it with --files FOLDER")
         try:
             yield jobs
         except (StoreAway, BlobsAway) as error:
-            logger.warning("files and batches cannot be reached: %s", error)
+            logger.warning("a request for files or batches failed: %s", error)
             raise StoreUnavailable(
                 "files and batches cannot be reached now; try again in a moment"
             ) from error
 
 
 def answering(jobs: Jobs | None, make: Make) -> Handler:
-    """A handler with all of that around it."""
+    """Return a handler within this boundary."""
 
     async def handler(request: web.Request) -> web.Response:
         with jobs_for(request, jobs) as found:
@@ -58,8 +57,6 @@ def answering(jobs: Jobs | None, make: Make) -> Handler:
 
 
 async def check_after(after: str | None, owner: str | None, things: Listed) -> None:
-    """Raises `InvalidRequest` where the page begins behind something that is not there."""
+    """Check that the item after which a page begins exists. Raises `InvalidRequest` if not."""
     if after is not None and not await things.has(after, owner):
-        raise InvalidRequest(
-            f"`after`: there is nothing with the id {after[:100]!r}", field="after"
-        )
+        raise InvalidRequest(f"`after`: nothing has the id {after[:100]!r}", field="after")

@@ -1,7 +1,7 @@
 """`/v1/files` over HTTP.
 
-An upload is `multipart/form-data`, written to its place as it comes. Its pauses, fields and sizes
-are bounded; what is wrong with it is reported with the field's name, and leaves nothing behind.
+An upload is `multipart/form-data` and is written to storage as it arrives. Its pauses, fields and
+sizes are limited. An error names the wrong field, and a failed upload leaves nothing behind.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 def routes(jobs: Jobs | None) -> list[Route]:
-    """The routes. Without `jobs` they say how to get them."""
+    """Return the routes. Without `jobs` each answers that files need `--files`."""
     return [
         Route("POST", "/v1/files", Needs.CALL, answering(jobs, _create), OPENAI),
         Route("GET", "/v1/files", Needs.CALL, answering(jobs, _list), OPENAI),
@@ -118,14 +118,17 @@ async def _send(
     piece: bytes,
     rest: AsyncGenerator[bytes, None],
 ) -> web.StreamResponse:
-    """A connection that closes early is how a client learns that storage went on the way."""
+    """Send a file.
+
+    If the storage fails on the way, the connection is closed early to tell the client.
+    """
     await response.prepare(request)
     while piece:
         await response.write(piece)
         try:
             piece = await anext(rest, b"")
         except (BlobsAway, ConnectionError) as error:
-            logger.warning("a file was cut off while it was sent: %s", error)
+            logger.warning("a download of a file was cut off: %s", error)
             if request.transport is not None:
                 request.transport.close()
             return response
@@ -141,7 +144,7 @@ FORM = "multipart/form-data"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadForm:
-    """`expires_after` as OpenAI's: seconds from the creation on."""
+    """The fields of an upload. `expires_after` is OpenAI's, in seconds from the creation."""
 
     __pydantic_config__ = ConfigDict(**LAZY, extra="forbid")
 
@@ -157,7 +160,7 @@ _fields = TypeAdapter(UploadForm)
 
 
 def parse_form(given: Mapping[str, str]) -> UploadForm:
-    """The fields without the file. Raises `InvalidRequest`."""
+    """Return the fields without the file. Raises `InvalidRequest`."""
     try:
         return _fields.validate_python(dict(given))
     except ValidationError as error:
@@ -176,7 +179,7 @@ PIECE = 2**16
 
 
 async def receive(request: web.Request, files: Files) -> SavedFile:
-    """The file of an upload, which belongs to who sent it.
+    """Receive an upload, and return its file, which belongs to the caller.
 
     Raises `Unauthorized`, `InvalidRequest`, `RequestTooLarge` and `Overloaded`.
     """
@@ -195,7 +198,7 @@ async def receive(request: web.Request, files: Files) -> SavedFile:
 
 
 async def _read(request: web.Request, upload: Upload) -> tuple[dict[str, str], str | None]:
-    """The fields, and the name of the file that was written to `upload`."""
+    """Write the file to `upload`. Return the other fields, and the name of the file."""
     given: dict[str, str] = {}
     file_name: str | None = None
     reader = await request.multipart()
@@ -211,7 +214,7 @@ async def _read(request: web.Request, upload: Upload) -> tuple[dict[str, str], s
             await _write(part, upload)
             file_name = _file_name(part.filename)
         elif part.name in given or part.name == "file":
-            raise InvalidRequest(f"`{part.name[:64]}`: is there twice", field=part.name[:64])
+            raise InvalidRequest(f"`{part.name[:64]}`: the form has it twice", field=part.name[:64])
         else:
             given[part.name[:MAX_FIELD]] = await _value(part)
     raise InvalidRequest(f"the form may have at most {MAX_PARTS} parts")
@@ -236,17 +239,18 @@ async def _value(part: BodyPartReader) -> str:
         value += piece
         if len(value) > MAX_FIELD:
             name = (part.name or "")[:64]
-            raise InvalidRequest(f"`{name}`: may have at most {MAX_FIELD} bytes", field=name)
+            raise InvalidRequest(f"`{name}`: must have at most {MAX_FIELD} bytes", field=name)
 
 
 def _check_encoding(part: BodyPartReader) -> None:
     encoding = part.headers.get(hdrs.CONTENT_TRANSFER_ENCODING, "binary").lower()
     if encoding not in ("binary", "8bit", "7bit") or hdrs.CONTENT_ENCODING in part.headers:
-        raise InvalidRequest("`file`: send its bytes as they are, without encoding", field="file")
+        raise InvalidRequest("`file`: send the bytes of the file without an encoding", field="file")
 
 
 def _file_name(given: str | None) -> str:
-    """The last part of a path, without what no terminal or header takes."""
+    """Return the last part of a path, without characters that terminals or headers do not
+    accept."""
     name = PurePosixPath((given or "").replace("\\", "/")).name
     name = "".join(each for each in name if each.isprintable())[:MAX_NAME]
     return name if name.strip(".") else "file.jsonl"
@@ -254,14 +258,12 @@ def _file_name(given: str | None) -> str:
 
 @contextmanager
 def _refused() -> Iterator[None]:
-    """Turn faults of the form into `InvalidRequest`."""
+    """Turn errors of the form into `InvalidRequest`."""
     try:
         yield
     except TimeoutError as error:
         raise InvalidRequest(
-            f"the file did not arrive in time: pauses may take {BODY_SILENCE:g} s at most"
+            f"the file did not arrive in time: a pause may take at most {BODY_SILENCE:g} s"
         ) from error
     except (ValueError, RuntimeError, RequestPayloadError, HttpProcessingError) as error:
-        raise InvalidRequest(
-            f"the form is not well-formed, or ended early: {error}"[:300]
-        ) from error
+        raise InvalidRequest(f"the form is malformed or incomplete: {error}"[:300]) from error

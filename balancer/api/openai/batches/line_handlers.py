@@ -1,7 +1,7 @@
-"""Answers the lines of batches: each as its path answers a request, within the process.
+"""Answers the lines of batches: each line as its path answers a request, within the process.
 
-A line's request has the class `batch`, so all other requests that wait come before it. What it
-makes is in the batch's output and nowhere else: responses are not stored.
+The request of a line has the priority class `batch`, so all other waiting requests go first. Its
+answer is written only to the batch's output: responses are not stored.
 """
 
 from dataclasses import replace
@@ -29,7 +29,7 @@ BATCH_PRIORITY = -1
 
 
 class LineHandlers:
-    """`handle_line` is what the runner of batches calls for each line."""
+    """The handlers of lines. The runner of batches calls `handle_line` for each line."""
 
     def __init__(self, runtime: FleetRuntime, conversations: Conversations, bodies: Bodies) -> None:
         self._runtime = runtime
@@ -44,7 +44,10 @@ class LineHandlers:
         }
 
     async def handle_line(self, line: Line, caller: Caller) -> Answered:
-        """An error is an answer, too; ours alone are raised."""
+        """Return the answer to a line.
+
+        An error of the request is an answer, too; only internal errors are raised.
+        """
         try:
             id, body = await self._answer(self._endpoints[line.url], line.body, caller)
         except RequestError as error:
@@ -65,7 +68,8 @@ def _parse_unstored(body: bytes, notes: FieldNotes | None) -> ResponsesRequest:
     requested = parse_response(body, notes)
     if requested.conversation_id is not None:
         raise InvalidRequest(
-            "`conversation` cannot be used in a batch, whose lines have no order",
+            "`conversation` cannot be used in a batch, because the lines of a batch run in "
+            "any order",
             field="conversation",
         )
     requested.store = False

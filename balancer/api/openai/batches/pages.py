@@ -29,7 +29,7 @@ class ListOf(TypedDict, Generic[T]):
 
 
 class FileObject(TypedDict):
-    """A file. Times in Unix seconds."""
+    """A file; times are in Unix seconds."""
 
     id: str
     object: Literal["file"]
@@ -50,7 +50,7 @@ class DeletedFile(TypedDict):
 
 
 class BatchFault(TypedDict):
-    """A fault of a batch's input."""
+    """An error in a batch's input."""
 
     code: str
     message: str
@@ -59,14 +59,14 @@ class BatchFault(TypedDict):
 
 
 class BatchFaults(TypedDict):
-    """All faults of a batch's input, at most a hundred."""
+    """The errors in a batch's input, at most a hundred."""
 
     object: Literal["list"]
     data: list[BatchFault]
 
 
 class RequestCounts(TypedDict):
-    """The lines of a batch."""
+    """Counts of the lines of a batch."""
 
     total: int
     completed: int
@@ -74,7 +74,7 @@ class RequestCounts(TypedDict):
 
 
 class BatchObject(TypedDict):
-    """A batch. Times in Unix seconds."""
+    """A batch; times are in Unix seconds."""
 
     id: str
     object: Literal["batch"]
@@ -99,7 +99,7 @@ class BatchObject(TypedDict):
 
 
 def batch_object(batch: Batch, num_completed: int, num_failed: int) -> BatchObject:
-    """The counts are those of now."""
+    """Return the batch as it is shown, with its present counts."""
     return {
         "id": batch.id,
         "object": "batch",
@@ -149,7 +149,8 @@ P = TypeVar("P", bound=BaseModel)
 
 
 class BatchPage(BaseModel):
-    """Up to `limit` batches behind the one with the id `after`, the newest first."""
+    """The requested page: up to `limit` batches after the batch with the id `after`, newest
+    first."""
 
     model_config = FROZEN
 
@@ -158,7 +159,7 @@ class BatchPage(BaseModel):
 
 
 class FilePage(BaseModel):
-    """Up to `limit` files behind the one with the id `after`."""
+    """The requested page: up to `limit` files after the file with the id `after`."""
 
     model_config = FROZEN
 
@@ -169,7 +170,7 @@ class FilePage(BaseModel):
 
 
 def parse_page(kind: type[P], query: Mapping[str, str]) -> P:
-    """Raises `InvalidRequest`."""
+    """Parse a query string. Raises `InvalidRequest`."""
     try:
         return kind.model_validate(dict(query))
     except ValidationError as error:
@@ -177,7 +178,7 @@ def parse_page(kind: type[P], query: Mapping[str, str]) -> P:
 
 
 def file_object(file: SavedFile) -> FileObject:
-    """A file as it is shown."""
+    """Return a file as it is shown."""
     return {
         "id": file.id,
         "object": "file",
@@ -191,7 +192,7 @@ def file_object(file: SavedFile) -> FileObject:
 
 
 def page_of(objects: Sequence[Shown], limit: int) -> ListOf[Shown]:
-    """`objects` may have one more than the page."""
+    """Return a page; `objects` may have one more entry than the page."""
     data = list(objects[:limit])
     return {
         "object": "list",

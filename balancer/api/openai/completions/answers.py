@@ -67,14 +67,14 @@ class OpenAIUsage(TypedDict):
 
 
 class RunningUsage:
-    """Counts by choice; `num_choices` in a row share a prompt, which counts once."""
+    """Counts by choice. Each `num_choices` choices in a row share a prompt, which counts once."""
 
     def __init__(self, num_choices: int) -> None:
         self._num_choices = num_choices
         self._usages: dict[int, Usage] = {}
 
     def take(self, number: int, event: Event) -> None:
-        """Counts `event` of the choice `number`."""
+        """Count `event` of the choice `number`."""
         usage = self._usages.get(number, Usage())
         match event:
             case Begun():
@@ -96,12 +96,12 @@ class RunningUsage:
 
     @property
     def total(self) -> OpenAIUsage:
-        """The usage of all choices so far."""
+        """Return the usage of all choices so far."""
         return total_usage(self._usages, self._num_choices)
 
 
 def total_usage(usages: dict[int, Usage], num_choices: int) -> OpenAIUsage:
-    """The counts of all choices together; each prompt is counted from its first choice."""
+    """Return the counts of all choices together; each prompt is counted from its first choice."""
     prompts = [usage for number, usage in usages.items() if number % num_choices == 0]
     prompt_tokens = sum(usage.prompt_tokens for usage in prompts)
     completion_tokens = sum(usage.completion_tokens for usage in usages.values())
@@ -139,20 +139,21 @@ _Utf8Decoder = getincrementaldecoder("utf-8")
 
 
 def chat_log_probs(log_probs: Sequence[TokenLogProbs]) -> ChatLogProbs:
-    """Log-probabilities of a message's content, or of a part of it."""
+    """Return the log-probabilities of a message's content, or of a part of it."""
     return {"content": entries(log_probs), "refusal": None}
 
 
 class LogProbsWriter:
-    """Log-probabilities of one choice's text, part by part, with the offset of each token."""
+    """Writes the log-probabilities of one choice's text, part by part, with the offset of each
+    token."""
 
     def __init__(self, offset: int = 0) -> None:
-        """The first token stands at `offset`, in characters."""
+        """`offset` is the position of the first token, in characters."""
         self._offset = offset
         self._decoder = _Utf8Decoder(errors="replace")
 
     def render(self, log_probs: Sequence[TokenLogProbs]) -> CompletionLogProbs:
-        """The log-probabilities of the next tokens."""
+        """Return the log-probabilities of the next tokens."""
         return {
             "tokens": [text_of(each.chosen) for each in log_probs],
             "token_logprobs": [each.chosen.log_prob for each in log_probs],
@@ -167,9 +168,9 @@ class LogProbsWriter:
 
 
 def _by_text(log_probs: TokenLogProbs) -> dict[str, float | None] | None:
-    """The most likely tokens and the chosen one; this may be one more than requested.
+    """Return the most likely tokens and the chosen token, which may be one more than requested.
 
-    `None` for a prompt's first token, which has no log-probability.
+    `None` for the first token of a prompt, which has no log-probability.
     """
     if log_probs.chosen.log_prob is None:
         return None
@@ -186,7 +187,7 @@ ChatFinish = Literal["stop", "length", "tool_calls", "function_call"]
 
 
 class FunctionCall(TypedDict):
-    """`arguments` is JSON as the model wrote it."""
+    """A function call. `arguments` is JSON as the model wrote it."""
 
     name: str
     arguments: str
@@ -201,7 +202,7 @@ class ChatCall(TypedDict):
 
 
 class ChatMessage(TypedDict):
-    """A message of the model. An answer of calls alone has no content."""
+    """A message of the model. An answer with only calls has no content."""
 
     role: Literal["assistant"]
     content: str | None
@@ -238,7 +239,7 @@ _FINISH_REASONS: dict[FinishReason, ChatFinish] = {
 
 
 class AnswerShape(Protocol):
-    """The difference between chat and completions."""
+    """The parts in which answers of chat and completions differ."""
 
     id_prefix: str
     object_name: str
@@ -248,41 +249,43 @@ class AnswerShape(Protocol):
     def choice(
         self, number: int, accumulator: Accumulator, done: Done
     ) -> ChatChoice | CompletionChoice:
-        """A choice of a whole answer."""
+        """Return a choice of a whole answer."""
 
     def log_probs(self, number: int, token: Token) -> ChatLogProbs | CompletionLogProbs | None:
-        """Log-probabilities of a choice's next token, if requested."""
+        """Return the log-probabilities of a choice's next token, if requested."""
 
     def opening(self, number: int) -> dict[str, object] | None:
-        """The content of a choice's first chunk, if one is sent before its text."""
+        """Return the content of a choice's first chunk, if one is sent before its text."""
 
     def text_frame(self, kind: TokenKind, call_index: int) -> tuple[bytes, bytes]:
-        """The JSON between the choice's index and a token's text, and the JSON after the text."""
+        """Return the JSON between the choice's index and a token's text, and the JSON after the
+        text."""
 
     def call_started(self, call: ToolCallStarted, call_index: int) -> dict[str, object]:
-        """The content of the first chunk of a tool call."""
+        """Return the content of the first chunk of a tool call."""
 
     def closing(self) -> dict[str, object]:
-        """Empty content, for chunks without text: the last one of a choice, and progress."""
+        """Return empty content, for chunks without text: the last chunk of a choice, and
+        progress."""
 
     def finish_reason(self, done: Done) -> ChatFinish:
-        """Why a choice ended."""
+        """Return why a choice ended."""
 
 
 class Chat:
-    """`/v1/chat/completions`"""
+    """Answers of `/v1/chat/completions`."""
 
     id_prefix = "chatcmpl-"
     object_name = "chat.completion"
     chunk_name = "chat.completion.chunk"
 
     def __init__(self, *, has_log_probs: bool = False, has_functions: bool = False) -> None:
-        """`has_functions`: a call is one of a function, as it was before there were tools."""
+        """With `has_functions` a call has the older form of a function call."""
         self.has_log_probs = has_log_probs
         self._has_functions = has_functions
 
     def choice(self, number: int, accumulator: Accumulator, done: Done) -> ChatChoice:
-        """A whole message."""
+        """Return a whole message."""
         text = accumulator.text()
         content = text if text or not accumulator.calls else None
         message: ChatMessage = {"role": "assistant", "content": content, "refusal": None}
@@ -304,17 +307,17 @@ class Chat:
         }
 
     def log_probs(self, number: int, token: Token) -> ChatLogProbs | None:
-        """Log-probabilities of the content only, without reasoning and calls."""
+        """Return the log-probabilities of content only, not of reasoning and calls."""
         if not self.has_log_probs or token.kind != "content":
             return None
         return chat_log_probs(token.log_probs)
 
     def opening(self, number: int) -> dict[str, object] | None:
-        """The role comes first."""
+        """Return the role, which comes first."""
         return {"delta": {"role": "assistant", "content": ""}}
 
     def text_frame(self, kind: TokenKind, call_index: int) -> tuple[bytes, bytes]:
-        """Content, reasoning, or a part of a call's arguments."""
+        """Return the frame for content, reasoning, or a part of a call's arguments."""
         if kind == "tool_call" and self._has_functions:
             return b'"delta":{"function_call":{"arguments":', b"}}"
         if kind == "tool_call":
@@ -324,23 +327,23 @@ class Chat:
         return b'"delta":{"%b":' % name, b"}"
 
     def call_started(self, call: ToolCallStarted, call_index: int) -> dict[str, object]:
-        """All of the call but its arguments."""
+        """Return the call without its arguments."""
         if self._has_functions:
             return {"delta": {"function_call": {"name": call.name, "arguments": ""}}}
         return {"delta": {"tool_calls": [{"index": call_index, **_call(call.id, call.name, "")}]}}
 
     def closing(self) -> dict[str, object]:
-        """Empty content."""
+        """Return empty content."""
         return {"delta": {}}
 
     def finish_reason(self, done: Done) -> ChatFinish:
-        """Why the choice ended, in OpenAI's words."""
+        """Return why the choice ended, in OpenAI's words."""
         reason = _FINISH_REASONS[done.finish_reason]
         return "function_call" if reason == "tool_calls" and self._has_functions else reason
 
 
 class Completion:
-    """`/v1/completions`"""
+    """Answers of `/v1/completions`."""
 
     id_prefix = "cmpl-"
     object_name = "text_completion"
@@ -353,14 +356,14 @@ class Completion:
         echoes: Sequence[str] = (),
         generates: bool = True,
     ) -> None:
-        """`echoes` are the texts that the choices begin with, if any."""
+        """`echoes` are the texts with which the choices begin, if prompts are echoed."""
         self.has_log_probs = has_log_probs
         self._generates = generates
         self._echoes = echoes
         self._log_probs: dict[int, LogProbsWriter] = {}
 
     def choice(self, number: int, accumulator: Accumulator, done: Done) -> CompletionChoice:
-        """The text, after the prompt if it is echoed."""
+        """Return the text, after the prompt if it is echoed."""
         text = self._echo(number) + accumulator.text("prompt") + accumulator.text()
         log_probs = [*accumulator.log_probs("prompt"), *accumulator.log_probs()]
         return {
@@ -371,7 +374,7 @@ class Completion:
         }
 
     def log_probs(self, number: int, token: Token) -> CompletionLogProbs | None:
-        """Log-probabilities of the prompt, and then of what follows."""
+        """Return the log-probabilities of the prompt, and then of the text."""
         return self._rendered_log_probs(number, token.log_probs)
 
     def _rendered_log_probs(
@@ -385,23 +388,23 @@ class Completion:
         return self._echoes[number] if self._echoes else ""
 
     def opening(self, number: int) -> dict[str, object] | None:
-        """The prompt comes first, if it is echoed."""
+        """Return the prompt, if it is echoed."""
         return {"text": echo} if (echo := self._echo(number)) else None
 
     def text_frame(self, kind: TokenKind, call_index: int) -> tuple[bytes, bytes]:
-        """Prompt and continuation are one text."""
+        """Return the frame for text; prompt and answer are one text."""
         return b'"text":', b""
 
     def call_started(self, call: ToolCallStarted, call_index: int) -> dict[str, object]:
-        """Raw text has no calls."""
+        """Raise an error: a raw prompt's answer has no calls."""
         raise RuntimeError(f"a raw prompt's answer calls {call.name}")
 
     def closing(self) -> dict[str, object]:
-        """Empty content."""
+        """Return empty content."""
         return {"text": ""}
 
     def finish_reason(self, done: Done) -> Literal["stop", "length"]:
-        """Why the choice ended; `length` if no tokens were to be generated."""
+        """Return why the choice ended; `length` if no tokens were to be generated."""
         is_cut_off = done.finish_reason == "length" or not self._generates
         return "length" if is_cut_off else "stop"
 
@@ -418,7 +421,7 @@ _TEXT_END = b',"finish_reason":null}]'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkHead:
-    """The fields that every chunk of an answer repeats; `created` in Unix seconds."""
+    """The fields that every chunk of an answer repeats; `created` is in Unix seconds."""
 
     id: str
     created: int
@@ -437,7 +440,7 @@ def _head_fields(head: ChunkHead, object_name: str) -> dict[str, object]:
 
 
 class ChoicesAnswer(Rendering):
-    """All choices, each of which ends exactly once: as SSE chunks, or as one object."""
+    """Writes all choices, each of which ends exactly once, as SSE chunks or as one object."""
 
     def __init__(
         self,
@@ -449,9 +452,11 @@ class ChoicesAnswer(Rendering):
         has_running_usage: bool = False,
         tells_progress: bool = False,
     ) -> None:
-        """`num_choices` is that of one prompt. A running usage stands in every chunk.
+        """`num_choices` is the number for one prompt.
 
-        With `tells_progress` chunks say how much of the prompt is read.
+        With `has_running_usage` every chunk has the usage so far.
+
+        With `tells_progress` chunks say how much of the prompt was read.
         """
         self._tells_progress = tells_progress
         self._gathered: defaultdict[int, Accumulator] = defaultdict(Accumulator)
@@ -472,7 +477,7 @@ class ChoicesAnswer(Rendering):
         self._ends: dict[int, Done] = {}
 
     def render(self, event: Event, number: int = 0, /) -> bytes:
-        """Bytes for `event` of choice `number`; may be empty."""
+        """Return the bytes for `event` of choice `number`; may be empty."""
         if self._usage is not None:
             self._usage.take(number, event)
         if isinstance(event, Token):
@@ -494,7 +499,7 @@ class ChoicesAnswer(Rendering):
                 assert_never(event)
 
     def _progress(self, number: int, reading: Reading) -> bytes:
-        """llama-server's `prompt_progress`, in a chunk that says nothing else."""
+        """Return a chunk with only llama-server's `prompt_progress`."""
         members = b',"prompt_progress":%b' % to_json(prompt_progress(reading))
         return self._chunk(number, self._shape.closing(), None, members)
 
@@ -510,7 +515,8 @@ class ChoicesAnswer(Rendering):
         return b"%b%b%b%b" % (opening, start, to_json(text), end)
 
     def frame_of(self, kind: TokenKind, /) -> TextFrame | None:
-        """The bytes around the text of the only choice's tokens of a kind, if they are plain."""
+        """Return the bytes around the text of the next tokens of a kind, if there is one choice
+        with plain text."""
         return self._text_frames.get((0, kind)) if self._is_plain else None
 
     def _log_probs(self, number: int, token: Token) -> bytes:
@@ -518,16 +524,16 @@ class ChoicesAnswer(Rendering):
         return b"null" if log_probs is None else to_json(log_probs)
 
     def take(self, event: Event, number: int = 0, /) -> None:
-        """Gather `event` of choice `number` for the whole answer."""
+        """Collect `event` of choice `number` for the whole answer."""
         self._gathered[number].add(event)
 
     def whole(self) -> dict[str, object]:
-        """All choices in one object."""
+        """Return all choices in one object."""
         answers = [self._gathered[number] for number in sorted(self._gathered)]
         return whole_answer(self._shape, self._head, answers, self._num_choices)
 
     def tail(self) -> bytes:
-        """The stream's last bytes, once all choices have ended."""
+        """Return the last bytes of the stream, once all choices have ended."""
         if not self._include_usage:
             return b"data: [DONE]\n\n"
         ends = [self._ends[number] for number in sorted(self._ends)]
@@ -572,21 +578,21 @@ class ChoicesAnswer(Rendering):
 
     @property
     def _end_json(self) -> bytes:
-        """The JSON after a chunk's choices."""
+        """Return the JSON after a chunk's choices."""
         if self._usage is None:
             return self._no_usage
         return b',"usage":%b}\n\n' % to_json(self._usage.total)
 
 
 def error_chunk(error: RequestError) -> bytes:
-    """The last chunk of a stream that broke off."""
+    """Return the last chunk of a failed stream."""
     return b"data: %b\n\n" % to_json(openai_error(error))
 
 
 def whole_answer(
     shape: AnswerShape, head: ChunkHead, answers: Sequence[Accumulator], num_choices: int
 ) -> dict[str, object]:
-    """All choices in one object, `num_choices` in a row for each prompt.
+    """Return all choices in one object, `num_choices` in a row for each prompt.
 
     Raises the error of the first request that failed.
     """
@@ -605,5 +611,5 @@ def whole_answer(
 
 
 def usage_of(ends: Sequence[Done], num_choices: int) -> OpenAIUsage:
-    """The counts of all choices together; each prompt is counted from its first choice."""
+    """Return the counts of all choices together; each prompt is counted from its first choice."""
     return total_usage({number: end.usage for number, end in enumerate(ends)}, num_choices)

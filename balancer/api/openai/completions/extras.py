@@ -46,7 +46,7 @@ _META = frozenset("\\.+*?()|[]{}^$#&-~")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StructuredOutputs:
-    """vLLM's `structured_outputs`: exactly one of these."""
+    """vLLM's `structured_outputs`, with exactly one of these fields."""
 
     __pydantic_config__ = STRICT
 
@@ -59,12 +59,11 @@ class StructuredOutputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guided(SamplingChoices):
-    """vLLM's constraints, of which `guided_…` are older names; SGLang's, and llama-server's.
+    """Constraints of vLLM (`guided_…` are older names), SGLang and llama-server.
 
-    With llama-server's `return_progress` a stream says how much of the prompt is read.
-
-    A `grammar` as text is in GBNF or in Lark, and so is an `ebnf`. As an object it is as in the
-    native API. A `top_k` of -1 leaves all tokens.
+    A `grammar` that is a text is in GBNF or Lark, and so is `ebnf`. A `grammar` that is an object
+    has the form of the native API. A `top_k` of -1 keeps all tokens. With llama-server's
+    `return_progress` a stream says how much of the prompt was read.
     """
 
     __pydantic_config__ = STRICT
@@ -84,7 +83,7 @@ class Guided(SamplingChoices):
     return_progress: bool = False
 
     def grammars(self) -> Iterator[tuple[str, Grammar]]:
-        """The required grammars of the answer, by field. Raises `InvalidRequest`."""
+        """Yield the grammars that the answer must match, by field. Raises `InvalidRequest`."""
         if self.grammar is not None:
             grammar = self.grammar
             yield "grammar", text_grammar(grammar) if isinstance(grammar, str) else grammar
@@ -106,7 +105,7 @@ class Guided(SamplingChoices):
                 yield f"{name}json_object", schema
 
     def neutral(self) -> dict[str, Any]:
-        """The neutral fields but for the grammar."""
+        """Return the neutral fields except the grammar."""
         return {
             **sampling_fields(self),
             "top_k": None if self.top_k is None else max(0, self.top_k),
@@ -120,7 +119,8 @@ class Guided(SamplingChoices):
         *,
         also: Mapping[str, str] = MappingProxyType({}),
     ) -> FieldNames:
-        """Names of the neutral grammar's fields, if one of these fields gave it."""
+        """Return the client's names of the neutral grammar's fields, if a field here gave the
+        grammar."""
         name = found[0][0] if found else ""
         is_ours = name == "grammar" and not isinstance(self.grammar, str)
         if is_ours or name in ("", "response_format", "text.format"):
@@ -133,7 +133,7 @@ class Guided(SamplingChoices):
 class ServerExtras(Guided):
     """Fields of vLLM and llama-server in chats and completions.
 
-    An `n_predict` of -1 has no bound, as in llama-server.
+    An `n_predict` of -1 means no limit, as in llama-server.
     """
 
     __pydantic_config__ = STRICT
@@ -153,10 +153,10 @@ NEVER = -100.0
 
 
 def plain_extras(body: dict[str, Any], *, leaves_out: Sequence[str] = ()) -> dict[str, Any]:
-    """`body` in the words of our types.
+    """Return `body` with the fields in the form of our types.
 
-    Constraints that are empty texts are left out, pairs of biases are a map, and `samplers` have
-    their names here; those in `leaves_out` are left out. Raises `InvalidRequest`.
+    Constraints that are empty texts are left out, pairs of biases become a map, and `samplers` get
+    the names used here, without those in `leaves_out`. Raises `InvalidRequest`.
     """
     given = {name: value for name, value in body.items() if value != "" or name not in _TEXTS}
     if isinstance(biases := given.get("logit_bias"), list):
@@ -208,11 +208,11 @@ _LACKING: Mapping[str, tuple[str, Callable[[float], bool]]] = {
 
 
 def _with_samplers(body: dict[str, Any], leaves_out: Sequence[str]) -> dict[str, Any]:
-    """`body` with the names of `samplers` that there are here.
+    """Return `body` with the names of `samplers` used here.
 
-    A sampler that is not here is left out if its value leaves it idle, and so are those that
-    `leaves_out` names. llama-server's own order of all samplers says nothing. Raises
-    `InvalidRequest` for any other sampler that is not here.
+    An unknown sampler is left out if the request does not turn it on, and so are the samplers in
+    `leaves_out`. llama-server's own order of all samplers is left out. Raises `InvalidRequest` for
+    any other unknown sampler.
     """
     given = body.get("samplers")
     if isinstance(given, str):
@@ -240,8 +240,7 @@ def _check_idle(name: str, place: str, body: Mapping[str, Any]) -> None:
     value = body.get(field)
     if is_idle is None:
         raise InvalidRequest(
-            f"`{place}`: there is no sampler {echo(name)} here; there are "
-            f"{', '.join(SAMPLER_ORDER)}",
+            f"`{place}`: unknown sampler {echo(name)}; the samplers are {', '.join(SAMPLER_ORDER)}",
             field=place,
         )
     if isinstance(value, int | float) and not is_idle(value):
@@ -249,14 +248,17 @@ def _check_idle(name: str, place: str, body: Mapping[str, Any]) -> None:
 
 
 def neutral_seed(seed: int | None, choice: int = 0) -> int | None:
-    """The neutral seed of a request's choice of that number; a negative seed stands for any."""
+    """Return the neutral seed of the choice with this number.
+
+    A negative seed means a random seed.
+    """
     return None if seed is None or seed < 0 else (seed + choice) % 2**32
 
 
 def the_only(found: list[tuple[str, Grammar]]) -> Grammar | None:
-    """The only grammar of the answer. Raises `InvalidRequest` if there are several.
+    """Return the only grammar of the answer. Raises `InvalidRequest` if several differ.
 
-    Some clients spell the same one in two ways, for servers of different age.
+    Some clients send the same grammar in two fields, for servers of different age.
     """
     if not found:
         return None
@@ -267,7 +269,7 @@ def the_only(found: list[tuple[str, Grammar]]) -> Grammar | None:
 
 
 def either(first: str, one: Any, second: str, other: Any) -> Any:
-    """The value of the field that was given. Raises `InvalidRequest` if both were."""
+    """Return the value of the given field. Raises `InvalidRequest` if both fields are given."""
     if one is not None and other is not None:
         raise InvalidRequest(f"give only one of `{first}` and `{second}`", field=first)
     return other if one is None else one
@@ -309,6 +311,6 @@ def _one_of(texts: tuple[str, ...], name: str) -> RegexGrammar:
     )
     if len(pattern) > MAX_GRAMMAR:
         raise InvalidRequest(
-            f"`{name}`: its texts may have at most {MAX_GRAMMAR} characters together", field=name
+            f"`{name}`: all texts together must have at most {MAX_GRAMMAR} characters", field=name
         )
     return RegexGrammar(type="regex", pattern=pattern)

@@ -17,7 +17,10 @@ _BETWEEN = "__"
 
 
 def qualified(name: str, namespace: str | None) -> str:
-    """A namespaced function's name for the model; the namespace may bring its own separator."""
+    """Return the name that the model sees of a function in a namespace.
+
+    The namespace may end with its own separator.
+    """
     if not namespace:
         return name
     return f"{namespace}{'' if namespace.endswith(_BETWEEN) else _BETWEEN}{name}"
@@ -32,12 +35,12 @@ class TextFormat:
     type: Literal["text"]
 
     def grammar(self) -> None:
-        """No grammar."""
+        """Return `None`: text has no constraint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonObjectFormat:
-    """Any JSON object, or, as in llama-server, one that matches `schema`."""
+    """Any JSON object, or, as in llama-server, an object that matches `schema`."""
 
     __pydantic_config__ = STRICT
 
@@ -45,14 +48,17 @@ class JsonObjectFormat:
     schema: dict[str, Any] | None = None
 
     def grammar(self) -> JsonSchemaGrammar:
-        """The neutral words for it."""
+        """Return the neutral form of the constraint."""
         schema = ANY_OBJECT if self.schema is None else self.schema
         return JsonSchemaGrammar(type="json_schema", schema=schema)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _NamedSchema:
-    """A JSON schema. If `strict` is false, what cannot be enforced is checked, not refused."""
+    """A JSON schema.
+
+    With `strict` false, the parts that cannot be enforced are checked, not refused.
+    """
 
     __pydantic_config__ = STRICT
 
@@ -64,7 +70,7 @@ class _NamedSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonSchemaFormat:
-    """JSON that a schema describes; without a schema, any object."""
+    """JSON that matches a schema; without a schema, any object."""
 
     __pydantic_config__ = STRICT
 
@@ -72,7 +78,7 @@ class JsonSchemaFormat:
     json_schema: _NamedSchema
 
     def grammar(self) -> JsonSchemaGrammar:
-        """The neutral words for it."""
+        """Return the neutral form of the constraint."""
         named = self.json_schema
         schema = ANY_OBJECT if named.schema is None else named.schema
         strict = named.strict is not False
@@ -93,7 +99,7 @@ class _FunctionName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionChoice:
-    """The one function that has to be called."""
+    """The one function that the model must call."""
 
     __pydantic_config__ = STRICT
 
@@ -108,7 +114,7 @@ OBJECT_NAMES = FieldNames({"grammar.schema": "response_format.schema"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllowedTools:
-    """The tools that may be called; the model sees no others."""
+    """The tools that the model may call; it sees no others."""
 
     __pydantic_config__ = STRICT
 
@@ -116,9 +122,9 @@ class AllowedTools:
     tools: Annotated[ListOf[dict[str, Any]], Field(min_length=1, max_length=MAX_TOOLS)]
 
     def among(self, tools: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
-        """The allowed ones of the neutral `tools`.
+        """Return the allowed tools among the neutral `tools`.
 
-        Entries that are no functions are left out, like such tools. Raises `InvalidRequest`.
+        Entries other than functions are left out, like such tools. Raises `InvalidRequest`.
         """
         given = {tool["function"].get("name") for tool in tools if _is_function(tool)}
         names = {_name_of(entry) for entry in self.tools if entry.get("type") == "function"}
@@ -136,7 +142,7 @@ class AllowedTools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllowedChoice:
-    """A choice among some of the tools."""
+    """A choice that allows only some of the tools."""
 
     __pydantic_config__ = STRICT
 
@@ -149,13 +155,13 @@ def _is_function(tool: dict[str, Any]) -> bool:
 
 
 def _name_of(entry: dict[str, Any]) -> str:
-    """A function's name, in the format of Chat Completions or of Responses."""
+    """Return a function's name, in the format of Chat Completions or of Responses."""
     function = entry.get("function", entry)
     name = function.get("name") if isinstance(function, dict) else None
     namespace = entry.get("namespace")
     if not isinstance(name, str) or not isinstance(namespace, str | None):
         raise InvalidRequest(
-            "`tool_choice`: each function that is allowed must have a `name`", field="tool_choice"
+            "`tool_choice`: each allowed function must have a `name`", field="tool_choice"
         )
     return qualified(name, namespace)
 
@@ -167,7 +173,7 @@ Choice = (
 
 
 def neutral_choice(choice: Choice | None) -> ToolChoice | None:
-    """`choice` as the neutral field."""
+    """Return `choice` as the neutral field."""
     match choice:
         case FunctionChoice():
             return NamedTool(name=choice.function.name)

@@ -1,7 +1,7 @@
-"""OpenAI's functions, which tools took the place of: requests with them as requests with tools.
+"""OpenAI's older functions, converted to tools.
 
-A result names its function, not the call. Templates of models want the call's id. So calls get ids,
-and results are matched to calls by their names.
+A function's result names the function, not the call, but chat templates need the id of the call. So
+calls get ids, and results are matched to calls by name.
 """
 
 from typing import Any, NamedTuple
@@ -24,14 +24,14 @@ NAMES = {
 
 
 class Modern(NamedTuple):
-    """A body with tools, and whether the answer is to call functions."""
+    """A body with tools, and whether the answer has to contain calls in the older form."""
 
     body: Json
     has_functions: bool
 
 
 def with_tools(body: Json) -> Modern:
-    """`body` with tools in place of functions. Raises `InvalidRequest`."""
+    """Return `body` with tools in place of functions. Raises `InvalidRequest`."""
     functions, choice = body.get("functions"), body.get("function_call")
     given = {name: value for name, value in body.items() if name not in FIELDS}
     if isinstance(messages := body.get("messages"), list):
@@ -52,7 +52,7 @@ def with_tools(body: Json) -> Modern:
 
 
 def function_names(names: FieldNames) -> FieldNames:
-    """`names`, for a body with functions."""
+    """Return `names` for a body with functions."""
     return names.also(NAMES)
 
 

@@ -1,6 +1,6 @@
 """Maps OpenAI's reasoning effort and verbosity to chat template variables.
 
-Reasoning that clients send back has the names of several servers; models are shown all of it.
+Clients send reasoning back under the names of several servers; the model sees all of it.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ Verbosity = Literal["low", "medium", "high"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThinkingSwitch:
-    """Anthropic's `thinking`, which GLM's and DeepSeek's APIs have as well."""
+    """Anthropic's `thinking`, which GLM's and DeepSeek's APIs also have."""
 
     __pydantic_config__ = STRICT
 
@@ -42,9 +42,9 @@ class ReasoningSwitch:
 
 @dataclass(frozen=True, kw_only=True)
 class Switches:
-    """The fields by which APIs turn reasoning on and off in chats, for a body to inherit.
+    """The fields by which APIs turn reasoning on and off in chats. Bodies inherit from this class.
 
-    It has no slots, since a class cannot inherit those of two.
+    The class has no slots, because a class cannot inherit slots from two classes.
     """
 
     __pydantic_config__ = STRICT
@@ -57,9 +57,9 @@ class Switches:
 
     @property
     def effort(self) -> Effort | None:
-        """The effort of reasoning: `none` if any field turns reasoning off.
+        """Return the reasoning effort; `none` if any field turns reasoning off.
 
-        If fields only turn it on, the effort is the template's own.
+        If fields only turn reasoning on, the effort is the template's default.
         """
         given = [self.reasoning_effort, self.reasoning and self.reasoning.effort, self.think]
         efforts = [each for each in given if isinstance(each, str)]
@@ -69,7 +69,7 @@ class Switches:
 
     @property
     def is_on(self) -> bool:
-        """Whether a field turns reasoning on."""
+        """Return whether a field turns reasoning on."""
         return True in self._switched()
 
     def _switched(self) -> tuple[bool | None, ...]:
@@ -92,11 +92,11 @@ def reasoning_fields(
     is_on: bool = False,
     verbosity: Verbosity | None = None,
 ) -> dict[str, Any]:
-    """The neutral request's fields: `none` turns reasoning off, any other effort on.
+    """Return the fields of the neutral request. `none` turns reasoning off, any other effort on.
 
-    Templates that support levels get the effort as `reasoning_effort`, and `verbosity` under its
-    own name. Template variables that the client sets itself take precedence. Models differ in the
-    variable that turns reasoning off, so `enable_thinking` does it for all of them.
+    Templates with levels get the effort as `reasoning_effort`, and `verbosity` under its own name.
+    Template variables that the client sets take precedence. The variable that turns reasoning off
+    differs between models, so `enable_thinking` does it for all of them.
     """
     given: dict[str, Any] = {} if effort in (None, "none") else {"reasoning_effort": effort}
     if verbosity is not None:
@@ -112,7 +112,8 @@ def reasoning_fields(
 
 
 def with_reasoning(message: Json) -> Json:
-    """A message of a body with its reasoning as `reasoning_content`, whatever it is called."""
+    """Return a message of a body with its reasoning as `reasoning_content`, whatever its name
+    was."""
     if message.get("role") != "assistant":
         return message
     texts = [message[name] for name in NAMES if isinstance(message.get(name), str)]

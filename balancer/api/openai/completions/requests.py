@@ -74,7 +74,7 @@ class _StreamOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CompletionsBody(ServerExtras):
-    """Fields of both endpoints."""
+    """The fields that both endpoints share."""
 
     __pydantic_config__ = STRICT
 
@@ -119,8 +119,8 @@ class _CompletionBody(_CompletionsBody):
 class CompletionsRequest:
     """A parsed body: one request per choice, `num_choices` in a row for each prompt.
 
-    `echoes` are the prompts that the choices begin with, if they are echoed and agents do not send
-    them. Errors name fields by `field_names`.
+    `echoes` are the prompts with which the choices begin, if prompts are echoed and agents do not
+    send them. Errors name fields by `field_names`.
     """
 
     requests: tuple[GenerateRequest, ...]
@@ -137,12 +137,12 @@ class CompletionsRequest:
 
     @property
     def has_log_probs(self) -> bool:
-        """Whether tokens' log-probabilities are asked for."""
+        """Whether the request asks for log-probabilities."""
         return self.requests[0].logprobs
 
     @property
     def generates(self) -> bool:
-        """Whether any tokens are to be generated."""
+        """Whether the answer has any generated tokens."""
         return not self.requests[0].prefill_only
 
 
@@ -157,7 +157,7 @@ COMPLETION_FIELDS = FieldTable(_completion, fields.COMPLETION)
 
 
 def parse_chat(body: bytes, notes: FieldNotes | None = None) -> CompletionsRequest:
-    """The body of `/v1/chat/completions`. Raises `InvalidRequest` and `RequestTooLarge`."""
+    """Parse the body of `/v1/chat/completions`. Raises `InvalidRequest` and `RequestTooLarge`."""
     has_functions = False
 
     def prepare(given: dict[str, Any]) -> dict[str, Any]:
@@ -219,7 +219,7 @@ def _format_names(answer: ResponseFormat | None) -> FieldNames:
 
 
 def _most_tokens(parsed: _ChatBody | _CompletionBody) -> int | None:
-    """The most tokens of an answer. Raises `InvalidRequest` if two fields say it."""
+    """Return the most tokens of an answer. Raises `InvalidRequest` if two fields limit it."""
     names = ("max_tokens", "max_completion_tokens", "n_predict")
     given = [(name, getattr(parsed, name)) for name in names]
     first, most = None, None
@@ -233,7 +233,7 @@ def _most_tokens(parsed: _ChatBody | _CompletionBody) -> int | None:
 
 
 def _allowed(parsed: _ChatBody) -> Sequence[dict[str, Any]]:
-    """The tools that may be called. Raises `InvalidRequest`."""
+    """Return the tools that the model may call. Raises `InvalidRequest`."""
     tools, choice = parsed.tools or (), parsed.tool_choice
     return choice.allowed_tools.among(tools) if isinstance(choice, AllowedChoice) else tools
 
@@ -241,14 +241,14 @@ def _allowed(parsed: _ChatBody) -> Sequence[dict[str, Any]]:
 def _grammars(
     parsed: _CompletionsBody, answer: ResponseFormat | None = None
 ) -> list[tuple[str, Grammar]]:
-    """The required grammars of the answer, by field."""
+    """Return the grammars that the answer must match, by field."""
     grammar = answer.grammar() if answer else None
     found = [] if grammar is None else [("response_format", grammar)]
     return [*found, *parsed.grammars()]
 
 
 def parse_completion(body: bytes, notes: FieldNotes | None = None) -> CompletionsRequest:
-    """The body of `/v1/completions`. Raises `InvalidRequest` and `RequestTooLarge`."""
+    """Parse the body of `/v1/completions`. Raises `InvalidRequest` and `RequestTooLarge`."""
     raw = COMPLETION_FIELDS.given(body, notes, prepare=plain_extras)
     names = in_list(raw, "prompt")
     prompts = to_json(raw.pop("prompt", None))
@@ -256,7 +256,7 @@ def parse_completion(body: bytes, notes: FieldNotes | None = None) -> Completion
     parsed = parse_named(_completion, _with_prompts(common_fields, prompts), names)
     if parsed.n * len(parsed.prompt) > MAX_CHOICES:
         raise InvalidRequest(
-            f"`n` times the number of prompts may be at most {MAX_CHOICES}", field="n"
+            f"`n` times the number of prompts must be at most {MAX_CHOICES}", field="n"
         )
     num_bytes = len(prompts) + len(parsed.prompt) * len(common_fields)
     check_copies(parsed.n * num_bytes, field="n")
@@ -284,7 +284,7 @@ def parse_completion(body: bytes, notes: FieldNotes | None = None) -> Completion
 
 
 def _with_prompts(fields: bytes, prompts: bytes) -> bytes:
-    """The JSON object `fields` with a member `prompt`, unless that is null."""
+    """Return the JSON object `fields` with a member `prompt`, unless the prompt is null."""
     if prompts == b"null":
         return fields
     return b'{"prompt":%b%b' % (prompts, b"," + fields[1:] if len(fields) > 2 else b"}")
@@ -294,15 +294,15 @@ def _texts(requests: tuple[GenerateRequest, ...]) -> tuple[str, ...]:
     texts = tuple(request.prompt for request in requests if isinstance(request.prompt, str))
     if len(texts) < len(requests):
         raise InvalidRequest(
-            "`echo` is supported for prompts of token ids only with `logprobs`: the balancer "
-            "does not know their text",
+            "`echo` of a prompt of token ids needs `logprobs`, because the balancer does "
+            "not know the text of the prompt",
             field="echo",
         )
     return texts
 
 
 def _check_completion(parsed: _CompletionBody) -> None:
-    """Raises `InvalidRequest` for values of OpenAI's that are not supported here."""
+    """Refuse values of OpenAI's fields that are not supported. Raises `InvalidRequest`."""
     if parsed.best_of not in (None, parsed.n):
         raise InvalidRequest(
             "`best_of` is not supported unless it equals `n`; leave it out",
@@ -321,7 +321,7 @@ def _check_completion(parsed: _CompletionBody) -> None:
 
 
 def _plain_messages(value: object) -> object:
-    """Messages as clients copy them from answers, without members that are empty."""
+    """Return messages without empty members, which clients copy from answers."""
     if not isinstance(value, list):
         return value
     return [_plain_message(message) for message in value]
@@ -345,7 +345,7 @@ def _requested(
     has_functions: bool = False,
 ) -> CompletionsRequest:
     if parsed.stream_options is not None and not parsed.stream:
-        raise InvalidRequest("`stream_options` is only for `stream: true`", field="stream_options")
+        raise InvalidRequest("`stream_options` needs `stream: true`", field="stream_options")
     options = parsed.stream_options or _StreamOptions()
     requests = [[_neutral(parsed, prompt, n) for n in range(parsed.n)] for prompt in prompts]
     check_readable(requests[0][0])  # the others differ in their seeds and prompts only

@@ -1,1 +1,1 @@
-"""OpenAI's conversations: items under one id, which responses read and add to."""
+"""OpenAI's conversations: items under one id, which responses read and extend."""

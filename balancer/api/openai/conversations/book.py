@@ -1,8 +1,8 @@
-"""Finds, changes and keeps conversations, each of which its owner alone finds.
+"""Finds, changes and stores conversations; only the owner of a conversation finds it.
 
-Between the moment that the newest version is known and the one that the next is put nothing is
-awaited, so that no change of this balancer is lost. Where balancers share a store the last change
-of a conversation counts: its turns are to come one after the other.
+Reading the newest version and storing the next one happen without an `await` between them, so that
+no change of this balancer is lost. If balancers share a store, the last change of a conversation
+wins: clients should send its turns one after the other.
 """
 
 import logging
@@ -26,7 +26,10 @@ class ConversationBook:
         self._conversations = conversations
 
     async def add(self, conversation: KeptConversation, owner: str | None) -> str:
-        """Keep a new one; its id. Raises `RequestTooLarge`, or `NotSupported`."""
+        """Store a new conversation, and return its id.
+
+        Raises `RequestTooLarge`, or `NotSupported`.
+        """
         id = f"{PREFIX}{new_request_id()}"
         self._put(id, conversation, owner)
         await self._conversations.written(id)
@@ -35,7 +38,10 @@ class ConversationBook:
     async def find(
         self, id: str, owner: str | None, *, field: str | None = None
     ) -> KeptConversation:
-        """The newest version. Raises `NotFound`, of that field, and `StoreUnavailable`."""
+        """Return the newest version.
+
+        Raises `NotFound`, with the name of the `field`, and `StoreUnavailable`.
+        """
         found = await self._conversations.find_newest(id, KeptConversation, owner=owner)
         if found is None:
             raise NotFound(f"there is no conversation with the id {id[:100]!r}", field=field)
@@ -47,7 +53,10 @@ class ConversationBook:
         owner: str | None,
         changed: Callable[[KeptConversation], KeptConversation],
     ) -> KeptConversation:
-        """The newest version, changed and kept. Raises as `find` and `changed` do."""
+        """Change the newest version, store the result, and return it.
+
+        Raises as `find` and `changed` do.
+        """
         new = changed(await self.find(id, owner))
         self._put(id, new, owner)
         await self._conversations.written(id)
@@ -56,15 +65,17 @@ class ConversationBook:
     def append(
         self, id: str, known: KeptConversation, items: tuple[Item, ...], *, owner: str | None
     ) -> None:
-        """The items of a turn that began when `known` was its newest version."""
+        """Add the items of a turn, which began when `known` was the newest version."""
         newest = self._conversations.newest_here(id, known, owner=owner)
         try:
             self._put(id, newest.with_items(items), owner)
         except RequestError as error:
-            logger.warning("a turn is not in its conversation: %s", error, extra=context(id=id))
+            logger.warning(
+                "a turn could not be added to its conversation: %s", error, extra=context(id=id)
+            )
 
     async def forget(self, id: str, owner: str | None) -> None:
-        """Raises `NotFound` and `StoreUnavailable`."""
+        """Delete a conversation. Raises `NotFound` and `StoreUnavailable`."""
         if not await self._conversations.forget(id, KeptConversation, owner=owner):
             raise NotFound(f"there is no conversation with the id {id[:100]!r}")
 
@@ -73,8 +84,8 @@ class ConversationBook:
             return
         most = self._conversations.memory.max_bytes
         if not most:
-            raise NotSupported("no conversations are kept here (--responses-limit 0)")
+            raise NotSupported("this balancer stores no conversations (--responses-limit 0)")
         raise RequestTooLarge(
-            f"the conversation takes {conversation.num_bytes} bytes, more than this caller's fair "
-            f"share of the {most} that all callers have together (--responses-limit)"
+            f"the conversation has {conversation.num_bytes} bytes, which is more than this "
+            f"caller's fair share of {most} bytes for all callers (--responses-limit)"
         )

@@ -1,7 +1,7 @@
-"""A conversation as it is stored: its items in their order, and what a client labelled it with.
+"""A conversation as it is stored: its items in order, and the client's metadata.
 
-It changes, unlike a stored response: each change is a new one under the same id, with the next
-`version`.
+Unlike a stored response, a conversation changes. Each change makes a new value with the same id and
+the next `version`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,9 +21,10 @@ PREFIX = "conv_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptConversation:
-    """`created_at` in Unix seconds; `items_bytes` is the size of its items as JSON.
+    """A stored conversation; `created_at` is in Unix seconds.
 
-    `items_memory` is about how many bytes of memory they take.
+    `items_bytes` is the size of its items as JSON, and `items_memory` their estimated size in
+    memory.
     """
 
     __pydantic_config__ = LAZY
@@ -37,16 +38,19 @@ class KeptConversation:
 
     @property
     def num_bytes(self) -> int:
-        """The bytes it counts for."""
+        """The bytes that the conversation counts for in its store."""
         held = max(self.items_bytes, self.items_memory)
         return held + len(to_json(dict(self.metadata)))
 
     def labelled(self, metadata: Mapping[str, str]) -> "KeptConversation":
-        """With other metadata."""
+        """Return the conversation with other metadata."""
         return replace(self, metadata=dict(metadata), version=self.version + 1)
 
     def with_items(self, items: tuple[Item, ...]) -> "KeptConversation":
-        """With more items at its end. Raises `InvalidRequest` if these are too many."""
+        """Return the conversation with more items at its end.
+
+        Raises `InvalidRequest` for too many items.
+        """
         whole = (*self.items, *items)
         if len(whole) > MAX_MESSAGES:
             raise InvalidRequest(
@@ -62,7 +66,7 @@ class KeptConversation:
         )
 
     def without_item(self, id: str) -> "KeptConversation | None":
-        """Without the item of this id; `None` if there is none."""
+        """Return the conversation without the item of this id; `None` if it has no such item."""
         rest = tuple(item for item in self.items if item.id != id)
         if len(rest) == len(self.items):
             return None
@@ -76,7 +80,7 @@ class KeptConversation:
         )
 
     def as_stored(self) -> Stored:
-        """The conversation of a response, in its stored form."""
+        """Return the conversation in the stored form of a response."""
         return Stored(
             response=b"",
             input=(),
@@ -87,5 +91,5 @@ class KeptConversation:
 
 
 def size_of(items: Iterable[Item]) -> int:
-    """Bytes of items as JSON."""
+    """Return the size of items as JSON, in bytes."""
     return len(to_json(list(items)))

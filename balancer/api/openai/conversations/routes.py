@@ -26,7 +26,7 @@ from .requests import parse_items, parse_labels, parse_new
 
 
 class Conversation(TypedDict):
-    """A conversation without its items; `created_at` in Unix seconds."""
+    """A conversation without its items; `created_at` is in Unix seconds."""
 
     id: str
     object: Literal["conversation"]
@@ -35,7 +35,7 @@ class Conversation(TypedDict):
 
 
 class DeletedConversation(TypedDict):
-    """A conversation is gone."""
+    """The answer to the deletion of a conversation."""
 
     id: str
     object: Literal["conversation.deleted"]
@@ -127,7 +127,7 @@ class _ConversationHandlers:
 
 
 def _identified(items: tuple[Item, ...]) -> tuple[Item, ...]:
-    """Items with ids that no others have."""
+    """Return the items with ids that no other items have."""
     return with_ids((replace(item, id=None) for item in items), new_request_id())
 
 

@@ -1,7 +1,7 @@
 """OpenAI's `/v1/embeddings`: converts bodies to queries, and results to answers.
 
-All inputs or none: an error in one input fails the call and names its index. `pooling` and
-`normalize` are extensions, as in the native call, and `truncate_prompt_tokens`, as in vLLM.
+An error in one input fails the whole call, and names the index of the input. Extensions are
+`pooling` and `normalize`, as in the native call, and `truncate_prompt_tokens`, as in vLLM.
 """
 
 from collections.abc import Iterable, Sequence
@@ -55,7 +55,8 @@ class _CreateEmbeddingsBody(EmbedBodyFields):
     truncate_prompt_tokens: TruncatePromptTokens | None = None
 
     def truncation(self) -> Truncation | None:
-        """vLLM's: the last tokens stay; -1 stands for as many as the model takes."""
+        """Return vLLM's truncation: the last tokens are kept; -1 keeps as many as the model
+        takes."""
         most = self.truncate_prompt_tokens
         if most == 0:
             raise InvalidRequest(
@@ -70,14 +71,17 @@ EMBEDDINGS_FIELDS = FieldTable(TypeAdapter(_CreateEmbeddingsBody), fields.EMBEDD
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingsCall:
-    """`is_list`: the input was given as a list, even if of one entry."""
+    """A parsed call. `is_list`: the input was a list, even if it had one entry."""
 
     query_request: QueryRequest
     encoding: Encoding
     is_list: bool
 
     def answer(self, model: str, results: Sequence[Result]) -> Embeddings:
-        """The body of the answer, for `written`. Raises the error of the first faulty input."""
+        """Return the body of the answer, for `written`.
+
+        Raises the error of the first faulty input.
+        """
         vectors = vectors_of(results)
         if (fault := first_fault(vectors)) is not None:
             raise named(fault, f"input[{fault.index}]" if self.is_list else "input")
@@ -98,7 +102,7 @@ class EmbeddingsCall:
 
 
 def parse_embeddings(body: bytes, notes: FieldNotes | None = None) -> EmbeddingsCall:
-    """The body of `/v1/embeddings`. Raises `InvalidRequest`."""
+    """Parse the body of `/v1/embeddings`. Raises `InvalidRequest`."""
     given = EMBEDDINGS_FIELDS.given(body, notes)
     asked = given.get("input")
     names = in_list(given, "input")

@@ -11,7 +11,7 @@ from .rerank import RerankCall, parse_rerank
 
 
 def routes(runtime: FleetRuntime) -> list[Route]:
-    """Both routes, also at the other paths where clients look for them."""
+    """Return both routes, also at other paths that clients use for them."""
     embeddings = handler(runtime, embeddings_endpoint(runtime))
     rerank = handler(runtime, rerank_endpoint(runtime))
     return [

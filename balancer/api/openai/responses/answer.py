@@ -1,4 +1,4 @@
-"""One response while it is generated; it is stored if it ends without an error."""
+"""One response while it is generated. It is stored if it ends without an error."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -16,10 +16,10 @@ AddTurn = Callable[[tuple[Item, ...]], None]
 
 
 class ResponseAnswer(ResponseEvents):
-    """The answer to `requested`, which continues `previous`, by the model `served`.
+    """The answer to `requested`, which continues `previous`; the model `served` gives it.
 
-    It has the `service_tier`, and belongs to `owner`. Once it has ended, `add_turn` adds it, and
-    what it answers, to the conversation that it is a part of.
+    It has a `service_tier` and belongs to `owner`. Once it has ended, `add_turn` adds its input and
+    output to its conversation.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class ResponseAnswer(ResponseEvents):
         )
 
     def take(self, event: Event, _number: int = 0, /) -> list[Json]:
-        """The API events for `event`."""
+        """Return the API's events for `event`."""
         rendered = super().take(event)
         if isinstance(event, Done) and self._requested.store:
             # Stored before the end is sent: the client may continue the response at once.
@@ -61,7 +61,8 @@ class ResponseAnswer(ResponseEvents):
         return rendered
 
     def stored(self) -> Awaitable[None]:
-        """A future: when done, any balancer can continue the response and its conversation."""
+        """Return a future that is done when any balancer can continue the response and its
+        conversation."""
         conversation = self._requested.conversation_id
         return self._store.written(self.response["id"], *([conversation] if conversation else []))
 

@@ -39,7 +39,7 @@ MessagePart = InputTextPart | InputImagePart | OutputTextPart
 
 
 class SummaryTextPart(TypedDict):
-    """A part of a summary that the client sent; none are made here."""
+    """A part of a summary that the client sent; answers have none."""
 
     type: Literal["summary_text"]
     text: str
@@ -73,7 +73,7 @@ class ReasoningItem(TypedDict):
 
 
 class FunctionCallItem(TypedDict):
-    """A call of a function. `arguments` is JSON text."""
+    """A function call. `arguments` is JSON text."""
 
     id: str | None
     type: Literal["function_call"]
@@ -85,7 +85,7 @@ class FunctionCallItem(TypedDict):
 
 
 class FunctionCallOutputItem(TypedDict):
-    """The result of a call."""
+    """The result of a function call."""
 
     id: str | None
     type: Literal["function_call_output"]
@@ -99,7 +99,7 @@ InputItem = OutputItem | FunctionCallOutputItem
 
 
 class InputItems(TypedDict):
-    """A page of the items that a request sent."""
+    """A page of the input items of a request."""
 
     object: Literal["list"]
     data: list[InputItem]
@@ -135,14 +135,14 @@ class ResponseUsage(TypedDict):
 
 
 class ResponseFault(TypedDict):
-    """Why a response failed, in the few codes that clients know."""
+    """Why a response failed, with one of the few codes that clients know."""
 
     code: Literal["rate_limit_exceeded", "server_error"]
     message: str
 
 
 class IncompleteDetails(TypedDict):
-    """Why a response is cut short; null where a client cancelled it."""
+    """Why a response is incomplete; null if a client cancelled it."""
 
     reason: Literal["max_output_tokens"] | None
 
@@ -168,7 +168,7 @@ class ConversationEcho(TypedDict):
 
 
 class ResponseEcho(TypedDict):
-    """Members that a response repeats of its request, and its service tier."""
+    """Members that a response copies from its request, and the service tier."""
 
     model: str
     instructions: str | None
@@ -196,7 +196,7 @@ class ResponseEcho(TypedDict):
 
 
 class Response(ResponseEcho):
-    """A response; times in Unix seconds."""
+    """A response; times are in Unix seconds."""
 
     id: str
     object: Literal["response"]
@@ -218,7 +218,7 @@ class CountedInput(TypedDict):
 
 
 class DeletedResponse(TypedDict):
-    """A stored response is gone."""
+    """The answer to the deletion of a response."""
 
     id: str
     object: Literal["response"]

@@ -1,7 +1,7 @@
-"""Responses in the background: they run to their end whoever is connected.
+"""Responses in the background: they run to their end even if no client is connected.
 
-A client may ask how far one is, read its events from any number on, and cancel it. All of that is
-rendered from the retained events, so each reader sees the same events under the same numbers.
+A client may poll such a response, read its events from any number on, and cancel it. All of this is
+rendered from the retained events, so each reader sees the same events with the same numbers.
 """
 
 import asyncio
@@ -37,9 +37,9 @@ gone: its lease has to be over first, see `balancer.durable.request_service`."""
 
 
 class BackgroundResponse:
-    """`answer` renders its events from the first one on.
+    """One response in the background; `answer` renders its events from the first on.
 
-    Once it has ended, what was asked is no longer held: only what the response repeats of it.
+    When the response has ended, its request is dropped, except the parts that the response repeats.
     """
 
     def __init__(self, retained: RetainedRequest, answer: ResponseEvents) -> None:
@@ -53,7 +53,7 @@ class BackgroundResponse:
             retained.on_end = self._settle_soon
 
     def response(self) -> Response:
-        """The response so far."""
+        """Return the response so far."""
         new = self._retained.events[self._num_taken :]
         self._num_taken += len(new)
         for event in merged(new):
@@ -61,7 +61,7 @@ class BackgroundResponse:
         return self._answer.response
 
     async def events(self, after: int) -> AsyncIterator[bytes]:
-        """Server-sent events whose numbers are larger than `after`, until the end."""
+        """Yield server-sent events whose numbers are larger than `after`, until the end."""
         answer = self._answer.anew()
         with self._retained.attach() as stream:
             yield frames([each for each in answer.begin() if each["sequence_number"] > after])
@@ -80,18 +80,20 @@ class BackgroundResponse:
         self._retained.shrink(len(to_json(response)))
 
     async def ended(self) -> None:
-        """Wait for its end. Raises `RequestTimeout`."""
+        """Wait for the end of the response. Raises `RequestTimeout`."""
         try:
             async with asyncio.timeout(CANCELLING):
                 with self._retained.attach() as stream:
                     async for _ in stream:
                         pass
         except TimeoutError as error:
-            raise RequestTimeout("the response is cancelled, but has not ended yet") from error
+            raise RequestTimeout(
+                "the response was cancelled, but has not ended yet; try again in a moment"
+            ) from error
 
 
 class BackgroundResponses:
-    """The responses that are retained, of all callers."""
+    """The retained responses of all callers."""
 
     def __init__(
         self,
@@ -99,23 +101,23 @@ class BackgroundResponses:
         restore_retained: RestoreRetained,
         restore: Callable[[RetainedRequest], ResponseEvents],
     ) -> None:
-        """`restore` makes what renders one that was asked for at another run of the balancer.
+        """`restore` makes the renderer of a response that began at another run of the balancer.
 
-        It raises `ValueError` for what is not readable.
+        It raises `ValueError` for a note that cannot be read.
         """
         self._retained = retained
         self._restore_retained = restore_retained
         self._restore = restore
 
     def add(self, retained: RetainedRequest, answer: ResponseEvents) -> BackgroundResponse:
-        """The response of a request that runs; the one that was added before, if there is one."""
+        """Add the response of a running request; return the one added before, if any."""
         if retained.answer is None:
             retained.answer = BackgroundResponse(retained, answer)
         added: BackgroundResponse = retained.answer
         return added
 
     async def find(self, id: str, caller: Caller) -> BackgroundResponse | None:
-        """A response of the caller's that is still retained, here or in the store."""
+        """Return a response of the caller that is still retained, in memory or in the store."""
         retained = await self._retained_of(id, caller)
         if retained is None:
             return None
@@ -125,7 +127,11 @@ class BackgroundResponses:
         try:
             answer = await asyncio.to_thread(self._restore, retained)
         except ValueError:
-            logger.exception("a response is not readable", extra=context(id=retained.id))
+            logger.exception(
+                "a stored response cannot be read: it is damaged, or another version of "
+                "Arriero wrote it",
+                extra=context(id=retained.id),
+            )
             return None
         retained.note = b""
         return self.add(retained, answer)
@@ -140,7 +146,7 @@ class BackgroundResponses:
         return self._retained.find_by_id(own_id, caller=caller)
 
     async def cancel(self, id: str, caller: Caller) -> Response | None:
-        """End it early, and wait for that; one that has ended stays as it is."""
+        """Cancel a response and wait for its end. A response that has ended stays unchanged."""
         response = await self.find(id, caller)
         retained = self._retained.find_by_id(_request_id(id), caller=caller)
         if retained is None or response is None:
@@ -151,7 +157,7 @@ class BackgroundResponses:
         return response.response()
 
     async def forget(self, id: str, caller: Caller) -> bool:
-        """Retain it no longer; whether it was retained. One that runs is cancelled."""
+        """Delete a response, and cancel it if it runs. Returns whether it was retained."""
         is_retained = await self.find(id, caller) is not None
         if is_retained:
             self._retained.forget_id(_request_id(id), caller=caller)
@@ -159,7 +165,7 @@ class BackgroundResponses:
 
 
 async def chunks(response: BackgroundResponse, after: int) -> AsyncIterator[bytes]:
-    """The events as they are sent, after a comment that begins the stream at once."""
+    """Yield the events as they are sent, after a comment that begins the stream at once."""
     yield b": response in the background\n\n"
     async for chunk in response.events(after):
         if chunk:
@@ -167,11 +173,11 @@ async def chunks(response: BackgroundResponse, after: int) -> AsyncIterator[byte
 
 
 def parse_after(request: web.Request) -> int:
-    """The number after which events are requested; -1 for all. Raises `InvalidRequest`."""
+    """Return the number after which events are requested; -1 for all. Raises `InvalidRequest`."""
     given = request.query.get("starting_after", "-1")
     if given != "-1" and not (given.isascii() and given.isdigit() and len(given) < 10):
         raise InvalidRequest(
-            "`starting_after`: give the `sequence_number` of the last event that was received",
+            "`starting_after`: give the `sequence_number` of the last event that you received",
             field="starting_after",
         )
     return int(given)
@@ -200,7 +206,7 @@ _note = TypeAdapter(_Note)
 def note_of(
     requested: ResponsesRequest, previous: Stored | None, served: str, service_tier: UsedTier
 ) -> bytes:
-    """The note that is retained with the request. `served` is the model that answers."""
+    """Return the note that is retained with the request. `served` is the model that answers."""
     note = _Note(
         body=requested.raw.decode(), served=served, service_tier=service_tier, previous=previous
     )
@@ -208,7 +214,7 @@ def note_of(
 
 
 def answer_of(retained: RetainedRequest, store: Conversations) -> ResponseAnswer:
-    """The renderer of the response. Raises `ValueError` for a note that is not readable."""
+    """Return the renderer of the response. Raises `ValueError` for a note that cannot be read."""
     note = _note.validate_json(retained.note)
     requested = parse_response(note.body.encode())
     requested.raw = b""

@@ -48,7 +48,7 @@ _NO_NAMESPACES: Mapping[str, tuple[str, str]] = MappingProxyType({})
 
 
 class ResponseEvents(EventRenderer):
-    """One response as it grows."""
+    """One response while it is generated."""
 
     def __init__(
         self,
@@ -59,9 +59,9 @@ class ResponseEvents(EventRenderer):
         namespaces: Mapping[str, tuple[str, str]] = _NO_NAMESPACES,
         is_background: bool = False,
     ) -> None:
-        """`id` without its prefix; `echo` is what the response repeats of its request.
+        """`id` has no prefix; `echo` has the members that the response copies from its request.
 
-        `namespaces` has namespace and name of functions by what the model calls them.
+        `namespaces` gives, by the model's name of a function, its namespace and its name there.
         """
         self._id = id
         self._echo = echo
@@ -86,7 +86,7 @@ class ResponseEvents(EventRenderer):
         """The response so far."""
 
     def anew(self) -> "ResponseEvents":
-        """The same response from its beginning on."""
+        """Return the same response, at its beginning."""
         return ResponseEvents(
             self._id,
             created_at=self._created_at,
@@ -96,16 +96,16 @@ class ResponseEvents(EventRenderer):
         )
 
     def begin(self) -> list[Json]:
-        """The events before the first token."""
+        """Return the events before the first token."""
         state = self.response["status"]
         return self._numbered(self._about("response.created"), self._about(f"response.{state}"))
 
     def whole(self) -> Response:
-        """The response, once it has ended."""
+        """Return the response, once it has ended."""
         return self.response
 
     def take(self, event: Event, _number: int = 0, /) -> list[Json]:
-        """The API events for `event`."""
+        """Return the API's events for `event`."""
         if self.response["status"] != "queued" or isinstance(event, Waiting | Failed):
             return self._numbered(*super().take(event))
         self.response["status"] = "in_progress"
@@ -207,7 +207,7 @@ class ResponseEvents(EventRenderer):
 
 @dataclass(frozen=True, slots=True)
 class _TextKind:
-    """The difference between messages and reasoning."""
+    """The parts in which messages and reasoning differ."""
 
     token: TokenKind
     type: str
@@ -261,7 +261,7 @@ _TEXT_KINDS = {kind.token: kind for kind in (_MESSAGE, _REASONING)}
 
 
 class _TextItem:
-    """An item with one part of text."""
+    """An item with one text part."""
 
     def __init__(self, id: str, index: int, kind: _TextKind) -> None:
         self.kind = kind
@@ -312,7 +312,7 @@ class _TextItem:
 
 
 class _CallItem:
-    """A call of a function."""
+    """A function call."""
 
     token_kind: TokenKind = "tool_call"
 
@@ -363,13 +363,13 @@ class _CallItem:
 
 
 def _without_bytes(entry: TokenLogProb) -> Json:
-    """A token's log-probability as in events, which have fewer members than the part."""
+    """Return a token's log-probability as in events, which have fewer members than the part."""
     top = [{"token": each["token"], "logprob": each["logprob"]} for each in entry["top_logprobs"]]
     return {"token": entry["token"], "logprob": entry["logprob"], "top_logprobs": top}
 
 
 def response_id(id: str) -> str:
-    """The id of the response that the request `id` is answered with."""
+    """Return the id of the response to the request `id`."""
     return RESPONSE_PREFIX + id
 
 

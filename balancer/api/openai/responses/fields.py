@@ -15,36 +15,38 @@ from ..fields import (
     SERVERS_REFUSED,
 )
 
-_DETAIL = Ignored("pictures are scaled as the model wants them", nothing('"auto"'))
-_NO_STORED = Refused("stored files are no pictures; send the picture itself as `image_url`")
+_DETAIL = Ignored("the model decides how pictures are scaled", nothing('"auto"'))
+_NO_STORED = Refused("pictures cannot be stored; send the picture itself as `image_url`")
 _NOT_PASSED = Ignored(ONLY_FUNCTIONS)
-_NOT_CALLED = Refused("models here only call functions")
-_IN_ANSWER = Ignored("what was found is in the answer after it")
-_ONE_MODEL = Refused("one model makes a response")
-_GIVEN_TOOLS = Refused("`tools` are given for the whole response")
+_NOT_CALLED = Refused("models can call only functions")
+_IN_ANSWER = Ignored("the model sees only the answer that used the result")
+_ONE_MODEL = Refused("a response comes from one model")
+_GIVEN_TOOLS = Refused("give `tools` for the whole response")
 
 _HINTS = ("prompt_cache_options", "prompt_cache_retention")
 
 RESPONSE: Mapping[str, Rule] = {
     **SERVERS_REFUSED,
     **{name: HINTS[name] for name in _HINTS},
-    "client_metadata": Ignored("it describes the client to its own service"),
-    "context_management": Ignored("the input is not shortened here"),
-    "max_tool_calls": Ignored("it counts calls of tools that only OpenAI runs"),
-    "stream_options": Ignored("streams are not padded against observers"),
-    "access_programs": Refused("there are no access programs here"),
+    "client_metadata": Ignored("the balancer does not use data about the client"),
+    "context_management": Ignored("the input is never shortened"),
+    "max_tool_calls": Ignored("the balancer runs no tools"),
+    "stream_options": Ignored("streams are not obfuscated"),
+    "access_programs": Refused("there are no access programs"),
     "image": Refused("answers are text"),
-    "moderation": Refused("nothing is moderated here"),
+    "moderation": Refused("there is no moderation"),
     "multi_agent": _ONE_MODEL,
-    "personality": Ignored("there are no presets of style"),
+    "personality": Ignored("there are no presets of the style"),
     "prompt": Refused("there are no stored prompts"),
     "truncation": Ignored("an input that is too long is refused", nothing('"disabled"')),
-    "reasoning.context": Ignored("the model's template decides what it shows", nothing('"auto"')),
-    "reasoning.mode": Ignored("there is one mode", nothing('"standard"')),
+    "reasoning.context": Ignored(
+        "the model's chat template decides which reasoning the model sees", nothing('"auto"')
+    ),
+    "reasoning.mode": Ignored("there is only one mode", nothing('"standard"')),
     "tools[].allowed_callers": Ignored("only the model calls tools", nothing('["direct"]')),
-    "tools[].async": Ignored("a call may take as long as it does"),
-    "tools[].defer_loading": Ignored("all tools are in the prompt", nothing("false")),
-    "tools[].output_schema": Ignored("models are not told what functions return"),
+    "tools[].async": Ignored("a call of a function may take any time"),
+    "tools[].defer_loading": Ignored("all tools are always in the prompt", nothing("false")),
+    "tools[].output_schema": Ignored("schemas of results are not passed to models"),
 }
 """Options; what else the body is made of is below."""
 
@@ -77,14 +79,16 @@ TOOLS: Mapping[str, Rule] = {
 ITEMS: Mapping[str, Rule] = {
     **{f"input[].type={kind}_call": _NOT_CALLED for kind in _CALLS},
     **{f"input[].type={kind}_call_output": _NOT_CALLED for kind in _OUTPUTS},
-    "input[].agent": Ignored("models are not told who said it but by the role"),
-    "input[].async": Ignored("a call may take as long as it does"),
+    "input[].agent": Ignored("models see only the role of a message's author"),
+    "input[].async": Ignored("a call of a function may take any time"),
     "input[].caller": Ignored("only the model calls tools", nothing('{"type":"direct"}')),
     "input[].type=additional_tools": _GIVEN_TOOLS,
     "input[].type=agent_message": _ONE_MODEL,
-    "input[].type=compaction": Refused("only the service that wrote it can read it"),
-    "input[].type=compaction_trigger": Refused("the input is not shortened here"),
-    "input[].type=configuration_update": Refused("options hold for the whole response"),
+    "input[].type=compaction": Refused(
+        "only the service that wrote the compacted input can read it"
+    ),
+    "input[].type=compaction_trigger": Refused("the input is never shortened"),
+    "input[].type=configuration_update": Refused("give options for the whole response"),
     "input[].type=file_search_call": _IN_ANSWER,
     "input[].type=mcp_approval_request": _NOT_CALLED,
     "input[].type=mcp_approval_response": _NOT_CALLED,
@@ -109,9 +113,9 @@ ITEMS: Mapping[str, Rule] = {
 
 BODY: Mapping[str, Rule] = {**RESPONSE, **TOOLS, **ITEMS}
 
-_NO_OTHER_TOOLS = "tools that are no functions are not run"
+_NO_OTHER_TOOLS = "only functions are supported as tools"
 _NO_AUDIO = "answers are text"
-_WHOLE_REASONING = "reasoning is sent itself, not a summary"
+_WHOLE_REASONING = "reasoning is sent in full, not as a summary"
 
 NEVER_SENT: Mapping[str, str] = {
     **{
@@ -150,8 +154,11 @@ NEVER_SENT: Mapping[str, str] = {
     },
     **{f"response.reasoning_summary_part.{end}": _WHOLE_REASONING for end in ("added", "done")},
     **{f"response.reasoning_summary_text.{end}": _WHOLE_REASONING for end in ("delta", "done")},
-    **{f"response.refusal.{end}": "models refuse in words" for end in ("delta", "done")},
-    "response.compaction.compacting": "the input is not shortened here",
+    **{
+        f"response.refusal.{end}": ("models refuse in the text of the answer")
+        for end in ("delta", "done")
+    },
+    "response.compaction.compacting": "the input is never shortened",
     "response.output_text.annotation.added": "nothing is cited",
 }
 """Types of events that OpenAI's library knows and streams do not have, with the reason."""

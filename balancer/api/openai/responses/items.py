@@ -94,7 +94,7 @@ class InputMessage:
 
     @property
     def text(self) -> str:
-        """All of its texts."""
+        """Return all texts of the message."""
         return self.content if isinstance(self.content, str) else _texts(self.content)
 
 
@@ -112,13 +112,13 @@ class Reasoning:
 
     @property
     def text(self) -> str:
-        """The reasoning text, or the summary if the text is hidden by another service."""
+        """Return the reasoning text, or the summary if another service has hidden the text."""
         return _joined(self.content or self.summary)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputFunctionCall:
-    """A call of a function. `arguments` is JSON text; a client may send the object itself."""
+    """A function call. `arguments` is JSON text; a client may send an object instead."""
 
     __pydantic_config__ = STRICT
     type: Literal["function_call"] = "function_call"
@@ -132,7 +132,7 @@ class InputFunctionCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionCallOutput:
-    """The result of the call `call_id`. Its name is not passed on."""
+    """The result of the call `call_id`. The model does not see its name."""
 
     __pydantic_config__ = STRICT
     type: Literal["function_call_output"] = "function_call_output"
@@ -145,7 +145,7 @@ class FunctionCallOutput:
 
     @property
     def text(self) -> str:
-        """All of its texts."""
+        """Return all texts of the result."""
         return self.output if isinstance(self.output, str) else _texts(self.output)
 
 
@@ -156,7 +156,7 @@ Item = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemReference:
-    """Stands for an item that was stored with a response."""
+    """A reference to an item that was stored with a response."""
 
     __pydantic_config__ = STRICT
     type: Literal["item_reference"] = "item_reference"
@@ -164,7 +164,8 @@ class ItemReference:
 
     @property
     def response(self) -> str | None:
-        """The id, without its prefix, of the response whose items have such an id, if any do."""
+        """Return the id, without its prefix, of the response that the item's id belongs to, if
+        any."""
         kind, _, rest = self.id.partition("_")
         response, _, place = rest.rpartition("_")
         return response if kind in _PREFIXES.values() and place else None
@@ -187,12 +188,13 @@ _PREFIXES = {
 
 
 def item_id(type: str, response: str, place: str) -> str:
-    """The id of an item of the answer `response`; `place` is unique among its items."""
+    """Return the id of an item of the answer `response`; `place` is unique among its items."""
     return f"{_PREFIXES[type]}_{response}_{place}"
 
 
 def plain_items(value: object) -> object:
-    """`input` normalized for validation: a list, each entry with a `type`, no `null` in it."""
+    """Return `input` normalised for validation: a list, each entry with a `type`, without
+    `null`."""
     if isinstance(value, str):
         value = [{"role": "user", "content": value}]
     return [_plain_item(each) for each in value] if isinstance(value, list) else value
@@ -216,12 +218,12 @@ def _without_nulls(value: object) -> object:
 
 
 def items_of(output: Iterable[object]) -> tuple[Item, ...]:
-    """An answer's own items, to be followed by later ones."""
+    """Return the items of an answer, to be followed by later items."""
     return _items.validate_json(to_json(list(output)))
 
 
 def with_ids(items: Iterable[Item], response: str) -> tuple[Item, ...]:
-    """The items of the input of the answer `response`, each with an id."""
+    """Return the input items of the answer `response`, each with an id."""
     return tuple(
         item if item.id else replace(item, id=item_id(item.type, response, f"in{place}"))
         for place, item in enumerate(items)
@@ -232,10 +234,10 @@ def with_ids(items: Iterable[Item], response: str) -> tuple[Item, ...]:
 
 
 def to_messages(instructions: str | None, items: Iterable[Item]) -> tuple[ChatMessage, ...]:
-    """The conversation as messages for a chat template.
+    """Return the conversation as messages for a chat template.
 
-    `instructions` and a system or developer message right after them are merged, since templates
-    take a single one. Raises `InvalidRequest` for a call output without a matching call.
+    `instructions` are merged with a system or developer message right after them, because templates
+    take only one. Raises `InvalidRequest` for a call output without a matching call.
     """
     messages = list(_messages(items))
     if instructions is not None:
@@ -272,7 +274,7 @@ def _messages(items: Iterable[Item]) -> Iterator[ChatMessage]:
 def _check_called(call_id: str, calls: set[str]) -> None:
     if call_id not in calls:
         raise InvalidRequest(
-            f"`input`: there is no function call before the output for call_id {call_id[:100]!r}",
+            f"`input`: the output for call_id {call_id[:100]!r} has no function call before it",
             field="input",
         )
 
@@ -330,7 +332,7 @@ def _texts(parts: Iterable[InputText | OutputText | InputImage]) -> str:
 def _said(
     content: str | Sequence[InputText | OutputText | InputImage],
 ) -> str | tuple[TextPart | ImagePart, ...]:
-    """One text, or parts where there are pictures."""
+    """Return one text, or parts if there are pictures."""
     if isinstance(content, str):
         return content
     if not any(isinstance(part, InputImage) for part in content):

@@ -31,7 +31,7 @@ class Page(BaseModel):
 
 
 def parse_page(query: Mapping[str, str]) -> Page:
-    """Parses a query string. Raises `InvalidRequest`."""
+    """Parse a query string. Raises `InvalidRequest`."""
     asked = {name: value for name, value in query.items() if not name.startswith("include")}
     try:
         return Page.model_validate(asked)
@@ -40,7 +40,7 @@ def parse_page(query: Mapping[str, str]) -> Page:
 
 
 def input_list(items: Sequence[Item], page: Page) -> InputItems:
-    """The items of `page`. Raises `InvalidRequest` if no item has the id `page.after`."""
+    """Return the items of `page`. Raises `InvalidRequest` if no item has the id `page.after`."""
     ordered = list(items) if page.order == "asc" else list(reversed(items))
     if page.after is not None:
         ids = [item.id for item in ordered]
@@ -58,7 +58,7 @@ def input_list(items: Sequence[Item], page: Page) -> InputItems:
 
 
 def listed(item: Item) -> InputItem:
-    """An input item as it is listed."""
+    """Return an input item as it is listed."""
     match item:
         case InputMessage():
             is_models = item.role == "assistant"
@@ -92,7 +92,7 @@ def listed(item: Item) -> InputItem:
 
 
 def _shown(item: InputMessage) -> list[MessagePart]:
-    """Texts as one, unless there are pictures between them."""
+    """Return the texts as one part, except where pictures stand between them."""
     content = item.content
     if isinstance(content, str) or not any(isinstance(each, InputImage) for each in content):
         return [_text(item.text)]

@@ -196,7 +196,7 @@ class _ResponsesBody(Guided):
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
 
     def constraints(self) -> list[tuple[str, Grammar]]:
-        """The grammar of the answer by its field, or several. Raises `InvalidRequest`."""
+        """Return the grammars of the answer by their fields. Raises `InvalidRequest`."""
         grammar = self.text.format_or_text.grammar()
         found = [] if grammar is None else [("text.format", grammar)]
         return [*found, *self.grammars()]
@@ -208,10 +208,10 @@ RESPONSE_FIELDS = FieldTable(_body, BODY)
 
 
 class ResponsesRequest:
-    """A parsed body."""
+    """A parsed body of `/v1/responses`."""
 
     def __init__(self, body: _ResponsesBody, raw: bytes) -> None:
-        """`raw` is the body as it came."""
+        """`raw` is the body as the client sent it."""
         self._body = body
         self.num_bytes = len(raw)
         self.raw = raw if body.background else b""
@@ -237,7 +237,10 @@ class ResponsesRequest:
         """The namespaces of functions that are in one, by what the model calls them."""
 
     def refer(self, items: Mapping[str, Item]) -> None:
-        """Put `items` in the places of references to their ids. Other references are left out."""
+        """Replace references by those `items` that have their ids.
+
+        Other references are left out.
+        """
         given = (
             items.get(each.id) if isinstance(each, ItemReference) else each
             for each in self._body.input
@@ -247,7 +250,7 @@ class ResponsesRequest:
             self.raw = to_json({**from_json(self.raw), "input": self.input})
 
     def request(self, history: tuple[Item, ...]) -> GenerateRequest:
-        """The request, with the items that came before its own.
+        """Return the request; `history` are the items before its own.
 
         Raises `InvalidRequest` and `RequestTooLarge`.
         """
@@ -284,7 +287,7 @@ class ResponsesRequest:
         return request
 
     def echo(self, model: str, service_tier: UsedTier = "default") -> ResponseEcho:
-        """The members that the response repeats; `model` is the one that answers."""
+        """Return the members that the response copies; `model` is the model that answers."""
         body = self._body
         choice = body.tool_choice
         echo: ResponseEcho = {
@@ -317,7 +320,7 @@ class ResponsesRequest:
 
 
 def parse_response(body: bytes, notes: FieldNotes | None = None) -> ResponsesRequest:
-    """The body of `/v1/responses`. Raises `InvalidRequest`."""
+    """Parse the body of `/v1/responses`. Raises `InvalidRequest`."""
     raw = RESPONSE_FIELDS.given(body, notes, prepare=_prepared)
     parsed = parse_json(_body, to_json(raw))
     _check(parsed)
@@ -325,7 +328,7 @@ def parse_response(body: bytes, notes: FieldNotes | None = None) -> ResponsesReq
 
 
 def _prepared(raw: Json) -> Json:
-    """`raw` with normalized items."""
+    """Return `raw` with normalised items."""
     given = plain_extras(raw)
     if "input" in given:
         given["input"] = plain_items(given["input"])
@@ -333,7 +336,7 @@ def _prepared(raw: Json) -> Json:
 
 
 def _check(body: _ResponsesBody) -> None:
-    """Raises `InvalidRequest` for fields that contradict each other."""
+    """Check that the fields do not contradict each other. Raises `InvalidRequest`."""
     if body.conversation is not None and body.previous_response_id is not None:
         raise InvalidRequest(
             "give only one of `conversation` and `previous_response_id`", field="conversation"
@@ -348,7 +351,8 @@ def _check(body: _ResponsesBody) -> None:
     if body.ignore_eos and (found := body.constraints()):
         field = found[0][0]
         raise InvalidRequest(
-            f"`{field}` cannot be used with `ignore_eos`: it decides where an answer ends",
+            f"`{field}` cannot be used with `ignore_eos`, because `{field}` decides where "
+            "the answer ends",
             field=field,
         )
 
@@ -368,7 +372,7 @@ def _tool_choice(body: _ResponsesBody) -> ToolChoice:
 
 
 def _allowed(body: _ResponsesBody) -> tuple[Json, ...]:
-    """The functions that may be called. Raises `InvalidRequest`."""
+    """Return the functions that the model may call. Raises `InvalidRequest`."""
     tools = functions(body.tools)
     choice = body.tool_choice
     return choice.among(tools) if isinstance(choice, AllowedTools) else tools

@@ -63,7 +63,7 @@ def routes(
 
 @dataclass(frozen=True, slots=True)
 class _ResponsesCall:
-    """A parsed body with what it continues, and the request that this makes."""
+    """A parsed body, the response that it continues, and the resulting request."""
 
     requested: ResponsesRequest
     previous: Stored | None
@@ -72,7 +72,7 @@ class _ResponsesCall:
 
 
 class Responses:
-    """Handlers of new responses and counts; `background` has responses that may run on."""
+    """Handlers of new responses and of counts; `background` has the responses in the background."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Responses:
         self._book = ConversationBook(conversations)
 
     async def answer(self, requested: ResponsesRequest, caller: Caller) -> Generation:
-        """The response, while its client waits for it."""
+        """Return the response for a client that waits for it."""
         asked = await self.asked(requested, caller)
         return Generation(
             requests=[asked.neutral],
@@ -114,7 +114,7 @@ class Responses:
         )
 
     async def count(self, requested: ResponsesRequest, caller: Caller) -> KnownAnswer:
-        """Count the input's tokens."""
+        """Return the number of input tokens."""
         asked = await self.asked(requested, caller)
         num_tokens = await count_tokens(
             self._runtime, asked.neutral, requested.field_names, caller=caller
@@ -123,7 +123,10 @@ class Responses:
         return KnownAnswer(body)
 
     async def asked(self, requested: ResponsesRequest, caller: Caller) -> _ResponsesCall:
-        """The request with all of the conversation. Raises as `ResponsesRequest.request` does."""
+        """Return the request with the whole conversation.
+
+        Raises as `ResponsesRequest.request` does.
+        """
         add_turn: AddTurn | None = None
         if (id := requested.conversation_id) is None:
             previous = await self._previous(requested.previous_response_id, caller)
@@ -143,10 +146,10 @@ class Responses:
     async def _referred(
         self, requested: ResponsesRequest, history: tuple[Item, ...], caller: Caller
     ) -> dict[str, Item]:
-        """The items that an input refers to, without those of the `history`. Raises `NotFound`.
+        """Return the items that an input refers to, without those in `history`. Raises `NotFound`.
 
-        A response that was stored has all items before it, so the last reference is looked for
-        first: mostly all others are in the same response.
+        A stored response has all earlier items, so the last reference is looked up first; mostly
+        the others are in the same response.
         """
         known: dict[str, Item] = {}
         before = {item.id for item in history}
@@ -159,14 +162,14 @@ class Responses:
                 known |= {item.id: item for item in stored.history if item.id} if stored else {}
             if reference.id not in known:
                 raise NotFound(
-                    f"`input`: no item with the id {reference.id[:100]!r} is stored (any more); "
-                    "send the item itself",
+                    f"`input`: no item with the id {reference.id[:100]!r} is stored, or it "
+                    "was deleted; send the item itself",
                     field="input",
                 )
         return {id: item for id, item in known.items() if id not in before}
 
     async def _previous(self, id: str | None, caller: Caller) -> Stored | None:
-        """The response that is continued. Raises `NotFound`, and `Conflict` while it runs."""
+        """Return the response to continue. Raises `NotFound`, and `Conflict` while it runs."""
         if id is None:
             return None
         previous = await self._stored(id, caller, field="previous_response_id")
@@ -175,7 +178,7 @@ class Responses:
         return previous
 
     async def _stored(self, id: str, caller: Caller, *, field: str) -> Stored | None:
-        """A response that has ended, if it is stored. Raises `Conflict` while it runs."""
+        """Return a response that has ended, if it is stored. Raises `Conflict` while it runs."""
         running = None if self._background is None else await self._background.find(id, caller)
         if running is not None and running.response()["status"] in ("queued", "in_progress"):
             raise Conflict(f"the response {id[:100]!r} has not ended yet", field=field)
@@ -206,7 +209,7 @@ class _ResponsesHandlers:
         return await respond(request, self._runtime, generation)
 
     async def _run(self, request: web.Request, requested: ResponsesRequest) -> web.StreamResponse:
-        """In the background."""
+        """Run a response in the background, and return the HTTP response."""
         caller = caller_of(request)
         with RefusalReport(request):
             asked = await self._responses.asked(requested, caller)
@@ -249,8 +252,8 @@ class _ResponsesHandlers:
                 stored = await self._stored(request)
                 if is_streamed:
                     raise InvalidRequest(
-                        "`stream`: only a response in the background can be streamed again, and "
-                        "only for some time",
+                        "`stream`: only a response in the background can be streamed "
+                        "again, until it is deleted",
                         field="stream",
                     )
                 return web.Response(body=stored.response, content_type="application/json")
@@ -282,13 +285,13 @@ class _ResponsesHandlers:
             if response is None:
                 await self._stored(request)
                 raise InvalidRequest(
-                    "only a response in the background can be cancelled; others end with their "
-                    "connection"
+                    "only a response in the background can be cancelled; to end another "
+                    "response, close its connection"
                 )
         return json_response(response)
 
     async def _stored(self, request: web.Request) -> Stored:
-        """The caller's response that `request` names. Raises `NotFound`."""
+        """Return the caller's response that `request` names. Raises `NotFound`."""
         id = request.match_info["id"]
         stored = await self._conversations.find(id, Stored, owner=caller_of(request).owner)
         if stored is None:
@@ -299,8 +302,8 @@ class _ResponsesHandlers:
 async def _refuse_compaction(request: web.Request) -> web.StreamResponse:
     with RefusalReport(request):
         raise NotFound(
-            "/v1/responses/compact: responses are not compacted here; have a model sum up what was "
-            "said, and begin a new response with that"
+            "/v1/responses/compact is not supported; let a model summarise the "
+            "conversation, and begin a new response with the summary"
         )
 
 

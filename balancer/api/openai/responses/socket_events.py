@@ -1,13 +1,13 @@
-"""Events on a WebSocket of the Responses API: those of clients, and answers as frames.
+"""Events on a WebSocket of the Responses API: the client's events, and answers as frames.
 
-| `type` of a client's event | what it does |
+| `type` of a client's event | effect |
 | --- | --- |
 | `response.create` | asks for a response; its other members are those of a body over HTTP |
-| `response.steer` | is refused with `response.steer.failed`: models here are not steered |
+| `response.steer` | is refused with `response.steer.failed`: a running response cannot change |
 
-A `response.create` may have a `stream_id`, which all events of its response repeat; responses of
-one `stream_id`, and those without one, come one after the other. With `generate: false` only its
-input is computed, for responses that continue it.
+A `response.create` may have a `stream_id`, which all events of its response repeat. Responses with
+the same `stream_id`, and responses without one, run one after the other. With `generate: false`
+only the input is computed, for responses that continue it.
 """
 
 from collections.abc import Mapping
@@ -35,9 +35,9 @@ Lane = str | None
 
 @dataclass(frozen=True, slots=True)
 class AskedResponse:
-    """A response that is asked for: the body of the request, and the lane in which it comes.
+    """A request for a response: its body, and the lane in which it runs.
 
-    Without `generates` its input is computed and nothing is said.
+    If `generates` is false, only the input is computed.
     """
 
     body: bytes
@@ -47,13 +47,13 @@ class AskedResponse:
 
 @dataclass(frozen=True, slots=True)
 class ResponseSteer:
-    """A client's event to steer a response."""
+    """A client's event that tries to change a running response."""
 
     steer: Mapping[str, Any]
 
 
 def parse_event(message: bytes) -> AskedResponse | ResponseSteer:
-    """A client's event. Raises `InvalidRequest`."""
+    """Parse a client's event. Raises `InvalidRequest`."""
     event = body_fields(message)
     kind = event.pop("type", None)
     if kind == STEER:
@@ -70,8 +70,8 @@ def parse_event(message: bytes) -> AskedResponse | ResponseSteer:
         raise InvalidRequest("`generate` must be true or false", field="generate")
     if event.get("background"):
         raise InvalidRequest(
-            "`background`: a response over a WebSocket ends with it; POST /v1/responses makes one "
-            "in the background",
+            "`background`: a response over a WebSocket ends with the connection; for a "
+            "response in the background use POST /v1/responses",
             field="background",
         )
     event["stream"] = True  # which it is, whatever is said
@@ -79,9 +79,9 @@ def parse_event(message: bytes) -> AskedResponse | ResponseSteer:
 
 
 class SocketWriting:
-    """One response's events as frames of `lane`. `ignored` are fields without effect.
+    """Writes the events of one response as frames of `lane`. `ignored` are fields without effect.
 
-    Nothing is written before the first event that can be no refusal any more.
+    Nothing is written before it is certain that the request is not refused.
     """
 
     def __init__(self, answer: ResponseEvents, lane: Lane, ignored: tuple[str, ...]) -> None:
@@ -91,7 +91,7 @@ class SocketWriting:
         self._has_begun = False
 
     def frames(self, event: Event) -> list[bytes]:
-        """The frames of `event` for the client."""
+        """Return the frames of `event` for the client."""
         if isinstance(event, Waiting | Reading):
             return []
         if self._has_begun:
@@ -118,7 +118,7 @@ class SocketWriting:
 
 
 def error_frame(error: RequestError, lane: Lane, *, sequence_number: int | None = None) -> bytes:
-    """An error of a response, or of what a client sent."""
+    """Return the frame for an error of a response or of a client's event."""
     fields: ErrorFields = error_fields(error)
     status = status_of(error)
     if isinstance(error, NotFound) and error.field == "previous_response_id":
@@ -131,15 +131,17 @@ def error_frame(error: RequestError, lane: Lane, *, sequence_number: int | None 
 
 
 def steer_refusal(steering: ResponseSteer) -> bytes:
-    """Models here are not steered; what was to steer one comes back."""
+    """Return the refusal of an event to change a response, with the input that it carried."""
     return to_json(
         {
             "type": "response.steer.failed",
             "error": {
                 "type": "invalid_request_error",
                 "code": "steering_not_supported",
-                "message": "responses are not steered here; send the input with the next "
-                "response.create",
+                "message": (
+                    "a running response cannot be changed; send the input with the next "
+                    "response.create"
+                ),
             },
             "steer": steering.steer,
         }

@@ -15,7 +15,7 @@ from .items import InputMessage, Item, OutputText, items_of
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An answer as JSON, its own input, and all items of the conversation up to its last one."""
+    """An answer as JSON, its own input, and all items of the conversation before that input."""
 
     __pydantic_config__ = LAZY
 
@@ -23,18 +23,18 @@ class Stored:
     input: tuple[Item, ...]
     history: tuple[Item, ...]
     history_bytes: int
-    """Bytes of these items as JSON."""
+    """Bytes of the earlier items as JSON."""
     history_memory: int = 0
-    """About how many bytes of memory they take."""
+    """Estimated bytes of memory that the earlier items take."""
 
     @property
     def num_bytes(self) -> int:
-        """The bytes it counts for."""
+        """The bytes that the entry counts for in its store."""
         return len(self.response) + max(self.history_bytes, self.history_memory)
 
 
 def _without_logprobs(item: Item) -> Item:
-    """An answer's item as a later request needs it: `response` has the log-probabilities."""
+    """Return an answer's item without log-probabilities, which only `response` keeps."""
     if not isinstance(item, InputMessage) or isinstance(item.content, str):
         return item
     return replace(
@@ -47,7 +47,7 @@ def _without_logprobs(item: Item) -> Item:
 
 
 def stored(response: Response, input: tuple[Item, ...], previous: Stored | None) -> Stored:
-    """The entry of an answer that continued `previous`."""
+    """Return the entry of an answer that continues `previous`."""
     own = (*input, *map(_without_logprobs, items_of(response["output"])))
     return Stored(
         response=to_json(response),

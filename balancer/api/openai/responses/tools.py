@@ -1,7 +1,7 @@
 """Tools of the Responses API, and the names by which the model knows their functions.
 
-A namespace groups functions. Models only have plain functions, so namespaces are flattened: the
-model calls `crm__find`, and the client gets a call of `find` in the namespace `crm`.
+A namespace groups functions. Models know only plain functions, so namespaces are flattened. For
+example, the model calls `crm__find`, and the client gets a call of `find` in the namespace `crm`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +21,7 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionTool:
-    """A function that the client carries out."""
+    """A function that the client runs."""
 
     __pydantic_config__ = STRICT
 
@@ -32,7 +32,7 @@ class FunctionTool:
     strict: bool | None = None
 
     def neutral(self, name: str, about: str | None = None) -> Json:
-        """The tool in a neutral request, under the `name` that the model knows.
+        """Return the tool for a neutral request, under the `name` that the model sees.
 
         `about` is the description of its namespace.
         """
@@ -46,7 +46,7 @@ class FunctionTool:
         return {"type": "function", "function": function}
 
     def echo(self) -> Json:
-        """The tool as a response repeats it."""
+        """Return the tool as a response repeats it."""
         return {
             "type": self.type,
             "name": self.name,
@@ -58,7 +58,7 @@ class FunctionTool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceTool:
-    """Functions under one name. The model sees its `description` before each function's."""
+    """Functions under one name. The model sees the `description` before that of each function."""
 
     __pydantic_config__ = STRICT
 
@@ -68,7 +68,7 @@ class NamespaceTool:
     tools: Annotated[ListOf[FunctionTool], Field(max_length=MAX_TOOLS)] = ()
 
     def echo(self) -> Json:
-        """The tool as a response repeats it."""
+        """Return the tool as a response repeats it."""
         return {
             "type": self.type,
             "name": self.name,
@@ -81,7 +81,7 @@ Tool = Annotated[FunctionTool | NamespaceTool, Field(discriminator="type")]
 
 
 def functions(tools: Iterable[FunctionTool | NamespaceTool]) -> tuple[Json, ...]:
-    """All functions as neutral tools."""
+    """Return all functions as neutral tools."""
     return tuple(
         tool.neutral(name, space.description if space else None)
         for name, tool, space in _unfolded(tools)
@@ -89,7 +89,7 @@ def functions(tools: Iterable[FunctionTool | NamespaceTool]) -> tuple[Json, ...]
 
 
 def namespaces(tools: Iterable[FunctionTool | NamespaceTool]) -> Mapping[str, tuple[str, str]]:
-    """Namespace and name in it, by what the model calls the function."""
+    """Return, by the model's name of a function, its namespace and its name there."""
     return {name: (space.name, tool.name) for name, tool, space in _unfolded(tools) if space}
 
 

@@ -1,7 +1,7 @@
 """The Responses API over a WebSocket: responses one after the other, or in several lanes at once.
 
-A response that is not stored can be continued on its own socket, for as long as that is open; so a
-client sends what is new of a conversation only. What may go over it is in `socket_events`.
+A response that is not stored can be continued on its own socket until the socket closes. So a
+client sends only the new part of a conversation. `socket_events` describes the events.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ MAX_WAITING = 64
 
 
 class _Everybodys:
-    """Responses of this balancer's sockets that are to be stored, which all callers can then reach.
+    """The responses of this balancer's sockets that are stored where all callers can reach them.
 
     See `conversations.SharedConversations`.
     """
@@ -87,7 +87,7 @@ class _Everybodys:
 
 
 class ResponsesSocket(Sockets["_Session"]):
-    """The endpoint."""
+    """The WebSocket endpoint of the Responses API."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class _Session(SocketSession):
             worker.cancel()
 
     async def run(self) -> None:
-        """Serve the socket; its responses that are not stored are gone with it."""
+        """Serve the socket. Its responses that are not stored are dropped at the end."""
         try:
             await super().run()
         finally:
@@ -184,7 +184,7 @@ class _Session(SocketSession):
             await self.send(error_frame(error, None))
 
     async def _take(self, message: bytes) -> None:
-        """Raises `RequestError`. Bytes of what is taken are held until it is answered."""
+        """Take an event, and count its bytes until it is answered. Raises `RequestError`."""
         if len(message) > MAX_BODY_BYTES:
             raise body_too_large()
         event = await self._bodies.off_loop(len(message), partial(parse_event, message))
@@ -193,11 +193,11 @@ class _Session(SocketSession):
             await self.send(steer_refusal(event))
             return
         if self._num_waiting == MAX_WAITING:
-            raise RateLimited(f"a socket may have {MAX_WAITING} responses that wait")
+            raise RateLimited(f"a WebSocket may have at most {MAX_WAITING} waiting responses")
         lane = self._lanes.get(event.lane)
         if lane is None:
             if len(self._lanes) == MAX_LANES:
-                raise RateLimited(f"a socket may have {MAX_LANES} responses at once")
+                raise RateLimited(f"a WebSocket may have at most {MAX_LANES} responses at once")
             lane = self._lanes[event.lane] = deque()
             worker = self._tasks.create_task(self._work(event.lane, lane))
             self._workers.add(worker)
@@ -208,7 +208,7 @@ class _Session(SocketSession):
     # ---- what it is answered
 
     async def _work(self, name: Lane, lane: deque[tuple[AskedResponse, int]]) -> None:
-        """Answers all that is asked for in a lane, one after the other."""
+        """Answer the events of one lane, one after the other."""
         while lane:
             asked, num_bytes = lane.popleft()
             self._num_waiting -= 1
@@ -218,7 +218,7 @@ class _Session(SocketSession):
                 report_refusal(self._request, error)
                 await self.send(error_frame(error, name))
             except Exception:  # the boundary of a response: it is logged, and the client told
-                logger.exception("unexpected error in a response of a socket")
+                logger.exception("unexpected error in a response over a WebSocket")
                 ours = InternalError("internal error; the balancer's log has the details")
                 await self.send(error_frame(ours, name))
             finally:
@@ -226,7 +226,7 @@ class _Session(SocketSession):
         del self._lanes[name]
 
     async def _answer(self, asked: AskedResponse) -> None:
-        """Raises an error that precedes all events."""
+        """Answer one event. Raises an error that occurs before the first event is sent."""
         requested, notes = await self._parsed(asked.body)
         is_stored, requested.store = requested.store, True
         generation = await self._responses.answer(requested, caller_of(self._request))

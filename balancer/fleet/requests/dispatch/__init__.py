@@ -1,6 +1,7 @@
 """Dispatch: gives requests, and parts of queries, to agents.
 
-`dispatch` takes events: how a slot finds its request, and a request its agent. `fair_queue` says
-which request is next, by classes and shares for callers; `fair_order` is the start-time fair
-queueing of which it has two levels. `slots` ranks the agents with free ones.
+`dispatch` has one method for each event, and finds a request for a free slot or an agent for a
+request. `fair_queue` decides which request is next, by priority class and fair shares of callers.
+It uses `fair_order` (start-time fair queueing) on two levels. `slots` ranks the agents that have
+free slots.
 """

@@ -47,7 +47,10 @@ MOST_PASSED = 16
 
 @dataclass(frozen=True, slots=True)
 class AssignSlot(Generic[D]):
-    """Start the request on the agent; its slot is taken. It may be `fetching` a prefix first."""
+    """Start the request on the agent, whose slot it takes.
+
+    With `fetching` the agent fetches a prefix first.
+    """
 
     request: D
     link: LinkId
@@ -56,16 +59,19 @@ class AssignSlot(Generic[D]):
 
 @dataclass(frozen=True, slots=True)
 class Hold(Generic[D]):
-    """The request waits for one agent: call `release` after so many seconds, unless it started."""
+    """Let the request wait for one agent: call `release` after this many seconds, unless the
+    request has started."""
 
     request: D
     seconds: float
 
 
 class Dispatch(Generic[D]):
-    """Every method that is an event returns the assignments that have become possible.
+    """The queue and the slots of all agents.
 
-    `now` is the time of the event: say it first. Only the share of classes that starve needs it.
+    Each event's method returns the assignments that became possible.
+
+    Set `now` to the time of the event before the call; the share of starved classes needs it.
     """
 
     def __init__(self, max_buffered: int, router: RoutingPolicy | None = None) -> None:
@@ -86,17 +92,17 @@ class Dispatch(Generic[D]):
 
     @property
     def num_agents(self) -> int:
-        """The number of agents, whether they take work or not."""
+        """The number of connected agents, including agents that take no work."""
         return len(self._slots)
 
     @property
     def num_slots(self) -> int:
-        """The slots of all agents, taken or not."""
+        """The number of all agents' slots, taken or free."""
         return self._slots.num_slots
 
     @property
     def waiting(self) -> Iterable[D]:
-        """The requests that have no slot, in no order."""
+        """The requests without a slot, in no order."""
         return self._waiting
 
     @property
@@ -119,19 +125,20 @@ class Dispatch(Generic[D]):
         return sorted(self._slots[link].running)
 
     def num_running_on(self, link: LinkId) -> int:
-        """The number of an agent's taken slots."""
+        """Return the number of taken slots of an agent."""
         return len(self._slots[link].running)
 
     def stranded(self) -> list[D]:
-        """The waiting requests that no connected agent will ever take, as things are."""
+        """Return the waiting requests that no connected agent will be able to take."""
         return self._waiting.stranded(self._slots.served)
 
     def has_free_slot(self, key: QueueKey) -> bool:
-        """Whether a newcomer in this queue would start at once."""
+        """Return whether a new request in this queue would start at once."""
         return self._ranks.first(key) is not None
 
     def has_free_slot_besides(self, link: LinkId, key: QueueKey) -> bool:
-        """Whether another agent than this one would start a newcomer in this queue at once."""
+        """Return whether an agent other than `link` would start a new request in this queue at
+        once."""
         if self._ranks.first(key) != link:
             return self.has_free_slot(key)
         agent = self._slots[link]
@@ -143,26 +150,27 @@ class Dispatch(Generic[D]):
         return is_there
 
     def num_slots_for(self, key: QueueKey) -> int:
-        """The slots of agents that take requests of this queue; 0 if none does."""
+        """Return the number of slots of the agents that take requests of this queue."""
         return self._slots.num_for(key)
 
     def place_of(self, request: D) -> int:
-        """The place of a waiting request, from 1: it is started after so many less one."""
+        """Return the place of a waiting request in the queue; the first place is 1."""
         return self._waiting.place(request, self._slots.served)
 
     def num_waiting_of(self, kind: PriorityClass) -> int:
-        """The number of requests of a class without a slot."""
+        """Return the number of requests of a priority class that have no slot."""
         return self._waiting.num_of(kind)
 
     @property
     def num_callers(self) -> int:
-        """The number of callers whose requests wait and never had an agent."""
+        """The number of callers with waiting requests that no agent has had yet."""
         return self._load_shedding.num_callers
 
     # ---- requests
 
     def enqueue(self, request: D) -> list[AssignSlot[D]] | Refuse:
-        """A newcomer is assigned, waits (no decision), or is refused and forgotten."""
+        """Add a new request: assign it, let it wait (an empty list), or refuse it if the queue is
+        full."""
         self._arrives(request)
         has_slot = self.has_free_slot(request.queue_key)
         if not has_slot and (error := self._refusal(request)) is not None:
@@ -174,7 +182,8 @@ class Dispatch(Generic[D]):
         return assigned
 
     def resume(self, request: D) -> list[AssignSlot[D]]:
-        """Like `enqueue`, for a request that was accepted before: no queue is full for it."""
+        """Add a request that was accepted before; like `enqueue`, but a full queue does not refuse
+        it."""
         self._arrives(request)
         return self._place([request])
 
@@ -186,7 +195,7 @@ class Dispatch(Generic[D]):
         self._waiting.arrived(request, self.now)
 
     def _refusal(self, request: D) -> QueueFull | None:
-        """The error for a newcomer that waits as one too many."""
+        """Return the error for a new request that would make the queue too long, or `None`."""
         num_before = self.num_waiting - 1
         if num_before < self._max_buffered:
             return None  # its place is not asked for
@@ -194,7 +203,10 @@ class Dispatch(Generic[D]):
         return refusal_of(Wait(num_before=num_before, most=self._max_buffered, position=position))
 
     def makes_room_for(self, request: D) -> D | None:
-        """The request that a full queue drops for a newcomer: end it before `enqueue`."""
+        """Return the request that a full queue drops for a new request, or `None`.
+
+        End the returned request before `enqueue`.
+        """
         is_full = 0 < self._max_buffered <= self.num_waiting
         if not is_full or self.has_free_slot(request.queue_key):
             return None
@@ -203,9 +215,10 @@ class Dispatch(Generic[D]):
     def ended(
         self, request: D, end: Measurement | None = None, *, charge: int | None = None
     ) -> list[AssignSlot[D]]:
-        """A request is over, wherever it was; its slot serves the next. `end`, if it ended well.
+        """Remove a request that has ended, and give its slot to the next request.
 
-        `charge` is what it counts among its caller's, where that is known by now.
+        `end` has the measurements of a request that ended well. `charge` is what the request costs
+        its caller's share, if known.
         """
         self._unhold(request)
         self._load_shedding.leaves(request)
@@ -218,16 +231,19 @@ class Dispatch(Generic[D]):
         return self._fill(agent)
 
     def prompt_read(self, request: D, num_tokens: int, num_cached: int) -> None:
-        """An agent has computed the prompt of a request that it runs."""
+        """Record that an agent has computed the prompt of a request that it runs."""
         self.router.prompt_read(request.id, num_tokens, num_cached)
         self._ranks.update(self._slots[_slot_of(request)])
 
     def release(self, request: D) -> list[AssignSlot[D]]:
-        """A request has waited for one agent long enough: it takes any now."""
+        """Stop holding a request for one agent: any agent may take it now."""
         return self._place([request]) if self._release(request) else []
 
     def came_back(self, request: D) -> list[AssignSlot[D]]:
-        """The agent would not start it: it counts as full, until `agent_rested` or an end there."""
+        """Return a request to the queue that its agent refused to start.
+
+        The agent counts as full until `agent_rested`, or until one of its requests ends.
+        """
         agent = self._leaves_slot(request)
         agent.is_full = True
         self._ranks.update(agent)
@@ -235,29 +251,31 @@ class Dispatch(Generic[D]):
         return self._place([request])
 
     def gave_way(self, request: D) -> list[AssignSlot[D]]:
-        """Its agent has stopped it, and has a slot for whichever request is next; it waits."""
+        """Return a request to the queue that its agent was asked to stop, and give the freed slot
+        to the next request."""
         agent = self._leaves_slot(request)
         self._waits_again(request)
         return [*self._fill(agent), *self.retry([request])]
 
     def bind(self, request: D, engine: Engine) -> None:
-        """From now on only agents like this one may have the request, which runs on one."""
+        """Bind a running request to `engine`: only agents with this engine can continue it."""
         _slot_of(request)
         request.bound_to = engine
 
     def isolate(self, request: D) -> None:
-        """From now on only an agent without others may have the request, which runs on one.
+        """Let only an agent without other requests take this running request when it moves.
 
-        Others that were isolated there before do not count.
+        Requests that were isolated on the agent before do not count as others.
         """
         _slot_of(request)
         request.is_isolated = True
 
     def empty_for(self, request: D) -> list[AssignSlot[D]]:
-        """Give an agent nothing new until this request, which is isolated and waits, has it.
+        """Reserve an agent for a waiting isolated request: the agent gets no other request until
+        this one starts.
 
-        One agent that serves its model is emptied at a time, the one with the fewest requests. If
-        the agent that was emptied for the request does not serve its model any more, another is.
+        At most one agent per model is reserved at a time: the one with the fewest requests. If the
+        reserved agent no longer serves the model, another is chosen.
         """
         serving = {each.link: each for each in self._slots if each.serves(request.queue_key)}
         if request.emptied not in serving:
@@ -270,7 +288,10 @@ class Dispatch(Generic[D]):
         return [*self._fill_opened(), *self.retry(self._let_go(agent.link))]
 
     def _stop_emptying(self, request: D) -> None:
-        """No agent is emptied for the request any more; `_fill_opened` fills the one that was."""
+        """Stop reserving an agent for the request;
+
+        `_fill_opened` then gives the agent work again.
+        """
         if request.emptied is None:
             return
         agent = self._slots[request.emptied]
@@ -285,7 +306,8 @@ class Dispatch(Generic[D]):
         return assigned
 
     def began(self, link: LinkId) -> list[AssignSlot[D]]:
-        """An answer has begun on this agent: the request that was isolated there no longer is."""
+        """Note that an answer has begun on an agent, which ends the isolation of its isolated
+        request."""
         agent = self._slots[link]
         if agent.isolated is None or agent.isolated not in agent.running:
             return []
@@ -295,23 +317,28 @@ class Dispatch(Generic[D]):
         return self._fill(agent)
 
     def goes_on_by_text(self, request: D, by_text: ByText) -> None:
-        """From now on only these may have the request; if it waits, then call `retry`."""
+        """Let only agents that can continue the answer from its text take the request.
+
+        If the request waits, call `retry` next.
+        """
         request.bound_to = None
         self.narrow(request, by_text)
 
     def serves(self, key: QueueKey, *, besides: LinkId | None = None) -> bool:
-        """Whether an agent takes requests of this queue, apart from `besides`, which is leaving."""
+        """Return whether an agent takes requests of this queue, not counting the leaving agent
+        `besides`."""
         num_slots = self._slots.num_for(key)
         if besides is not None and (agent := self._slots[besides]).serves(key):
             num_slots -= agent.offer.slots
         return num_slots > 0
 
     def following(self, names: Container[str | None]) -> list[D]:
-        """The requests that wait for a model of `names`, by that name, first arrived first."""
+        """Return the requests that wait for a model under one of these names, in order of
+        arrival."""
         return sorted(each for each in self._waiting if _follows(each, names))
 
     def renamed(self, requests: Iterable[D]) -> list[AssignSlot[D]]:
-        """These, which were `following` it, wait for what their model is called now."""
+        """Move requests that `following` returned to the queue of their model's new name."""
         for request in requests:
             self._unhold(request)
             self._stop_emptying(request)
@@ -319,14 +346,17 @@ class Dispatch(Generic[D]):
         return self._place(requests)
 
     def narrow(self, request: D, able: Able | ByText) -> None:
-        """From now on only agents that can do this may have the request; then call `retry`."""
+        """Let only agents with these abilities take the request.
+
+        If the request waits, call `retry` next.
+        """
         self._release(request)
         request.able = able
         if request.slot is None:
             self._waiting.changed(request, request.queue_key, self.now)
 
     def retry(self, requests: Iterable[D]) -> list[AssignSlot[D]]:
-        """Assign those of `requests` that wait and need not."""
+        """Assign those of `requests` that wait although an agent is free for them."""
         assigned = []
         for request in requests:
             if request.slot is None:
@@ -334,18 +364,18 @@ class Dispatch(Generic[D]):
         return assigned
 
     def has_agent(self, link: LinkId) -> bool:
-        """Whether the agent is here."""
+        """Return whether the agent is connected."""
         return link in self._slots
 
     # ---- agents
 
     def agent_joined(self, link: LinkId, offer: Offer) -> list[AssignSlot[D]]:
-        """An agent is here."""
+        """Add an agent with its offer."""
         self._slots.add(link)
         return self.agent_changed(link, offer)
 
     def agent_changed(self, link: LinkId, offer: Offer) -> list[AssignSlot[D]]:
-        """Take changes of an agent. It goes on with the requests that it runs."""
+        """Replace an agent's offer. The agent keeps its running requests."""
         agent = self._slots[link]
         is_same = offer.is_able and offer.keys == agent.keys
         self._slots.offers(agent, offer)
@@ -355,30 +385,34 @@ class Dispatch(Generic[D]):
         return [*self._fill(agent), *self.retry(released)]
 
     def agent_allowed(self, link: LinkId, num: int) -> list[AssignSlot[D]]:
-        """An agent may have so many requests at once from now on."""
+        """Limit how many requests the agent may have at once."""
         agent = self._slots[link]
         agent.offer = replace(agent.offer, allowed=num)
         released = [] if num else self._let_go(link)
         return [*self._fill(agent), *self.retry(released)]
 
     def agent_suspended(self, link: LinkId, offer: Offer) -> None:
-        """An agent takes no more work, and will leave at once: those held for it wait for that."""
+        """Give no more work to an agent that will leave in a moment.
+
+        Requests that are held for it keep waiting until it leaves.
+        """
         agent = self._slots[link]
         self._slots.offers(agent, offer)
         self._ranks.update(agent)
 
     def agent_offers(self, link: LinkId, offer: Offer) -> None:
-        """An agent serves other needs than before; no request waits for these."""
+        """Replace an agent's offer in which only abilities that no waiting request needs have
+        changed."""
         self.agent_suspended(link, offer)
 
     def agent_rested(self, link: LinkId) -> list[AssignSlot[D]]:
-        """An agent that was full may be tried again."""
+        """Try an agent again that counted as full."""
         agent = self._slots[link]
         agent.is_full = False
         return self._fill(agent)
 
     def agent_left(self, link: LinkId, ended: Collection[D]) -> list[AssignSlot[D]]:
-        """An agent is gone: of its requests, `ended` are over and the rest come back."""
+        """Remove an agent. Its requests in `ended` have ended; the others return to the queue."""
         running = self.running_on(link)
         for request in running:
             self._leaves_slot(request)
@@ -398,9 +432,10 @@ class Dispatch(Generic[D]):
     # ---- a slot for a request
 
     def _place(self, requests: Iterable[D]) -> list[AssignSlot[D]]:
-        """Assign those of `requests` for which an agent is free, in this order; they wait already.
+        """Assign those of the waiting `requests` for which an agent is free, in this order.
 
-        Others that wait have no free agent (an invariant of `dispatch`), so none is overtaken.
+        All other waiting requests have no free agent (an invariant of `dispatch`), so none is
+        overtaken.
         """
         assigned = []
         for request in requests:
@@ -452,7 +487,7 @@ class Dispatch(Generic[D]):
     # ---- a request for a slot
 
     def _fill(self, agent: AgentSlots[D]) -> list[AssignSlot[D]]:
-        """Give the agent's free slots to those who wait, in their order."""
+        """Give the agent's free slots to waiting requests, in their order."""
         assigned = []
         num_passed = 0
         self._ranks.update(agent)
@@ -475,7 +510,7 @@ class Dispatch(Generic[D]):
         return self._waiting.first(self._keys_of(agent), self.now)
 
     def _keys_of(self, agent: AgentSlots[D]) -> tuple[QueueKey, ...]:
-        """The keys of the queues whose requests it could start."""
+        """Return the keys of the queues whose requests the agent could start."""
         if not agent.held:
             return agent.keys
         return (*agent.keys, *(Warm(name, agent.link) for name in agent.offer.names))
@@ -483,12 +518,13 @@ class Dispatch(Generic[D]):
     # ---- requests that are held, or have to wait again
 
     def take_holds(self) -> list[Hold[D]]:
-        """The requests that wait for one agent since the last call; they may have ended."""
+        """Return the requests that began to wait for one agent since the last call; some may have
+        ended."""
         new, self._holds = self._holds, []
         return new
 
     def _hold(self, request: D, choice: Choice) -> None:
-        """From now on the request waits for this agent alone; it does so once."""
+        """Let the request wait for this agent only. A request is held at most once."""
         request.was_held = True
         request.held_for = request.waited_for = choice.link
         self._slots[choice.link].held.add(request)
@@ -504,21 +540,21 @@ class Dispatch(Generic[D]):
         return True
 
     def _release(self, request: D) -> bool:
-        """A request takes any agent again, if it was held; whether it was."""
+        """Stop holding a request for one agent. Returns whether it was held."""
         if not self._unhold(request):
             return False
         self._waiting.changed(request, request.queue_key, self.now)
         return True
 
     def _let_go(self, link: LinkId) -> list[D]:
-        """Let requests that are held for an agent take any other; first arrived first."""
+        """Stop holding requests for an agent, and return them in order of arrival."""
         held = sorted(self._slots[link].held)
         for request in held:
             self._release(request)
         return held
 
     def _leaves_slot(self, request: D, end: Measurement | None = None) -> AgentSlots[D]:
-        """A request does not run any more; what is learnt may change how agents rank."""
+        """Free the slot of a request. Its measurements may change the ranks of agents."""
         agent = self._slots[_slot_of(request)]
         self._slots.free(agent, request)
         if self.router.ended(request.id, end):
@@ -545,7 +581,8 @@ class Dispatch(Generic[D]):
 
 
 def _follows(request: Dispatched, names: Container[str | None]) -> bool:
-    """Whether the request waits for a model of `names`, with any agent or with one."""
+    """Return whether the request waits for a model in `names`, for any agent or for a certain
+    one."""
     is_for_some = isinstance(request.waits_for, Engine | Able | ByText)
     return not is_for_some and model_of(request.queue_key) in names
 

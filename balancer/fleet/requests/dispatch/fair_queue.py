@@ -1,23 +1,22 @@
-"""The requests that wait, and which of them is next for an agent.
+"""The waiting requests, and the decision which request an agent gets next.
 
-The highest class goes first, but for a share of those that starve: a class that has waited for
-`STARVED_AFTER` seconds behind higher ones, for one model, gets every `EVERY`th start of that model
-from then on, until nothing higher waits. Within a class callers have equal shares of each model's
-slots, counted in tokens, and so have the connections of one caller that has no key. Within a
-connection, or a key, requests start in the order they came.
+The highest priority class goes first, except for starved classes. A class starves if it has waited
+for `STARVED_AFTER` seconds behind higher classes for one model. From then on it gets every
+`EVERY`th start of that model, until no higher class waits. Within a class, callers have equal
+shares of each model's slots, counted in tokens. The connections of a caller without a key share in
+the same way. Requests of one key, or of one connection, start in order of arrival.
 
-A request is here from `arrived` to `ended`. It waits, or runs and is only counted. Where it stands
-is in the request itself: what it waits for (`waits_for`), its `place` among those of its caller,
-and the `turn` with which it started the last time. One that comes
-back waits again where it was when it started, before whatever its caller has sent since.
+A request is in the queue from `arrived` to `ended`, also while it runs. The request itself records
+its position: `waits_for` is the key of its queue, `place` its entry among its caller's requests,
+and `turn` the turn with which it last started. A request that comes back gets its old position,
+before later requests of its caller.
 
-Two levels make the order. A caller has as many turns as requests; turns have the tags, by which
-callers take turns with each other. A second order, of connections, says which request gets the
-caller's next turn. So a place is known exactly: as if no other request came, and no lower class had
-a share.
+The order has two levels. On the first, callers take turns; a caller has one turn for each of its
+requests. On the second, the connections of the caller decide which request gets the turn. The place
+of a request is therefore exact as long as no request arrives and no lower class gets its share.
 
-Models have clocks of their own, and so have requests that take any model. A tag counts by how
-far it is after its clock, and the clocks of requests that compete for a slot go on alike.
+Each model has its own clock, and so have the requests that take any model. A tag is compared by its
+distance from its clock, and the clocks of requests that compete for a slot advance together.
 """
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
@@ -40,27 +39,25 @@ from ..fair_order import FairOrder, Item, share_of
 from ..request import D
 
 STARVED_AFTER = 10.0
-"""Seconds that a class waits behind higher ones until it has a share."""
+"""Seconds that a class waits behind higher classes until it gets a share."""
 
 EVERY = 4
-"""One of so many starts is that share."""
+"""A starved class gets one of this many starts."""
 
 FALLING: tuple[PriorityClass, ...] = tuple(reversed(PRIORITY_CLASSES))
 
 
 @dataclass(slots=True)
 class _Hunger:
-    """`num_passed`: starts of higher classes since the last of this one."""
+    """A waiting class: `since` when it waits, and `num_passed`, the starts of higher classes since
+    its last start."""
 
     since: float
     num_passed: int = 0
 
 
 class Turns:
-    """Decides which class has the next turn.
-
-    A pool is the target of waiting requests: a model by name, or `None` for any.
-    """
+    """Decides which priority class has the next turn."""
 
     __slots__ = ("_hungers",)
 
@@ -123,12 +120,12 @@ def _is_due(hunger: _Hunger, now: float) -> bool:
 
 
 Pool = tuple[PriorityClass, str | None]
-"""A class, and the model that is waited for; `None` is any."""
+"""A priority class, and the model that its requests wait for; `None` stands for any model."""
 
 
 @dataclass(slots=True)
 class _Shares(Generic[D]):
-    """One class and model: the callers' turns, and each caller's requests in their order."""
+    """One pool: the turns of its callers, and each caller's requests in their order."""
 
     turns: FairOrder[Account, QueueKey, None] = field(default_factory=FairOrder)
     callers: dict[Account, FairOrder[Hashable, QueueKey, D]] = field(default_factory=dict)
@@ -136,7 +133,7 @@ class _Shares(Generic[D]):
 
 
 class FairQueue(Generic[D]):
-    """Knows no agents. Every change costs O(log n)."""
+    """The fair queue. It knows no agents; every change costs O(log n)."""
 
     def __init__(self) -> None:
         self._pools: dict[Pool, _Shares[D]] = {}
@@ -162,12 +159,12 @@ class FairQueue(Generic[D]):
     # ---- requests come and go
 
     def arrived(self, request: D, now: float) -> None:
-        """A new request waits."""
+        """Add a new request, which waits."""
         request.waits_for = request.queue_key
         self._waits(request, self._add(request), now)
 
     def started(self, request: D, keys: Iterable[QueueKey], now: float) -> None:
-        """A request that waits gets a slot of an agent that takes those of `keys`."""
+        """Record that a waiting request gets a slot of an agent that serves the queues `keys`."""
         kind, account = request.kind, request.account
         shares, place = self._leaves(request), request.place
         turn = request.turn = shares.turns.of_flow(account, request.waits_for, 0)
@@ -181,7 +178,8 @@ class FairQueue(Generic[D]):
     def _take(
         self, turn: Item[Account, QueueKey, None], shares: _Shares[D], pools: Iterable[Pool]
     ) -> None:
-        """A turn is taken: clocks of all that competed for it go on alike (`FairOrder.take`)."""
+        """Take a turn, and advance the clocks of all pools that competed for it
+        (`FairOrder.take`)."""
         lag = shares.turns.extract(turn)
         known = {id(each): each for pool in pools if (each := self._pools.get(pool)) is not None}
         orders = [each.turns for each in ({id(shares): shares} | known).values()]
@@ -190,7 +188,8 @@ class FairQueue(Generic[D]):
             order.clock += lag
 
     def came_back(self, request: D, key: QueueKey, now: float) -> None:
-        """A request that ran waits again, for the same or for an engine of that model."""
+        """Let a request that ran wait again, for the same queue or for an engine of the same
+        model."""
         if request.turn is None:
             raise ValueError(f"request {request.id} waits already")
         if model_of(key) != model_of(request.waits_for):
@@ -206,7 +205,7 @@ class FairQueue(Generic[D]):
         self._waits(request, shares, now)
 
     def changed(self, request: D, key: QueueKey, now: float) -> None:
-        """A request that waits now waits for other agents of the same model, with the same tags."""
+        """Move a waiting request to another queue of the same model; it keeps its tags."""
         shares = self._pools[_pool(request)]
         turn = self._turn_of(request, shares)
         self._leaves(request)
@@ -216,13 +215,15 @@ class FairQueue(Generic[D]):
         self._waits(request, shares, now)
 
     def ended(self, request: D, charge: int) -> None:
-        """A request is over, and counts `charge`; one that waits counts nothing."""
+        """Remove a request that has ended and costs `charge`; a request that still waited costs
+        nothing."""
         if request.turn is None:
             self._leaves(request)
         self._forget(request, charge)
 
     def renamed(self, request: D, key: QueueKey, now: float) -> None:
-        """A request that waits waits for another model, before those that came there later."""
+        """Move a waiting request to the queue of another model, before the requests that came there
+        later."""
         self._leaves(request)
         self._forget(request, 0)
         request.waits_for = key
@@ -231,7 +232,7 @@ class FairQueue(Generic[D]):
     # ---- which is next
 
     def first(self, keys: Sequence[QueueKey], now: float) -> D | None:
-        """The next request for an agent that takes those of `keys`."""
+        """Return the next request for an agent that serves the queues `keys`."""
         kinds = self._kinds(keys)
         if not kinds:
             return None
@@ -242,9 +243,10 @@ class FairQueue(Generic[D]):
         return min(heads)[2]
 
     def place(self, request: D, served: Collection[QueueKey]) -> int:
-        """Its place, from 1, among those that the same agents could start.
+        """Return the place of a request among the requests that the same agents could start; the
+        first is 1.
 
-        A request for any model counts those for what is in `served`.
+        For a request that takes any model, these are the requests of all queues in `served`.
         """
         kind, key = request.kind, request.waits_for
         shares = self._pools[_pool(request)]
@@ -259,16 +261,16 @@ class FairQueue(Generic[D]):
     # ---- which waits for what
 
     def stranded(self, served: Collection[QueueKey]) -> list[D]:
-        """Requests of queues that are not in `served`, first arrived first.
+        """Return the requests of queues that are not in `served`, in order of arrival.
 
-        An agent that is waited for serves.
+        A request that is held for one agent is not stranded, because that agent serves it.
         """
         queues = {key for key in self._num_in_queue if not isinstance(key, Warm)}
         lost = {key for key in queues if agents_of(key) not in served}
         return sorted(each for each in self if each.waits_for in lost) if lost else []
 
     def num_of(self, kind: PriorityClass) -> int:
-        """The number of waiting requests of a class."""
+        """Return the number of waiting requests of a class."""
         return self._num_waiting[kind]
 
     # ---- inside
@@ -341,14 +343,15 @@ class FairQueue(Generic[D]):
             del self._engines[key.model]
 
     def _kinds(self, keys: Iterable[QueueKey]) -> list[PriorityClass]:
-        """The classes of the requests that wait in the queues `keys`, highest first."""
+        """Return the classes with waiting requests in the queues `keys`, highest first."""
         if not self._num:
             return []
         kinds = [kind for kind in FALLING if self._num_waiting[kind]]
         return [kind for kind in kinds if any(self._num_in(kind, key) for key in keys)]
 
     def _head(self, kind: PriorityClass, key: QueueKey) -> tuple[int, int, D] | None:
-        """The next request of this queue: how far after the clock, its turn, and itself."""
+        """Return the next request of a queue, after its tag's distance from the clock and its
+        turn's number."""
         shares = self._pools.get((kind, model_of(key)))
         turn = None if shares is None else shares.turns.first(key)
         if shares is None or turn is None:
@@ -357,7 +360,7 @@ class FairQueue(Generic[D]):
         return (turn.tag - shares.turns.clock, turn.number, place.of)
 
     def _turn_of(self, request: D, shares: _Shares[D]) -> Item[Account, QueueKey, None]:
-        """The turn that a waiting request would get."""
+        """Return the turn that a waiting request would get."""
         place, key, account = _known(request.place), request.waits_for, request.account
         index = shares.callers[account].num_before(key, place.tag, place.number)
         return shares.turns.of_flow(account, key, index)
@@ -373,7 +376,7 @@ class FairQueue(Generic[D]):
         return shares.turns.num_before(key, shares.turns.clock + lag, number)
 
     def _rivals(self, key: QueueKey, served: Collection[QueueKey]) -> set[QueueKey]:
-        """The queues whose requests could start on the same agents."""
+        """Return the queues whose requests could start on the same agents."""
         if key is None:
             few, many = sorted((served, self._num_in_queue), key=len)
             return {None, *(each for each in few if each in many)}

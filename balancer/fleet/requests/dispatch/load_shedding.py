@@ -1,10 +1,10 @@
-"""Load shedding: which request a full queue drops for a newcomer.
+"""Load shedding: which request a full queue drops for a new request.
 
-When the queue is full, the caller with most
-waiting loses the newest of them, if it has more than the newcomer's caller would have then. Among
-the connections of one caller the same holds. So no caller fills the queue for others, and none that
-asks for little is refused because others ask for much. What a caller sent with lower priority goes
-before what the same caller sends with higher.
+A full queue drops the newest request of the caller that has most requests waiting, if that caller
+would still have more than the caller of the new request. The connections of a caller without a key
+are treated in the same way. So no caller can fill the queue for others, and a caller with few
+requests is not refused because others send many. Of one caller, requests of a lower priority class
+are dropped first.
 """
 
 from collections.abc import Hashable, Iterable
@@ -17,7 +17,7 @@ from ..request import D
 
 
 class _Caller(Generic[D]):
-    """One caller's waiting requests, by connection and class, oldest first."""
+    """The waiting requests of one caller by connection and class, oldest first."""
 
     __slots__ = ("sizes", "waiting")
 
@@ -28,7 +28,8 @@ class _Caller(Generic[D]):
     def newest(
         self, connection: Hashable, kinds: tuple[PriorityClass, ...] = PRIORITY_CLASSES
     ) -> D | None:
-        """The newest of the lowest of these classes."""
+        """Return the newest request of a connection, in the lowest of these classes that has
+        any."""
         for kind in kinds:
             if waiting := self.waiting.get((connection, kind)):
                 return next(reversed(waiting))
@@ -36,7 +37,8 @@ class _Caller(Generic[D]):
 
 
 class LoadShedding(Generic[D]):
-    """Chooses the request that is dropped for a newcomer: one of the caller with most in the queue.
+    """Chooses which request is dropped for a new one: a request of the caller with most in the
+    queue.
 
     Only requests that never had an agent are dropped.
     """
@@ -49,11 +51,11 @@ class LoadShedding(Generic[D]):
 
     @property
     def num_callers(self) -> int:
-        """Callers of which requests wait."""
+        """The number of callers with waiting requests."""
         return len(self._callers)
 
     def waits(self, request: D) -> None:
-        """A newcomer waits."""
+        """Add a new request, which waits."""
         account, connection = request.account, request.flow
         caller = self._callers.get(account)
         if caller is None:
@@ -79,7 +81,10 @@ class LoadShedding(Generic[D]):
             del self._callers[account]
 
     def yields_to(self, newcomer: D) -> D | None:
-        """The request that has to go for such a newcomer; `None`: the newcomer has to."""
+        """Return the request to drop for `newcomer`;
+
+        `None` if the newcomer itself has to be refused.
+        """
         account, connection, kind = newcomer.account, newcomer.flow, newcomer.kind
         own = self._callers.get(account)
         if own is not None:

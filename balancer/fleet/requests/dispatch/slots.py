@@ -1,9 +1,9 @@
-"""The slots of all agents: which requests have them, and which agent with a free one is next.
+"""The slots of all agents: which requests have them, and which agent with a free slot is next.
 
-A slot here is a reservation: the agent has the last word and may still answer that it is full.
+A slot here is a reservation; an agent may still answer that it is full.
 
-Invariants: `num_slots` and the totals for each model are sums over the agents that are here; an
-agent is ranked exactly when it has a free slot.
+Invariants: `num_slots` and the totals for each model are sums over the connected agents; an agent
+is ranked exactly when it has a free slot.
 """
 
 from collections import OrderedDict
@@ -22,10 +22,13 @@ from ..request import D
 
 @dataclass(slots=True)
 class AgentSlots(Generic[D]):
-    """`keys` are those of its offer. `turn` is greatest for the agent that got a request last.
+    """The slots of one agent.
 
-    As long as it runs the request `isolated`, it gets no other. `tried` were isolated there before.
-    Those `held` wait for it alone. While it is `emptied_for` a request, it gets nothing else.
+    `keys` are the queues that it serves; `turn` is greatest for the agent that got a request last.
+
+    An agent that runs the request `isolated` gets no other. `tried` are requests that were isolated
+    on the agent before. The requests in `held` wait for this agent only. An agent that is
+    `emptied_for` a request gets no other request until that one starts.
     """
 
     link: LinkId
@@ -41,7 +44,7 @@ class AgentSlots(Generic[D]):
 
     @property
     def has_free_slot(self) -> bool:
-        """Whether the agent would start one more request."""
+        """Whether the agent would start another request."""
         offer = self.offer
         most = min(offer.slots, offer.allowed)
         is_open = not self.is_full and self.isolated not in self.running
@@ -51,16 +54,16 @@ class AgentSlots(Generic[D]):
 
     @property
     def is_apart(self) -> bool:
-        """Whether the agent runs nothing but an isolated request."""
+        """Whether the agent runs only an isolated request."""
         return self.running <= self.tried
 
     def serves(self, key: QueueKey) -> bool:
-        """Whether the agent takes requests of this queue, now or when a slot is free."""
+        """Return whether the agent takes requests of this queue, now or once it has a free slot."""
         return self.offer.is_able and agents_of(key) in self.keys
 
 
 class FleetSlots(Generic[D]):
-    """Agents by their links, in the order in which they joined."""
+    """The slots of all agents by link, in the order in which the agents joined."""
 
     __slots__ = ("_agents", "_num_turns", "_totals", "num_slots", "num_taken")
 
@@ -87,31 +90,31 @@ class FleetSlots(Generic[D]):
 
     @property
     def served(self) -> Collection[QueueKey]:
-        """The queues that agents with work serve."""
+        """The keys of the queues that working agents serve."""
         return self._totals
 
     def num_for(self, key: QueueKey) -> int:
-        """The slots of agents that take requests of this queue; 0 if none does."""
+        """Return the number of slots of the agents that take requests of this queue."""
         return self._totals[agents_of(key)]
 
     def add(self, link: LinkId) -> None:
-        """An agent is here; it offers nothing yet."""
+        """Add an agent, which offers nothing yet."""
         if link in self._agents:
             raise ValueError(f"link {link} has joined already")
         self._agents[link] = AgentSlots(link)
 
     def offers(self, agent: AgentSlots[D], offer: Offer) -> None:
-        """Take the agent's new offer."""
+        """Replace the agent's offer."""
         self._count(agent, -1)
         agent.offer, agent.keys = offer, offer.keys
         self._count(agent, 1)
 
     def remove(self, link: LinkId) -> None:
-        """An agent is gone."""
+        """Remove an agent."""
         self._count(self._agents.pop(link), -1)
 
     def take(self, agent: AgentSlots[D], request: D) -> None:
-        """A request has a slot of the agent."""
+        """Give a slot of the agent to a request."""
         self._num_turns += 1
         self.num_taken += 1
         request.slot = agent.link
@@ -119,13 +122,13 @@ class FleetSlots(Generic[D]):
         agent.turn = self._num_turns
 
     def free(self, agent: AgentSlots[D], request: D) -> None:
-        """A request does not have its slot of the agent any more."""
+        """Take the slot of the agent away from a request."""
         self.num_taken -= 1
         request.slot = None
         agent.running.remove(request)
 
     def _count(self, agent: AgentSlots[D], sign: int) -> None:
-        """Put the agent into the totals, or take it out."""
+        """Add the agent to the totals, or subtract it."""
         self.num_slots += sign * agent.offer.slots
         if agent.offer.is_able:
             for key in agent.keys:
@@ -150,7 +153,8 @@ class FleetSlots(Generic[D]):
 
 
 class Free:
-    """Agents that can take more, lowest load first; of several, the one that waited longest."""
+    """Agents with free slots, lowest load first; of agents with the same load, the one that waited
+    longest."""
 
     __slots__ = ("_groups", "_keys")
 
@@ -173,12 +177,12 @@ class Free:
             self._groups.set(key, link, (load, turn))
 
     def discard(self, link: LinkId) -> None:
-        """Remove an agent, if it is here."""
+        """Remove an agent, if it has an entry."""
         for key in self._keys.pop(link, ()):
             self._groups.remove(key, link)
 
     def first(self, key: QueueKey) -> LinkId | None:
-        """The agent that gets the next request of this queue."""
+        """Return the agent that gets the next request of this queue."""
         first = self._groups.first(key)
         return first[1] if first else None
 
@@ -199,12 +203,12 @@ MENDED_TOGETHER = 8
 
 
 class Ranks(Generic[D]):
-    """The order in which agents with free slots get requests: the cheapest first.
+    """The order in which agents with free slots get requests: cheapest first.
 
-    An agent that has changed is ranked when it is next asked which agent is first: one frame of an
-    agent may change it many times. What is learnt of speeds outdates all ranks; these are mended a
-    few at a time, those first that were ranked longest ago, so that no request pays for thousands
-    of agents. Of a busy fleet most agents have changed before it is their turn.
+    A changed agent is ranked again only when the first agent of a queue is asked for, because one
+    frame may change an agent many times. A new measurement of a speed outdates all ranks. Outdated
+    ranks are updated a few at a time, oldest first, so that no request waits for thousands of
+    updates. In a busy fleet most agents change before their turn comes.
     """
 
     __slots__ = ("_changed", "_edition", "_editions", "_free", "_router", "_slots")
@@ -221,7 +225,7 @@ class Ranks(Generic[D]):
         """Agents that are to be ranked anew."""
 
     def first(self, key: QueueKey) -> LinkId | None:
-        """The agent with a free slot that gets the next request of this queue."""
+        """Return the agent with a free slot that gets the next request of this queue."""
         if not isinstance(key, Alone):
             self._rank_changed()
             return self._free.first(key)
@@ -230,7 +234,7 @@ class Ranks(Generic[D]):
         return None if found is None else found.link
 
     def update(self, agent: AgentSlots[D]) -> None:
-        """The agent's slots, or what is known of its speed, have changed."""
+        """Rank the agent again, because its slots or its known speed have changed."""
         self._editions[agent.link] = self._edition
         self._editions.move_to_end(agent.link)
         self._changed[agent.link] = agent
@@ -246,13 +250,13 @@ class Ranks(Generic[D]):
         self._changed.clear()
 
     def remove(self, link: LinkId) -> None:
-        """An agent is gone."""
+        """Remove an agent."""
         self._changed.pop(link, None)
         self._free.discard(link)
         self._editions.pop(link, None)
 
     def outdate(self) -> None:
-        """Rank all agents anew when they are next compared."""
+        """Mark all ranks as outdated."""
         self._edition += 1
 
     def mend(self) -> None:
@@ -264,7 +268,10 @@ class Ranks(Generic[D]):
             self.update(self._slots[link])
 
     def load(self, agent: AgentSlots[D], key: QueueKey) -> Load | None:
-        """An agent's load, if it takes requests of this queue and is worth waiting for."""
+        """Return an agent's load.
+
+        `None` if it does not take requests of this queue, or is not worth waiting for.
+        """
         if not agent.serves(key) or not agent.offer.allowed:
             return None
         return Load(

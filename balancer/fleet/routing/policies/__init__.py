@@ -1,7 +1,7 @@
-"""The routing policies by the values of `--routing`. A further one is a file here and its entry.
+"""The routing policies by the values of `--routing`. A new policy needs a file here and an entry.
 
-A policy's file has the policy's name. It is imported when the policy is chosen, so that `--help`
-does not load what policies need.
+The file has the name of the policy. It is imported only when the policy is chosen, so that `--help`
+does not load it.
 """
 
 from importlib import import_module
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """A policy's class, and what the policy goes by, as the help says it."""
+    """A policy's class, and its rule in words for the help."""
 
     class_name: str
     summary: str
@@ -21,19 +21,24 @@ class Entry(NamedTuple):
 POLICIES = {
     "cost": Entry(
         "LeastCost",
-        "what each request costs there, in seconds, with what the agent has in its cache",
+        (
+            "the seconds that the request would cost on each agent, counting what the agent "
+            "has in its cache"
+        ),
     ),
-    "load": Entry("LeastLoad", "the share of taken slots alone"),
+    "load": Entry("LeastLoad", "the share of slots in use"),
     "two-choices": Entry(
         "TwoChoices",
-        "the share of taken slots of two agents that are drawn at random, if several balancers "
-        "share the agents",
+        (
+            "the share of slots in use on two agents drawn at random, for fleets with several "
+            "balancers"
+        ),
     ),
 }
 
 
 def policy_of(name: str) -> "type[RoutingPolicy]":
-    """The class of the policy that is called `name` in `POLICIES`."""
+    """Return the class of the policy `name` in `POLICIES`."""
     module = import_module(f".{name.replace('-', '_')}", __name__)
     policy: type[RoutingPolicy] = getattr(module, POLICIES[name].class_name)
     return policy

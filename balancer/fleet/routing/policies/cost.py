@@ -1,8 +1,8 @@
-"""`cost`: the agent where a request costs the fleet the fewest seconds.
+"""`cost`: the agent on which a request costs the fleet the fewest seconds.
 
-Compared are the agents that hold the longest beginnings of its prompt, and the agent with a free
-slot that is best for an average request. If the best of them has no free slot, the request waits
-for it, but no longer than that agent saves it: then it takes what there is.
+Compared are the agents that hold the longest prefixes of its prompt, and the agent with a free slot
+that is best for an average request. If the best of them has no free slot, the request waits for it,
+but not longer than the wait saves. Then it takes any agent.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,11 +41,12 @@ WARM_SHARE = 0.5
 
 @dataclass(slots=True)
 class Counts:
-    """Requests that agents were given: `warm` ones to believed holders of much of their prompts.
+    """Counts of requests given to agents: `warm` requests went to agents expected to have much of
+    their prompts cached.
 
-    `waited` were waiting for one agent alone, of which `gave_up` took another in the end. And
-    prefixes that agents said were `evicted`, of those they were believed to hold. `fetching` were
-    asked to fetch a prefix from another agent.
+    `waited` requests waited for one agent, and `gave_up` of these took another in the end.
+    `evicted` counts expected prefixes that agents reported as evicted. `fetching` requests were to
+    fetch a prefix from another agent.
     """
 
     warm: int = 0
@@ -58,7 +59,10 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class _RoutedAgent:
-    """`estimate` of what its cache holds counts until it was `seen`; `home` is its disk."""
+    """An agent. `estimate` is the assumed size of its cache until the agent was `seen`;
+
+    `home` is its disk.
+    """
 
     model: str
     estimate: float
@@ -83,7 +87,7 @@ class _Started:
 
 
 class LeastCost(RoutingPolicy):
-    """Learns who holds which prefix, and how fast each agent is."""
+    """The policy. It learns which agent has which prefix cached, and how fast each agent is."""
 
     def __init__(self, longest_wait: float = LONGEST_WAIT) -> None:
         self._longest_wait = longest_wait
@@ -98,7 +102,7 @@ class LeastCost(RoutingPolicy):
 
     @property
     def view(self) -> RoutingView:
-        """Statistics of the choices so far."""
+        """Return statistics of the choices so far."""
         counts = self.counts
         return RoutingView(
             num_warm=counts.warm,
@@ -113,20 +117,20 @@ class LeastCost(RoutingPolicy):
 
     @property
     def num_beliefs(self) -> int:
-        """Pairs of a prompt's beginning and an agent that are remembered."""
+        """The number of pairs of a prefix and an agent expected to have it cached."""
         return len(self._prefixes)
 
     @property
     def num_cache_keys(self) -> int:
-        """Keys of callers whose last agent is remembered."""
+        """The number of cache keys whose last agent is remembered."""
         return len(self._cache_keys)
 
     def believes_in(self, link: LinkId) -> bool:
-        """Whether an agent is believed to hold anything."""
+        """Return whether an agent is expected to have anything cached."""
         return self._prefixes.tokens_of(link) > 0
 
     def believes(self, link: LinkId, key: int) -> bool:
-        """Whether an agent is believed to hold the beginning `key`."""
+        """Return whether an agent is expected to have the prefix `key` cached."""
         return self._prefixes.last_held(link, (key,)) is not None
 
     # ---- agents
@@ -139,9 +143,9 @@ class LeastCost(RoutingPolicy):
         peer: Peer | None = None,
         home: Home | None = None,
     ) -> None:
-        """Take an agent's model, an estimate of its cache, and the address at which it lends.
+        """Record an agent's model, an estimate of its cache, and the address at which it lends.
 
-        It still has what its `home` had cached when it left.
+        The agent still has what its `home` had cached when it left.
         """
         self._fetches.agent_is(link, peer)
         known = self._agents.get(link)
@@ -156,14 +160,15 @@ class LeastCost(RoutingPolicy):
             self._agents[link] = _RoutedAgent(model, most_tokens, seen, home)
 
     def cache_is(self, link: LinkId, num_tokens: int) -> None:
-        """An agent's cache holds that much, or more."""
+        """Record that an agent's cache holds at least `num_tokens`."""
         known = self._agents.get(link)
         num_tokens = min(num_tokens, MOST_CELLS)
         if known is not None and num_tokens > known.seen:
             self._agents[link] = replace(known, seen=num_tokens)
 
     def agent_left(self, link: LinkId) -> None:
-        """An agent has left, or has another model: its cache is gone, but for what is on disk."""
+        """Forget the cache of an agent that left or changed its model, except what is on its
+        disk."""
         known = self._agents.pop(link, None)
         self._fetches.agent_left(link)
         if known is not None and known.home is not None:
@@ -173,7 +178,7 @@ class LeastCost(RoutingPolicy):
         self._speeds.forget(link)
 
     def evicted(self, link: LinkId, keys: Sequence[int] | None) -> None:
-        """An agent does not hold the prefixes `keys` any more; `None`: nor any other."""
+        """Record that an agent has evicted the prefixes `keys`; `None` stands for all prefixes."""
         if keys is not None:
             self.counts.evicted += self._prefixes.drop(link, keys)
             return
@@ -185,7 +190,10 @@ class LeastCost(RoutingPolicy):
         self._fetches.measured(link, done)
 
     def rank(self, link: LinkId, load: Load) -> float:
-        """For an average request without a prefix, lower is better; of like agents, by load."""
+        """Return the cost of an average request without a cached prefix; lower is better.
+
+        Load decides between equals.
+        """
         known = self._agents.get(link)
         if known is None or not self._speeds.is_known(known.model):
             return load.share
@@ -198,7 +206,7 @@ class LeastCost(RoutingPolicy):
         return floor(log(max(cost, 1e-6)) / log(LIKE)) + load.share * 0.999
 
     def seconds_to_first_token(self, link: LinkId) -> float | None:
-        """Seconds until an agent has computed its present prompts, if known."""
+        """Return the seconds until an agent has computed its present prompts, if known."""
         known = self._agents.get(link)
         if known is None or not self._speeds.is_known(known.model):
             return None
@@ -216,13 +224,11 @@ class LeastCost(RoutingPolicy):
         most_answer: int | None = None,
         may_wait: bool = True,
     ) -> Choice | None:
-        """The best agent for a request; `free` is the one of lowest rank with a free slot.
+        """Return the best agent for a request; `free` is the agent of lowest rank with a free slot.
 
-        The agent of the last request under the same `cache_key` counts as holding a part of it.
-
-        `None`: there is none, and none is worth waiting for. Without a `free` one, the request does
-        not wait for a single agent: whichever is free first may have it. With `may_wait` of false
-        the agent chosen has a free slot.
+        The agent of the last request with the same `cache_key` counts as having a part of the
+        prompt cached. Returns `None` if no agent has a free slot: then the first agent that frees a
+        slot gets the request. If `may_wait` is false, the chosen agent has a free slot.
         """
         if free is None:
             return None
@@ -245,7 +251,7 @@ class LeastCost(RoutingPolicy):
     def _fetching(
         self, link: LinkId, load: Load, chain: PrefixChain, holders: Mapping[LinkId, float]
     ) -> Fetching | None:
-        """The prefix that an agent with a free slot had better fetch from its holder."""
+        """Return the prefix that an agent with a free slot should fetch from its holder, if any."""
         if not load.has_free_slot or not self._fetches.is_peer(link):
             return None
         per_byte = self._per_byte(self._agents[link].model, chain)
@@ -253,7 +259,7 @@ class LeastCost(RoutingPolicy):
         return self._fetches.best(link, held, held.get(link, 0.0), self._speed(link).prefill)
 
     def _holders(self, chain: PrefixChain, cache_key: int | None) -> dict[LinkId, float]:
-        """Agents that are believed to hold a part of a prompt, and how many bytes of it."""
+        """Return the agents expected to have a part of the prompt cached, with its bytes."""
         holders = {
             link: chain.ends[last] * self._speed(link).hit_rate
             for link, last in self._prefixes.holders(chain.keys, MOST_CANDIDATES).items()
@@ -276,7 +282,8 @@ class LeastCost(RoutingPolicy):
         most_answer: int | None,
         fetching: Fetching | None,
     ) -> float:
-        """The cost on an agent that has `held` bytes of the prompt, or is `fetching` more."""
+        """Return the cost on an agent that has `held` bytes of the prompt cached, or is `fetching`
+        more."""
         model = self._agents[link].model
         per_byte = self._per_byte(model, chain)
         size = chain.size * per_byte
@@ -304,7 +311,7 @@ class LeastCost(RoutingPolicy):
         return self._speeds.of(link, self._agents[link].model)
 
     def _per_byte(self, model: str, chain: PrefixChain) -> float:
-        """Tokens of a byte of the chain."""
+        """Return the expected tokens per byte of the chain."""
         return 1 / TOKEN_BYTES if chain.is_tokens else self._speeds.tokens_per_byte(model)
 
     # ---- what becomes of requests
@@ -320,9 +327,9 @@ class LeastCost(RoutingPolicy):
         waited_for: LinkId | None = None,
         fetching: Fetching | None = None,
     ) -> None:
-        """An agent was given a request of `account`, which may have waited for one agent alone.
+        """Record that an agent got a request of `account`, which may have waited for one agent.
 
-        It may be `fetching` a part of the prompt.
+        `fetching`: the agent fetches a part of the prompt.
         """
         if link not in self._agents:
             return
@@ -364,7 +371,8 @@ class LeastCost(RoutingPolicy):
             self.counts.cold += 1
 
     def prompt_read(self, id: RequestId, num_tokens: int, num_cached: int) -> None:
-        """An agent has computed a request's prompt, of which it had so many tokens."""
+        """Record that an agent has computed a request's prompt, of which it had `num_cached` tokens
+        cached."""
         one = self._started.get(id)
         if one is None or one.is_read:
             return
@@ -382,7 +390,10 @@ class LeastCost(RoutingPolicy):
             self._cache_keys.found(one.cache_key, num_cached / num_tokens)
 
     def ended(self, id: RequestId, end: Measurement | None) -> bool:
-        """A request has left its agent; well, if there is an `end`. True: ranks have changed."""
+        """Record that a request has left its agent; `end` is given if it ended well.
+
+        Returns whether ranks have changed.
+        """
         one = self._started.pop(id, None)
         if one is None:
             return False
@@ -397,7 +408,7 @@ class LeastCost(RoutingPolicy):
         return self._speeds.ended(one.link, one.model, end)
 
     def _read(self, one: _Started) -> None:
-        """Its prompt is no longer in its agent's backlog."""
+        """Remove a prompt from its agent's backlog."""
         if one.is_read:
             return
         one.is_read = True

@@ -7,7 +7,7 @@ from ..policy import LoadOf, RoutingPolicy
 
 
 class LeastLoad(RoutingPolicy):
-    """Prefixes and speeds count for nothing."""
+    """The policy. Prefixes and speeds do not count."""
 
     def rank(self, link: LinkId, load: Load) -> float:
         return load.share

@@ -1,7 +1,7 @@
-"""`two-choices`: the agent with the smaller share of taken slots, of two that are drawn.
+"""`two-choices`: of two agents drawn at random, the agent with the smaller share of taken slots.
 
-Several balancers that share agents see only their own requests at once. By load, all of them give
-their next requests to the same agent. Two draws spread requests nearly as well as a look at all
+Balancers that share agents see at once only their own requests. With `load`, all of them would give
+their next requests to the same agent. Two draws spread requests nearly as well as comparing all
 agents: M. Mitzenmacher, "The power of two choices in randomized load balancing" (2001).
 """
 
@@ -16,7 +16,7 @@ from ..prefix_index import Home
 
 
 class TwoChoices(RoutingPolicy):
-    """Draws are hashes of their number, so that a history can be played again.
+    """The policy. Draws are hashes of their number, so that a history can be replayed.
 
     Invariant: an agent that serves a model is listed once, under that model.
     """
@@ -39,7 +39,10 @@ class TwoChoices(RoutingPolicy):
         most_answer: int | None = None,
         may_wait: bool = True,
     ) -> Choice | None:
-        """The better of two agents that serve what `free` does; `free` if both are full."""
+        """Return the better of two agents that serve the same requests as `free`;
+
+        `free` if both are full.
+        """
         if free is None:
             return None
         loads = {link: load_of(link) for link in self._draw(self._agents[self._models[free]])}
@@ -47,7 +50,7 @@ class TwoChoices(RoutingPolicy):
         return Choice(min(shares, key=shares.__getitem__, default=free))
 
     def _draw(self, links: list[LinkId]) -> list[LinkId]:
-        """Two of them, or the only one."""
+        """Return two of `links`, or the only one."""
         if len(links) == 1:
             return links
         self._num_drawn += 1

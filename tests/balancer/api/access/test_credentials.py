@@ -40,7 +40,7 @@ def test_keys_stand_in_two_headers(headers: list[tuple[str, str]], keys: list[st
     ],
 )
 def test_a_key_in_a_url_is_refused_with_a_sentence(url: str) -> None:
-    with pytest.raises(Unauthorized, match="must not stand in a URL") as refusal:
+    with pytest.raises(Unauthorized, match="do not send an access key in a URL") as refusal:
         refuse_key_in_url(url)
     assert KEY not in refusal.value.message
 

@@ -91,7 +91,7 @@ async def test_a_key_in_a_url_is_refused_and_never_repeated(
         response = await client.get(path, params={"key": KEY}, headers=BEARER)
     assert response.status == 401
     text = await response.text()
-    assert "must not stand in a URL" in text
+    assert "do not send an access key in a URL" in text
     ours = [each.getMessage() for each in caplog.records if each.name.startswith("arriero")]
     assert ours and KEY not in text + "".join(ours)
 

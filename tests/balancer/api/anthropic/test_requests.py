@@ -184,14 +184,22 @@ def test_a_conversation_to_summarize_is_counted_as_it_is() -> None:
     ("block", "field", "message"),
     [
         ({"type": "image", "source": {"type": "file"}}, ".source", "not stored"),
-        ({"type": "image", "source": {"type": "url", "url": ""}}, ".source", "no links"),
+        (
+            {"type": "image", "source": {"type": "url", "url": ""}},
+            ".source",
+            "only links to pictures",
+        ),
         ({"type": "container_upload", "file_id": "f"}, "", "not stored"),
-        ({"type": "document", "source": {"type": "url", "url": ""}}, ".source", "no links"),
+        (
+            {"type": "document", "source": {"type": "url", "url": ""}},
+            ".source",
+            "only links to pictures",
+        ),
         ({"type": "document", "source": {"type": "file", "file_id": ""}}, ".source", "not stored"),
         (
             {"type": "document", "source": {"type": "content", "content": [{"type": "image"}]}},
             ".source.content[0]",
-            "not here",
+            "only in messages",
         ),
     ],
 )

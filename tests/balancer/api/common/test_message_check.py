@@ -37,11 +37,11 @@ def test_what_is_taken(message: dict[str, Any]) -> None:
     ("message", "problem"),
     [
         *(
-            ({"role": role}, "content` is missing: a text, or a list of parts")
+            ({"role": role}, "content` is missing: give a text, or a list of parts")
             for role in ("system", "developer", "user")
         ),
         ({"role": "user", "content": []}, "content` must have at least one entry, not []"),
-        ({"role": "tool", "content": "x"}, "tool_call_id` is missing: which call it is"),
+        ({"role": "tool", "content": "x"}, "tool_call_id` is missing: give the id of the call"),
     ],
 )
 def test_what_is_refused(message: dict[str, Any], problem: str) -> None:

@@ -108,7 +108,7 @@ def test_the_only_model_and_the_only_one_that_generates(models: list[ModelView])
 
 def test_one_of_several_models_has_to_be_named() -> None:
     models = [served(f"m{number}", "generate") for number in range(9)]
-    with pytest.raises(InvalidRequest, match=r"name one of them: m0, m1, m2, m3, m4$"):
+    with pytest.raises(InvalidRequest, match=r"several models: m0, m1, m2, m3, m4$"):
         sole_model(models)
 
 

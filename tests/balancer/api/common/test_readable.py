@@ -88,7 +88,7 @@ def test_calls_of_messages_are_looked_at() -> None:
 def test_one_call_may_come_to_so_many_bytes_of_requests() -> None:
     check_copies(MAX_TEXT_BYTES, field="n")
     with pytest.raises(
-        RequestTooLarge, match="`n`: the requests of this call take 16777217 bytes"
+        RequestTooLarge, match="`n`: the requests of this call have 16777217 bytes"
     ) as caught:
         check_copies(MAX_TEXT_BYTES + 1, field="n")
     assert caught.value.field == "n"

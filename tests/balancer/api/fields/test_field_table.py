@@ -143,7 +143,7 @@ def test_null_is_as_if_left_out() -> None:
             "modalities",
             '`modalities` is not supported but for ["text"]: answers are text',
         ),
-        (content({"type": "text", "image": 1}), "messages[0].content[0].image", "no images"),
+        (content({"type": "text", "image": 1}), "messages[0].content[0].image", "images"),
         (content({"type": "video"}), "messages[0].content[0].type", "no videos"),
         (content({"type": "video"}), "messages[0].content[0].type", "'video' is not supported"),
         ({"choice": "search"}, "choice", "`choice`: 'search' is not supported"),

@@ -70,7 +70,7 @@ async def test_other_bodies_stay_as_they_are(given: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "why"), [("https://a.test/2.png", "reached"), ("https://a.test/page", "no PNG")]
+    ("url", "why"), [("https://a.test/2.png", "reached"), ("https://a.test/page", "not a PNG")]
 )
 async def test_an_error_names_the_field(url: str, why: str) -> None:
     with pytest.raises(InvalidRequest, match=why) as caught:

@@ -165,7 +165,7 @@ async def test_progress_that_shows_nothing_leaves_the_status_open(
 
 
 async def test_one_that_waits_is_told(runtime: FakeFleetRuntime, client: TestClient) -> None:
-    told = [Waiting(3, "slot"), Waiting(1, "model", 2.0, "agent a is still loading it")]
+    told = [Waiting(3, "slot"), Waiting(1, "model", 2.0, "agent a is still loading the model")]
     runtime.script = lambda _: [*told, Token("a"), done()]
     response, body = await post(client, "generate", {"prompt": "x"})
     assert response.status == 200
@@ -173,7 +173,7 @@ async def test_one_that_waits_is_told(runtime: FakeFleetRuntime, client: TestCli
         {"event": "waiting", "id": "req-0", "position": 3, "for": "slot"}
         | {"seconds_left": None, "reason": None},
         {"event": "waiting", "id": "req-0", "position": 1, "for": "model"}
-        | {"seconds_left": 2.0, "reason": "agent a is still loading it"},
+        | {"seconds_left": 2.0, "reason": "agent a is still loading the model"},
     ]
     assert [line["event"] for line in lines(body)[2:]] == ["token", "done"]
 

@@ -62,7 +62,7 @@ async def test_with_a_header_nothing_has_to_be_shown(client: TestClient) -> None
         assert (await ask(socket, "ping"))["result"] == {"pong": True}
         assert (await ask(socket, "authenticate", key=KEY))["result"]["name"] == "ci"
         other = await ask(socket, "authenticate", key=secret(3))
-        assert "another key" in other["error"]["message"]
+        assert "another access key" in other["error"]["message"]
         assert (await ask(socket, "ping"))["result"] == {"pong": True}
 
 

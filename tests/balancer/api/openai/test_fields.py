@@ -40,7 +40,7 @@ def test_tools_of_chats_that_are_no_functions_are_left_out_and_told() -> None:
 @pytest.mark.parametrize(
     ("message", "field", "reason"),
     [
-        ({"role": "user", "content": [{"type": "file"}]}, "content[0].type", "files are not"),
+        ({"role": "user", "content": [{"type": "file"}]}, "content[0].type", "cannot read files"),
         (
             {"role": "user", "content": [{"type": "video"}]},
             "content[0].type",

@@ -644,4 +644,4 @@ def test_a_limit_that_stays_too_low_is_logged(
         assert raise_file_limit(8192) == 4096
     assert limits.values == (4096, 4096)
     [record] = caplog.records
-    assert "the limit of open files is 4096, and 8192 connections need 8256" in record.getMessage()
+    assert "the process may open 4096 files, but 8192 connections need 8256" in record.getMessage()

@@ -39,9 +39,9 @@ def test_a_notice_a_minute_for_each_field_and_client(caplog: pytest.LogCaptureFi
     reports.ignored(codex, ["user"], ["user"])
     lines = [record.getMessage() for record in caplog.records]
     assert [line.rpartition(">: ")[2] for line in lines] == [
-        "ignored user, colour, sent by None 'codex/1'",
-        "ignored user, colour, sent by None 'other/1'",
-        "ignored user, sent by None 'codex/1'",
+        "ignored the fields user, colour, sent by None 'codex/1'",
+        "ignored the fields user, colour, sent by None 'other/1'",
+        "ignored the fields user, sent by None 'codex/1'",
     ]
     assert len(counts.ignored) == 7
     assert reports.num_clients == 1
@@ -112,7 +112,8 @@ async def test_refusals_are_logged_once_a_minute(
         await client.post("/v1/completions", json={"prompt": "a", "n": 0})
     lines = [each.getMessage() for each in caplog.records if "refused" in each.getMessage()]
     assert lines == [
-        "/v1/completions: refused with invalid_request at 'n', sent by 127.0.0.1 'codex/1'"
+        "/v1/completions: the request was refused with "
+        "invalid_request at 'n', sent by 127.0.0.1 'codex/1'"
     ]
     assert len(counts.refusals) == 3
 

@@ -371,7 +371,7 @@ def test_what_had_not_begun_begins_anew_at_any_agent() -> None:
 
 
 def test_an_answer_that_nobody_can_go_on_with_ends() -> None:
-    assert "restarted in the middle" in failure(resumed(Scene(), *DELIVERED), "r").message
+    assert "restarted during" in failure(resumed(Scene(), *DELIVERED), "r").message
     scene = Scene()
     resumed(scene, *DELIVERED, engine=ENGINE)
     error = failure(scene.after(30.0), "r")
@@ -585,10 +585,10 @@ def test_goodbye_ends_everything_and_lets_nobody_in() -> None:
     assert codes(decisions) == {"1": "shutting_down", "2": "shutting_down"}
     assert decisions[-2:] == [
         Send(A, Goodbye()),
-        Disconnect(A, "the balancer is going down"),
+        Disconnect(A, "the balancer is shutting down"),
     ]
     rejection = sent(scene.join(B, hello("b")))
-    assert rejection == [Reject(reason="the balancer is going down", retry=True)]
+    assert rejection == [Reject(reason="the balancer is shutting down", retry=True)]
     assert scene.fleet.next_deadline() is None
 
 
@@ -1127,7 +1127,7 @@ def test_agents_that_stop_give_back_what_another_can_go_on_with(
     scene.open("r")
     scene.say(A, *[piece("r")] * pieces)
     scene.join(B, hello("b", fingerprint=fingerprint))
-    decisions = scene.say(A, refused("r", ShuttingDown("going down")))
+    decisions = scene.say(A, refused("r", ShuttingDown("shutting down")))
     if not pieces:
         assert decisions == [Send(B, start("r"))]
     elif fingerprint is None:

@@ -166,7 +166,7 @@ def test_tokens_are_held_until_the_end_and_what_was_not_used_is_given_back() -> 
     account, limits = UsageAccount(), CallerLimits(tokens_per_minute=100)
     account.admitted(grant("a"), limits, tokens(20, 60), 0.0)
     error = rate_limited(account.refusal(limits, tokens(10, 20), 1.0))
-    assert "20 are left" in error.message
+    assert "20 of them are left" in error.message
     assert error.retry_after == SOON, "nobody knows when the running one ends"
     account.ended(GRANTS["a"], 25, 2.0)
     assert account.standing(limits, 2.0).tokens == Level(100, 75, SPAN)
@@ -232,7 +232,7 @@ def test_what_comes_together_needs_room_for_all() -> None:
         (CallerLimits(max_concurrent=2), "at most 2 at a time"),
         (CallerLimits(requests_per_minute=2), "at most 2 at a time"),
         (CallerLimits(tokens_per_minute=90), "at most 20"),
-        (CallerLimits(tokens_per_minute=30), "ask for fewer"),
+        (CallerLimits(tokens_per_minute=30), "send fewer"),
     ],
 )
 def test_more_together_than_ever_fits(limits: CallerLimits, told: str) -> None:

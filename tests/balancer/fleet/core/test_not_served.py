@@ -76,7 +76,7 @@ def test_a_model_that_is_being_loaded() -> None:
     scene.look()
     fetching = work("fetching", model.assignment, revision=1)
     scene.tell(A, status(model=None, slots=0, work=fetching))
-    assert reason(scene, "second") == "agent host-a is still loading it"
+    assert reason(scene, "second") == "agent host-a is still loading the model"
 
 
 def test_the_error_says_how_far_the_loading_is() -> None:
@@ -108,7 +108,7 @@ def test_an_engine_that_crashes_again_and_again() -> None:
     standby = hello("a", model=None, slots=0, facts=PINNED)
     scene.join(A, replace(standby, loading=model_info("first")))
     scene.tell(A, status(model=None, slots=0, issues=(crash,)))
-    assert reason(scene, "first") == f"agent host-a is still loading it ({crash.message})"
+    assert reason(scene, "first") == f"agent host-a is still loading the model ({crash.message})"
 
 
 def test_a_model_whose_agents_are_drained() -> None:
@@ -132,7 +132,7 @@ def test_a_model_whose_agents_have_gone() -> None:
     scene.join(A, pinned())
     scene.join(B, pinned("b", model="other"))
     scene.leave(A)
-    assert reason(scene, "first") == "the agents that served it are not connected"
+    assert reason(scene, "first") == "no connected agent serves the model"
 
 
 def test_agents_without_a_model() -> None:
@@ -215,8 +215,8 @@ def test_a_model_that_waits_for_memory_and_one_that_is_busy() -> None:
     assert started(scene.open("late", model="busy")) == []
     last = goes_on(10)
     assert failure(last, "waits").message == (
-        "no agent served the model `second` for 30 s: agent host-a has no memory for it while it "
-        "serves `busy`"
+        "no agent served the model `second` for 30 s: agent host-a has no memory for the model "
+        "while it serves `busy`"
     )
     assert cancels(last) == [], "what runs is finished, however long others wait"
     scene.say(A, ended("inside"))

@@ -732,7 +732,7 @@ def test_the_progress_of_a_load_is_always_as_of_now() -> None:
     [model] = seen(scene.fleet).models()
     assert (model.status, model.progress) == ("loading", pytest.approx(0.7))
     assert seen(scene.fleet, scene.now).waiting(RequestId("r")) == Waiting(
-        1, "model", 7.0, "agent host-a is still loading it"
+        1, "model", 7.0, "agent host-a is still loading the model"
     )
 
 
@@ -746,7 +746,7 @@ def test_a_request_for_any_model_waits_for_the_first_one() -> None:
     fetching = replace(work("fetching", wished().assignment, revision=1), download=download)
     scene.tell(A, status(slots=0, model=None, work=fetching))
     assert seen(scene.fleet, scene.now).waiting(RequestId("r")) == Waiting(
-        1, "model", 90.0, "agent host-a is still loading it"
+        1, "model", 90.0, "agent host-a is still loading the model"
     )
     scene.leave(A)
     assert seen(scene.fleet, scene.now).waiting(RequestId("r")) == Waiting(

@@ -203,7 +203,7 @@ def test_those_beyond_a_number_are_counted() -> None:
     assert told == [True] * MAX_NOTICES + [False, False]
     assert not notices.is_new(Notice("odd", "0")), "told, so not left out"
     assert notices.last == Notice(
-        "notices_left_out", "only the first 64 notices are passed on; left out: 2"
+        "notices_left_out", "the request has more than 64 notices; left out: 2"
     )
 
 

@@ -183,7 +183,7 @@ def test_notices_beyond_a_number_are_counted_and_not_delivered(streams: bool) ->
     last, end, _ = lifecycle.done(ended("r"), 2.0)
     assert last == Deliver(
         RequestId("r"),
-        Notice("notices_left_out", "only the first 64 notices are passed on; left out: 7"),
+        Notice("notices_left_out", "the request has more than 64 notices; left out: 7"),
     )
     assert isinstance(end, Deliver)
     assert isinstance(end.event, Done)
@@ -252,8 +252,8 @@ def test_an_answer_waits_for_its_engine_in_vain() -> None:
     lifecycle = streaming_at(0.0)
     lifecycle.moved("lost", 2.0)
     assert lifecycle.overdue(12.0) == AgentLost(
-        "the agent host was lost in the middle of the answer, and no agent with the same model "
-        "could go on within 10 s"
+        "the agent host was lost during the answer, and no agent with the same model "
+        "could continue the answer within 10 s"
     )
 
 

@@ -368,7 +368,7 @@ def test_what_would_wait_in_vain_is_refused_at_once() -> None:
     assert error is not None
     assert (error.code, error.message) == (
         "queue_full",
-        "a slot would be free in about 16 s, at place 2; requests wait 5 s at most",
+        "at place 2 in the queue a slot would be free in about 16 s; requests may wait at most 5 s",
     )
     assert refusal(opens(scene, "another", caller=BOB)) is None, "its place is the first"
 

@@ -66,9 +66,9 @@ def test_without_an_agent_the_wait_is_for_the_model() -> None:
     waiting.freed_slot("m", 3.0)
     dispatch.agent_changed(LinkId(1), Offer(model=None, slots=0, is_accepting=True))
     assert waiting.of(HERE[Q], unknown) == Waiting(2, "model", None, "no agent is connected")
-    loading = {"m": NotServed("agent a is still loading it", 12.2)}
+    loading = {"m": NotServed("agent a is still loading the model", 12.2)}
     assert waiting.of(HERE[Q], lambda model: loading[model or ""]) == Waiting(
-        2, "model", 13.0, "agent a is still loading it"
+        2, "model", 13.0, "agent a is still loading the model"
     )
 
 

@@ -204,7 +204,7 @@ async def test_another_protocol_is_rejected_with_a_reason(client: Client) -> Non
         ("{}", "type"),
         ('{"type": "nonsense"}', "type"),
         ('{"type": "output", "items": [{"type": "piece", "id": 3, "text": ""}]}', "id"),
-        ("[" * 10_000, "not a message"),
+        ("[" * 10_000, "not a valid message"),
         ("[" * 100_000, "costly to decode"),
         (b"\0\0", "header"),
         (b"\0\0\0\1\1{", "not valid JSON"),
@@ -275,7 +275,7 @@ async def test_the_first_frame_has_to_be_hello(client: Client) -> None:
     socket = await client.ws_connect(PATH)
     await say(socket, output())
     closing = await socket.receive()
-    assert closing.extra == "the first frame has to be `hello`, not `output`"
+    assert closing.extra == "the first frame must be `hello`, not `output`"
 
 
 async def test_who_says_nothing_is_sent_away() -> None:
@@ -285,7 +285,7 @@ async def test_who_says_nothing_is_sent_away() -> None:
     async with TestClient(TestServer(app)) as client:
         socket = await client.ws_connect(PATH)
         closing = await socket.receive()
-        assert closing.extra == "no hello came within 0.02 s"
+        assert closing.extra == "the agent sent no hello within 0.02 s"
 
 
 async def test_leaving_before_hello_disturbs_nobody(client: Client, runtime: FleetRuntime) -> None:
@@ -335,7 +335,7 @@ async def test_goodbye_is_said_before_the_close(client: Client, runtime: FleetRu
     assert await hear(socket) == Goodbye()
     closing = await socket.receive()
     assert (closing.type, closing.data) == (WSMsgType.CLOSE, WSCloseCode.GOING_AWAY)
-    assert closing.extra == "the balancer is going down"
+    assert closing.extra == "the balancer is shutting down"
 
 
 async def test_an_agent_without_a_certificate_is_refused_where_one_is_needed(
@@ -351,7 +351,7 @@ async def test_an_agent_without_a_certificate_is_refused_where_one_is_needed(
         assert response.status == 401
         error = (await response.json())["error"]
         assert error["code"] == "unauthorized"
-        assert "have to show a certificate" in error["message"]
+        assert "showed no certificate" in error["message"]
 
 
 def note(refused: list[Unauthorized], _request: web.Request, error: Unauthorized) -> None:
@@ -369,7 +369,7 @@ async def test_operators_are_told_of_an_agent_that_is_not_let_in(runtime: FleetR
         await say(thief, hello("a1"))
         assert isinstance(await hear(thief), Reject)
         assert [each.kind for each in refused] == ["rejected"]
-        assert "is another process than this one" in refused[0].message
+        assert "another process with this agent id is connected" in refused[0].message
         runtime.goodbye()
         late = await client.ws_connect(PATH)
         await say(late, hello("a2"))

@@ -171,7 +171,7 @@ async def test_goodbye_reaches_every_agent_and_newcomers_are_turned_away() -> No
     dispatcher.runtime.goodbye()
     assert isinstance(peer.sent[0], Welcome)
     assert peer.sent[1:] == [Goodbye()]
-    assert peer.reason == "the balancer is going down"
+    assert peer.reason == "the balancer is shutting down"
     _, late = dispatcher.join("a2")
     assert [message.type for message in late.sent] == ["reject"]
     assert late.reason is not None
@@ -327,7 +327,8 @@ async def test_a_move_is_recorded_and_logged(caplog: pytest.LogCaptureFixture) -
     dispatcher.runtime.agent_left(link)
     assert [event async for event in stream][-1] == Failed(
         AgentLost(
-            "2 agents in a row were lost while they ran nothing but this request, the likely cause"
+            "2 agents in a row were lost while they ran only this request, so it is the likely "
+            "cause"
         )
     )
     move, end = [record for record in caplog.records if "request" in record.message]
@@ -343,7 +344,10 @@ async def test_an_agent_that_says_what_cannot_be_is_one_line(
     caplog.set_level(logging.WARNING, logger="arriero.balancer.fleet")
     dispatcher.runtime.agent_broke(link, "why")
     [record] = caplog.records
-    assert record.getMessage() == "bad message from an agent: its connection ends"
+    assert (
+        record.getMessage()
+        == "an agent's connection is closed: it sent a message that cannot be true"
+    )
     assert record.__dict__["context"] == {"agent": "host-a1", "reason": "why"}
     assert record.exc_info is None
 

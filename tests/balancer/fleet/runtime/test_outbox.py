@@ -92,11 +92,11 @@ async def test_everything_sent_leaves_in_order_before_the_close() -> None:
     outbox.send(Heartbeat())
     await asyncio.sleep(0)
     outbox.send(Goodbye())
-    outbox.disconnect("going down")
+    outbox.disconnect("shutting down")
     outbox.disconnect("a second reason does not count")
     await writer
     assert [decode_from_balancer(frame) for frame in socket.frames] == [Heartbeat(), Goodbye()]
-    assert socket.closed_with == (WSCloseCode.GOING_AWAY, b"going down")
+    assert socket.closed_with == (WSCloseCode.GOING_AWAY, b"shutting down")
     assert not transport.is_aborted
 
 
@@ -104,10 +104,10 @@ async def test_what_was_sent_before_the_writer_ran_leaves_before_the_close() -> 
     socket = FakeSocket()
     outbox, _ = outbox_on(socket)
     outbox.send(Goodbye())
-    outbox.disconnect("going down")
+    outbox.disconnect("shutting down")
     await outbox.run()
     assert [decode_from_balancer(frame) for frame in socket.frames] == [Goodbye()]
-    assert socket.closed_with == (WSCloseCode.GOING_AWAY, b"going down")
+    assert socket.closed_with == (WSCloseCode.GOING_AWAY, b"shutting down")
 
 
 async def test_a_large_message_leaves_in_pieces_with_others_between() -> None:
@@ -115,7 +115,7 @@ async def test_a_large_message_leaves_in_pieces_with_others_between() -> None:
     outbox, _ = outbox_on(socket)
     outbox.send(LARGE)
     outbox.send(Heartbeat())
-    outbox.disconnect("going down")
+    outbox.disconnect("shutting down")
     await outbox.run()
     assert [opcode is WSMsgType.TEXT for opcode in socket.opcodes] == [True, False, False, False]
     assembler = Assembler()
@@ -130,7 +130,7 @@ async def test_a_cancelled_request_gives_up_its_place_on_the_line() -> None:
     outbox, _ = outbox_on(socket)
     outbox.send(LARGE)
     outbox.send(Cancel(id=LARGE.id))
-    outbox.disconnect("going down")
+    outbox.disconnect("shutting down")
     await outbox.run()
     [frame] = socket.frames
     assert decode_from_balancer(frame) == Cancel(id=LARGE.id, is_unsent=True)
@@ -149,7 +149,7 @@ async def test_a_peer_that_stops_reading_is_cut() -> None:
     outbox.send(Heartbeat())
     await outbox.run()
     assert transport.is_aborted
-    assert outbox.reason == "a frame was not read for 0.01 s"
+    assert outbox.reason == "the agent did not read a frame for 0.01 s"
 
 
 async def test_a_peer_that_does_not_read_the_close_is_cut() -> None:
@@ -176,7 +176,7 @@ async def test_a_connection_that_is_gone_ends_the_writing() -> None:
     outbox, transport = outbox_on(FakeSocket(is_gone=True))
     outbox.send(Heartbeat())
     await outbox.run()
-    assert outbox.reason == "the connection is gone"
+    assert outbox.reason == "the connection was lost"
     assert not transport.is_aborted
 
 

@@ -79,7 +79,7 @@ async def test_where_nothing_is_kept_the_first_wish_warns(
         await desk.end(Persisted())
         await task
     warnings = [each.message for each in caplog.records if each.levelname == "WARNING"]
-    assert [each[:15] for each in warnings] == ["nothing is kept"]
+    assert [each[:15] for each in warnings] == ["nothing is stor"]
 
 
 async def test_the_same_again_is_not_saved(desk: Desk) -> None:

@@ -32,7 +32,9 @@ def test_pdfs_are_refused_with_what_to_send_instead() -> None:
     pdf = {"type": "document", "source": PDF}
     result = {"type": "tool_result", "content": [{"type": "text", "text": "a"}, pdf]}
     for blocks, field in (([pdf], "here[0].source"), ([{}, result], "here[1].content[1].source")):
-        with pytest.raises(InvalidRequest, match="PDFs are not read; send the text") as refused:
+        with pytest.raises(
+            InvalidRequest, match="PDFs are not supported; send the text"
+        ) as refused:
             check_documents(blocks, "here")
         assert refused.value.field == field
 

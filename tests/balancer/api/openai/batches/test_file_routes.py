@@ -116,7 +116,7 @@ async def test_content_that_goes_on_the_way_is_cut_off(
     told = [(record.levelname, record.getMessage()) for record in caplog.records]
     assert (
         "WARNING",
-        f"a file was cut off while it was sent: the file {file['id']} ended early",
+        f"a download of a file was cut off: the file {file['id']} is shorter than its upload",
     ) in told
     assert not [message for level, message in told if level == "ERROR"]
 

@@ -535,7 +535,7 @@ def test_one_call_at_a_time() -> None:
 
 def test_n_times_the_body_is_bounded() -> None:
     assert len(completion(prompt="x" * 130_000, n=128).requests) == 128
-    with pytest.raises(RequestTooLarge, match="`n`: the requests of this call take") as caught:
+    with pytest.raises(RequestTooLarge, match="`n`: the requests of this call have") as caught:
         completion(prompt="x" * 132_000, n=128)
     assert caught.value.field == "n"
     with pytest.raises(RequestTooLarge, match="`n`"):
@@ -615,7 +615,7 @@ def test_a_running_usage() -> None:
         ({"role": "user", "content": None}, "content` is missing"),
         ({"role": "system"}, "content` is missing"),
         ({"role": "user", "content": []}, "content` must have at least one entry, not []"),
-        ({"role": "tool", "content": "hi"}, "tool_call_id` is missing: which call it is"),
+        ({"role": "tool", "content": "hi"}, "tool_call_id` is missing: give the id of the call"),
     ],
 )
 def test_a_message_that_says_nothing_is_refused(message: Any, problem: str) -> None:

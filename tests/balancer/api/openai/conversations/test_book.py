@@ -46,7 +46,7 @@ async def test_a_turn_for_which_there_is_no_room_is_logged(
     id = await book.add(EMPTY, None)
     with caplog.at_level(logging.WARNING):
         book.append(id, EMPTY, (said("a", "x" * 300),), owner=None)
-    assert "a turn is not in its conversation" in caplog.text
+    assert "a turn could not be added to its conversation" in caplog.text
     assert (await book.find(id, None)).items == ()
     with pytest.raises(RequestTooLarge):
         await book.change(id, None, lambda found: found.with_items((said("a", "x" * 300),)))

@@ -132,7 +132,9 @@ def test_instructions_come_first_and_join_the_systems() -> None:
 
 
 def test_a_result_needs_its_call() -> None:
-    with pytest.raises(InvalidRequest, match="no function call before the output for call_id 'c2'"):
+    with pytest.raises(
+        InvalidRequest, match="the output for call_id 'c2' has no function call before it"
+    ):
         to_messages(None, items(call("c1"), output("c2")))
 
 

@@ -93,7 +93,7 @@ def test_without_queueing_a_request_is_assigned_or_refused() -> None:
     join(dispatch, A)
     assert arrive(dispatch, "2") == [assign("2", A)]
     assert arrive(dispatch, "3") == Refuse(
-        RequestId("3"), QueueFull("no slot is free and queueing is off", retry_after=RETRY_AFTER)
+        RequestId("3"), QueueFull("no slot is free, and queueing is off", retry_after=RETRY_AFTER)
     )
 
 
