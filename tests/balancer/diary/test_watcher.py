@@ -67,14 +67,14 @@ CAME = "version 1.0, 8 cores, 16 GiB of memory"
 def test_a_host_comes_goes_and_comes_again() -> None:
     scene = Scene()
     assert scene.come(agent("box")) == [
-        f"host_came box: it came for the first time: {CAME}",
+        f"host_came box: it connected for the first time: {CAME}",
         "model_loaded llama: box serves it",
     ]
     assert scene.come(agent("box")) == []
     assert scene.go("box-1", "stopped") == ["host_went box: it was stopped"]
     assert scene.state_of("box") == "stopped"
     scene.now += 50
-    assert scene.come(agent("box", 2))[0] == f"host_came box: it came: {CAME}"
+    assert scene.come(agent("box", 2))[0] == f"host_came box: it connected: {CAME}"
     host = scene.watcher.hosts["box"]
     assert (host.state, host.first_seen, host.since) == ("here", 1000.0, 1050.0)
     assert '"cores":8' in host.document
