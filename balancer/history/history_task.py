@@ -78,9 +78,7 @@ class HistoryTask:
             minutes = await store.load_steps(StepRange(60, now - 60 * STEPS_KEPT[60]))
             endings, _ = await store.find_endings(EndingFilter(limit=MAX_ENDINGS))
         except StoreAway as error:
-            logger.warning(
-                "the history starts empty, because the store cannot be reached: %s", error
-            )
+            logger.warning("the history starts empty, because the store is away: %s", error)
             return
         self.series.restore(*await asyncio.to_thread(_restored, seconds, minutes, now))
         self.endings.restore(reversed(endings))

@@ -183,7 +183,7 @@ class Runner:
                 await self._update_runs(tasks)
                 pause = RECHECK
             except StoreAway as error:
-                logger.warning("batches wait, because the store cannot be reached: %s", error)
+                logger.warning("batches wait until the store is back: %s", error)
                 pause = FIRST_PAUSE
             except Exception:  # the boundary of one look: batches that run go on
                 logger.exception("the balancer could not load the open batches and tries again")

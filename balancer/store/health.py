@@ -50,12 +50,12 @@ class StoreHealth:
         self._problem = str(problem)
         if self._away_since is None:
             self._away_since = asyncio.get_running_loop().time()
-            logger.warning("%s cannot be reached: %s", self.store, problem)
+            logger.warning("%s is away: %s", self.store, problem)
 
     def answered(self) -> None:
         """Record that the store was reached, even if it refused something."""
         if self._away_since is not None:
-            logger.info("%s can be reached again", self.store)
+            logger.info("%s is back", self.store)
         self._away_since = self._problem = None
 
     def failed(self, num_lost: int = 0) -> None:
