@@ -1,4 +1,4 @@
-"""What a balancer is made of: its parts, made from the settings and tied together."""
+"""The parts of a balancer, made from the settings and connected."""
 
 import asyncio
 import logging
@@ -72,7 +72,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What a balancer is made of; both ports share it."""
+    """The parts of a balancer; both ports share them."""
 
     metrics: Metrics
     persistence: Persistence
@@ -100,7 +100,8 @@ class Parts:
     pipes: Pipes | None
 
     def store_statuses(self) -> dict[str, StoreStatus]:
-        """How the store is for each task that writes to it, by what it writes."""
+        """Return the status of the store for each task that writes to it, by what the task
+        writes."""
         statuses = {"history": self.persistence.writer.status()}
         if self.request_service is not None:
             statuses["requests"] = self.request_service.status()
@@ -109,16 +110,16 @@ class Parts:
         return statuses
 
     def store_status(self) -> StoreStatus:
-        """How the store is for all of them."""
+        """Return the status of the store over all tasks."""
         return combined(self.store_statuses().values())
 
     def issues(self) -> tuple[Issue, ...]:
-        """What operators should do about this balancer."""
+        """Return the issues of this balancer, for operators."""
         of_certificate = () if self.certificates is None else self.certificates.issues()
         return (*store_issues(self.store_status()), *self.access.issues(), *of_certificate)
 
     def troubles(self) -> list[Trouble]:
-        """Troubles besides the issues of agents."""
+        """Return the troubles besides the issues of agents."""
         views = self.runtime.views
         waiting = views.waiting_by_model()
         return [
@@ -129,7 +130,7 @@ class Parts:
         ]
 
     def work(self, settings: BalancerSettings) -> list[Coroutine[None, None, None]]:
-        """What runs as long as the balancer does."""
+        """Return the tasks that run as long as the balancer does."""
         work = [
             self.runtime.run(),
             self.hub.run(),
@@ -229,7 +230,7 @@ def runtime_of(
     metrics: Metrics,
     until_the_end: AsyncExitStack,
 ) -> FleetRuntime:
-    """The fleet's core as it runs, with all that records what becomes of requests."""
+    """Return the runtime of the fleet, with all recorders of requests."""
     fleet = Fleet(
         limits_of(settings),
         version=version("arriero"),
@@ -247,7 +248,7 @@ def runtime_of(
 
 
 def limits_of(settings: BalancerSettings) -> Limits:
-    """The settings that the fleet's core knows."""
+    """Return the settings that the fleet's core uses."""
     return Limits(
         max_buffered_requests=settings.max_buffered_requests,
         request_memory=settings.request_memory,
@@ -275,7 +276,7 @@ def bodies_of(
     memory: Shares[Account],
     until_the_end: AsyncExitStack,
 ) -> Bodies:
-    """What reads requests' bodies, and follows the links in them where that is allowed."""
+    """Return the reader of request bodies, which also follows links in them if that is allowed."""
     fetcher = Fetcher()
     metrics.gauge(
         "media_links",
@@ -294,9 +295,10 @@ def bodies_of(
 
 
 def hosts_of(settings: BalancerSettings, origins: Sequence[str] = ()) -> AllowedHosts:
-    """What the ports may be called: what was given, and the names they listen on.
+    """Return the allowed host names of the ports: the configured names, and the names on which they
+    listen.
 
-    Pages of `origins` may use the port, too.
+    Pages of `origins` may also use the port.
     """
     listening = (settings.inference_addr.host, settings.management_addr.host)
     names = [host for host in listening if ":" not in host]  # addresses need not be given
@@ -304,7 +306,7 @@ def hosts_of(settings: BalancerSettings, origins: Sequence[str] = ()) -> Allowed
 
 
 def certificates_of(settings: BalancerSettings) -> Certificates | None:
-    """The certificate of both ports, if one is given. Raises `StartupError`."""
+    """Return the certificate of both ports, if any. Raises `StartupError`."""
     if settings.tls_cert is None or settings.tls_key is None:
         return None
     try:
@@ -322,7 +324,7 @@ async def _watched_access(
     runtime: FleetRuntime,
     until_the_end: AsyncExitStack,
 ) -> Access:
-    """Who may come in; the requests of a key that is revoked end. Raises `StartupError`."""
+    """Return the access keys; when a key ends, its requests end, too. Raises `StartupError`."""
     access = await open_access(
         persistence.store, settings.admin_key_file, without_keys=settings.without_keys
     )
@@ -347,7 +349,8 @@ gets another name."""
 def open_conversations(
     settings: BalancerSettings, persistence: Persistence
 ) -> tuple[Conversations, ConversationService | None]:
-    """The conversations of this balancer, and what shares them with others, if there may be any."""
+    """Return the conversations of this balancer, and the service that shares them with others, if
+    there may be any."""
     memory = ConversationStore(
         max_bytes=settings.responses_limit, max_age=settings.responses_max_age
     )
@@ -366,7 +369,7 @@ def open_conversations(
 def retained_requests(
     settings: BalancerSettings, persistence: Persistence, runtime: FleetRuntime, access: Access
 ) -> tuple[RetainedRequests, RequestService | None]:
-    """Requests that outlive their connections, and what makes them outlive the balancer."""
+    """Return the requests that outlive their connections, and the service that saves them."""
     service = request_service_of(settings, persistence, runtime, access)
     retained = RetainedRequests(
         runtime,
@@ -382,7 +385,7 @@ def retained_requests(
 def request_service_of(
     settings: BalancerSettings, persistence: Persistence, runtime: FleetRuntime, access: Access
 ) -> RequestService | None:
-    """What makes retained requests outlive the balancer, where store and settings retain any."""
+    """Return the service that saves retained requests, if store and settings allow it."""
     if not persistence.store.is_lasting or settings.responses_limit == 0:
         return None
     bounds = RetainedBounds(
@@ -409,7 +412,7 @@ async def open_batch_jobs(
     bodies: Bodies,
     until_the_end: AsyncExitStack,
 ) -> Jobs | None:
-    """`None` where there is no place for files. Raises `StartupError`."""
+    """Return files and batches; `None` if there is no storage for files. Raises `StartupError`."""
     place = settings.files or place_beside(settings.state, until_the_end)
     if place is None:
         return None

@@ -102,7 +102,11 @@ def place_beside(store: StoreUrl, until_the_end: AsyncExitStack) -> FilesPlace |
         try:
             folder = until_the_end.enter_context(temporary_folder())
         except OSError as error:  # as in a container that can write nowhere
-            logger.warning("no files and batches without --files: %s", error)
+            logger.warning(
+                "files and batches are off, because no temporary folder can be made: %s; give a "
+                "folder with --files",
+                error,
+            )
             return None
         return FilesPlace(folder)
     return None

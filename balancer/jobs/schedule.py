@@ -1,12 +1,12 @@
-"""Decides which line runs next, and how many run at once.
+"""Decides which line runs next, and how many lines run at once.
 
-Each model has room for a number of lines at once, which all owners share. The owner with the fewest
-running lines comes first, and of an owner's batches the one with the fewest. Of a group of lines
-with one beginning, the first runs alone, so that the others find its prefix cached. If nothing
-else could run, they do not wait.
+Each model can run a limited number of lines at once, which all owners share. The owner with the
+fewest running lines is first, and of its batches the one with the fewest. Of a group of lines with
+the same beginning, the first runs alone, so that the others find its prefix cached. If nothing else
+could run, the others do not wait.
 
-Invariants: a line that is loaded waits, runs, pauses or settles, until `ended`; no model runs
-more than it has room for.
+Invariants: a loaded line waits, runs, pauses or settles, until `ended`; no model runs more lines
+than it can.
 """
 
 import heapq
@@ -39,7 +39,7 @@ Groups = OrderedDict[bytes | None, deque[Line]]
 
 @dataclass(slots=True)
 class _Batch:
-    """`chunks` has the numbers of lines that have not ended, by chunk."""
+    """A batch. `chunks` has, by chunk, the numbers of lines that have not ended."""
 
     owner: str | None = None
     waiting: dict[str | None, Groups] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class _Batch:
 
 
 class Schedule:
-    """Knows no time of its own."""
+    """The lines of all batches. It has no clock of its own."""
 
     def __init__(self) -> None:
         self._batches: dict[str, _Batch] = {}
@@ -71,35 +71,35 @@ class Schedule:
 
     @property
     def num_running(self) -> int:
-        """Lines that run."""
+        """The number of running lines."""
         return self._running.total()
 
     @property
     def num_loaded(self) -> int:
-        """Lines that have not ended."""
+        """The number of lines that have not ended."""
         return sum(len(batch.chunk_of) for batch in self._batches.values())
 
     def has(self, id: str) -> bool:
-        """Whether the schedule has the batch."""
+        """Return whether the schedule has the batch."""
         return id in self._batches
 
     def num_waiting(self, id: str) -> int:
-        """Lines of a batch that could run if there were room."""
+        """Return how many lines of a batch could run if more were allowed."""
         return self._batches[id].num_waiting
 
     # ---- batches and lines come and go
 
     def add(self, id: str, owner: str | None = None) -> None:
-        """A batch is here; it has no lines yet."""
+        """Add a batch, without lines."""
         self._batches[id] = _Batch(owner=owner)
 
     def remove(self, id: str) -> None:
-        """A batch is gone; none of its lines may run."""
+        """Remove a batch, none of whose lines may run."""
         if self._batches.pop(id).running:
             raise ValueError(f"lines of {id} run")
 
     def loaded(self, id: str, chunk: int, lines: Sequence[Line]) -> None:
-        """These lines of a batch may run."""
+        """Add lines of a batch that may run."""
         batch = self._batches[id]
         for line in lines:
             batch.chunk_of[line.number] = chunk
@@ -107,7 +107,7 @@ class Schedule:
             self._put(batch, line)
 
     def start_next(self, now: float, rooms: Rooms) -> tuple[LineKey, Line] | None:
-        """The line that runs from now on, if one may."""
+        """Start and return the next line, if one may run."""
         for batch in self._batches.values():
             self._wake(batch, now)
         chosen = self._choose(now, rooms)
@@ -126,13 +126,15 @@ class Schedule:
         return LineKey(id, line.number), line
 
     def settle(self, key: LineKey) -> None:
-        """A line runs no more: its result is there, or there will be none."""
+        """Stop counting a line as running: it has its result, or will have none."""
         batch = self._batches[key.batch]
         self._stopped(batch, batch.running[key.number])
         batch.settling.add(key.number)
 
     def ended(self, key: LineKey) -> int | None:
-        """The result of a line that settled is kept; the chunk that is done with it, if one is.
+        """End a settled line whose result was stored.
+
+        Returns its chunk's number if the chunk is done.
 
         Raises `KeyError` for any other line.
         """
@@ -146,7 +148,7 @@ class Schedule:
         return chunk
 
     def again(self, key: LineKey, at: float, *, for_all: bool) -> None:
-        """A line that ran will run again; with `for_all` its batch starts nothing before."""
+        """Let a line run again at `at`; with `for_all` its batch starts nothing before."""
         batch = self._batches[key.batch]
         line = batch.running[key.number]
         self._stopped(batch, line)
@@ -155,7 +157,7 @@ class Schedule:
             batch.paused_until = max(batch.paused_until, at)
 
     def withdraw(self, id: str) -> list[Line]:
-        """A batch's lines that do not run never will: they settle."""
+        """Settle the lines of a batch that do not run, and return them."""
         batch = self._batches[id]
         found = [line for groups in batch.waiting.values() for g in groups.values() for line in g]
         found += [line for _, _, line in batch.pausing]
@@ -164,7 +166,7 @@ class Schedule:
         return found
 
     def next_deadline(self, now: float) -> float | None:
-        """When to call `start_next`, if nothing happens before."""
+        """Return when to call `start_next`, if nothing happens before."""
         times = []
         for batch in self._batches.values():
             if batch.num_waiting and batch.paused_until > now:
@@ -189,7 +191,7 @@ class Schedule:
             self._put(batch, heapq.heappop(batch.pausing)[2], is_first=True)
 
     def _choose(self, now: float, rooms: Rooms) -> tuple[str, str | None] | None:
-        """The batch and the model whose line is next."""
+        """Return the batch and the model of the next line."""
         found = [
             ((self._running_of[batch.owner], len(batch.running), batch.turn, id), model)
             for id, batch in self._batches.items()
@@ -216,7 +218,7 @@ class Schedule:
         return line
 
     def _may_run(self, group: bytes | None) -> bool:
-        """Whether the beginning of its lines is cached, or no line computes it now."""
+        """Return whether the lines' common beginning is cached, or no running line computes it."""
         return group is None or group in self._warm or not self._cold[group]
 
     def _stopped(self, batch: _Batch, line: Line) -> None:
@@ -296,12 +298,12 @@ class Views(Protocol):
 class Capacity:
     """The most lines of a model that may run at once: its slots, and a few lines that wait.
 
-    A waiting line takes a freed slot at once. For a while after another caller asked for the model,
-    a slot is left free instead, so that the next caller does not wait for a line to end.
+    A waiting line takes a freed slot at once. For a while after another caller used the model, a
+    slot is left free instead, so that the next caller need not wait for the end of a line.
 
-    Lines of an unknown model do not start for `patience` seconds after the start, since agents may
-    be on their way; after that they end like other requests for an unknown model. Lines wait for a
-    model that was here once.
+    Lines of an unknown model do not start for `patience` seconds after the start, because agents
+    may not have connected yet. After that they end like other requests for an unknown model. Lines
+    wait for a model that was once known.
 
     The fleet is asked each time, at a cost that does not grow with the fleet.
     """
@@ -315,7 +317,7 @@ class Capacity:
         self._seen: dict[str | None, None] = {}
 
     def room(self, model: str | None) -> int:
-        """Lines of `model` that may run at once."""
+        """Return how many lines of `model` may run at once."""
         slots = self._fleet.num_slots_for(model)
         if slots:
             if model not in self._seen and len(self._seen) < MAX_SEEN:
@@ -335,14 +337,14 @@ class Capacity:
         return slots + waiting
 
     def may_come(self, model: str | None) -> bool:
-        """Whether an unknown model may come (back)."""
+        """Return whether an unknown model may become known."""
         return self._clock() < self._patient_until or model in self._seen
 
     @property
     def deadline(self) -> float | None:
-        """When lines of unknown models may start; `None` if that is over."""
+        """Return when lines of unknown models may start; `None` if that time has passed."""
         return self._patient_until if self._clock() < self._patient_until else None
 
     def loads_ahead(self) -> int:
-        """Lines of one batch that are to wait in memory."""
+        """Return how many lines of one batch should wait in memory."""
         return 2 * self._fleet.totals().slots_total + LEAST_LOADED

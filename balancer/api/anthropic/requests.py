@@ -62,7 +62,7 @@ FIELD_NAMES = FieldNames(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateThread:
-    """The conversation is stored under the id of the answer."""
+    """An option: store the conversation under the id of the answer."""
 
     __pydantic_config__ = STRICT
 
@@ -71,7 +71,8 @@ class CreateThread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContinueThread:
-    """The messages follow those of a stored thread, whose `system` and `tools` stay in force."""
+    """An option: the messages continue a stored thread, whose `system` and `tools` stay in
+    force."""
 
     __pydantic_config__ = STRICT
 
@@ -81,7 +82,7 @@ class ContinueThread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessagesInput:
-    """Input of an answer: instructions, tools and messages."""
+    """The input of an answer: instructions, tools and messages."""
 
     system: str | tuple[Text, ...] | None
     tools: tuple[CustomTool | ClientTool, ...]
@@ -122,7 +123,7 @@ COUNT_FIELDS = FieldTable(TypeAdapter(_CreateMessageBody), MESSAGES)
 
 
 class MessagesRequest:
-    """A parsed body."""
+    """A parsed body of `/v1/messages`."""
 
     def __init__(self, body: _CreateMessageBody, num_bytes: int) -> None:
         """`num_bytes` is the body's length."""
@@ -138,7 +139,7 @@ class MessagesRequest:
         self.edits = () if body.context_management is None else body.context_management.edits
 
     def conversation(self, previous: MessagesInput | None = None) -> MessagesInput:
-        """The whole conversation; `previous` is the thread that the body continues.
+        """Return the whole conversation; `previous` is the thread that the body continues.
 
         Raises `InvalidRequest`.
         """
@@ -151,7 +152,7 @@ class MessagesRequest:
         return replace(previous, messages=(*previous.messages, *own.messages))
 
     def request(self, conversation: MessagesInput | None = None) -> GenerateRequest:
-        """The neutral request for `conversation`, or for the body's own conversation.
+        """Return the neutral request for `conversation`, or for the messages of the body alone.
 
         Raises `InvalidRequest` and `RequestTooLarge`.
         """
@@ -161,28 +162,29 @@ class MessagesRequest:
 def _check_same(field: str, given: object, stored: object) -> None:
     if given != stored:
         raise InvalidRequest(
-            f"`{field}` must be left out, or be the same as in the thread that is continued",
+            f"`{field}` must be left out, or have the same value as in the thread that "
+            "this request continues",
             field=field,
         )
 
 
 def parse_messages(body: bytes, notes: FieldNotes | None = None) -> MessagesRequest:
-    """The body of `/v1/messages`. Raises `InvalidRequest`."""
+    """Parse the body of `/v1/messages`. Raises `InvalidRequest`."""
     parsed = MESSAGES_FIELDS.parsed(body, notes, prepare=_with_types)
     return MessagesRequest(_checked(parsed), len(body))
 
 
 def parse_count(body: bytes, notes: FieldNotes | None = None) -> MessagesRequest:
-    """The body of `/v1/messages/count_tokens`: the same, but `max_tokens` is optional.
+    """Parse the body of `/v1/messages/count_tokens`, in which `max_tokens` is optional.
 
-    As at Anthropic's, a conversation to be summarized is counted as it was sent.
+    As in Anthropic's API, a conversation to be summarised is counted as it was sent.
     """
     parsed = _checked(COUNT_FIELDS.parsed(body, notes, prepare=_with_types))
     return MessagesRequest(replace(parsed, compaction=None), len(body))
 
 
 def _with_types(body: Json) -> Json:
-    """Writes out the `type` of tools, wherever tools are defined. Refuses PDFs."""
+    """Return the body with the `type` of all its tools written out. Refuses PDFs."""
     if isinstance(tools := body.get("tools"), list):
         body["tools"] = [with_type(tool) for tool in tools]
     for place, message in enumerate(_objects(body.get("messages"))):
@@ -201,12 +203,12 @@ def _objects(value: object) -> Iterator[Json]:
 
 
 def _checked(body: _CreateMessageBody) -> _CreateMessageBody:
-    """Raises `InvalidRequest` for fields that contradict each other."""
+    """Return the body if its fields do not contradict each other. Raises `InvalidRequest`."""
     if body.context_management is not None:
         kinds = [edit.type for edit in body.context_management.edits]
         if len(set(kinds)) < len(kinds):
             field = "context_management.edits"
-            raise InvalidRequest(f"`{field}` may have each type once", field=field)
+            raise InvalidRequest(f"`{field}` may have each type only once", field=field)
     return body
 
 
@@ -244,14 +246,16 @@ def _messages(conversation: MessagesInput) -> tuple[ChatMessage, ...]:
             field="messages",
         )
     if not messages:
-        raise InvalidRequest("`messages` must say something", field="messages")
+        raise InvalidRequest(
+            "`messages` must contain a message that is not empty", field="messages"
+        )
     if messages[-1].role == "assistant" and not can_go_on(messages):
         raise InvalidRequest(f"to continue an answer, the request {TO_GO_ON}", field="messages")
     return messages
 
 
 def _calling(choice: ToolUseChoice | NamedChoice, conversation: MessagesInput) -> dict[str, Any]:
-    """The neutral fields about tools."""
+    """Return the neutral fields about tools."""
     tools = with_changes(conversation.tools, changes_in(from_summary(conversation.messages)))
     if choice.type in ("any", "tool") and not tools:
         raise InvalidRequest(
@@ -268,7 +272,7 @@ def _calling(choice: ToolUseChoice | NamedChoice, conversation: MessagesInput) -
 def _to_summarize(
     body: _CreateMessageBody, summarize: Summarize, conversation: MessagesInput
 ) -> tuple[_CreateMessageBody, MessagesInput]:
-    """Without tools and thinking, so that the answer is the summary."""
+    """Return the body and conversation for a summary: without tools and thinking."""
     for field in ("context_management", "stop_sequences", "output_format"):
         if getattr(body, field):
             raise _beside_compaction(field)

@@ -1,12 +1,12 @@
-"""The three kinds of fields of one request type, and the pass over a body that applies them.
+"""The three kinds of fields of a request type, and the pass over a body that applies them.
 
 Obeyed fields are those of the type that validates the body. A table lists the other known fields,
-with the reason. A field in no table is ignored and reported. `null` is the same as an absent field,
-and so is an empty list for a field in a table.
+with a reason for each. A field that is in no table is ignored and reported. A field with `null`
+counts as absent; so does an empty list for a field in a table.
 
-Paths are those of `Shape`: `messages[].content[].cache_control`. `tools[].type=web_search` stands
-for the objects with that value, and `include[]=usage` for that value: ignored ones are left out.
-`tools[].type=*` stands for all other values.
+Paths are those of `Shape`, such as `messages[].content[].cache_control`. `tools[].type=web_search`
+stands for the objects with that type, and `include[]=usage` for that value in the list; ignored
+ones are left out. `tools[].type=*` stands for all types without a line of their own.
 """
 
 import re
@@ -33,7 +33,10 @@ Place = tuple["Place", str | int] | None
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """Without it the answer is not wrong. Values in `nothing`, as JSON, are not reported either."""
+    """A rule for a field that is left out and reported, because the answer is right without it.
+
+    The values in `nothing`, as JSON, ask for nothing, and are not reported.
+    """
 
     why: str
     nothing: frozenset[bytes] = frozenset()
@@ -41,7 +44,10 @@ class Ignored:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Without it the answer would be another. Values in `nothing`, as JSON, ask for nothing."""
+    """A rule for a field that is refused, because the answer would be another without it.
+
+    The values in `nothing`, as JSON, ask for nothing, and are accepted.
+    """
 
     why: str
     nothing: frozenset[bytes] = frozenset()
@@ -51,7 +57,7 @@ Rule = Ignored | Refused
 
 
 def nothing(*values: str) -> frozenset[bytes]:
-    """Values, as JSON, that ask for nothing."""
+    """Return values, as JSON, that ask for nothing."""
     return frozenset(value.encode() for value in values)
 
 
@@ -66,8 +72,8 @@ _IS_SCHEMA = re.compile(
 class FieldTable(Generic[T]):
     """The fields of one request type.
 
-    `kinds` are the known values of `type` of objects whose other members are not looked at.
-    `prepared` are fields that are obeyed by what `given` prepares a body with.
+    `kinds` are the known values of `type` in objects whose other members are not checked.
+    `prepared` are fields that count as obeyed because `prepare` in `given` replaces them.
     """
 
     def __init__(
@@ -85,7 +91,10 @@ class FieldTable(Generic[T]):
 
     @cached_property
     def shape(self) -> Shape:
-        """Fields that the type obeys. Raises `ValueError` if a rule is about an obeyed field."""
+        """The shape of the fields that the type obeys.
+
+        Raises `ValueError` if a rule is about an obeyed field.
+        """
         shape = with_kinds(shape_of(self.adapter), self._kinds)
         if both := self._obeyed(shape) & self.rules.keys():
             raise ValueError(f"obeyed and yet ignored or refused: {', '.join(sorted(both))}")
@@ -106,12 +115,13 @@ class FieldTable(Generic[T]):
         *,
         prepare: Callable[[dict[str, Any]], dict[str, Any]] = dict,
     ) -> dict[str, Any]:
-        """The members of the JSON object `body` that are obeyed, without the others, at any depth.
+        """Return the members of the JSON object `body` that are obeyed, without the others, at any
+        depth.
 
-        Some programs write numbers as `4.0`, and PHP writes `[]` for an object without members:
-        they count as 4, and as such an object, or as an absent field if it has to have members.
-        Ignored fields are added to `notes`. `prepare` may expand short forms to those of the
-        types. Raises `InvalidRequest` for a refused field.
+        Some programs write numbers as `4.0`, and PHP writes `[]` for an object without members.
+        These count as 4, and as an empty object, or as an absent field if the object needs members.
+        Ignored fields are added to `notes`. `prepare` may expand short forms to those of the types.
+        Raises `InvalidRequest` for a refused field.
         """
         given = prepare(body_fields(body))
         if given.get("model") == "":
@@ -144,7 +154,7 @@ class _Pass:
         self._noted: set[str] = set()  # of the table's paths
 
     def kept(self, value: Any, shape: Shape, place: Place = None) -> Any:
-        """`value` without ignored fields."""
+        """Return `value` without ignored fields."""
         if isinstance(value, dict):
             known = _variant(value, shape) if shape.tag is not None else shape
             if known.members is not None:
@@ -180,7 +190,7 @@ class _Pass:
         return kept
 
     def _is_left_out(self, value: Any, shape: Shape, place: Place) -> bool:
-        """Whether the value is one that is ignored. Raises `InvalidRequest` if it is refused."""
+        """Return whether the value is ignored. Raises `InvalidRequest` if it is refused."""
         tag = shape.tag if isinstance(value, dict) else None
         kind = value.get(tag) if tag is not None else value
         known: Collection[str] = shape.choices if tag is None else shape.variants
@@ -198,7 +208,7 @@ class _Pass:
         return True
 
     def _leave_out(self, name: str, value: Any, shape: Shape, place: Place) -> None:
-        """Raises `InvalidRequest` if it is refused."""
+        """Note an ignored member. Raises `InvalidRequest` if it is refused."""
         if value is None:
             return
         path = f"{shape.path}.{name}" if shape.path else name
@@ -227,7 +237,8 @@ class _Pass:
 
 
 def _with_objects(schema: Any) -> Any:
-    """A JSON schema, or a tool with one, in which no list stands for an object without members."""
+    """Return a JSON schema, or a tool with one, with empty objects in place of PHP's empty
+    lists."""
     if isinstance(schema, list):
         return [_with_objects(each) for each in schema]
     if not isinstance(schema, dict):
@@ -239,12 +250,15 @@ def _with_objects(schema: Any) -> Any:
 
 
 def _whole(value: Any) -> Any:
-    """A whole number as an `int`, however it is written."""
+    """Return a whole number as an `int`, even if it was written as a float."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _variant(value: dict[str, Any], shape: Shape) -> Shape:
-    """The variant that an object matches; if none does, validation by the types refuses it."""
+    """Return the variant that an object matches.
+
+    If none matches, the types refuse the object later.
+    """
     kind = value.get(shape.tag or "")
     if kind is None and len(shape.variants) == 1:
         return next(iter(shape.variants.values()))
@@ -269,8 +283,8 @@ def _refuse_strictly(rule: Ignored | None, place: Place, kind: str | None) -> No
     if rule is None:
         raise InvalidRequest(f"unknown field `{field}`", field=field)
     raise InvalidRequest(
-        f"`{field}`{_of(kind)} would be ignored: {rule.why}; leave it out, since this balancer "
-        "runs with --strict-fields",
+        f"`{field}`{_of(kind)} has no effect: {rule.why}; leave it out, because this "
+        "balancer refuses such fields (--strict-fields)",
         field=field,
     )
 
@@ -280,7 +294,7 @@ def _of(kind: str | None) -> str:
 
 
 def _written(place: Place) -> str:
-    """A location as text: `messages[0].content`. Long names are cut."""
+    """Return a location as text, such as `messages[0].content`. Long names are cut."""
     steps: list[str] = []
     while place is not None:
         place, step = place

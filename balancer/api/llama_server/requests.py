@@ -23,31 +23,31 @@ from ..openai.fields import SERVERS, SERVERS_REFUSED
 ALL_TOKENS = 2**31 - 1
 """A number of last tokens that no context exceeds."""
 
-_NO_SHIFT = Ignored("no context is shifted", nothing("0", "-1"))
+_NO_SHIFT = Ignored("a full context is never shifted", nothing("0", "-1"))
 
 _RULES: Mapping[str, Rule] = {
     **{name: rule for name, rule in SERVERS.items() if name != "skip_special_tokens"},
     **{name: rule for name, rule in SERVERS_REFUSED.items() if name != "n_probs"},
-    "image_data": Refused("chats take pictures"),
-    "min_keep": Refused("samplers keep what they keep", nothing("0", "1")),
-    "n_cmpl": Refused("one request has one answer here", nothing("1")),
+    "image_data": Refused("send pictures in a chat"),
+    "min_keep": Refused("samplers have no minimum of tokens to keep", nothing("0", "1")),
+    "n_cmpl": Refused("one request gets one answer", nothing("1")),
     "n_discard": _NO_SHIFT,
-    "n_indent": Refused("lines are not judged by their indentation", nothing("0")),
+    "n_indent": Refused("the indentation of lines has no effect", nothing("0")),
     "n_keep": _NO_SHIFT,
-    "penalize_nl": Ignored("newlines are tokens like others", nothing("true")),
-    "post_sampling_probs": Refused("the model's own probabilities are sent", nothing("false")),
-    "response_fields": Ignored("all fields are sent"),
-    "tfs_z": Ignored("there is no tail free sampling", nothing("1", "1.0")),
-    "timings_per_token": Ignored("the last chunk has the timings", nothing("false")),
+    "penalize_nl": Ignored("newlines are penalised like other tokens", nothing("true")),
+    "post_sampling_probs": Refused("probabilities are those before sampling", nothing("false")),
+    "response_fields": Ignored("answers always have all fields"),
+    "tfs_z": Ignored("tail free sampling is not supported", nothing("1", "1.0")),
+    "timings_per_token": Ignored("only the last chunk has timings", nothing("false")),
 }
 
 
 _INFILL_RULES: Mapping[str, Rule] = {
     **_RULES,
-    "input_extra[].time": Ignored("models are not told when a text was seen"),
-    "n_indent": Ignored("lines are not judged by their indentation", nothing("0")),
-    "t_max_predict_ms": Ignored("`n_predict` bounds an answer", nothing("0")),
-    "t_max_prompt_ms": Ignored("prompts are read to their ends", nothing("0")),
+    "input_extra[].time": Ignored("times are not passed to models"),
+    "n_indent": Ignored("the indentation of lines has no effect", nothing("0")),
+    "t_max_predict_ms": Ignored("limit the answer with `n_predict`", nothing("0")),
+    "t_max_prompt_ms": Ignored("reading a prompt has no time limit", nothing("0")),
 }
 
 MAX_EXTRAS = 256
@@ -56,7 +56,7 @@ MAX_EXTRAS = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Options(Guided):
-    """The fields of both calls."""
+    """The fields that both calls share."""
 
     __pydantic_config__ = STRICT
 
@@ -70,7 +70,7 @@ class _Options(Guided):
     dry_penalty_last_n: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
 
     def request_for(self, prompt: PromptInput, suffix: str | None = None) -> GenerateRequest:
-        """The neutral request. Raises `InvalidRequest`."""
+        """Return the neutral request. Raises `InvalidRequest`."""
         fields = self.neutral()
         for name in ("repeat_last_n", "dry_penalty_last_n"):
             fields[name] = ALL_TOKENS if fields[name] == -1 else fields[name]
@@ -98,7 +98,7 @@ class _LlamaServerBody(_Options):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Extra:
-    """A text of another file, which the model is shown before."""
+    """The text of another file, which the model sees before the code to complete."""
 
     __pydantic_config__ = STRICT
 
@@ -108,7 +108,10 @@ class _Extra:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _InfillBody(_Options):
-    """`prompt` is the beginning of the line that is written, after `input_prefix`."""
+    """The body of `/infill`.
+
+    `prompt` is the beginning of the line to complete, after `input_prefix`.
+    """
 
     __pydantic_config__ = STRICT
 
@@ -142,16 +145,16 @@ class LlamaServerRequest:
 
 
 def parse_completion(body: bytes, notes: FieldNotes | None = None) -> LlamaServerRequest:
-    """The body of `/completion`. Raises `InvalidRequest` and `RequestTooLarge`."""
+    """Parse the body of `/completion`. Raises `InvalidRequest` and `RequestTooLarge`."""
     parsed = COMPLETION_FIELDS.parsed(body, notes, prepare=plain_extras)
     return _requested(parsed, parsed.request_for(parsed.prompt), {})
 
 
 def parse_infill(body: bytes, notes: FieldNotes | None = None) -> LlamaServerRequest:
-    """The body of `/infill`. Raises as `parse_completion` does.
+    """Parse the body of `/infill`. Raises as `parse_completion` does.
 
-    Programs that complete code name the sampler `infill`, which ends an answer sooner; it is left
-    out here.
+    Code completion programs name the sampler `infill`, which ends an answer earlier. It is not
+    supported, and is left out.
     """
     prepare = partial(plain_extras, leaves_out=("infill",))
     parsed = INFILL_FIELDS.parsed(body, notes, prepare=prepare)

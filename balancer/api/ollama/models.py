@@ -1,4 +1,4 @@
-"""The fleet's models in Ollama's format, and which of them a name stands for."""
+"""The fleet's models in Ollama's format, and the lookup of a model by Ollama's names."""
 
 import hashlib
 from collections.abc import Callable, Iterable
@@ -21,7 +21,7 @@ from . import fields
 
 
 class OllamaDetails(TypedDict):
-    """The details of a model. The quantization is empty if its file does not say it."""
+    """The details of a model. The quantization is empty if the model's file does not name it."""
 
     parent_model: str
     format: str
@@ -32,7 +32,7 @@ class OllamaDetails(TypedDict):
 
 
 class OllamaModel(TypedDict):
-    """A known model. The digest stands for the name and what the agents' models have in common."""
+    """A known model. The digest is computed from the name and the fingerprint."""
 
     name: str
     model: str
@@ -49,9 +49,9 @@ class OllamaModels(TypedDict):
 
 
 class OllamaRunning(TypedDict):
-    """A model that an agent has loaded. It stays loaded until the desired state says otherwise.
+    """A model that an agent has loaded. It stays loaded until the desired state changes.
 
-    `size_vram` is what it takes of the memory of devices other than the CPU.
+    `size_vram` is its size in the memory of devices other than the CPU.
     """
 
     name: str
@@ -105,7 +105,10 @@ SHOW_FIELDS = FieldTable(TypeAdapter(_ShowBody), fields.SHOW)
 
 
 def parse_show(body: bytes, notes: FieldNotes | None = None) -> str:
-    """The name in the body of `/api/show`; `name` is what `model` was called."""
+    """Return the model name in the body of `/api/show`;
+
+    `name` is an older name of the field `model`.
+    """
     parsed = SHOW_FIELDS.parsed(body, notes)
     if (name := parsed.model or parsed.name) is None:
         raise InvalidRequest("`model` is missing", field="model")
@@ -113,18 +116,19 @@ def parse_show(body: bytes, notes: FieldNotes | None = None) -> str:
 
 
 def served_name(asked: str, is_known: Callable[[str], bool]) -> str:
-    """The name of the fleet's model that `asked` stands for: clients add `:latest`."""
+    """Return the name of the fleet's model that a client means by `asked`; clients add
+    `:latest`."""
     bare = asked.removesuffix(LATEST)
     return bare if bare and not is_known(asked) else asked
 
 
 def digest_of(info: ModelInfo) -> str:
-    """64 hexadecimal digits, another for each name and each fingerprint."""
+    """Return 64 hexadecimal digits, which differ for each name and each fingerprint."""
     return hashlib.sha256(f"{info.name}\n{info.fingerprint or ''}".encode()).hexdigest()
 
 
 def listed(models: Iterable[ModelView], modified_at: str) -> list[OllamaModel]:
-    """The models as `/api/tags` lists them."""
+    """Return the models as `/api/tags` lists them."""
     return [
         {
             "name": model.info.name,
@@ -139,7 +143,7 @@ def listed(models: Iterable[ModelView], modified_at: str) -> list[OllamaModel]:
 
 
 def running(models: Iterable[ModelView]) -> list[OllamaRunning]:
-    """The models that an agent has loaded, as `/api/ps` lists them."""
+    """Return the models that an agent has loaded, as `/api/ps` lists them."""
     return [
         {
             "name": model.info.name,
@@ -159,7 +163,7 @@ def running(models: Iterable[ModelView]) -> list[OllamaRunning]:
 def described(
     info: ModelInfo, tokenizer: TokenizerDescription | None, modified_at: str
 ) -> OllamaDescription:
-    """The model as `/api/show` shows it; `tokenizer` where an agent could be asked."""
+    """Return the model as `/api/show` shows it; `tokenizer` is known if an agent could be asked."""
     template = (tokenizer.chat_template if tokenizer else None) or ""
     family = info.architecture
     return {
@@ -178,7 +182,10 @@ def described(
 
 
 def capabilities(info: ModelInfo, template: str) -> list[str]:
-    """Abilities of the model. As in Ollama, its template says whether it takes tools and thinks."""
+    """Return the abilities of the model.
+
+    As in Ollama, its template tells whether it takes tools and thinks.
+    """
     if "generate" not in info.tasks:
         return ["embedding"] if "embed" in info.tasks else []
     found = ["completion", *(["vision"] if "vision" in info.tasks else [])]
@@ -190,7 +197,7 @@ def capabilities(info: ModelInfo, template: str) -> list[str]:
 
 
 def details_of(info: ModelInfo) -> OllamaDetails:
-    """A model's details, as agents report them."""
+    """Return the details of a model, as agents report them."""
     families = [info.architecture] if info.architecture else []
     return {
         "parent_model": "",
@@ -203,7 +210,7 @@ def details_of(info: ModelInfo) -> OllamaDetails:
 
 
 def _short(count: int) -> str:
-    """A number of parameters as people say it: `7.6B`."""
+    """Return a number of parameters in short form, such as `7.6B`."""
     for unit, letter, places in _UNITS:
         if count >= unit:
             return f"{count / unit:.{places}f}{letter}"

@@ -1,10 +1,10 @@
 """Converts the bodies of `/api/chat` and `/api/generate` to neutral requests.
 
-The types here define the supported fields; `fields` lists those that are ignored and reported, or
-refused by name. `null` is the same as an absent field. Defaults of options are llama.cpp's.
+The types here define the supported fields. `fields` lists the fields that are ignored and reported,
+or refused by name. A field with `null` counts as absent. Defaults of options are llama.cpp's.
 
-A conversation that ends with an assistant's message is an answer to be continued. As in Ollama, a
-request with nothing to answer asks only whether the model is there.
+If a conversation ends with an assistant's message, the answer continues that message. As in Ollama,
+a request with nothing to answer only asks whether the model is served.
 """
 
 from dataclasses import dataclass, replace
@@ -39,7 +39,7 @@ Think = bool | Literal["low", "medium", "high", "max"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OllamaBody:
-    """Fields of both calls."""
+    """The fields that both calls share."""
 
     __pydantic_config__ = STRICT
 
@@ -69,14 +69,14 @@ class _GenerateBody(_OllamaBody):
 
 @dataclass(frozen=True, slots=True)
 class OllamaRequest:
-    """A parsed body. Without a `request` nothing is to be answered."""
+    """A parsed body. Without a `request` there is nothing to answer."""
 
     model: str
     stream: bool
     request: GenerateRequest | None
 
     def request_for(self, model: str) -> GenerateRequest | None:
-        """The request, for the model of that name."""
+        """Return the request for the named model; `None` if there is nothing to answer."""
         return None if self.request is None else replace(self.request, model=model)
 
 
@@ -85,7 +85,7 @@ GENERATE_FIELDS = FieldTable(TypeAdapter(_GenerateBody), fields.GENERATE)
 
 
 def parse_chat(body: bytes, notes: FieldNotes | None = None) -> OllamaRequest:
-    """The body of `/api/chat`. Raises `InvalidRequest` and `RequestTooLarge`."""
+    """Parse the body of `/api/chat`. Raises `InvalidRequest` and `RequestTooLarge`."""
     parsed = CHAT_FIELDS.parsed(body, notes)
     messages = to_neutral(parsed.messages)
     check_few(messages)
@@ -100,7 +100,7 @@ def parse_chat(body: bytes, notes: FieldNotes | None = None) -> OllamaRequest:
 
 
 def parse_generate(body: bytes, notes: FieldNotes | None = None) -> OllamaRequest:
-    """The body of `/api/generate`. Raises `InvalidRequest` and `RequestTooLarge`."""
+    """Parse the body of `/api/generate`. Raises `InvalidRequest` and `RequestTooLarge`."""
     parsed = GENERATE_FIELDS.parsed(body, notes)
     if parsed.raw and parsed.system:
         raise InvalidRequest("`system` cannot be combined with `raw`", field="system")
@@ -119,7 +119,7 @@ def parse_generate(body: bytes, notes: FieldNotes | None = None) -> OllamaReques
 
 
 def _requested(parsed: _OllamaBody, asked: Json | None) -> OllamaRequest:
-    """`asked` are the neutral fields of what is to be answered."""
+    """Return the parsed body with its request; `asked` has the neutral fields of the prompt."""
     if parsed.top_logprobs and not parsed.logprobs:
         raise InvalidRequest("`top_logprobs` needs `logprobs: true`", field="top_logprobs")
     if asked is None:
@@ -138,7 +138,10 @@ def _requested(parsed: _OllamaBody, asked: Json | None) -> OllamaRequest:
 
 
 def _thinking(think: Think | None) -> Json:
-    """A word says how much; templates that know levels get it."""
+    """Return the template variables for `think`.
+
+    A word is the level, for templates that know levels.
+    """
     if isinstance(think, str):
         return reasoning_fields(think)
     return {"thinking": think}

@@ -1,8 +1,8 @@
-"""One streamed HTTP response; its status is decided when the first chunk arrives.
+"""One streamed HTTP response. Its status is decided when the first chunk arrives.
 
-The events of one request are pushed: each token is rendered and written where it arrives. A
-client that reads too slowly makes the transport's buffer fill; then events wait in the stream and
-merge until it has drained.
+The events of a request are pushed: each token is rendered and written as it arrives. If a client
+reads too slowly, the transport's buffer fills. Events then wait in the stream and merge until the
+buffer has drained.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -26,9 +26,9 @@ async def send_stream(
     content_type: str,
     headers: Mapping[str, str] | None = None,
 ) -> web.StreamResponse:
-    """Answers 200 once `chunks` yields its first chunk; errors before that are raised.
+    """Answer 200 once `chunks` yields its first chunk; errors before that are raised.
 
-    Each chunk is one write. A disconnect ends it without an error.
+    Each chunk is one write. A disconnect ends the stream without an error.
     """
     response = await _begun(request, await anext(chunks), content_type, headers)
     async for chunk in chunks:
@@ -45,7 +45,7 @@ Render = Callable[[Event], bytes]
 
 
 class Events(Protocol):
-    """One request's events: `fleet.runtime.stream.Stream`."""
+    """The events of one request, as `fleet.runtime.stream.Stream` gives them."""
 
     def __aiter__(self) -> AsyncIterator[Event]: ...
 
@@ -64,11 +64,11 @@ async def send_events(
     frame_of: FrameOf = no_frame,
     stored: Callable[[], Awaitable[None] | None] = lambda: None,
 ) -> web.StreamResponse:
-    """Answers 200 once there are bytes to send; what `render` raises before that is raised.
+    """Answer 200 once there are bytes to send; errors that `render` raises before that are raised.
 
-    Where `frame_of` has a frame for a token, `render` is not called for it. The bytes of the last
-    event are sent when what `stored` returns has been waited for. A disconnect cancels the request,
-    since the connection is lost.
+    If `frame_of` has a frame for a token, `render` is not called for it. The bytes of the last
+    event are sent after waiting for the future that `stored` returns. A disconnect cancels the
+    request.
     """
     async for event in stream:
         if first := render(event):
@@ -87,15 +87,14 @@ async def send_events(
 
 
 class EventPusher:
-    """Renders the events of one answer where they arrive, and writes their bytes to the client.
+    """Renders the events of one answer as they arrive, and writes their bytes to the client.
 
-    Nearly all are tokens that differ from the one before in their text alone. Such a token is one
-    precomputed frame around that text. It touches few objects: after the pause between two steps
-    the processor's caches are cold, and to fetch an object costs more than what is done with it.
+    Nearly all events are tokens that differ only in their text. Such a token is written as one
+    precomputed frame around the text. This touches few objects: between two steps the processor's
+    caches get cold, and fetching an object then costs more than using it.
 
-    It writes past aiohttp's writer, which can only be awaited.
-
-    The bytes of the last event are kept in `ending`, to be written with the response's end.
+    Bytes are not written through aiohttp's writer, which can only be awaited. The bytes of the last
+    event stay in `ending`, to be written with the response's end.
     """
 
     __slots__ = (
@@ -119,7 +118,7 @@ class EventPusher:
         render: Render,
         frame_of: FrameOf,
     ) -> None:
-        """Raises `ConnectionResetError` where the client has gone."""
+        """Raises `ConnectionResetError` if the client has disconnected."""
         if request.transport is None:
             raise ConnectionResetError("the client has disconnected")
         self.ending = b""
@@ -134,7 +133,7 @@ class EventPusher:
         self._keep: Callable[[str], object] | None = None
 
     def take(self, event: Event) -> bool:
-        """Write what `event` renders to; false if there is no room for another."""
+        """Render and write `event`. Returns false if no further bytes can be written now."""
         if not isinstance(event, Token):
             self._other(event)
             return not self._protocol.writing_paused
@@ -161,7 +160,7 @@ class EventPusher:
             self._send(data)
 
     def _token(self, token: Token) -> None:
-        """One that no frame is known for, or that is more than a text."""
+        """Write a token that has no known frame, or is more than text."""
         self._kind = None
         self._send(self._render(token))
         if token.text and (frame := self._frame_of(token.kind)) is not None:
@@ -182,7 +181,7 @@ class EventPusher:
 async def _begun(
     request: web.Request, first: bytes, content_type: str, headers: Mapping[str, str] | None
 ) -> web.StreamResponse:
-    """The response with its headers and first bytes."""
+    """Return the response after sending its headers and first bytes."""
     response = await begin_stream(request, content_type, headers)
     await response.write(first)
     return response
@@ -205,9 +204,9 @@ async def begin_stream(
 
 
 def prefers_event_stream(accept: str) -> bool:
-    """Whether an `Accept` header prefers SSE to the other types offered here.
+    """Return whether an `Accept` header prefers SSE to the other offered types.
 
-    Only explicit types count, since clients send `*/*` by default.
+    Only explicit types count, because clients send `*/*` by default.
     """
     liked = {EVENT_STREAM: 0.0, NDJSON: 0.0, "application/json": 0.0}
     for entry in accept.split(","):

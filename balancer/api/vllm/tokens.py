@@ -38,9 +38,9 @@ from ..fields.field_notes import FieldNotes
 from ..fields.field_table import FieldTable, Refused, Rule, nothing
 
 _RULES: Mapping[str, Rule] = {
-    "messages": Refused("only a `prompt` is turned into tokens"),
-    "return_token_strs": Refused("tokens are told by their ids alone", nothing("false")),
-    "with_pieces": Refused("tokens are told by their ids alone", nothing("false")),
+    "messages": Refused("this path tokenises only a `prompt`"),
+    "return_token_strs": Refused("only the ids of tokens are sent", nothing("false")),
+    "with_pieces": Refused("only the ids of tokens are sent", nothing("false")),
 }
 
 
@@ -86,9 +86,9 @@ class VllmTokens(TypedDict):
 
 
 class VllmText(TypedDict):
-    """The text of tokens, with replacement characters where they are no valid UTF-8.
+    """The text of tokens, with replacement characters where the tokens are not valid UTF-8.
 
-    llama-server has it as `content`.
+    llama-server's name of the text is `content`.
     """
 
     prompt: str
@@ -96,7 +96,7 @@ class VllmText(TypedDict):
 
 
 class VllmTokenizer(TypedDict):
-    """Tokens that begin and end the model's prompts, and its template; null if it lacks one."""
+    """The tokens that begin and end the model's prompts, and its template; null if it has none."""
 
     model: str
     bos_token: str | None
@@ -116,42 +116,42 @@ class TokenCall:
     model: str | None
 
     def query_request(self, model: ModelView) -> QueryRequest:
-        """The query for that model."""
+        """Return the query for the named model."""
         return QueryRequest(kind="text", parts=(self.query,), model=model.info.name)
 
 
 def parse_tokenize(body: bytes, notes: FieldNotes | None = None) -> TokenCall:
-    """The body of `/tokenize`. Raises `InvalidRequest`, as `parse_detokenize` does."""
+    """Parse the body of `/tokenize`. Raises `InvalidRequest`, as `parse_detokenize` does."""
     parsed = _TOKENIZE_FIELDS.parsed(body, notes)
     return TokenCall(parsed.query(), parsed.model)
 
 
 def parse_detokenize(body: bytes, notes: FieldNotes | None = None) -> TokenCall:
-    """The body of `/detokenize`."""
+    """Parse the body of `/detokenize`."""
     parsed = _DETOKENIZE_FIELDS.parsed(body, notes)
     return TokenCall(Detokenize(tokens=parsed.tokens), parsed.model)
 
 
 def tokenizer_call(model: str | None) -> TokenCall:
-    """The query of `/tokenizer_info`."""
+    """Return the query of `/tokenizer_info`."""
     return TokenCall(DescribeTokenizer(), model)
 
 
 def tokens_answer(model: ModelView, results: Sequence[Result]) -> VllmTokens:
-    """The answer of `/tokenize`."""
+    """Return the answer of `/tokenize`."""
     tokens = only(results, Tokenized).tokens
     size = model.info.context_size
     return {"count": len(tokens), "max_model_len": size, "tokens": tokens, "token_strs": None}
 
 
 def text_answer(_model: ModelView, results: Sequence[Result]) -> VllmText:
-    """The answer of `/detokenize`."""
+    """Return the answer of `/detokenize`."""
     text = only(results, Detokenized).text
     return {"prompt": text, "content": text}
 
 
 def tokenizer_answer(model: ModelView, results: Sequence[Result]) -> VllmTokenizer:
-    """The answer of `/tokenizer_info`."""
+    """Return the answer of `/tokenizer_info`."""
     description = only(results, TokenizerDescription)
     return {
         "model": model.info.name,

@@ -1,6 +1,6 @@
 """The bodies of `/v1/conversations`.
 
-Items are those of `/v1/responses`, and so are the rules for what they hold.
+Items, and the rules for their fields, are those of `/v1/responses`.
 """
 
 from collections.abc import Mapping
@@ -21,13 +21,13 @@ Json = dict[str, Any]
 
 _RULES: Mapping[str, Rule] = {
     **{name.replace("input[]", "items[]", 1): rule for name, rule in ITEMS.items()},
-    "items[].type=item_reference": Refused("a conversation keeps the items themselves"),
+    "items[].type=item_reference": Refused("send the item itself"),
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewConversation:
-    """The body that makes one."""
+    """The body that creates a conversation."""
 
     __pydantic_config__ = STRICT
 
@@ -37,7 +37,7 @@ class NewConversation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewItems:
-    """The body that adds items to one."""
+    """The body that adds items to a conversation."""
 
     __pydantic_config__ = STRICT
 
@@ -46,7 +46,7 @@ class NewItems:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewLabels:
-    """The body that changes its metadata; null takes them away."""
+    """The body that changes the metadata of a conversation; null deletes it."""
 
     __pydantic_config__ = STRICT
 
@@ -59,17 +59,17 @@ _LABEL_FIELDS = FieldTable(TypeAdapter(NewLabels), {})
 
 
 def parse_new(body: bytes, notes: FieldNotes | None = None) -> NewConversation:
-    """A new conversation; an empty body is one without items. Raises `InvalidRequest`."""
+    """Parse a new conversation; an empty body makes one without items. Raises `InvalidRequest`."""
     return CONVERSATION_FIELDS.parsed(body or b"{}", notes, prepare=_prepared)
 
 
 def parse_items(body: bytes, notes: FieldNotes | None = None) -> NewItems:
-    """Items that are added. Raises `InvalidRequest`."""
+    """Parse items to add. Raises `InvalidRequest`."""
     return _ITEM_FIELDS.parsed(body, notes, prepare=_prepared)
 
 
 def parse_labels(body: bytes, notes: FieldNotes | None = None) -> NewLabels:
-    """Other metadata. Raises `InvalidRequest`."""
+    """Parse new metadata. Raises `InvalidRequest`."""
     return _LABEL_FIELDS.parsed(body, notes)
 
 

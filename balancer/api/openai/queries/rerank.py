@@ -1,6 +1,6 @@
-"""`/v1/rerank`, in the shape that Jina, Cohere and llama-server share.
+"""`/v1/rerank`, in the form that Jina, Cohere and llama-server share.
 
-All documents or none: an error in one document fails the call and names its index.
+An error in one document fails the whole call, and names the index of the document.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from .embeddings import QueryUsage
 
 
 class RankedDocument(TypedDict):
-    """A document as it was given."""
+    """A document, as the client sent it."""
 
     text: str
 
@@ -38,7 +38,7 @@ class Ranked(TypedDict):
 
 
 class Ranking(TypedDict):
-    """Scores, the best first."""
+    """Scores of documents, best first."""
 
     id: str
     object: Literal["list"]
@@ -73,7 +73,7 @@ RERANK_FIELDS = FieldTable(TypeAdapter(_RerankBody), fields.RERANK)
 
 @dataclass(frozen=True, slots=True)
 class RerankCall:
-    """`top_n` of `None` gives all documents, the best first."""
+    """A parsed call. With `top_n` `None` the answer has all documents."""
 
     query_request: QueryRequest
     documents: tuple[str, ...]
@@ -81,7 +81,7 @@ class RerankCall:
     returns_documents: bool
 
     def answer(self, id: str, model: str, results: Sequence[Result]) -> Ranking:
-        """The body of the answer. Raises the error of the first document that has one."""
+        """Return the body of the answer. Raises the error of the first faulty document."""
         scores = scores_of(results)
         if (fault := first_fault(scores)) is not None:
             raise named(fault, f"documents[{fault.index}]")
@@ -103,7 +103,7 @@ class RerankCall:
 
 
 def parse_rerank(body: bytes, notes: FieldNotes | None = None) -> RerankCall:
-    """The body of `/v1/rerank`. Raises `InvalidRequest` and `RequestTooLarge`."""
+    """Parse the body of `/v1/rerank`. Raises `InvalidRequest` and `RequestTooLarge`."""
     parsed = RERANK_FIELDS.parsed(body, notes)
     documents = tuple(
         each.text if isinstance(each, _TextDocument) else each for each in parsed.documents

@@ -92,14 +92,14 @@ def test_the_error_says_how_far_the_loading_is() -> None:
         scene.tell(A, status(model=None, slots=0, work=told))
         scene.after(9.5)
     assert failure(scene.after(1.5), "r").message == (
-        "no agent served the model `second` for 30 s: agent host-a is still loading it: "
+        "no agent served the model `second` for 30 s: agent host-a is still loading the model: "
         "30% of the download is done, about 106 s are left"
     )
     scene.open("r", model="second")
     loading = work("loading", model.assignment, revision=1)
     scene.tell(A, status(model=None, slots=0, work=replace(loading, progress=0.5)))
     message = failure(scene.after(30.0), "r").message
-    assert ": agent host-a is still loading it: 50% of the loading is done" in message
+    assert ": agent host-a is still loading the model: 50% of the loading is done" in message
 
 
 def test_an_engine_that_crashes_again_and_again() -> None:
