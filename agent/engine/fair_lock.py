@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Condition, Lock
-from types import TracebackType
 from typing import Self
 
 from ...shared.errors import EngineFailed
@@ -79,12 +78,7 @@ class FairLock:
             self._waiting.append(ticket)
         ticket.acquire()  # released by the thread that passes the turn on, so it stays taken
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._pass_on()
 
     def _pass_on(self) -> None:

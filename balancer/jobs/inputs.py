@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, Self
 
 from ...shared.errors import NotFound
@@ -105,12 +104,7 @@ class CustomIds:
         self._parts = [self._files.enter_context(path.open("wb")) for path in paths]
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._files.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 

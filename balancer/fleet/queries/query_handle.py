@@ -5,7 +5,6 @@ Invariant: it is settled at most once.
 
 import asyncio
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self
 
 from ....shared.errors import RequestError
@@ -52,10 +51,5 @@ class QueryHandle:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

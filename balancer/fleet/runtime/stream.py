@@ -18,7 +18,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from itertools import chain, groupby
 from sys import getsizeof
-from types import TracebackType
 from typing import Protocol, Self
 
 from ....shared.errors import Overloaded, RequestError, RequestTooLarge
@@ -230,12 +229,7 @@ class Stream:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def _wait(self) -> None:

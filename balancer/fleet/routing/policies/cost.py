@@ -102,7 +102,6 @@ class LeastCost(RoutingPolicy):
 
     @property
     def view(self) -> RoutingView:
-        """Return statistics of the choices so far."""
         counts = self.counts
         return RoutingView(
             num_warm=counts.warm,
@@ -143,10 +142,6 @@ class LeastCost(RoutingPolicy):
         peer: Peer | None = None,
         home: Home | None = None,
     ) -> None:
-        """Record an agent's model, an estimate of its cache, and the address at which it lends.
-
-        The agent still has what its `home` had cached when it left.
-        """
         self._fetches.agent_is(link, peer)
         known = self._agents.get(link)
         if known is not None and known.model != model:
@@ -160,7 +155,6 @@ class LeastCost(RoutingPolicy):
             self._agents[link] = _RoutedAgent(model, most_tokens, seen, home)
 
     def cache_is(self, link: LinkId, num_tokens: int) -> None:
-        """Record that an agent's cache holds at least `num_tokens`."""
         known = self._agents.get(link)
         num_tokens = min(num_tokens, MOST_CELLS)
         if known is not None and num_tokens > known.seen:
@@ -178,7 +172,6 @@ class LeastCost(RoutingPolicy):
         self._speeds.forget(link)
 
     def evicted(self, link: LinkId, keys: Sequence[int] | None) -> None:
-        """Record that an agent has evicted the prefixes `keys`; `None` stands for all prefixes."""
         if keys is not None:
             self.counts.evicted += self._prefixes.drop(link, keys)
             return
@@ -206,7 +199,6 @@ class LeastCost(RoutingPolicy):
         return floor(log(max(cost, 1e-6)) / log(LIKE)) + load.share * 0.999
 
     def seconds_to_first_token(self, link: LinkId) -> float | None:
-        """Return the seconds until an agent has computed its present prompts, if known."""
         known = self._agents.get(link)
         if known is None or not self._speeds.is_known(known.model):
             return None
@@ -224,12 +216,7 @@ class LeastCost(RoutingPolicy):
         most_answer: int | None = None,
         may_wait: bool = True,
     ) -> Choice | None:
-        """Return the best agent for a request; `free` is the agent of lowest rank with a free slot.
-
-        The agent of the last request with the same `cache_key` counts as having a part of the
-        prompt cached. Returns `None` if no agent has a free slot: then the first agent that frees a
-        slot gets the request. If `may_wait` is false, the chosen agent has a free slot.
-        """
+        """The agent of the last request under the same `cache_key` counts as a holder of a part."""
         if free is None:
             return None
         holders = self._holders(chain, cache_key)
@@ -327,10 +314,6 @@ class LeastCost(RoutingPolicy):
         waited_for: LinkId | None = None,
         fetching: Fetching | None = None,
     ) -> None:
-        """Record that an agent got a request of `account`, which may have waited for one agent.
-
-        `fetching`: the agent fetches a part of the prompt.
-        """
         if link not in self._agents:
             return
         model = self._agents[link].model
@@ -371,8 +354,6 @@ class LeastCost(RoutingPolicy):
             self.counts.cold += 1
 
     def prompt_read(self, id: RequestId, num_tokens: int, num_cached: int) -> None:
-        """Record that an agent has computed a request's prompt, of which it had `num_cached` tokens
-        cached."""
         one = self._started.get(id)
         if one is None or one.is_read:
             return
@@ -390,10 +371,6 @@ class LeastCost(RoutingPolicy):
             self._cache_keys.found(one.cache_key, num_cached / num_tokens)
 
     def ended(self, id: RequestId, end: Measurement | None) -> bool:
-        """Record that a request has left its agent; `end` is given if it ended well.
-
-        Returns whether ranks have changed.
-        """
         one = self._started.pop(id, None)
         if one is None:
             return False
@@ -419,7 +396,6 @@ class LeastCost(RoutingPolicy):
             self._backlog.pop(one.link, None)
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
         self._prefixes.check_integrity()
         unread = [one for one in self._started.values() if not one.is_read]
         for link, backlog in self._backlog.items():
