@@ -66,9 +66,9 @@ class Persistence:
 def peer_store_of(
     url: StoreUrl, store: Store, hub: NotificationHub | None = None
 ) -> PeerStore | None:
-    """Return the means by which balancers over `store` find each other;
+    """Return the means by which balancers over `store` find each other.
 
-    `None` if only one can exist.
+    Returns `None` if only one can exist.
 
     `hub` does this for workers over one SQLite file.
     """

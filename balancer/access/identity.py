@@ -63,9 +63,9 @@ class Identity:
     session: str = field(default="", repr=False, compare=False)
 
     def excess(self, labels: Mapping[str, str], models: Iterable[str]) -> str | None:
-        """Return why an agent with these labels and models may not use this key;
+        """Return why an agent with these labels and models may not use this key.
 
-        `None` if it may.
+        Returns `None` if it may.
         """
         if self.labels is not None:
             for label in labels.items():

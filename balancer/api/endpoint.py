@@ -96,7 +96,7 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A call that takes no slot;
+    """A call that takes no slot.
 
     `shape` makes the body of the answer from its id and the results.
     """
@@ -245,7 +245,7 @@ async def _sent(
 
 
 def waits_of(request: web.Request, is_streamed: bool) -> float | None:
-    """Return the seconds after which a waiting client is sent its place;
+    """Return the seconds after which a waiting client is sent its place.
 
     `None` stands for never.
     """
@@ -326,7 +326,7 @@ def opened_of(
     first: Stream,
     content_type: str = EVENT_STREAM,
 ) -> Opened:
-    """Return the facts of the answer to `generation`;
+    """Return the facts of the answer to `generation`.
 
     `first` is the stream of its first request.
     """

@@ -1,1 +1,2 @@
-"""Several balancers over one store, or several workers of one: who leads, what others have."""
+"""Several balancers over one store, or several workers of one: which one leads, and what the others
+have."""

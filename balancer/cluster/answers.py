@@ -23,25 +23,26 @@ What = Literal["fleet", "requests", "request", "cancel", "metrics", "ended", "hi
 
 
 class AboutFleet(TypedDict):
-    """Asks for a balancer's part of the fleet, with at most so many of its oldest requests."""
+    """A question for a balancer's part of the fleet, with at most `limit` of its oldest
+    requests."""
 
     limit: Count
 
 
 class AboutRequest(TypedDict):
-    """Asks about one request."""
+    """A question about one request."""
 
     id: RequestId
 
 
 class AboutMetrics(TypedDict):
-    """In which format: the header that a client sent."""
+    """A question for metrics, with the `Accept` header that a client sent."""
 
     accept: str
 
 
 class AboutHistory(TypedDict):
-    """From when on, in seconds since 1970."""
+    """A question for the history from a time on, in seconds since 1970."""
 
     since: int
 
@@ -67,27 +68,30 @@ class FleetAnswer(_Sums):
 
 
 class RequestsAnswer(TypedDict):
-    """The requests that match, and how many there are in all."""
+    """The matching requests, and their total number."""
 
     requests: list[ListedRequest]
     total: Count
 
 
 class CancelAnswer(TypedDict):
-    """Answers whether the request was there, and is cancelled."""
+    """Whether the request was found, and is being cancelled."""
 
     is_cancelled: bool
 
 
 class EndedAnswer(TypedDict):
-    """Ended requests that match and that the store does not have yet, of so many in all."""
+    """Matching ended requests that the store does not have yet, and their total number."""
 
     requests: list[EndedRequest]
     total: Count
 
 
 class HistoryAnswer(TypedDict):
-    """Seconds that the store does not have yet; `source` is the run of the balancer, as there."""
+    """Steps of seconds that the store does not have yet.
+
+    `source` is the balancer's run, as in the store.
+    """
 
     source: str
     steps: list[Step]
@@ -100,12 +104,12 @@ _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
 def written(kind: type[T], value: T) -> str:
-    """The JSON of a value, in ASCII, as `read` reads it."""
+    """Return the JSON of a value, in ASCII, as `read` reads it."""
     return json.dumps(_adapter(kind).dump_python(value, mode="json"), separators=(",", ":"))
 
 
 def read(kind: type[T], body: bytes | str) -> T | None:
-    """`None` for what is not of this kind."""
+    """Return the value of this kind; `None` if `body` is of another form."""
     try:
         value: T = _adapter(kind).validate_json(body)
     except ValidationError:

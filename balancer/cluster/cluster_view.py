@@ -1,4 +1,4 @@
-"""Asks all other balancers over the same store, and puts together their answers and metrics."""
+"""Asks all other balancers over the same store, and joins their answers and metrics."""
 
 import re
 import time
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Requests of all balancers, how many there are in all, and who did not answer."""
+    """Requests of all balancers, their total number, and the balancers that did not answer."""
 
     requests: list[ListedRequest]
     total: int
@@ -53,7 +53,8 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class FoundEnded:
-    """Ended requests that the store does not have yet, of so many in all; who did not answer."""
+    """Ended requests that the store does not have yet, their total number, and the balancers that
+    did not answer."""
 
     requests: tuple[EndedRequest, ...] = ()
     total: int = 0
@@ -62,28 +63,29 @@ class FoundEnded:
 
 @dataclass(frozen=True, slots=True)
 class FoundSteps:
-    """Steps that the store does not have yet, by the run that counted; who did not answer."""
+    """Steps that the store does not have yet, by the counting run, and the balancers that did not
+    answer."""
 
     steps: Mapping[str, list[Step]] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
 
 
 async def no_replies(_what: What, _about: str) -> Replies:
-    """Answer a question without other balancers: no replies."""
+    """Return no replies, because there are no other balancers."""
     return Replies()
 
 
 async def not_notified(_id: RequestId) -> bool:
-    """Notify nobody: there are no other balancers."""
+    """Notify nobody, because there are no other balancers."""
     return False
 
 
 class ClusterView:
-    """The view over all balancers of one store; asks the others for their parts.
+    """The view over all balancers of one store; it asks the others for their parts.
 
-    `here` gives this balancer's name, and `None` while there are no others. `workers` are the names
-    of the processes behind this one's port, if several are to be, this one first, with their
-    numbers.
+    `here` gives this balancer's name; `None` while there are no others. `workers` are the names of
+    the processes behind this one's port, with their numbers, this process first; if several are
+    configured.
     """
 
     def __init__(
@@ -103,11 +105,11 @@ class ClusterView:
 
     @property
     def here(self) -> str | None:
-        """This balancer's name, where there are others."""
+        """Return this balancer's name, if there are others."""
         return self._here()
 
     async def fleet(self, limit: int = 0) -> Others:
-        """The other balancers' parts, with at most so many of their requests."""
+        """Return the other balancers' parts, with at most `limit` of their requests."""
         if (here := self.here) is None:
             return NO_OTHERS
         about = answers.written(AboutFleet, AboutFleet(limit=limit))
@@ -118,7 +120,10 @@ class ClusterView:
     async def requests(
         self, chosen: RequestFilter, own: OwnRequests, total: Callable[[], int]
     ) -> Found:
-        """The oldest chosen requests of all balancers; this one has `own`, and `total` in all."""
+        """Return the oldest matching requests of all balancers.
+
+        `own` are this balancer's, of `total`.
+        """
         if self.here is None:
             return Found(list(own()), total())
         replies = await self._ask("requests", answers.written(RequestFilter, chosen))
@@ -127,7 +132,7 @@ class ClusterView:
         return Found(oldest(own(), others, chosen.limit), num, missing)
 
     async def request(self, id: RequestId) -> Found:
-        """One that is not here: at most one is found."""
+        """Return a request that this balancer does not have; at most one is found."""
         if self.here is None:
             return Found([], 0)
         about = answers.written(AboutRequest, AboutRequest(id=id))
@@ -135,7 +140,7 @@ class ClusterView:
         return Found(oldest([], others, 1), 0, missing)
 
     async def ended(self, criteria: EndingFilter) -> FoundEnded:
-        """The others' ended requests that are not in the store yet."""
+        """Return the others' ended requests that are not in the store yet."""
         if self.here is None:
             return FoundEnded()
         replies = await self._ask("ended", answers.written(EndingFilter, criteria))
@@ -144,7 +149,7 @@ class ClusterView:
         return FoundEnded(requests, sum(found["total"] for _, found in others), missing)
 
     async def history(self, since: int) -> FoundSteps:
-        """The others' counts from `since` on that are not in the store yet."""
+        """Return the others' counts from `since` on that are not in the store yet."""
         if self.here is None:
             return FoundSteps()
         about = answers.written(AboutHistory, AboutHistory(since=since))
@@ -152,7 +157,7 @@ class ClusterView:
         return FoundSteps({found["source"]: found["steps"] for _, found in others}, missing)
 
     async def metrics(self, accept: str, own: bytes) -> bytes:
-        """The metrics of all processes behind this one's port, in the format of `own`."""
+        """Return the metrics of all processes behind this one's port, in the format of `own`."""
         if not self._workers:
             return own
         text = answers.written(AboutMetrics, AboutMetrics(accept=accept[:LONGEST_ACCEPT]))
@@ -163,9 +168,11 @@ class ClusterView:
         return merged(dict(sorted(by_number.items()))).encode()
 
     async def cancel(self, id: RequestId) -> bool:
-        """Have the balancer that has this request cancel it. Whether one does, or may still do so.
+        """Let the balancer that has this request cancel it.
 
-        Those that do not answer, such as balancers of an older version, are notified all the same.
+        Returns whether one does, or may still do so.
+
+        Balancers that do not answer, such as those of an older version, are notified as well.
         """
         if self.here is None:
             return False
@@ -177,7 +184,7 @@ class ClusterView:
 
 
 def _understood(kind: type[T], replies: Replies) -> tuple[list[tuple[str, T]], tuple[str, ...]]:
-    """The answers by name, and the names of balancers that are unknown."""
+    """Return the answers by name, and the names of balancers whose answers cannot be read."""
     replied = [(each.balancer, answers.read(kind, each.body)) for each in replies.replies]
     known = [(name, answer) for name, answer in replied if answer is not None]
     unknown = [name for name, answer in replied if answer is None]

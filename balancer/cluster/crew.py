@@ -23,14 +23,14 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """Let this worker finish and end."""
+    """Let this worker finish its work and end."""
 
     worker: int
 
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """All serve, for the first time."""
+    """All workers serve, for the first time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class _Worker:
 
 
 class Crew:
-    """`num` workers, numbered from 0. Times in seconds."""
+    """The workers, numbered from 0. Times are in seconds."""
 
     def __init__(
         self, num: int, *, first_pause: float = FIRST_PAUSE, last_pause: float = LAST_PAUSE
@@ -74,11 +74,14 @@ class Crew:
         return self._is_stopping
 
     def begin(self) -> list[Decision]:
-        """Start the first one. The others follow: what keeps it from starting is said once."""
+        """Start the first worker.
+
+        The others follow later, so that an error at the start is shown once.
+        """
         return self._start([0])
 
     def ready(self, worker: int, now: float) -> list[Decision]:
-        """A worker serves."""
+        """Record that a worker serves."""
         self._workers[worker].serves_since = now
         if self._is_announced or self._is_stopping:
             return []
@@ -88,9 +91,9 @@ class Crew:
         return self._start(n for n, each in enumerate(self._workers) if not each.is_running)
 
     def ended(self, worker: int, code: int, now: float) -> list[Decision]:
-        """A worker's process has ended, with this exit code, or by signal `-code`.
+        """Record that a worker's process has ended, with this exit code, or by the signal `-code`.
 
-        One that cannot start at first ends all: it has said why.
+        If a worker cannot start at first, all workers end: it has shown the error.
         """
         lost = self._workers[worker]
         served, lost.serves_since, lost.is_running = lost.serves_since, None, False
@@ -108,16 +111,16 @@ class Crew:
         return []
 
     def pause_of(self, worker: int) -> float:
-        """Seconds before a worker that ended starts again."""
+        """Return the seconds before a worker that ended starts again."""
         return self._workers[worker].pause
 
     def next_deadline(self) -> float | None:
-        """When to call `tick`."""
+        """Return when to call `tick`."""
         due = [each.start_at for each in self._workers if each.start_at is not None]
         return min(due, default=None)
 
     def tick(self, now: float) -> list[Decision]:
-        """A pause may be over."""
+        """Start workers whose pause is over."""
         return self._start(
             number
             for number, each in enumerate(self._workers)
@@ -125,7 +128,7 @@ class Crew:
         )
 
     def stop(self) -> list[Decision]:
-        """Let all finish; saying so again changes nothing."""
+        """Let all workers finish. A second call has no effect."""
         if self._is_stopping:
             return []
         self._is_stopping = True

@@ -1,6 +1,6 @@
 """Asks the other balancers, and answers them, by letters in the store that they share.
 
-So a balancer needs no address of another, nor a key: all that share the store are among them.
+So a balancer needs neither the address nor a key of another: all that share the store may ask.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ Respond = Callable[[str, str], bytes | None]
 
 
 class Inquiries:
-    """The questions and answers of one run of a balancer; `peers` lists all that live."""
+    """The questions and answers of one run of a balancer; `peers` lists all live balancers."""
 
     def __init__(
         self,
@@ -49,11 +49,12 @@ class Inquiries:
 
     @property
     def num_open(self) -> int:
-        """Questions without all answers, and answers on their way."""
+        """The number of questions without all answers, and of answers being made."""
         return len(self._questions) + len(self._answers)
 
     async def ask(self, what: str, about: str = "{}") -> Replies:
-        """Ask the others. Returns their answers within `PATIENCE`; none if there are no others."""
+        """Ask the others, and return their answers within `PATIENCE`; none if there are no
+        others."""
         others = [(peer.beat.run, peer.beat.name) for peer in self._peers()]
         others = [(run, name) for run, name in others if run != self._run]
         if not others:
@@ -77,7 +78,8 @@ class Inquiries:
                 await self._ends[id].wait()
 
     def heard(self, notification: Asked | Answered) -> None:
-        """Another balancer asks or answers, or this one did."""
+        """Take a question or an answer of another balancer; the balancer's own letters are
+        ignored."""
         match notification:
             case Answered():
                 if (id := self._questions.heard(notification)) is not None:
@@ -107,6 +109,6 @@ class Inquiries:
             )
 
     def close(self) -> None:
-        """Answer nothing any more."""
+        """Answer no more questions."""
         for task in self._answers:
             task.cancel()

@@ -1,7 +1,7 @@
 """Decides what a balancer of a shared store has to read, and whether it leads.
 
-Every method takes an event and returns what to do about it, in order. Invariants: a balancer
-leads only while its session lasts; its epochs grow; after each new session everything is read anew.
+Every method takes an event and returns decisions, in order. Invariants: a balancer leads only while
+its session lasts; its epochs grow; after each new session everything is read again.
 """
 
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from .peer_store import Peer
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Read this from the store: it may be another one."""
+    """Read this from the store, because it may have changed."""
 
     what: Subject
 
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """Give agents orders from now on, under this epoch."""
+    """Give agents orders from now on, in this epoch."""
 
     epoch: int
 
@@ -33,14 +33,15 @@ class Follow:
 
 @dataclass(frozen=True, slots=True)
 class ShareWith:
-    """These live; with them this balancer shares limits, and what their requests wait for."""
+    """Share limits with these live balancers, and consider the models that their requests wait
+    for."""
 
     peers: tuple[Peer, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Cancel the request, if it is here."""
+    """Cancel the request, if this balancer has it."""
 
     id: str
 
@@ -69,29 +70,32 @@ class Leadership:
 
     @property
     def num_live(self) -> int:
-        """Balancers that live, this one among them, as far as is known."""
+        """The number of live balancers, including this one, as far as known."""
         return 1 + sum(peer.beat.run != self._run for peer in self.peers)
 
     # ---- the session
 
     def connected(self) -> list[Decision]:
-        """Begin a new session; notifications were missed before it."""
+        """Begin a new session; notifications before it were missed."""
         self._is_connected = True
         return [Read(what) for what in SUBJECTS]
 
     def lost(self) -> list[Decision]:
-        """The session is gone, and leadership with it. Who lived then may live on."""
+        """End the session, and leadership with it. The other balancers may still live."""
         was_leading, self.epoch = self.epoch is not None, None
         self._is_connected = False
         return [Follow()] if was_leading else []
 
     def beaten(self, peers: Sequence[Peer]) -> list[Decision]:
-        """The store knows these."""
+        """Take the balancers that the store lists."""
         self.peers = tuple(peers)
         return [ShareWith(tuple(peer for peer in peers if peer.beat.run != self._run))]
 
     def granted(self, epoch: int | None) -> list[Decision]:
-        """The store let it lead, or not. A grant of a session that is gone is none."""
+        """Take the store's answer to a request for leadership.
+
+        A grant that arrives after its session was lost is ignored.
+        """
         if epoch is None or not self._is_connected:
             return []
         if epoch <= self._last_epoch:
@@ -100,7 +104,7 @@ class Leadership:
         return [Lead(epoch)]
 
     def must_ask(self, outbid: int | None) -> bool:
-        """Whether to ask for leadership; `outbid` is a newer epoch that agents know."""
+        """Return whether to ask for leadership; `outbid` is a newer epoch that agents know."""
         return self.epoch is None or (outbid is not None and outbid > self.epoch)
 
     # ---- notifications

@@ -1,9 +1,9 @@
 """Notifications and letters between balancers over one store.
 
-`Changed` names what to read from the store. It holds nothing secret and gives nobody a right, since
-whoever may connect to a PostgreSQL may hear it and send it. All others are letters: they ask for
-something, or answer. They lie in a table, which only those can read and write who could change
-keys, too. What this version does not know is left out, so that neighbouring versions go together.
+`Changed` names what to read from the store. It contains nothing secret and grants nothing, because
+anybody who may connect to PostgreSQL can receive and send it. All others are letters, which ask or
+answer something. They are in a table that can be read and written only by those who can also change
+keys. Unknown letters are ignored, so that neighbouring versions work together.
 """
 
 from dataclasses import dataclass
@@ -30,8 +30,11 @@ Text = Annotated[str, Field(max_length=MOST_TEXT, pattern=r"^[\x20-\x7e]*\z")]
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """This has changed: read it. `peers`: a balancer went, in good order; `mail`: letters came;
-    `cancels`: retained requests are to be cancelled where they run; `batches`: a batch is."""
+    """A notification that `what` has changed and must be read.
+
+    `peers`: a balancer left in good order; `mail`: letters came; `cancels`: retained requests must
+    be cancelled where they run; `batches`: a batch must be.
+    """
 
     what: Subject
     type: Literal["changed"] = "changed"
@@ -39,7 +42,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class CancelRequest:
-    """The balancer that has this request cancels it."""
+    """A letter to the balancer that has this request: cancel it."""
 
     id: Id
     type: Literal["cancel_request"] = "cancel_request"
@@ -47,7 +50,7 @@ class CancelRequest:
 
 @dataclass(frozen=True, slots=True)
 class RetryAgent:
-    """The balancer that leads lets this agent try again what it failed to do."""
+    """A letter to the leader: let this agent try again what it failed to do."""
 
     agent: Id
     type: Literal["retry_agent"] = "retry_agent"
@@ -55,7 +58,7 @@ class RetryAgent:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """All but the run `by`: answer this question; `about` is JSON of what is asked."""
+    """A question of the run `by` to all others; `about` is JSON."""
 
     id: Id
     by: Id
@@ -66,7 +69,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The run `to`: this is what the run `by` answers."""
+    """An answer of the run `by` to the run `to`."""
 
     id: Id
     to: Id
@@ -88,12 +91,12 @@ _NOTIFICATION: TypeAdapter[Notification] = TypeAdapter(
 
 
 def encoded(notification: Notification) -> str:
-    """The text of a notification, which `decoded` reads."""
+    """Return the text of a notification, which `decoded` reads."""
     return _NOTIFICATION.dump_json(notification).decode()
 
 
 def decoded(text: str) -> Notification | None:
-    """`None` for what this version does not know."""
+    """Return the notification in a text; `None` if this version does not know it."""
     try:
         return _NOTIFICATION.validate_json(text)
     except ValidationError:

@@ -48,7 +48,7 @@ class Others:
         return replace(own, **totals)
 
     def throughput(self, own: Throughput) -> Throughput:
-        """Over all balancers."""
+        """Return the throughput over all balancers."""
         return replace(
             own,
             total=own.total + self.tokens_per_second,
@@ -56,7 +56,10 @@ class Others:
         )
 
     def with_others(self, own: Iterable[Request], at: float, limit: int) -> Iterator[Request]:
-        """The oldest requests of all, with their ages as of `at`; this balancer has `own`."""
+        """Yield the oldest requests of all balancers, with their ages as of `at`.
+
+        `own` are this balancer's.
+        """
         if not self.requests:
             return iter(own)
         others = (_aged(request, at - self.at) for request in self.requests)
@@ -72,7 +75,7 @@ class Others:
         return own
 
     def changed_since(self, before: "Others") -> list[AgentId]:
-        """The agents of which others have taken more or fewer slots than `before`."""
+        """Return the agents of which others have taken more or fewer slots than in `before`."""
         agents = {**before.busy, **self.busy}
         return [id for id in agents if before.busy.get(id, 0) != self.busy.get(id, 0)]
 
@@ -89,7 +92,8 @@ def added_up(
     limit: int,
     missing: Sequence[str],
 ) -> Others:
-    """The answers of all other balancers in one, each with its name; at most `limit` requests."""
+    """Return the joined answers of all other balancers, each with its name; at most `limit`
+    requests."""
     requests = (_marked(fleet["requests"], name) for name, fleet in answers)
     names = [found.figure.summed for found in SUMMED]
     return Others(
@@ -107,13 +111,13 @@ def added_up(
 def oldest(
     own: Iterable[ListedRequest], answers: Iterable[tuple[str, RequestsAnswer]], limit: int
 ) -> list[ListedRequest]:
-    """The oldest requests of all balancers, of answers that are sorted and have names."""
+    """Yield the oldest requests of all balancers; the answers are sorted and have names."""
     others = (_marked(found["requests"], name) for name, found in answers)
     return list(islice(heapq.merge(own, *others, key=_youth), limit))
 
 
 def _marked(requests: list[R], balancer: str) -> list[R]:
-    """Requests with the name of their balancer, which is written into them."""
+    """Return requests after writing the name of their balancer into them."""
     for request in requests:
         request["balancer"] = balancer
     return requests

@@ -12,7 +12,7 @@ class Beat:
     """The record that a live balancer writes about itself every second or so.
 
     `run` is new at each start. `waiting` names the models that its requests wait for (JSON).
-    Clients reach it at `url`, if it knows its address.
+    Clients reach the balancer at `url`, if known.
     """
 
     run: str
@@ -25,9 +25,9 @@ class Beat:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A balancer that lives, as of its last beat, `age` seconds ago.
+    """A live balancer, as of its last beat, `age` seconds ago.
 
-    Its first beat was at `started_at`, in seconds since 1970, if that is known.
+    Its first beat was at `started_at`, in seconds since 1970, if known.
     """
 
     beat: Beat
@@ -36,32 +36,36 @@ class Peer:
 
 
 class PeerSession(Protocol):
-    """One connection of its own. Its loss is reported at once, and ends leadership with it.
+    """A connection to the store for this balancer alone.
 
-    One call at a time; every one raises `StoreAway`, after which the session is of no use.
+    Its loss is reported at once, and ends leadership.
+
+    One call at a time. Every call raises `StoreAway`, after which the session cannot be used.
     """
 
     async def beat(self, beat: Beat) -> Sequence[Peer]:
-        """Say that this balancer lives; which ones do, itself among them."""
+        """Record that this balancer lives. Returns all live balancers, including this one."""
 
     async def lead(self, above: int) -> int | None:
-        """Lead, if no other balancer does: the new epoch, larger than `above` and all before it.
+        """Lead, if no other balancer does.
+
+        Returns the new epoch, larger than `above` and all before it.
 
         The leader may call it again, for a newer epoch.
         """
 
     async def mail(self, run: str) -> Sequence[Letter]:
-        """The letters to this run, once, in the order in which they were sent."""
+        """Return the letters to this run, each once, in the order in which they were sent."""
 
     async def leave(self, run: str) -> None:
-        """Lead no more, and be no more among those that live."""
+        """Stop leading, and remove this balancer from the live ones."""
 
     def close(self) -> None:
-        """Let go of the connection, and so of leadership; well if it is gone. Never waits."""
+        """Close the connection, and so end leadership. May be called again. Never waits."""
 
 
 class NotificationHub(Protocol):
-    """A `PeerStore` beside a store that sends no notifications: it sends those of transactions."""
+    """A `PeerStore` for a store that sends no notifications: it sends those of transactions."""
 
     async def open_session(
         self, on_notification: Callable[[Notification], None], on_lost: Callable[[], None]
@@ -72,25 +76,26 @@ class NotificationHub(Protocol):
     async def left(self) -> None: ...
 
     def spread(self, notifications: Sequence[Notification]) -> None:
-        """Tell all balancers, this one among them."""
+        """Send notifications to all balancers, including this one."""
 
 
 class PeerStore(Protocol):
-    """Lets balancers find one another."""
+    """Lets balancers find each other."""
 
     async def open_session(
         self, on_notification: Callable[[Notification], None], on_lost: Callable[[], None]
     ) -> PeerSession:
-        """Get notifications from now on. `on_lost` is called once, when the connection is gone.
+        """Receive notifications from now on. `on_lost` is called once, when the connection is lost.
 
         Raises `StoreAway`.
         """
 
     async def send(self, letter: Letter) -> None:
-        """To all balancers that live, this one among them; an answer to who asked.
+        """Send a letter to all live balancers, including this one; an answer only to the asking
+        one.
 
         Raises `StoreAway`.
         """
 
     async def left(self) -> None:
-        """Tell all balancers that this one went, in good order. Raises `StoreAway`."""
+        """Tell all balancers that this one left in good order. Raises `StoreAway`."""

@@ -1,4 +1,4 @@
-"""Other balancers over the same store, as the daemon wires them up: what notifications do."""
+"""Connects the parts of a balancer with other balancers over the same store."""
 
 import time
 import uuid
@@ -37,9 +37,9 @@ def open_peers(
     requests: RequestService | None = None,
     jobs: Jobs | None = None,
 ) -> Peers | None:
-    """Connects this balancer with the others; `None` if the store cannot be shared.
+    """Connect this balancer with the others; `None` if the store cannot be shared.
 
-    Clients reach it at `url`, if that is known. `render` writes its metrics.
+    Clients reach this balancer at `url`, if known. `render` writes its metrics.
     """
     if persistence.peers is None:
         return None
@@ -76,7 +76,7 @@ async def reads_none() -> bool:
 
 
 def cluster_view_of(peers: Peers | None, workers: Mapping[str, int]) -> ClusterView:
-    """The view over all balancers, of which there may be only this one.
+    """Return the view over all balancers; there may be only this one.
 
     `workers`: the processes behind this one's port, if there are several; see `ClusterView`.
     """
@@ -89,9 +89,11 @@ def cluster_view_of(peers: Peers | None, workers: Mapping[str, int]) -> ClusterV
 def balancers_of(
     peers: Peers | None, alone: ListBalancers, clock: Callable[[], float] = time.time
 ) -> ListBalancers:
-    """All live balancers, as the store last listed them; `alone` if the store is not shared.
+    """Return a function that lists all live balancers as of the store's last list.
 
-    While it has listed none yet, there are none.
+    `alone` if it is not shared.
+
+    Before the first list, there are none.
     """
     if peers is None:
         return alone

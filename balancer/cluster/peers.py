@@ -1,8 +1,9 @@
-"""Keeps a balancer in touch with those that share its store: beats, is notified, leads or follows.
+"""Keeps a balancer in touch with those that share its store: it sends beats, gets notifications,
+and leads or follows.
 
-One task does it, over one session. While the store is away no balancer leads: agents go on with
-what they have, and requests are served. When it is back, everything is read anew. Whatever else
-goes wrong in a session ends that session, and with it leadership; the balancer opens another.
+One task does this, over one session. While the store is away no balancer leads: agents keep their
+models, and requests are served. When the store is back, everything is read again. Any other error
+ends the session and leadership, and the balancer opens another session.
 """
 
 import asyncio
@@ -57,7 +58,7 @@ Waiting = Mapping[str, tuple[int, float]]
 
 
 def waiting_text(waiting: Waiting) -> str:
-    """The waiting requests as JSON, which `waiting_in` reads."""
+    """Return the waiting requests as JSON, which `waiting_in` reads."""
     longest = sorted(waiting.items(), key=lambda each: -each[1][1])[:MOST_MODELS]
     return json.dumps({name: [num, round(age, 3)] for name, (num, age) in longest})
 
@@ -72,7 +73,7 @@ def waiting_in(text: str) -> Waiting:
 
 
 def added_up(reported: Iterable[tuple[Waiting, float]]) -> Waiting:
-    """The waiting requests of several balancers, which each reported them some seconds ago."""
+    """Return the waiting requests of several balancers, each reported some seconds ago."""
     total: dict[str, tuple[int, float]] = {}
     for waiting, ago in reported:
         for name, (num, age) in waiting.items():
@@ -82,7 +83,7 @@ def added_up(reported: Iterable[tuple[Waiting, float]]) -> Waiting:
 
 
 class LedViews(Protocol):
-    """The views of a `Led` that are used here."""
+    """The used part of the views of a `Led`."""
 
     @property
     def outbid(self) -> int | None: ...
@@ -108,7 +109,7 @@ class Led(Protocol):
 
 
 def _no_answer(_what: str, _about: str) -> None:
-    """This balancer knows no question."""
+    """Return no answer: this balancer knows no questions."""
 
 
 def _not_told() -> None:
@@ -121,7 +122,7 @@ Reload = Callable[[], Awaitable[bool]]
 
 @dataclass(frozen=True, slots=True)
 class PeersStatus:
-    """A balancer's standing among the others, for operators and metrics."""
+    """A balancer's place among the others, for operators and metrics."""
 
     run: str
     is_connected: bool
@@ -133,7 +134,7 @@ class PeersStatus:
 
 
 class Peers:
-    """One for each balancer whose store several may share."""
+    """The other balancers that share the store."""
 
     def __init__(
         self,
@@ -149,7 +150,10 @@ class Peers:
         on_lead: Callable[[], None] = _not_told,
         beat_interval: float = BEAT_INTERVAL,
     ) -> None:
-        """`reloads` read what has changed, `respond` answers others. `run` is this start's own."""
+        """`reloads` read what has changed; `respond` answers others.
+
+        `run` belongs to this start alone.
+        """
         self._store = store
         self._led = led
         self._reloads = reloads
@@ -174,7 +178,7 @@ class Peers:
         led.follow()
 
     def status(self) -> PeersStatus:
-        """This balancer's standing now."""
+        """Return this balancer's place among the others now."""
         leadership, is_connected = self._leadership, self._session is not None
         num_unread = len(self._unread)
         reported_ago = self._now() - self._reported_at if leadership.peers else 0.0
@@ -186,20 +190,23 @@ class Peers:
 
     @property
     def here(self) -> str | None:
-        """The name of this balancer, while there are others."""
+        """Return the name of this balancer, while there are others."""
         return self._name if self.num_live > 1 else None
 
     @property
     def num_live(self) -> int:
-        """Balancers that live, this one among them."""
+        """The number of live balancers, including this one."""
         return self._leadership.num_live
 
     async def cancel(self, id: RequestId) -> bool:
-        """Have the balancer that runs this request cancel it. Whether others were notified."""
+        """Let the balancer that runs this request cancel it.
+
+        Returns whether others were notified.
+        """
         return self.num_live > 1 and len(id) <= MOST_ID and await self._is_sent(CancelRequest(id))
 
     async def retry(self, agent: AgentId) -> None:
-        """Have the leader let this agent try again, if that is another one."""
+        """Let the leader tell this agent to try again, if another balancer leads."""
         if self._leadership.epoch is None and len(agent) <= MOST_ID:
             await self._is_sent(RetryAgent(agent))
 
@@ -214,7 +221,7 @@ class Peers:
     # ---- in the background
 
     async def run(self) -> None:
-        """Be one of them, until `leave` or until cancelled."""
+        """Take part, until `leave` or until cancelled."""
         pause = FIRST_PAUSE
         while not self._is_leaving:
             try:
@@ -236,12 +243,12 @@ class Peers:
         self._left.set()
 
     def resign(self) -> None:
-        """Lead no more, and be notified still: this balancer is about to go."""
+        """Stop leading, but still receive notifications: this balancer is about to stop."""
         self._may_lead = False
         self._end_session()
 
     async def leave(self) -> None:
-        """Go in good order, so that another one leads at once; `run` then returns."""
+        """Leave in good order, so that another balancer leads at once; `run` then returns."""
         self._is_leaving = True
         self._rang.set()
         with suppress(TimeoutError):
@@ -251,7 +258,7 @@ class Peers:
     # ---- a session
 
     async def _meet(self) -> None:
-        """Open a session and stay in it as long as it lasts. Raises `StoreAway`."""
+        """Open a session, and stay in it until it ends. Raises `StoreAway`."""
         self._num_sessions += 1
         lost = partial(self._lost, self._num_sessions)
         session = self._session = await self._store.open_session(self._heard, lost)
@@ -298,7 +305,7 @@ class Peers:
                 self._unread[what] = None
 
     async def _ring(self, within: float) -> None:
-        """Wait for something to do, at most so many seconds."""
+        """Wait for work, at most `within` seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, within)):
                 await self._rang.wait()

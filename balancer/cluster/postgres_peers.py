@@ -1,11 +1,12 @@
-"""A session of PostgreSQL that gets notifications and letters, and holds the lock of the leader.
+"""A session of PostgreSQL that gets notifications and letters, and holds the leader's lock.
 
-Whoever may connect to the database may send notifications and hear them. So a notification only
-says what to read: the letters themselves are rows of a table.
+Anybody who may connect to the database can send and receive notifications. So a notification only
+says what to read; the letters are rows of a table.
 
-The lock is the session's: it is free as soon as the server knows that the connection is gone. Both
-sides look after it. This side gives up a session that does not answer for `TIMEOUT`; the server one
-that is silent for some ten seconds (`KEEPALIVES`). So who has lost the lock knows it first.
+The lock belongs to the session: it is free as soon as the server knows that the connection is lost.
+Both sides check the connection. This side gives up a session that does not answer for `TIMEOUT`
+seconds; the server gives up one that is silent for about ten seconds (`KEEPALIVES`). So the
+balancer that loses the lock notices first.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -128,7 +129,7 @@ class PostgresSession:
     async def listen(
         self, on_notification: Callable[[Notification], None], on_lost: Callable[[], None]
     ) -> None:
-        """Begin to get notifications. Raises `StoreAway`, and then the connection is closed."""
+        """Begin to receive notifications. Raises `StoreAway`, and then the connection is closed."""
 
         def notified(_connection: object, _pid: int, _channel: str, payload: str) -> None:
             if isinstance(notification := decoded(payload), Changed):
@@ -170,7 +171,8 @@ class PostgresSession:
 
     @contextmanager
     def _used(self) -> Iterator[None]:
-        """A session that failed once is given up: what the server made of it is not known."""
+        """A context that gives up the session if a call fails, because its effect on the server is
+        unknown."""
         try:
             with _reached(self._url):
                 yield

@@ -1,8 +1,8 @@
-"""Questions to other balancers that are open, and what has come of their answers.
+"""Open questions to other balancers, and their answers so far.
 
-Invariants: at most `MOST_OPEN` are open; of each only those that were asked are heard, each once.
-An answer travels compressed, as ASCII text: `unpacked(packed(body)) == body` for whatever `packed`
-takes.
+Invariants: at most `MOST_OPEN` questions are open; an answer counts only if its balancer was asked,
+and only once. An answer is sent compressed, as ASCII text: `unpacked(packed(body)) == body` for
+every `body` that `packed` accepts.
 """
 
 import zlib
@@ -20,15 +20,15 @@ MOST_BYTES = 16 * 1024 * 1024
 
 
 class TooLong(Exception):
-    """An answer is longer than one may be."""
+    """An answer is too long."""
 
 
 class Unreadable(Exception):
-    """This is no answer."""
+    """A text is not an answer."""
 
 
 def packed(body: bytes) -> str:
-    """At most `MOST_TEXT` characters. Raises `TooLong`."""
+    """Return an answer as at most `MOST_TEXT` characters. Raises `TooLong`."""
     text = b64encode(zlib.compress(body, level=1)).decode()
     if len(body) > MOST_BYTES or len(text) > MOST_TEXT:
         raise TooLong(f"an answer of {len(body)} bytes is too long")
@@ -36,7 +36,7 @@ def packed(body: bytes) -> str:
 
 
 def unpacked(text: str) -> bytes:
-    """The answer that was packed so. Raises `Unreadable`."""
+    """Return the answer in a text of `packed`. Raises `Unreadable`."""
     reader = zlib.decompressobj()
     try:
         body = reader.decompress(b64decode(text, validate=True), MOST_BYTES)
@@ -49,7 +49,7 @@ def unpacked(text: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer of the balancer of this name."""
+    """The answer of the balancer with this name."""
 
     balancer: str
     body: bytes
@@ -64,7 +64,7 @@ class Replies:
 
 
 class _Question:
-    """`asked`: the name of each run that has not answered yet."""
+    """An open question. `asked` has the runs that have not answered yet, with their names."""
 
     def __init__(self, asked: Iterable[tuple[str, str]]) -> None:
         self.asked = dict(asked)
@@ -97,17 +97,17 @@ class Questions:
 
     @property
     def has_room(self) -> bool:
-        """Whether one more question may be asked."""
+        """Whether another question may be asked."""
         return len(self._open) < MOST_OPEN
 
     def ask(self, id: str, asked: Iterable[tuple[str, str]]) -> None:
-        """Open a question to these, each a run with its name; while there is room only."""
+        """Open a question to these runs, given with their names. Call it only if `has_room`."""
         if not self.has_room:
             raise RuntimeError("too many questions are open")
         self._open[id] = _Question(asked)
 
     def heard(self, answer: Answered) -> str | None:
-        """Take an answer. The question's id once nothing more is to come."""
+        """Take an answer. Returns the question's id once all answers have come."""
         question = self._open.get(answer.id)
         if question is None or answer.to != self._run:
             return None

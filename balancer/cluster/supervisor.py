@@ -1,6 +1,6 @@
-"""The parent of the workers: starts them, starts lost ones again, and passes on what they say.
+"""The parent of the workers: it starts workers, restarts lost ones, and passes their messages on.
 
-It also reserves the ports on which all of them listen.
+It also reserves the ports on which all workers listen.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ MOST_WAITING = 16 * 1024 * 1024
 
 
 async def main(settings: BalancerSettings, argv: Sequence[str], shutdown: Shutdown) -> int:
-    """Run the workers until `shutdown`; the exit code. Raises `StartupError`."""
+    """Run the workers until `shutdown`, and return the exit code. Raises `StartupError`."""
     with ExitStack() as ports:
         inference = reserve(settings.inference_addr, "--inference-addr", ports)
         management = reserve(settings.management_addr, "--management-addr", ports)
@@ -60,13 +60,15 @@ async def main(settings: BalancerSettings, argv: Sequence[str], shutdown: Shutdo
 
 
 def reserve(address: Address, flag: str, until: ExitStack) -> Address:
-    """Keep the port for processes of this user until `until` closes; the address, with its port.
+    """Reserve the port for processes of this user until `until` closes.
 
-    This process listens on none of them: the system spreads connections over the listening sockets
-    of one port (`SO_REUSEPORT`). A socket that is bound and does not listen gets none, and says
-    which port it is where any free one will do.
+    Returns the address with its port.
 
-    Raises `StartupError` that names `flag`, also where another program listens there.
+    This process does not listen: the system spreads connections over the listening sockets of a
+    port (`SO_REUSEPORT`). A bound socket that does not listen gets no connections, but it knows the
+    port's number if any free port was asked for.
+
+    Raises `StartupError` that names `flag`, also if another program listens there.
     """
     try:
         found = socket.getaddrinfo(
@@ -82,7 +84,8 @@ def reserve(address: Address, flag: str, until: ExitStack) -> Address:
 
 
 def _bound(family: int, kind: int, protocol: int, at: tuple[object, ...], until: ExitStack) -> int:
-    """Twice: another program of this user that shares its port, too, would be let in."""
+    """Bind twice, because otherwise another program of this user that shares ports would be let
+    in."""
     with socket.socket(family, kind, protocol) as alone:
         alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         alone.bind(at)
@@ -95,7 +98,7 @@ def _bound(family: int, kind: int, protocol: int, at: tuple[object, ...], until:
 
 
 class Hub:
-    """Knows which workers live and which one leads, if their store cannot say.
+    """Knows which workers live and which one leads, if their store cannot tell.
 
     Workers are known by their numbers; times are in seconds. Invariants: the leading worker runs;
     epochs grow.
@@ -107,7 +110,10 @@ class Hub:
         self._epoch = 0
 
     def beat(self, worker: int, beat: Beat, now: float, wall: float) -> tuple[Peer, ...]:
-        """A worker tells of itself; `wall` is now, in seconds since 1970. All that have."""
+        """Take a worker's beat; `wall` is now, in seconds since 1970.
+
+        Returns all workers with a beat.
+        """
         _, _, since = self._beats.get(worker, (beat, now, wall))
         self._beats[worker] = (beat, now, since)
         return tuple(
@@ -116,7 +122,7 @@ class Hub:
         )
 
     def lead(self, worker: int, above: int) -> int | None:
-        """A worker asks to lead: its epoch, unless another one leads."""
+        """Let a worker lead, unless another one does. Returns its epoch."""
         if self._leader not in (None, worker):
             return None
         self._leader = worker
@@ -124,14 +130,14 @@ class Hub:
         return self._epoch
 
     def left(self, worker: int) -> None:
-        """A worker has ended, or is about to."""
+        """Note that a worker has ended, or is about to."""
         self._beats.pop(worker, None)
         if self._leader == worker:
             self._leader = None
 
 
 class Supervisor:
-    """`command` is what a worker runs; `place` has all of a worker's but its number and run."""
+    """Runs workers with `command`; `place` has the parts of their places that all share."""
 
     def __init__(self, command: Sequence[str], place: Place, group: asyncio.TaskGroup) -> None:
         self._command = command
@@ -146,7 +152,10 @@ class Supervisor:
         self._code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def run(self, shutdown: Shutdown) -> int:
-        """Until all have ended, after `shutdown` or because they cannot start."""
+        """Run until all workers have ended, after `shutdown` or because they cannot start.
+
+        Returns the exit code.
+        """
         stopping = self._group.create_task(self._stop_when(shutdown))
         shutdown.on_refresh(self._refresh)
         self._carry_out(self._crew.begin())
@@ -190,7 +199,7 @@ class Supervisor:
     # ---- one worker
 
     async def _serve(self, worker: int) -> None:
-        """From the start of its process to its end."""
+        """Run a worker's process from its start to its end."""
         run = uuid.uuid4().hex
         place = Place(worker, self._place.num, run, self._place.inference, self._place.management)
         try:
@@ -209,7 +218,7 @@ class Supervisor:
         self._ended(worker, await process.wait())
 
     async def _hear(self, worker: int, process: Process) -> None:
-        """Read a worker's lines. The last line of a killed worker may be torn."""
+        """Read a worker's lines. The last line of a killed worker may be incomplete."""
         if process.stdout is None:
             return
         try:

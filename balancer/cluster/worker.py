@@ -1,7 +1,8 @@
-"""A worker's side of the pipes to its parent: who it is, which workers serve, and when to stop.
+"""A worker's side of the pipes to its parent: its number, the serving workers, and when to stop.
 
-It ends when its parent is gone: nothing else would stop it, and its ports would stay taken. Where
-the store carries no notifications between balancers, the parent does, and says who leads.
+A worker ends when its parent has ended: nothing else would stop it, and it would keep the ports. If
+the store carries no notifications between balancers, the parent does, and decides which worker
+leads.
 """
 
 import asyncio
@@ -48,7 +49,7 @@ EXIT_ORPHANED = 72
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A worker's number, from 0, of `num`; the name of its run; and the ports that all share."""
+    """A worker's number, from 0, of `num`; the name of its run; and the shared ports."""
 
     number: int
     num: int
@@ -57,23 +58,23 @@ class Place:
     management: Address
 
     def named(self, base: str) -> str:
-        """The name of this worker, where `base` is that of all."""
+        """Return the name of this worker; `base` is the balancer's name."""
         return f"{base}/{self.number}"
 
     def names(self, own: str) -> dict[str, int]:
-        """The names of all workers with their numbers, this one first, whose name is `own`."""
+        """Return the names of all workers with their numbers, this one (`own`) first."""
         base = own.removesuffix(f"/{self.number}")
         return {own: self.number} | {f"{base}/{number}": number for number in range(self.num)}
 
     def text(self) -> str:
-        """The text that `place_in` reads."""
+        """Return the text that `place_in` reads."""
         addresses = {"inference": str(self.inference), "management": str(self.management)}
         numbers = {"number": self.number, "num": self.num, "run": self.run}
         return json.dumps(numbers | addresses)
 
 
 def place_in(environment: Mapping[str, str]) -> Place | None:
-    """The place of this process; none where it is no worker."""
+    """Return the place of this process; `None` if it is not a worker."""
     if not (text := environment.get(VARIABLE)):
         return None
     fields = json.loads(text)
@@ -82,9 +83,9 @@ def place_in(environment: Mapping[str, str]) -> Place | None:
 
 
 class Pipes:
-    """To and from the parent.
+    """The pipes to and from the parent.
 
-    `on_notification` gets notifications, `on_answer` what the parent answers.
+    `on_notification` gets notifications, and `on_answer` the parent's answers.
     """
 
     def __init__(self, place: Place, orders: asyncio.StreamReader, out: asyncio.WriteTransport):
@@ -96,16 +97,16 @@ class Pipes:
         self._out = out
 
     def say(self, message: ToParent) -> None:
-        """Tell the parent; lost where it is gone."""
+        """Send a message to the parent; it is lost if the parent has ended."""
         if not self._out.is_closing():
             self._out.write(encode(message))
 
     def ready(self, **facts: object) -> None:
-        """This worker serves."""
+        """Report that this worker serves."""
         self.say(Ready({name: str(value) for name, value in facts.items()}))
 
     async def run(self, shutdown: Shutdown) -> None:
-        """Hear the parent, until cancelled."""
+        """Take the parent's messages, until cancelled."""
         try:
             async for line in self._orders:
                 self._heard(decode_to_worker(line), shutdown)
@@ -138,7 +139,7 @@ def _ignored(_notification: object) -> None:
 
 
 async def open_pipes(place: Place) -> Pipes:
-    """Over standard input and output; what is printed goes to standard error from now on."""
+    """Use standard input and output as pipes; printed text goes to standard error from now on."""
     reports = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     loop = asyncio.get_running_loop()
@@ -180,12 +181,12 @@ class HubPeerStore:
         self.spread([Changed("peers")])
 
     def spread(self, notifications: Sequence[Notification]) -> None:
-        """Tell all workers, this one among them."""
+        """Send notifications to all workers, including this one."""
         self._pipes.say(Spread(tuple(encoded(each) for each in notifications)))
 
 
 class HubSession:
-    """A `PeerSession`. It is with the parent itself, so it is lost only with the worker."""
+    """A `PeerSession` with the parent itself, so it is lost only when the worker ends."""
 
     def __init__(self, pipes: Pipes) -> None:
         self._pipes = pipes
@@ -215,7 +216,7 @@ class HubSession:
         return self._id
 
     def _answered(self, answer: Peers | Granted) -> None:
-        """Take an answer; one that comes too late is ignored."""
+        """Take an answer; a late answer is ignored."""
         if self._asked is not None and not self._asked.done() and answer.id == self._id:
             self._asked.set_result(answer)
 

@@ -185,9 +185,9 @@ class Controller:
         return self._failures.next_retry(now, model)
 
     def placement_of(self, model: DesiredModel) -> str | None:
-        """Return a model's last placement and its reasons, in words;
+        """Return a model's last placement and its reasons, in words.
 
-        `None` if it is not to be loaded.
+        Returns `None` if it is not to be loaded.
         """
         found = self._last
         obstacles = None if found is None else found.obstacles.get(model.name)
@@ -205,7 +205,7 @@ class Controller:
     def reconcile(
         self, reports: Iterable[AgentReport], demands: Mapping[str, Demand], now: float
     ) -> list[GiveOrder]:
-        """Compare the desired state with the fleet, and return orders;
+        """Compare the desired state with the fleet, and return orders.
 
         `demands` has the models that requests wait for.
         """

@@ -68,7 +68,7 @@ class Failures:
         return next(found, None)
 
     def failed(self, member: Member, *, is_new: bool, now: float) -> None:
-        """Record that an agent could not carry out its order;
+        """Record that an agent could not carry out its order.
 
         `is_new`: this is its first report since the order.
         """

@@ -344,9 +344,9 @@ class _Placing:
         return _ALL in memories or any(parts.get(each) for each in memories)
 
     def _parts(self, agent: AgentId, name: str) -> Mapping[str, int] | None:
-        """Return the bytes that a model uses, or needs free, in each memory of a host;
+        """Return the bytes that a model uses, or needs free, in each memory of a host.
 
-        `None` if unknown.
+        Returns `None` if unknown.
         """
         host = self._members[agent].report.host_id
         held, claims = self._held.get((host, name)), self._models[name].requirement.claims.get(host)

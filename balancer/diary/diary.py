@@ -133,7 +133,7 @@ class Diary:
         return self._clock()
 
     def note(self, kind: DiaryKind, subject: str, message: str, *, by: str | None = None) -> None:
-        """Write an entry about what has happened now;
+        """Write an entry about what has happened now.
 
         `by` is the name of the key of the person who did it.
         """

@@ -105,9 +105,9 @@ def _reader(kind: Hashable) -> Callable[[object], tuple[object, ...]] | None:
 def memory_refusal(
     shares: Shares[Account], account: Account, num_bytes: int
 ) -> RequestError | None:
-    """Return the error if a request of this size may not wait or run, and count it;
+    """Return the error if a request of this size may not wait or run, and count it.
 
-    `None` if it may.
+    Returns `None` if it may.
     """
     if num_bytes > shares.share:
         return RequestTooLarge(

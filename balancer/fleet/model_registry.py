@@ -407,9 +407,9 @@ class ModelRegistry:
     def refusal(
         self, task: Task | None, name: str | None, *, field: str = "model"
     ) -> RequestError | None:
-        """Return the error for a task that no known model can do;
+        """Return the error for a task that no known model can do.
 
-        `None` also if no agent is connected.
+        Returns `None` also if no agent is connected.
 
         Every model can do queries without a `task`. `field` is the field that asks for the task.
         """
@@ -466,7 +466,7 @@ class ModelRegistry:
         return check_length(request, self.room(request.model))
 
     def room(self, name: str | None) -> PromptRoom:
-        """Return the longest prompts that fit into a context of the model;
+        """Return the longest prompts that fit into a context of the model.
 
         `None` stands for any model.
         """

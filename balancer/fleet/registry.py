@@ -47,7 +47,7 @@ BUSY_PAUSE = 0.5
 
 @dataclass(slots=True, eq=False)
 class Agent:
-    """One connected agent. Times are in seconds of the core's clock;
+    """One connected agent. Times are in seconds of the core's clock.
 
     `rested_at` is set during a pause.
 

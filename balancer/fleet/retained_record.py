@@ -15,7 +15,7 @@ class RetainedKey(NamedTuple):
 
 
 class RetainedRecord(NamedTuple):
-    """The record of a retained request. `digest` is that of its body;
+    """The record of a retained request. `digest` is that of its body.
 
     `created_at` is in seconds since 1970.
 

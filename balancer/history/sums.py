@@ -58,9 +58,9 @@ def num_counted(counts: Histogram) -> int:
 
 
 def percentile(counts: Histogram, share: float) -> float | None:
-    """Return the duration in seconds that the share `share` (0 to 1) of all does not exceed;
+    """Return the duration in seconds that the share `share` (0 to 1) of all does not exceed.
 
-    `None` if empty.
+    Returns `None` if empty.
     """
     rank = share * num_counted(counts)
     seen = 0

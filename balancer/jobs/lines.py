@@ -194,7 +194,7 @@ class Final:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """An outcome: the line runs again after `pause` seconds;
+    """An outcome: the line runs again after `pause` seconds.
 
     `for_all`: no line of its batch starts earlier.
     """

@@ -35,7 +35,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """The tools of a runner. `runner` is the name of this balancer in leases;
+    """The tools of a runner. `runner` is the name of this balancer in leases.
 
     `scratch` is its folder.
     """

@@ -1,8 +1,8 @@
-"""`GET /api/v1/agents/{id}/log`: the last lines of an agent's log, when somebody looks.
+"""`GET /api/v1/agents/{id}/log`: the last lines of an agent's log, fetched on request.
 
-`…/log/events` goes on with those that follow, as server-sent events: each is asked for when the
-ones before are written, so nothing is stored for a slow reader. It ends with its reader, its
-reader's key, or the agent's link; a page that dials again goes on after the last line it has.
+`…/log/events` continues with new lines as server-sent events. The next lines are requested when the
+previous ones are written, so nothing is stored for a slow reader. The stream ends with its reader,
+its reader's key, or the agent's link. A page that reconnects continues after its last line.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ PAUSE = 0.1
 
 
 def agent_log_routes(runtime: FleetRuntime, leases: Leases) -> list[Route]:
-    """Routes of an agent's log: past lines, and new ones as they come."""
+    """Return the routes of an agent's log: past lines, and new ones as they come."""
 
     async def log(request: web.Request) -> web.Response:
         after = log_position(request.query)
@@ -87,7 +87,7 @@ def agent_log_routes(runtime: FleetRuntime, leases: Leases) -> list[Route]:
 async def _follow(
     runtime: FleetRuntime, request: web.Request, leases: Leases
 ) -> web.StreamResponse:
-    """Answer `request` with lines until it goes away, its key is no more, or the link is gone."""
+    """Answer `request` with lines, until the reader leaves, its key ends, or the link is lost."""
     agent = AgentId(request.match_info["id"])
     after = log_position(request.query, request.headers.get("Last-Event-ID", ""))
     lines = await runtime.read_log(agent, after)
@@ -109,12 +109,12 @@ async def _follow(
 
 
 def log_json(lines: Sequence[LogLine], after: int) -> AgentLog:
-    """Lines that follow the number `after`."""
+    """Return the answer with lines after the number `after`."""
     return AgentLog(lines=list(lines), after=max((line.number for line in lines), default=after))
 
 
 def log_position(query: Mapping[str, str], last_event_id: str = "") -> int:
-    """`after` or the last event's id, or the beginning.
+    """Return `after` or the last event's id, or the beginning.
 
     Raises `InvalidRequest`, which names the parameter.
     """

@@ -1,4 +1,4 @@
-"""Types of the management API's answers; the OpenAPI document is made of them."""
+"""Types of the management API's answers, from which the OpenAPI document is made."""
 
 from types import GenericAlias
 from typing import Annotated, Any, Generic, Literal, NotRequired, TypeVar, get_args, get_type_hints
@@ -21,7 +21,7 @@ from .figures import Answer
 
 
 class Aside:
-    """Marks a field that is sent along with others, and is no reason to send anything."""
+    """Marks a field that is sent along with others; its change alone is not sent."""
 
 
 def fields_of(entry: type) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def fields_of(entry: type) -> dict[str, Any]:
 
 
 def marked(entry: type, *marks: type) -> frozenset[str]:
-    """The names of the fields of `entry` that have one of `marks`."""
+    """Return the names of the fields of `entry` that have one of `marks`."""
     fields = fields_of(entry)
     return frozenset(
         name for name, field in fields.items() if set(marks).intersection(get_args(field)[1:])
@@ -43,7 +43,7 @@ Entry = TypeVar("Entry")
 
 
 class Changes(dict[str, Any], Generic[Entry]):
-    """An entry that is new, with all of its fields, or its `id` and the fields that changed."""
+    """An entry: all fields of a new one, or else its `id` and the fields that changed."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -58,7 +58,7 @@ class Changes(dict[str, Any], Generic[Entry]):
 
 
 class Slots(TypedDict):
-    """`total` is what the agent reports, `busy` what the balancers count, all of them."""
+    """Slots: `total` as the agent reports, `busy` as all balancers count."""
 
     total: Count
     busy: Count
@@ -71,7 +71,7 @@ class Statistics(Answer):
 
 
 class MemoryOfModel(TypedDict):
-    """Bytes of a device's memory that a model takes."""
+    """Bytes of a device's memory that a model uses."""
 
     name: str
     bytes: Count
@@ -105,14 +105,14 @@ class PastDevice(Answer):
 
 
 class PastDevices(TypedDict):
-    """Devices over the last ten minutes, with at most one value in `step` seconds."""
+    """Devices over the last ten minutes, with at most one value per `step` seconds."""
 
     step: float
     devices: list[PastDevice]
 
 
 class AgentThroughput(TypedDict):
-    """Throughput; null until it has been measured."""
+    """Tokens per second of an agent; null until it was measured."""
 
     tokens_total: Count
     tokens_per_second: float | None
@@ -121,7 +121,7 @@ class AgentThroughput(TypedDict):
 class Work(TypedDict):
     """An agent's progress with the model that it has to serve.
 
-    `progress` is the share of the phase that is done. `memory_needed` in bytes, if it is known.
+    `progress` is the share of the phase that is done. `memory_needed` is in bytes, if known.
     """
 
     model: str
@@ -131,10 +131,10 @@ class Work(TypedDict):
 
 
 class ServedModel(TypedDict):
-    """A model that an agent serves or is about to: then it has no tasks yet.
+    """A model that an agent serves, or is about to serve; then it has no tasks yet.
 
-    `memory_needed` in bytes, where it is known. `average_sequences` is how many requests its engine
-    computed at once; null before there were any.
+    `memory_needed` is in bytes, if known. `average_sequences` is the average number of requests
+    that its engine computed at once; null before there were any.
     """
 
     name: str
@@ -146,9 +146,9 @@ class ServedModel(TypedDict):
 
 
 class Agent(Answer):
-    """One agent. `download` is the file that it fetches. `models` are all that it serves.
+    """One agent. `download` is the file that it downloads. `models` are all models that it serves.
 
-    Slots and numbers are of all of them; `model` is the one that it has served for longest.
+    Slots and numbers are those of all models; `model` is the one served for longest.
     """
 
     OF = AgentFigures
@@ -170,12 +170,12 @@ class Agent(Answer):
 
 
 class Request(TypedDict):
-    """A request that has not ended; `agent` is the id of the agent that it runs on.
+    """A request that has not ended; `agent` is the id of its agent.
 
     `caller` is the name of its access key, or `anonymous`. `moves` is how often it moved to another
-    agent. `position` counts from 1 those that wait and that the same agents could start; null of
-    any that does not wait, and of queries. `balancer` is the name of the one that has it, and where
-    its place counts, if there are several; else null.
+    agent. `position` is its place, from 1, among the waiting requests that the same agents could
+    start; null for requests that do not wait, and for queries. `balancer` is the name of the
+    balancer that has it, if there are several; else null.
     """
 
     id: RequestId
@@ -197,10 +197,10 @@ _For = TypedDict("_For", {"for": WaitsFor | None})
 
 
 class ListedRequest(Request, _For):
-    """A request with what it can expect while it waits; null otherwise, and for queries.
+    """A request with its expected wait; null if it does not wait, and for queries.
 
-    `for` is what it waits for. `seconds_left` is an estimate, and `expected_start` the same in
-    seconds since 1970.
+    `for` is what it waits for. `seconds_left` is an estimate, and `expected_start` the same as a
+    time in seconds since 1970.
     """
 
     seconds_left: float | None
@@ -208,9 +208,12 @@ class ListedRequest(Request, _For):
 
 
 class About(TypedDict):
-    """The balancer. Clients reach it at `public_url`; where that is null, at the host by which the
-    management port was called, and `inference_port`. What is desired, keys, usage and history
-    outlive one that `is_lasting` (`--state`)."""
+    """The balancer. Clients reach it at `public_url`.
+
+    If `public_url` is null, clients use the host by which the management port was called, with
+    `inference_port`. The desired state, keys, usage and history of a balancer that `is_lasting`
+    survive its end (`--state`).
+    """
 
     version: str
     inference_port: int | None
@@ -220,9 +223,11 @@ class About(TypedDict):
 
 
 class Balancer(TypedDict):
-    """A balancer; `is_here` is true of the one that answers. Clients reach it at `url`, if known.
+    """A balancer; `is_here` is true for the balancer that answers.
 
-    Times in seconds since 1970; `since` is null where it is not known.
+    Clients reach it at `url`, if known.
+
+    Times are in seconds since 1970; `since` is null if unknown.
     """
 
     name: str
@@ -235,7 +240,7 @@ class Balancer(TypedDict):
 
 
 class Balancers(TypedDict):
-    """All balancers over one store that live."""
+    """All live balancers over one store."""
 
     balancers: list[Balancer]
 
@@ -243,7 +248,7 @@ class Balancers(TypedDict):
 class Agents(TypedDict):
     """All connected agents.
 
-    `missing` names balancers that did not answer in time: slots that they took are not counted.
+    `missing` names balancers that did not answer in time: the slots that they took are not counted.
     """
 
     agents: list[Agent]
@@ -251,17 +256,17 @@ class Agents(TypedDict):
 
 
 class AgentLog(TypedDict):
-    """The last lines of an agent's log, oldest first; `after` asks for those that follow."""
+    """The last lines of an agent's log, oldest first; `after` requests later lines."""
 
     lines: list[LogLine]
     after: Count
 
 
 class Requests(TypedDict):
-    """Requests that have not ended, oldest first, of all balancers over one store.
+    """Requests that have not ended, of all balancers over one store, oldest first.
 
-    `total` counts all, also those not listed. `missing` names balancers that did not answer in
-    time: theirs are left out.
+    `total` counts all, including requests that are not listed. `missing` names balancers that did
+    not answer in time: their requests are left out.
     """
 
     requests: list[ListedRequest]
@@ -270,15 +275,15 @@ class Requests(TypedDict):
 
 
 class Cancelled(TypedDict):
-    """The request ends shortly."""
+    """The answer to a cancellation: the request ends shortly."""
 
     id: RequestId
 
 
 class FleetFields(Answer):
-    """The fleet in a few numbers. `at`: seconds since 1970, when the event was made.
+    """The fleet in a few numbers. `at` is when the event was made, in seconds since 1970.
 
-    `moves_total`: how often a request moved to another agent since the balancer started.
+    `moves_total` counts moves of requests to other agents since the balancer's start.
     """
 
     OF = FleetTotals
@@ -287,19 +292,20 @@ class FleetFields(Answer):
 
 
 class Clocks(TypedDict):
-    """Names of fields that go on by themselves, a second each second."""
+    """Names of fields that advance by themselves, by one a second."""
 
     agents: list[str]
     requests: list[str]
 
 
 class Trouble(TypedDict):
-    """A fault other than an agent's issue, which people should see first.
+    """A fault besides agents' issues that people should see first.
 
     `model`: it failed, nobody serves it, or it has issues; `hosts`: they are lost; `balancer`: an
-    issue of its own; `refused`: callers go on though they are refused. `name` is the model's, the
-    issue's code or the door; null of several. `num` is how many models, hosts or callers there
-    are. `message` goes on after the model's name or the number.
+    issue of its own; `refused`: callers are refused again and again. `name` is the name of the
+    model, the code of the issue, or the door; null for several. `num` is the number of models,
+    hosts or callers. `message` continues a sentence that begins with the model's name or the
+    number.
     """
 
     kind: Literal["model", "hosts", "balancer", "refused"]
@@ -312,7 +318,7 @@ class Trouble(TypedDict):
 class Snapshot(FleetFields):
     """The event `snapshot`: all agents, and the oldest requests.
 
-    No event says that time has passed: readers add it to the fields that `clocks` names.
+    No event says that time has passed: readers add it to the fields named in `clocks`.
     """
 
     clocks: Clocks
@@ -324,10 +330,8 @@ class Snapshot(FleetFields):
 class Delta(FleetFields):
     """The event `delta`: changes since the last event. Empty members are left out.
 
-    `troubles` are there, all of them, if they are different.
-
-    Entries have an `id` and the fields that changed. Their times are as of `at`. Places of requests
-    that go on waiting are sent once a second.
+    `troubles` has all troubles, if they changed. Entries have an `id` and the fields that changed.
+    Their times are as of `at`. Places of waiting requests are sent once a second.
     """
 
     OPTIONAL = ("troubles", "agents", "agents_left", "requests", "requests_ended")
@@ -339,7 +343,7 @@ class Delta(FleetFields):
 
 
 class ThroughputPoint(TypedDict):
-    """The event `throughput`, each second. Agents that generated nothing are left out."""
+    """The event `throughput`, once a second. Agents that generated nothing are left out."""
 
     seconds: float
     tokens_per_second: float

@@ -1,4 +1,4 @@
-"""`GET /api/v1/balancers`: this one, and those that share its store."""
+"""`GET /api/v1/balancers`: this balancer, and those that share its store."""
 
 import time
 from collections.abc import Callable
@@ -19,7 +19,7 @@ ListBalancers = Callable[[], list[Balancer]]
 def alone(
     name: str = "", url: str | None = None, clock: Callable[[], float] = time.time
 ) -> ListBalancers:
-    """The list of a balancer without others, which leads since now."""
+    """Return a list with this balancer alone, which leads from now on."""
     since = clock()
 
     def listed() -> list[Balancer]:
@@ -38,7 +38,7 @@ def alone(
 
 
 def balancer_routes(list_balancers: ListBalancers) -> list[Route]:
-    """The one route."""
+    """Return the route."""
 
     async def balancers(_request: web.Request) -> web.Response:
         return uncached_json(Balancers(balancers=list_balancers()))

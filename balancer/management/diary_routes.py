@@ -1,4 +1,4 @@
-"""`GET /api/v1/diary`, what happened; `/api/v1/hosts`, the hosts that the fleet has and had."""
+"""`GET /api/v1/diary`: the diary; and `/api/v1/hosts`: the fleet's hosts, present and past."""
 
 import asyncio
 from collections.abc import Mapping
@@ -33,15 +33,15 @@ ALIVE_INTERVAL = 15.0
 
 
 class DiaryPage(TypedDict):
-    """Entries, the newest first. `at` is in seconds since 1970."""
+    """Entries, newest first. `at` is in seconds since 1970."""
 
     entries: list[DiaryEntry]
 
 
 class Host(TypedDict):
-    """A host, by the name of its agent. It is in this `state` `since` then.
+    """A host, by the name of its agent, in its `state` since the time `since`.
 
-    `here`: it is connected. Others are not: an operator `drained` it, it was `stopped` in good
+    `here`: it is connected. The other states: an operator `drained` it, it was `stopped` in good
     order, or its connection was `lost`. Times are seconds since 1970.
     """
 
@@ -59,19 +59,19 @@ class Host(TypedDict):
 
 
 class Hosts(TypedDict):
-    """All hosts that are remembered, by name."""
+    """All remembered hosts, by name."""
 
     hosts: list[Host]
 
 
 class Forgotten(TypedDict):
-    """The host that is forgotten."""
+    """The host that was removed from the list."""
 
     name: str
 
 
 def host_json(host: SavedHost) -> Host:
-    """The fields of a host."""
+    """Return the fields of a host."""
     known: dict[str, Any] = from_json(host.document)
     return Host(
         name=host.name,
@@ -90,7 +90,10 @@ def host_json(host: SavedHost) -> Host:
 
 @dataclass(frozen=True, slots=True)
 class DiaryQuery:
-    """Entries from `since` on, in seconds since 1970; at most `limit`. `after` is a number."""
+    """A query for entries from `since` on, in seconds since 1970; at most `limit`.
+
+    `after` is an entry's number.
+    """
 
     since: float = 0.0
     limit: int = DEFAULT_LIMIT
@@ -98,7 +101,10 @@ class DiaryQuery:
 
     @classmethod
     def of(cls, query: Mapping[str, str], now: float, last_event_id: str = "") -> Self:
-        """From a URL's parameters. Raises `InvalidRequest`, which names the parameter."""
+        """Return the query in a URL's parameters.
+
+        Raises `InvalidRequest`, which names the parameter.
+        """
         for name in query:
             if name not in NAMES:
                 raise InvalidRequest(f"`{name[:100]}` is not one of {', '.join(NAMES)}", field=name)
@@ -129,13 +135,13 @@ def _number(name: str, text: str, least: int, most: int) -> int:
 
 
 def by_whom(request: web.Request) -> str | None:
-    """The name of the key that a request came with; `None` where it needed none."""
+    """Return the name of the request's key; `None` if it needed none."""
     holder = request.get(identity_key)
     return None if holder is None else holder.name
 
 
 def routes(diary: Diary, leases: Leases) -> list[Route]:
-    """The diary and the hosts."""
+    """Return the routes of the diary and the hosts."""
 
     async def entries(request: web.Request) -> web.StreamResponse:
         is_stream = "text/event-stream" in request.headers.get(hdrs.ACCEPT, "")
@@ -203,7 +209,7 @@ def routes(diary: Diary, leases: Leases) -> list[Route]:
 async def _follow(
     diary: Diary, request: web.Request, query: DiaryQuery, leases: Leases
 ) -> web.StreamResponse:
-    """Answer `request` with entries until it goes away, or its key is no more."""
+    """Answer `request` with entries, until the reader leaves or its key ends."""
     if query.after is None:
         found = await diary.entries(since=query.since, limit=query.limit)
         found.reverse()
@@ -218,7 +224,7 @@ async def _follow(
 async def _write(
     diary: Diary, response: web.StreamResponse, found: list[DiaryEntry], after: int
 ) -> None:
-    """Write these entries, and then all that follow."""
+    """Write these entries, and then new ones."""
     while True:
         for entry in found:
             after = max(after, entry.number)
@@ -231,7 +237,7 @@ async def _write(
 
 
 async def _rung(bell: asyncio.Event, response: web.StreamResponse) -> None:
-    """Wait for new entries; say that the stream is alive where there are none for long."""
+    """Wait for new entries; send a sign of life if none come for long."""
     try:
         async with asyncio.timeout(ALIVE_INTERVAL):
             await bell.wait()

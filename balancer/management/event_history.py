@@ -1,8 +1,8 @@
 """The events of `/api/v1/events` that readers may still need: a snapshot, and deltas in order.
 
-A reader that is a little behind, or comes back with the id of the last event it saw, goes on from
-there. One that is too far behind begins again with a snapshot. Each event is encoded once, and
-shared by all readers. A newcomer's snapshot is of this moment, since many read nothing else.
+A reader that is a little behind, or reconnects with the id of its last event, continues from there.
+A reader that is too far behind begins again with a snapshot. Each event is encoded once, and shared
+by all readers. A new reader's snapshot is as of now, because many read nothing else.
 
 Invariants: deltas have consecutive positions, the last one is `position`; there are at most
 `max_deltas` of them, of `max_bytes` together (one at least).
@@ -27,7 +27,7 @@ class _Snapshot:
 
 
 class EventHistory:
-    """`name` is unique to this history. Event ids of other histories are not valid here."""
+    """The history of one run. `name` is unique; event ids of other histories are not valid here."""
 
     def __init__(
         self, name: str, *, max_deltas: int = MAX_DELTAS, max_bytes: int = MAX_BYTES
@@ -44,11 +44,11 @@ class EventHistory:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the deltas and the snapshot that are held for readers."""
+        """The bytes of the deltas and the snapshot that are kept for readers."""
         return self._num_bytes + (len(self._snapshot.frame) if self._snapshot else 0)
 
     def append(self, body: bytes) -> None:
-        """The next delta."""
+        """Add the next delta."""
         self.position += 1
         frame = self._frame("delta", self.position, body)
         self._deltas.append(frame)
@@ -60,14 +60,14 @@ class EventHistory:
             self._num_bytes -= len(self._deltas.popleft())
 
     def restart(self) -> None:
-        """Begin anew after missed changes: all readers need a new snapshot."""
+        """Begin again after missed changes: all readers need a new snapshot."""
         self.position += 1
         self._deltas.clear()
         self._num_bytes = 0
         self._snapshot = None
 
     def position_of(self, event_id: str) -> int | None:
-        """The position of an event; `None` if its id is none of this history."""
+        """Return the position of an event; `None` if its id does not belong to this history."""
         name, _, number = event_id.rpartition("-")
         is_number = number.isascii() and number.isdigit() and len(number) < 16
         return int(number) if name == self._name and is_number else None

@@ -53,7 +53,8 @@ _KEEP_ALIVE = b": keep-alive\n\n"
 
 
 def pause_after(seconds: float) -> float:
-    """Seconds until the next delta may be made, after one that took so much processor time."""
+    """Return the seconds until the next delta may be made, after one that took `seconds` of
+    processor time."""
     return min(seconds / RENDER_SHARE, MAX_PAUSE)
 
 
@@ -71,7 +72,7 @@ class Reader:
 
     @property
     def num_bytes_behind(self) -> int:
-        """Bytes of deltas that were published and not taken, of those that are still kept."""
+        """Return the bytes of kept deltas that the reader has not taken."""
         history = self._hub.history
         return min(history.num_bytes_ever - self._num_bytes_seen, history.num_bytes)
 
@@ -81,11 +82,11 @@ class Reader:
         self._has_news.set()
 
     def notify(self) -> None:
-        """Wake the reader: there is a frame to take, or no more will come."""
+        """Wake the reader, because a frame is ready or no more will come."""
         self._has_news.set()
 
     async def take(self) -> list[bytes]:
-        """Waits for events and returns all that are new; empty when nothing more comes."""
+        """Wait for events, and return all new ones; empty when no more will come."""
         frames: list[bytes] = []
         while not frames:
             await self._has_news.wait()
@@ -106,7 +107,7 @@ class Reader:
 
 
 class EventHub:
-    """Renders each event once, and wakes everyone who reads."""
+    """Renders each event once, and wakes all readers."""
 
     def __init__(
         self,
@@ -145,13 +146,16 @@ class EventHub:
         return len(self._readers)
 
     def numbers(self) -> EventNumbers:
-        """The bytes held for readers, and how far readers are behind."""
+        """Return the bytes kept for readers, and how far readers are behind."""
         behind = sum(reader.num_bytes_behind for reader in self._readers)
         return EventNumbers(self.num_subscribers, self.history.num_bytes, behind)
 
     @contextmanager
     def subscribe(self, last_event_id: str = "", owner: str = EVERYBODY) -> Iterator[Reader]:
-        """A reader that goes on after an event. Raises `RateLimited` or `ShuttingDown`."""
+        """Return a context with a reader that continues after an event.
+
+        Raises `RateLimited` or `ShuttingDown`.
+        """
         self._check_open(owner)
         try:
             self._advance()
@@ -174,11 +178,11 @@ class EventHub:
                 self._unwatched.set()
 
     def frames_after(self, position: int | None) -> list[bytes]:
-        """The frames that a reader at `position` has to be sent."""
+        """Return the frames to send to a reader at `position`."""
         return self.history.after(position, self._snapshot, self._clock())
 
     async def run(self) -> None:
-        """Publish whenever a client reads, until cancelled."""
+        """Publish events while a client reads, until cancelled."""
         while True:
             await self._watched.wait()
             async with asyncio.TaskGroup() as tasks:
@@ -194,12 +198,13 @@ class EventHub:
                 self._others = NO_OTHERS  # it grows old
 
     async def ask_others_first(self) -> None:
-        """Before the first client reads: its snapshot then has what other balancers have, too."""
+        """Ask the other balancers before the first client reads, so that its snapshot includes
+        them."""
         if not self._readers:
             self._others = await self._cluster.fleet(MAX_REQUESTS_SENT)
 
     def close(self) -> None:
-        """End every stream and accept no more."""
+        """End every stream, and accept no others."""
         self.is_closed = True
         self._notify()
 
@@ -250,7 +255,7 @@ class EventHub:
             self._notify()
 
     def _advance(self, *, counts: bool = False) -> None:
-        """Publish what changed since this was last called; with `counts`, those at once, too."""
+        """Publish the changes since the last call; with `counts`, also counts at once."""
         change = self._runtime.views.changes_since(self._revision) if self._revision >= 0 else None
         self._revision = self._runtime.views.revision
         if change is None:
@@ -275,7 +280,8 @@ class EventHub:
         self._notify()
 
     def _with_slots_of_others(self, change: FleetDelta) -> FleetDelta:
-        """With the agents of which other balancers took more slots, or fewer, since the last."""
+        """Return the change with the agents on which other balancers took more or fewer slots
+        since."""
         changed = self._others.changed_since(self._reported_others)
         self._reported_others = self._others
         views = [view for id in changed if (view := self._runtime.views.agent(id)) is not None]
@@ -289,13 +295,13 @@ class EventHub:
         return self._others.snapshot(own, MAX_REQUESTS_SENT)
 
     def _snapshot(self) -> bytes:
-        """The snapshot as of the last delta, so that whatever follows is in the next one."""
+        """Return the snapshot as of the last delta, so that later changes are in the next delta."""
         self._troubles = self.find_troubles()
         self._advance(counts=True)
         return dumps(self._view())
 
     def _now(self) -> float:
-        """Seconds since 1970, by a clock that never jumps."""
+        """Return seconds since 1970, on a clock that never jumps."""
         return self._epoch + self._clock()
 
     def _notify(self) -> None:
@@ -304,7 +310,7 @@ class EventHub:
 
 
 async def stream_events(hub: EventHub, request: web.Request, leases: Leases) -> web.StreamResponse:
-    """Answer `request` with events until it goes away, its key is no more, or the hub closes."""
+    """Answer `request` with events, until the reader leaves, its key ends, or the hub closes."""
     last_event_id = request.headers.get("Last-Event-ID") or request.query.get("last_event_id", "")
     holder = leases.holder(request)
     await hub.ask_others_first()

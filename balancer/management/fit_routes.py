@@ -1,4 +1,5 @@
-"""`GET /api/v1/models/fit`: what each host would choose for a model, before it is downloaded."""
+"""`GET /api/v1/models/fit`: the options that each host would choose for a model, before its
+download."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from .serializers import dumps
 
 
 class AgentFit(TypedDict):
-    """The settings that an agent would choose, or the `issue` for which they are unknown."""
+    """The options that an agent would choose, or the `issue` for which they are unknown."""
 
     agent: AgentId
     name: str
@@ -42,7 +43,7 @@ class Fits(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitQuery:
-    """Without `slots` and `context_size` each agent goes by its own settings."""
+    """The query. Without `slots` and `context_size` each agent uses its own settings."""
 
     __pydantic_config__ = STRICT
     source: Source
@@ -54,7 +55,7 @@ _QUERY: TypeAdapter[FitQuery] = TypeAdapter(FitQuery)
 
 
 def routes(runtime: FleetRuntime) -> list[Route]:
-    """The one of them."""
+    """Return the route."""
     http_hosts = runtime.views.limits.http_hosts
 
     async def fit(request: web.Request) -> web.Response:
@@ -86,7 +87,10 @@ def routes(runtime: FleetRuntime) -> list[Route]:
 
 
 def fit_query(query: Mapping[str, str], http_hosts: Collection[str]) -> FitQuery:
-    """Raises `InvalidRequest`, which names the parameter."""
+    """Return the query in a URL's parameters.
+
+    Raises `InvalidRequest`, which names the parameter.
+    """
     values = {
         name: int(text) if name != "source" and _is_number(text) else text
         for name, text in query.items()

@@ -1,9 +1,9 @@
-"""Deltas from changes of the fleet: what readers of events do not know yet.
+"""Makes deltas from changes of the fleet: what readers of events do not know yet.
 
-Readers know the oldest `MAX_REQUESTS_SENT` requests. Counts of tokens alone are no change of
-an agent: `throughput` has them each second, and the engine's statistics follow. Those of
-requests are sent once a second, and so are places: each request that leaves the queue changes those
-of all behind it.
+Readers know the oldest `MAX_REQUESTS_SENT` requests. A change in token counts alone is not a change
+of an agent: `throughput` has the counts each second, and the engine's statistics follow. Token
+counts of requests are sent once a second. So are places, because each request that leaves the queue
+changes all places behind it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ Entry = Mapping[str, object]
 
 
 class _Fields:
-    """The fields of an entry that are sent, and `also` those whose change alone is not sent."""
+    """The fields of an entry that are sent; a change in fields of `also` alone is not sent."""
 
     def __init__(self, entry: type, *also: str) -> None:
         self._no_news = marked(entry, Clock, Aside).union(also)
@@ -36,7 +36,8 @@ class _Fields:
         self._values = itemgetter(*sorted(fields_of(entry).keys() - self._no_news))
 
     def different(self, entry: Entry, known: Entry | None) -> Entry:
-        """The fields that are different, and those that are no news; all where none are known."""
+        """Return the changed fields, and the fields of no news; all fields if the entry is
+        unknown."""
         if known is None:
             return entry
         if self._values(entry) == self._values(known):
@@ -54,7 +55,10 @@ _COUNTED_REQUEST = _Fields(Request)
 
 
 class FleetFeed:
-    """The state that up-to-date readers know; `owes_counts` names counts that they do not."""
+    """The state that up-to-date readers know.
+
+    `owes_counts` has the entries whose counts they lack.
+    """
 
     def __init__(self) -> None:
         self.owes_counts = False
@@ -70,7 +74,7 @@ class FleetFeed:
         requests: Iterable[Request],
         troubles: Sequence[Trouble] = (),
     ) -> None:
-        """Start again from this: readers get a snapshot of it."""
+        """Begin again with this state, of which readers get a snapshot."""
         self._troubles = troubles
         self._agents = {agent["id"]: agent for agent in agents}
         self._requests = {request["id"]: request for request in requests}
@@ -151,7 +155,7 @@ class FleetFeed:
     def _follow(
         self, oldest: Iterable[Request], *, is_counted: bool
     ) -> tuple[list[Changes[Request]], list[RequestId]]:
-        """The changes of the oldest requests, and the ids that are not among them any more."""
+        """Return the changes of the oldest requests, and the ids that are no longer among them."""
         fields_sent = _COUNTED_REQUEST if is_counted else _REQUEST
         known, now = self._requests, {}
         changes: list[Changes[Request]] = []
@@ -167,7 +171,7 @@ class FleetFeed:
 
 
 def _place(view: RequestView, sent: int | None, place_of: PlaceOf) -> int | None:
-    """The place that was `sent`, as long as the request waits; else the one that it has."""
+    """Return the `sent` place while the request waits; else its present place."""
     if view.state != "queued":
         return None
     return place_of(view.id) if sent is None else sent

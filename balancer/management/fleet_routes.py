@@ -1,4 +1,4 @@
-"""The agents, and the requests that run, wait or have ended; cancelling one.
+"""The agents, and the requests that run, wait or have ended; and cancelling a request.
 
 Other balancers over the same store are asked as well.
 """
@@ -32,7 +32,7 @@ def fleet_routes(
     cluster: ClusterView,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[Route]:
-    """The routes under `/api/v1/agents` and `/api/v1/requests`."""
+    """Return the routes under `/api/v1/agents` and `/api/v1/requests`."""
     agents = _AgentHandlers(runtime, history, cluster, clock)
     requests = _RequestHandlers(runtime, history, cluster)
     return [

@@ -23,10 +23,10 @@ logger = logging.getLogger(__name__)
 
 
 class BatchView(TypedDict):
-    """A batch and how far it is. Times are seconds since 1970.
+    """A batch and its progress. Times are seconds since 1970.
 
-    `lines_per_second` and `seconds_left` are null where the balancer does not know them. `failure`
-    is the code of what ended the whole batch, if something did.
+    `lines_per_second` and `seconds_left` are null if unknown. `failure` is the code of the error
+    that ended the whole batch, if any.
     """
 
     id: str
@@ -46,13 +46,13 @@ class BatchView(TypedDict):
 
 
 class BatchViews(TypedDict):
-    """The batches that are open, then the newest."""
+    """The open batches, then the newest ended ones."""
 
     batches: list[BatchView]
 
 
 def routes(jobs: Jobs | None) -> list[Route]:
-    """The routes; without `jobs` there are no batches."""
+    """Return the routes; without `jobs` there are no batches."""
 
     async def batches(request: web.Request) -> web.Response:
         with _reached(request):
@@ -89,7 +89,7 @@ def routes(jobs: Jobs | None) -> list[Route]:
 
 
 async def view(jobs: Jobs, batch: Batch) -> BatchView:
-    """A batch as operators see it: never what is in it."""
+    """Return a batch as operators see it, without its contents."""
     num_completed, num_failed = await jobs.counts(batch)
     pace = jobs.pace(batch, num_completed + num_failed)
     return {

@@ -1,4 +1,7 @@
-"""`/api/v1/keys`. No answer has a digest, and only that of making or rotating a key has the key."""
+"""`/api/v1/keys`. No answer has a digest.
+
+Only the answers to creating and rotating a key have the key.
+"""
 
 import time
 from collections.abc import Callable
@@ -26,10 +29,10 @@ from .diary_routes import by_whom
 
 
 class Key(TypedDict):
-    """A key without its secret. Times are seconds since 1970; a limit that is null is none.
+    """A key without its secret. Times are seconds since 1970; a null limit means no limit.
 
-    `models` and `labels`: null is any. `last_used_at`: when its holder last came in at this
-    balancer; null where that was not since it started.
+    `models` and `labels`: null means any. `last_used_at` is when this balancer last saw the key;
+    null if not since its start.
     """
 
     name: str
@@ -52,19 +55,19 @@ class Key(TypedDict):
 
 
 class NewKey(Key):
-    """`key` is shown this once, and stored nowhere."""
+    """A new key. `key` is shown only in this answer, and stored nowhere."""
 
     key: str
 
 
 class Keys(TypedDict):
-    """All keys by name, revoked and expired ones too."""
+    """All keys by name, including revoked and expired ones."""
 
     keys: list[Key]
 
 
 def key_json(key: AccessKey, now: float, used_at: float | None = None) -> Key:
-    """The fields of a key; `now` and `used_at` in seconds since 1970."""
+    """Return the fields of a key; `now` and `used_at` are in seconds since 1970."""
     limits = key.limits
     return Key(
         name=key.name,
@@ -88,14 +91,14 @@ def key_json(key: AccessKey, now: float, used_at: float | None = None) -> Key:
 
 
 def new_key_json(key: AccessKey, secret: str, now: float) -> NewKey:
-    """A key as it was made, with the key itself."""
+    """Return the fields of a new key, with the key itself."""
     return NewKey(**key_json(key, now), key=secret)
 
 
 def routes(
     service: KeyService, diary: Diary, clock: Callable[[], float] = time.time
 ) -> list[Route]:
-    """All routes of keys."""
+    """Return the routes of keys."""
 
     async def listed(_request: web.Request) -> web.Response:
         now = clock()

@@ -1,4 +1,4 @@
-"""The dashboard's files: read once, served with a policy that lets nothing else in."""
+"""The dashboard's files: read once, and served with a policy that admits nothing else."""
 
 import hashlib
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ _CONTENT_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class PageFile:
-    """One file as it is served."""
+    """One file, as it is served."""
 
     body: bytes
     content_type: str
@@ -46,7 +46,7 @@ class PageFile:
 
 
 def routes() -> list[Route]:
-    """`GET /` and the files that the page asks for, by name; nothing else can be reached."""
+    """Return `GET /` and the files that the page needs, by name; nothing else can be reached."""
     served = dict(_load())
 
     async def index(request: web.Request) -> web.Response:
@@ -85,7 +85,7 @@ def _load() -> Iterator[tuple[str, PageFile]]:
 
 
 def _files(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, Traversable]]:
-    """The files in `folder` and its folders, by their paths."""
+    """Yield the files in `folder` and its subfolders, with their paths."""
     for entry in folder.iterdir():
         if entry.is_dir():
             yield from _files(entry, f"{prefix}{entry.name}/")

@@ -22,7 +22,7 @@ NAMES = ("state", "model", "caller", "limit")
 
 @dataclass(frozen=True, slots=True)
 class RequestFilter:
-    """`None` lets everything through."""
+    """A filter for requests; `None` accepts all."""
 
     states: frozenset[str] | None = None
     model: str | None = None
@@ -31,7 +31,10 @@ class RequestFilter:
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> Self:
-        """From a URL's parameters. Raises `InvalidRequest`, which names the parameter."""
+        """Return the filter in a URL's parameters.
+
+        Raises `InvalidRequest`, which names the parameter.
+        """
         for name in query:
             if name not in NAMES:
                 raise InvalidRequest(f"`{name[:100]}` is not one of {', '.join(NAMES)}", field=name)
@@ -50,7 +53,7 @@ class RequestFilter:
         )
 
     def choose(self, requests: Iterable[RequestView]) -> Iterator[RequestView]:
-        """The first `limit` of those that are asked for."""
+        """Yield the first `limit` requests that match."""
         return islice(filter(self._fits, requests), self.limit)
 
     def _fits(self, request: RequestView) -> bool:

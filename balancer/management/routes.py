@@ -1,4 +1,4 @@
-"""The management port: what operators see and steer, the agents' socket, the dashboard."""
+"""The management port: the views and controls of operators, the agents' socket, the dashboard."""
 
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
@@ -47,9 +47,9 @@ from .steering.routes import routes as steering_routes
 def management_app(
     parts: Parts, settings: BalancerSettings, addresses: Mapping[str, Address]
 ) -> web.Application:
-    """The app of the management port.
+    """Return the app of the management port.
 
-    `addresses` of the ports, by name, are put in once they are open.
+    `addresses` of the ports, by name, are added once they are open.
     """
     access = parts.access
     routes = _routes(parts, settings, addresses)
@@ -129,7 +129,7 @@ _INFERENCE = (
 
 
 def absent(path: str) -> RequestError:
-    """The error for a path where nothing is."""
+    """Return the error for a path that does not exist."""
     if any(f"{path}/".startswith(f"{root}/") for root in _INFERENCE):
         return NotFound(
             f"{path[:200]} is on the inference port (--inference-addr); this is the management port"
@@ -156,9 +156,9 @@ def _events_route(hub: EventHub, leases: Leases) -> Route:
 
 
 def metrics_route(metrics: Metrics, cluster: ClusterView | None = None) -> Route:
-    """`/metrics`; the inference port serves it as well where operators want that.
+    """Return `/metrics`; the inference port serves it as well if operators want that.
 
-    Where several processes share a port, any of them answers for all.
+    If several processes share a port, any of them answers for all.
     """
     cluster = cluster or ClusterView()
 
@@ -196,7 +196,7 @@ async def _forbid_sniffing(_request: web.Request, response: web.StreamResponse) 
 
 
 def workers_of(pipes: Pipes | None) -> Workers | None:
-    """The workers that agents connect to, where this is one of several."""
+    """Return the workers that agents connect to, if this process is one of several."""
     if pipes is None:
         return None
     return Workers(pipes.place.run, pipes.place.num, lambda: pipes.living)
@@ -209,9 +209,9 @@ def about_route(
     *,
     is_lasting: bool,
 ) -> Route:
-    """Route of the balancer's own facts, for the dashboard's commands and issues.
+    """Return the route of the balancer's own facts, for the dashboard's commands and issues.
 
-    `inference_port` is asked for each request, since ports open after the routes are made.
+    `inference_port` is called for each request, because ports open after the routes are made.
     """
 
     async def about(_request: web.Request) -> web.Response:

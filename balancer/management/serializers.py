@@ -1,4 +1,4 @@
-"""From views of the fleet to the management API's answers."""
+"""Converts views of the fleet to the management API's answers."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -42,7 +42,8 @@ PlaceOf = Callable[[RequestId], int | None]
 
 
 def agent_json(agent: AgentView, rate: float | None, busy_for_others: int = 0) -> Agent:
-    """One agent, with the tokens a second that were measured, and slots that others took."""
+    """Return one agent, with its measured tokens per second, and the slots that other balancers
+    took."""
     figures = answer_of(agent, AgentFigures)
     figures["slots"]["busy"] += busy_for_others
     body = {
@@ -77,7 +78,8 @@ def _served_json(served: ServedView) -> ServedModel:
 
 
 def _devices(agent: AgentView) -> Iterator[AgentDevice]:
-    """The devices as its engine measured them, or else as the agent found them when it started."""
+    """Yield the devices as the engine measured them, or else as the agent found them when it
+    started."""
     measured = agent.statistics.devices if agent.statistics else ()
     for each in measured:
         yield _device(each.name, each.kind, agent, answer_of(each))
@@ -103,7 +105,10 @@ def _unmeasured(name: str, kind: DeviceKind, total: int, agent: AgentView) -> Ag
 def past_devices_json(
     past: Mapping[tuple[str, DeviceKind], Sequence[DevicePoint]], now: float
 ) -> PastDevices:
-    """The measured past of devices. A point's time is seconds after `now`, which is since 1970."""
+    """Return the measured past of devices.
+
+    A point's time is in seconds after `now`, a time since 1970.
+    """
     devices = [
         {
             "name": name,
@@ -120,7 +125,7 @@ def past_devices_json(
 
 
 def _models_on(device: str, agent: AgentView) -> list[MemoryOfModel]:
-    """The memory of a device, or of the host, that each model takes."""
+    """Return the memory of a device, or of the host, that each model uses."""
     return [
         {"name": served.name, "bytes": part.bytes}
         for served in agent.models
@@ -131,7 +136,7 @@ def _models_on(device: str, agent: AgentView) -> list[MemoryOfModel]:
 
 
 def work_json(work: assignments.Work | None) -> Work | None:
-    """An agent's progress with its assigned model; null if it has none."""
+    """Return an agent's progress with its assigned model; null if it has none."""
     if work is None or work.assignment is None:
         return None
     return {
@@ -145,9 +150,9 @@ def work_json(work: assignments.Work | None) -> Work | None:
 def request_json(
     request: RequestView, position: int | None, balancer: str | None = None
 ) -> Request:
-    """One request that has not ended, with its place if it waits.
+    """Return one request that has not ended, with its place if it waits.
 
-    `balancer` is the name of this one, where there are several.
+    `balancer` is the name of this balancer, if there are several.
     """
     return {
         "id": request.id,
@@ -169,7 +174,7 @@ def request_json(
 def listed_json(
     request: RequestView, waiting: Waiting | None, at: float, balancer: str | None = None
 ) -> ListedRequest:
-    """A request in a list, with what it can expect if it waits; `at` is now, as a Unix time."""
+    """Return a request in a list, with its expected wait; `at` is now, as a Unix time."""
     left = None if waiting is None else waiting.seconds_left
     return {
         **request_json(request, None if waiting is None else waiting.position, balancer),
@@ -180,7 +185,7 @@ def listed_json(
 
 
 def fleet_json(totals: FleetTotals, at: float) -> FleetFields:
-    """The fleet in a few numbers."""
+    """Return the fleet in a few numbers."""
     return cast(FleetFields, {"at": round(at, 3), **answer_of(totals)})
 
 
@@ -191,7 +196,7 @@ def snapshot_json(
     place_of: PlaceOf,
     troubles: Sequence[Trouble] = (),
 ) -> Snapshot:
-    """The whole view, as a page needs it."""
+    """Return the whole view, as a page needs it."""
     body = {
         **fleet_json(view, at),
         "clocks": CLOCKS,
@@ -203,7 +208,7 @@ def snapshot_json(
 
 
 def throughput_json(totals: FleetTotals, throughput: Throughput) -> ThroughputPoint:
-    """One point of the plots."""
+    """Return one point of the plots."""
     return {
         "seconds": round(throughput.seconds, 3),
         "tokens_per_second": round(throughput.total, 2),
@@ -218,5 +223,5 @@ def _rounded(rate: float | None) -> float | None:
 
 
 def dumps(body: Any) -> bytes:
-    """Compact JSON on one line."""
+    """Return compact JSON on one line."""
     return to_json(body)

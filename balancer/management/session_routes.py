@@ -1,9 +1,9 @@
 """`/api/v1/session`: people log in to the dashboard with a key, and out.
 
-Browsers carry a session as a cookie, and a header that other origins cannot send.
+Browsers send a session as a cookie, together with a header that other origins cannot send.
 
-The cookie is `HttpOnly` and `SameSite=Strict`, and `Secure` where the connection is. The header,
-`x-arriero-csrf`, is needed for whatever is not a GET: it stands in an answer that only pages of
+The cookie is `HttpOnly` and `SameSite=Strict`, and `Secure` if the connection is. The header,
+`x-arriero-csrf`, is needed for every method but GET. Its value is in an answer that only pages of
 this origin can read.
 """
 
@@ -44,9 +44,9 @@ _SAFE_METHODS = ("GET", "HEAD")
 
 
 def by_cookie(access: Access, sessions: SessionService) -> Identify:
-    """Identifies by the keys in a request's headers, else by its cookie.
+    """Return a function that identifies by the keys in a request's headers, or else by its cookie.
 
-    Raises `Forbidden` without the header that a call by cookie needs.
+    It raises `Forbidden` if a call by cookie lacks its header.
     """
 
     async def identify(request: web.Request) -> Identity | None:
@@ -64,7 +64,7 @@ def by_cookie(access: Access, sessions: SessionService) -> Identify:
 
 
 def check_csrf(request: web.Request, token: str) -> None:
-    """Raises `Forbidden` where a call that may change something lacks the session's header."""
+    """Check the session's header of a call that may change something. Raises `Forbidden`."""
     shown = request.headers.get(CSRF_HEADER, "")
     if request.method in _SAFE_METHODS:
         return
@@ -77,7 +77,10 @@ def check_csrf(request: web.Request, token: str) -> None:
 
 
 def _is_secure(request: web.Request) -> bool:
-    """Also where a proxy ended TLS. Whoever lies about that gets a useless cookie."""
+    """Return whether the connection is secure, also if a proxy ended TLS.
+
+    A false claim only makes the cookie useless.
+    """
     return request.secure or request.headers.get("X-Forwarded-Proto") == "https"
 
 
@@ -95,10 +98,10 @@ LOG_IN: TypeAdapter[LogIn] = TypeAdapter(LogIn)
 class SessionState(TypedDict):
     """Whether a key is needed, and who is logged in; all null if nobody is.
 
-    Calls that change something send `csrf` as `x-arriero-csrf` beside the cookie.
-    `expires_at`: seconds since 1970. Both are null if the request has a key in its headers,
-    which a proxy in front may add: there is no session then. `sign_out` is the address that ends
-    the proxy's session, if the proxy sends the header `x-arriero-sign-out`.
+    Calls that change something send `csrf` as `x-arriero-csrf` together with the cookie.
+    `expires_at` is in seconds since 1970. Both are null if the request has a key in its headers,
+    which a proxy may add: then there is no session. `sign_out` is the address that ends the proxy's
+    session, if the proxy sends the header `x-arriero-sign-out`.
     """
 
     needs_key: bool
@@ -135,7 +138,7 @@ _LOG_OUT_DOC = Doc(
 
 
 def routes(access: Access, sessions: SessionService) -> list[Route]:
-    """Routes of the session: who is logged in, log in, and log out."""
+    """Return the routes of the session: its state, log in, and log out."""
 
     def answer(
         request: web.Request,
@@ -206,7 +209,7 @@ def routes(access: Access, sessions: SessionService) -> list[Route]:
 
 
 def check_sees(holder: Identity | None) -> None:
-    """Raises `Forbidden` where the role is for programs."""
+    """Check that the holder's role may see the dashboard. Raises `Forbidden`."""
     if holder is not None and holder.role in ("agent", "inference"):
         raise Forbidden(
             f"the key {holder.name!r} has the role {holder.role}, which sees "
@@ -216,7 +219,7 @@ def check_sees(holder: Identity | None) -> None:
 
 
 def sign_out_of(request: web.Request) -> str | None:
-    """The address that ends the session of the proxy in front. Raises `InvalidRequest`."""
+    """Return the address that ends the session at the proxy in front. Raises `InvalidRequest`."""
     place = request.headers.get(SIGN_OUT_HEADER)
     if place is None or _PLACE.fullmatch(place):
         return place

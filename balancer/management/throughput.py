@@ -1,7 +1,7 @@
 """Tokens per second of the fleet and of each agent, from counts of tokens.
 
 Invariant: a rate covers the time since the last measurement, or since the agent connected, and
-never less than `MIN_SECONDS`; a measurement sooner than that gives the last rates again.
+never less than `MIN_SECONDS`; an earlier measurement returns the last rates again.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,22 +19,22 @@ MAX_RATES = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throughput:
-    """Tokens per second over the last `seconds`; of agents, those that generated anything."""
+    """Tokens per second over the last `seconds`, with the agents that generated any."""
 
     seconds: float = 0.0
     total: float = 0.0
     agents: Mapping[AgentId, float] = field(default_factory=dict)
 
     def rate_of(self, agent: AgentId) -> float | None:
-        """The rate of one agent; `None` before anything was measured."""
+        """Return the rate of one agent; `None` before the first measurement."""
         return self.agents.get(agent, 0.0) if self.seconds else None
 
 
 class Meter:
-    """The fleet's rates; their cost is the number of agents that changed since the last ones."""
+    """Measures the fleet's rates, at a cost of the number of agents that changed."""
 
     def __init__(self, agents: Iterable[AgentView], tokens_total: int, now: float) -> None:
-        """Measure from `now` on, when these are all of the agents."""
+        """Measure from `now` on, when these are all agents."""
         self._looked_at = now
         self._total = tokens_total
         self._counts = {agent.id: agent.num_tokens for agent in agents}
@@ -46,9 +46,9 @@ class Meter:
         tokens_total: int,
         now: float,
     ) -> Throughput:
-        """The rates since the last measurement.
+        """Return the rates since the last measurement.
 
-        `counts`: tokens so far of agents that gave some since. `left`: agents that left.
+        `counts`: total tokens of agents that sent any since. `left`: agents that left.
         """
         seconds = max(now - self._looked_at, MIN_SECONDS)
         total = (tokens_total - self._total) / seconds
@@ -60,7 +60,8 @@ class Meter:
         return Throughput(seconds=seconds, total=total, agents=agents)
 
     def _count(self, id: AgentId, num_tokens: int) -> int:
-        """The tokens since the last measurement, or since it connected if that is later."""
+        """Return the tokens since the last measurement, or since the agent connected if that is
+        later."""
         before = self._counts.get(id, 0)
         self._counts[id] = num_tokens
         return num_tokens - before if num_tokens >= before else num_tokens
@@ -74,13 +75,13 @@ class _Look:
 
 
 class AgentRates:
-    """Rates of single agents, each since it was last asked for."""
+    """Rates of single agents, each since the last call for it."""
 
     def __init__(self) -> None:
         self._looks: dict[AgentId, _Look] = {}
 
     def rate(self, agent: AgentView, now: float) -> float:
-        """The rate of one agent. Nothing is stored of agents that were not asked about for long."""
+        """Return the rate of one agent. Agents without calls for a long time are forgotten."""
         last = self._looks.pop(agent.id, None)
         if last is None or agent.num_tokens < last.num_tokens:
             rate = agent.num_tokens / max(agent.connected_seconds, MIN_SECONDS)

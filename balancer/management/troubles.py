@@ -1,6 +1,6 @@
 """Troubles besides the issues of agents: the lines that the dashboard shows first.
 
-Pure. Lines are bounded, however much is wrong.
+Pure. The number of lines is bounded.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,9 +23,10 @@ def of_models(
     adapters: Mapping[str, ModelStatus],
     waiting: Mapping[str, object],
 ) -> Iterator[Trouble]:
-    """Models that nobody serves though they are desired or asked for, and those with issues.
+    """Yield the models without an agent that are desired or requested, and those with issues.
 
-    An adapter has a line only if its model has none. `waiting`: what requests wait for, by name.
+    An adapter has a line only if its model has none. `waiting` are the models for which requests
+    wait.
     """
     found = {view.info.name: words for view in models if (words := _of_model(view, waiting))}
     for name in [name for name in found if name in adapters]:
@@ -51,20 +52,20 @@ def _of_model(view: ModelView, waiting: Mapping[str, object]) -> tuple[str, str]
 
 
 def of_hosts(lost: Sequence[str]) -> Iterator[Trouble]:
-    """Hosts whose connection was lost."""
+    """Yield the hosts whose connection was lost."""
     if lost:
         hint = "start the agent again, or forget a host that is gone for good"
         yield Trouble(kind="hosts", name=None, num=len(lost), message=_names(lost), hint=hint)
 
 
 def of_balancer(issues: Iterable[Issue]) -> Iterator[Trouble]:
-    """The balancer's own: its store, its certificate, its keys."""
+    """Yield the balancer's own troubles: its store, its certificate, its keys."""
     for each in issues:
         yield Trouble(kind="balancer", name=each.code, num=1, message=each.message, hint=each.hint)
 
 
 def of_refusals(refused: Mapping[Door, tuple[Sequence[str], str]]) -> Iterator[Trouble]:
-    """Callers that go on though they are refused, and why, by door in words."""
+    """Yield the callers that are refused again and again, and why, by door."""
     for door, (callers, why) in refused.items():
         message = f"{_names(callers)}, {why}"
         yield Trouble(kind="refused", name=door, num=len(callers), message=message, hint="")

@@ -123,7 +123,7 @@ class DatabaseFile:
 
 
 def engine_of(url: StoreUrl) -> AsyncEngine:
-    """Return an engine that is not connected yet. It creates no SQLite file;
+    """Return an engine that is not connected yet. It creates no SQLite file.
 
     `DatabaseFile` does.
     """

@@ -182,9 +182,9 @@ class JobStore:
     async def claim_batch(
         self, id: str, runner: str, now: float, until: float
     ) -> SavedBatch | None:
-        """Give the runner the lease on a batch. Returns the batch;
+        """Give the runner the lease on a batch. Returns the batch.
 
-        `None` if another has it, or it has ended.
+        Returns `None` if another has it, or it has ended.
         """
         is_free = or_(BATCHES.c.runner.is_(None), BATCHES.c.leased_until <= now)
         claim = (

@@ -368,7 +368,7 @@ HostState = Literal["here", "drained", "stopped", "lost"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedHost:
-    """A host of the fleet, present or past, in its `state` since the time `since`;
+    """A host of the fleet, present or past, in its `state` since the time `since`.
 
     `document` is JSON.
     """

@@ -1,8 +1,8 @@
-"""The certificate that both ports show, loaded again when its files have changed.
+"""The certificate of both ports, loaded again when its files have changed.
 
-A new connection checks the files, at most once in `CHECK_INTERVAL`; nothing polls. Open connections
-keep what they began with. What cannot be used is reported once, and what was loaded stays. Checking
-takes microseconds and loading a millisecond, so both are done where they are needed.
+A new connection checks the files, at most once per `CHECK_INTERVAL`; nothing polls. Open
+connections keep their certificate. A faulty file is reported once, and the loaded certificate stays
+in use. Checking takes microseconds and loading a millisecond, so both happen where they are needed.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
 class Certificates:
-    """The contexts for new connections. Raises `TlsFileError` when made."""
+    """The TLS contexts for new connections. Creating it raises `TlsFileError`."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Certificates:
         now: Callable[[], float] = time.time,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        """`now`: seconds since 1970. `on_change` is called after a certificate was loaded."""
+        """`now` gives seconds since 1970. `on_change` is called after a certificate was loaded."""
         self._pair = pair
         self._agent_ca = agent_ca
         self._clock = clock
@@ -50,20 +50,20 @@ class Certificates:
 
     @property
     def not_after(self) -> float:
-        """When the certificate expires, in seconds since 1970."""
+        """Return when the certificate expires, in seconds since 1970."""
         return self._clients.validity.not_after
 
     def seconds_left(self) -> float:
-        """Seconds until the certificate expires."""
+        """Return the seconds until the certificate expires."""
         return self.not_after - self._now()
 
     def issues(self) -> tuple[Issue, ...]:
-        """Issues of the certificate, with what operators should do."""
+        """Return the issues of the certificate, with what operators should do."""
         found = issue(self.seconds_left())
         return () if found is None else (found,)
 
     def by_port(self) -> dict[str, Callable[[], ssl.SSLContext]]:
-        """Functions that give the TLS context for a new connection, by the port's name.
+        """Return functions that give the TLS context for a new connection, by the port's name.
 
         With `agent_ca` the management port asks for a certificate.
         """
@@ -136,7 +136,7 @@ class Warning:
 
 
 def issue(seconds_left: float) -> Issue | None:
-    """The warning for operators, as an issue of the balancer."""
+    """Return the warning about a certificate that expires, as an issue of the balancer."""
     message = warning(seconds_left).message
     if message is None:
         return None
@@ -145,7 +145,10 @@ def issue(seconds_left: float) -> Issue | None:
 
 
 def warning(seconds_left: float) -> Warning:
-    """A warning a day from `WARN_BEFORE` on."""
+    """Return the warning to log now.
+
+    There is one a day from `WARN_BEFORE` seconds before the end on.
+    """
     if seconds_left > WARN_BEFORE:
         return Warning(None, seconds_left - WARN_BEFORE)
     if seconds_left <= 0:
@@ -159,9 +162,9 @@ def warning(seconds_left: float) -> Warning:
 
 
 async def watch_expiry(certificates: Certificates) -> None:
-    """Warns in the log of a certificate that expires, until it is cancelled.
+    """Warn in the log of a certificate that expires, until cancelled.
 
-    Sleeps until there is something to say, or a new certificate.
+    Sleeps until the next warning, or until a new certificate is loaded.
     """
     changed = asyncio.Event()
     certificates.on_change = changed.set

@@ -36,7 +36,7 @@ _HANDSHAKE = 0x16
 
 
 class TlsProtocol(asyncio.Protocol):
-    """One connection: handshake, then decrypted bytes to the protocol above."""
+    """One connection: it does the handshake, and passes decrypted bytes to the protocol above."""
 
     def __init__(
         self,
@@ -74,13 +74,13 @@ class TlsProtocol(asyncio.Protocol):
         self._is_over = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The handshake has to be done within its deadline."""
+        """Begin the handshake, which has a deadline."""
         self._transport = TlsTransport(cast("asyncio.Transport", transport), self)
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(self._handshake_timeout, self._too_slow)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of the handshake, or encrypted ones."""
+        """Take bytes of the handshake, or encrypted bytes."""
         if self._is_over:
             return
         if not self._has_begun:
@@ -94,22 +94,22 @@ class TlsProtocol(asyncio.Protocol):
             self.read()
 
     def eof_received(self) -> None:
-        """The peer has cut the connection; the transport closes."""
+        """Note that the peer has closed its side; the transport then closes."""
         if self._above is not None:
             self._above.eof_received()
 
     def pause_writing(self) -> None:
-        """The transport's buffer is full."""
+        """Pause the protocol above, because the transport's buffer is full."""
         if self._above is not None:
             self._above.pause_writing()
 
     def resume_writing(self) -> None:
-        """The transport's buffer has drained."""
+        """Resume the protocol above, because the transport's buffer has drained."""
         if self._above is not None:
             self._above.resume_writing()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """The end, whichever side brought it about."""
+        """End the connection, whichever side closed it."""
         self._is_over = True
         self._stop_timer()
         if self._above is None:
@@ -126,7 +126,7 @@ class TlsProtocol(asyncio.Protocol):
     # ---- from the transport above
 
     def read(self) -> None:
-        """Take the records that have arrived, as long as the protocol above wants their data."""
+        """Decrypt the records that have arrived, as long as the protocol above wants data."""
         num_records = 0
         while not (self._is_over or self._below.is_paused):
             if not (length := self._next_length()):
@@ -153,23 +153,23 @@ class TlsProtocol(asyncio.Protocol):
         self.flush()
 
     def say_goodbye(self) -> None:
-        """Say that nothing more comes; what arrives from now on is thrown away."""
+        """Tell the peer that nothing more comes; bytes that arrive from now on are discarded."""
         self._is_over = True
         with suppress(ssl.SSLError):  # it waits for the peer's own goodbye, which is of no use
             self.tls.unwrap()
         self.flush()
 
     def flush(self) -> None:
-        """Give the transport what TLS has made."""
+        """Give the transport the encrypted bytes."""
         if self._outgoing.pending:
             self._below.tcp.write(self._outgoing.read())
 
     # ---- inside
 
     def _next_length(self) -> int:
-        """Bytes of the next record; 0 if it is not whole.
+        """Return the length of the next record; 0 if it is incomplete.
 
-        Of a record that is too long they are those of its head, for which OpenSSL refuses it.
+        For a record that is too long it is the length of its head, for which OpenSSL refuses it.
         """
         num_here = len(self._raw) - self._at
         if num_here < _HEAD:
@@ -180,7 +180,7 @@ class TlsProtocol(asyncio.Protocol):
         return _HEAD + length if num_here >= _HEAD + length else 0
 
     def _decrypt(self, above: asyncio.Protocol) -> None:
-        """Hand on what is in the record that OpenSSL was given."""
+        """Pass on the contents of the record that OpenSSL was given."""
         try:
             data = self.tls.read(READ_SIZE)
         except ssl.SSLWantReadError:
@@ -201,7 +201,7 @@ class TlsProtocol(asyncio.Protocol):
         above.data_received(data)
 
     def _fall_behind(self) -> None:
-        """Go on in the next turn of the event loop, and let nothing more come until then."""
+        """Continue in the next turn of the event loop, and stop reading until then."""
         self._is_behind = True
         self._below.tcp.pause_reading()
         asyncio.get_running_loop().call_soon(self.read)
@@ -292,7 +292,7 @@ class TlsTransport(asyncio.Transport):
         self.write(b"".join(pieces))
 
     def can_write_eof(self) -> bool:
-        """TLS cannot be closed on one side only."""
+        """Return false: TLS cannot be closed on one side only."""
         return False
 
     def is_closing(self) -> bool:
@@ -300,7 +300,7 @@ class TlsTransport(asyncio.Transport):
         return self._is_closing or self.tcp.is_closing()
 
     def close(self) -> None:
-        """Close after the written bytes have left."""
+        """Close after the written bytes were sent."""
         if not self._is_closing:
             self._is_closing = True
             self._protocol.say_goodbye()
@@ -312,7 +312,7 @@ class TlsTransport(asyncio.Transport):
         self.tcp.abort()
 
     def pause_reading(self) -> None:
-        """Also holds back what has arrived and is not decrypted."""
+        """Pause reading, and hold back bytes that have arrived and are not decrypted."""
         self.is_paused = True
         self.tcp.pause_reading()
 
@@ -328,7 +328,7 @@ class TlsTransport(asyncio.Transport):
         return not self.is_paused and self.tcp.is_reading()
 
     def get_write_buffer_size(self) -> int:
-        """Encrypted bytes that wait to leave."""
+        """Return the number of encrypted bytes that wait to be sent."""
         return self.tcp.get_write_buffer_size()
 
     def get_write_buffer_limits(self) -> tuple[int, int]:

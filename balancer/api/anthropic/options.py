@@ -96,7 +96,7 @@ class ThinkingOptions:
 
 
 def thinks(options: ThinkingOptions | None, messages: tuple[ChatMessage, ...]) -> bool | None:
-    """Return whether the answer to `messages` begins with thinking;
+    """Return whether the answer to `messages` begins with thinking.
 
     `None` leaves it to the template.
     """

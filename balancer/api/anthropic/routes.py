@@ -85,7 +85,7 @@ def _with_id(handle: Handler) -> Handler:
 
 
 def error_answer(error: RequestError, id: RequestId | None = None) -> web.Response:
-    """Return `error` as a response in Anthropic's format;
+    """Return `error` as a response in Anthropic's format.
 
     `id` is the request's id, if it has one.
     """

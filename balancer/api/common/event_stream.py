@@ -130,7 +130,7 @@ class Deltas:
         return b"%b%b%b%b}\n\n" % (self._start, to_json(text), self._end, members)
 
     def frame(self, kind: TokenKind, keep: Callable[[str], object]) -> TextFrame:
-        """Return the bytes around the text of tokens of a kind;
+        """Return the bytes around the text of tokens of a kind.
 
         `keep` is called with each token.
         """

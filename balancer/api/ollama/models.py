@@ -105,7 +105,7 @@ SHOW_FIELDS = FieldTable(TypeAdapter(_ShowBody), fields.SHOW)
 
 
 def parse_show(body: bytes, notes: FieldNotes | None = None) -> str:
-    """Return the model name in the body of `/api/show`;
+    """Return the model name in the body of `/api/show`.
 
     `name` is an older name of the field `model`.
     """

@@ -52,7 +52,7 @@ class Doors:
         self._reasons: dict[Door, str] = {}
 
     def refused(self, door: Door, kind: str, who: str | None, why: str) -> None:
-        """Report that a caller from the address `who` was refused at `door`;
+        """Report that a caller from the address `who` was refused at `door`.
 
         `why` is for people.
         """

@@ -1,8 +1,8 @@
-"""Clients' WebSockets: what they have in common, whatever is said over them.
+"""Clients' WebSockets: the parts that are common to all their protocols.
 
-A frame is written at once, past aiohttp's writer, which can only be awaited. What waits is in the
-transport's buffer: a call that finds it full waits until the client has read, so the buffer holds
-one frame of each call beyond its limit at most.
+A frame is written at once and not through aiohttp's writer, which can only be awaited. Waiting
+frames are in the transport's buffer. A call that finds the buffer full waits until the client has
+read. So the buffer holds at most one frame of each call beyond its limit.
 """
 
 import asyncio
@@ -42,7 +42,10 @@ class FrameWriter:
     def __init__(
         self, request: web.Request, socket: web.WebSocketResponse, tasks: asyncio.TaskGroup
     ) -> None:
-        """One of `tasks` waits for the client. Raises `ConnectionResetError` if it has gone."""
+        """Start one of `tasks`, which waits for the client.
+
+        Raises `ConnectionResetError` if the client has disconnected.
+        """
         transport = request.transport
         if transport is None:
             raise ConnectionResetError("the client has disconnected")
@@ -56,9 +59,9 @@ class FrameWriter:
         self._draining: asyncio.Task[None] | None = None
 
     def write(self, frame: bytes) -> bool:
-        """Writes one frame; says whether there is room for another.
+        """Write one frame. Returns whether another can be written at once.
 
-        Does nothing once the connection is closing: the socket's reader then ends its calls.
+        Does nothing once the connection is closing; the socket's reader then ends the calls.
         """
         if self._socket.closed or self._is_closing():
             return True
@@ -66,7 +69,7 @@ class FrameWriter:
         return not self._protocol.writing_paused
 
     async def drained(self) -> None:
-        """Waits until there is room, or until the connection is lost."""
+        """Wait until another frame can be written, or until the connection is lost."""
         # In turns: the next one looks again once the one before has written.
         async with self._turn:
             if self._protocol.writing_paused and not self._is_closing():
@@ -95,7 +98,7 @@ def _header(length: int) -> bytes:
 
 
 class SocketSession(ABC):
-    """One open socket: a reader that never waits for answers. `run` it once.
+    """One open WebSocket: a reader that never waits for answers. `run` it once.
 
     A subclass takes messages, and has tasks that answer them.
     """
@@ -107,7 +110,7 @@ class SocketSession(ABC):
         tasks: asyncio.TaskGroup,
         held: Held,
     ) -> None:
-        """`held`: the bytes of messages that are being read or wait for their answers."""
+        """`held` counts the bytes of messages that are being read or wait for their answers."""
         self.counts_parts = False
         """Whether `count` is called as parts of messages arrive, and not only for whole ones."""
         self._request = request
@@ -122,16 +125,16 @@ class SocketSession(ABC):
 
     @abstractmethod
     async def take(self, message: bytes) -> None:
-        """Take a message of which the bytes are held."""
+        """Take a message, whose bytes are counted."""
 
     @property
     @abstractmethod
     def answering(self) -> Collection[asyncio.Task[None]]:
-        """The tasks that answer."""
+        """The tasks that write answers."""
 
     @abstractmethod
     def stop(self) -> None:
-        """The socket is gone, so no answer can be sent."""
+        """Stop the tasks, because the socket is closed and no answer can be sent."""
 
     async def serve(self) -> None:
         """Read until either side closes the socket."""
@@ -139,7 +142,7 @@ class SocketSession(ABC):
             pass
 
     def count(self, num_bytes: int) -> bool:
-        """Further bytes of messages are here; whether they may be."""
+        """Count received bytes of messages. Returns whether they are within the limits."""
         try:
             self._held.add(num_bytes)
         except Overloaded as error:
@@ -165,7 +168,7 @@ class SocketSession(ABC):
                 self.stop()
 
     async def read_one(self) -> bool:
-        """Take the next message; whether another may come."""
+        """Take the next message. Returns whether to read another."""
         message = await received(self._socket)
         if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
             return False
@@ -174,7 +177,7 @@ class SocketSession(ABC):
         return True
 
     async def send(self, *frames: bytes) -> None:
-        """Write frames when there is room."""
+        """Write frames, waiting for the client if necessary."""
         await self._frames.drained()
         for frame in frames:
             self._frames.write(frame)
@@ -211,17 +214,20 @@ Open = Callable[[web.Request, web.WebSocketResponse, asyncio.TaskGroup, Held], S
 
 
 class Sockets(Generic[S]):
-    """The sockets of an endpoint, which are closed when the balancer shuts down."""
+    """The WebSockets of an endpoint, which are closed when the balancer shuts down."""
 
     def __init__(self, open_session: Open[S], *, max_message: int, refusal: str) -> None:
-        """A message has at most `max_message` bytes; `refusal` answers what is no handshake."""
+        """A message has at most `max_message` bytes.
+
+        `refusal` answers requests other than handshakes.
+        """
         self._open_session = open_session
         self._max_message = max_message
         self._refusal = refusal
         self._sessions: set[S] = set()
 
     async def close(self) -> None:
-        """End every open socket once it has sent what is waiting, or after `FLUSH_SECONDS`."""
+        """Close every open socket once its waiting frames are sent, or after `FLUSH_SECONDS`."""
         await asyncio.gather(*(session.retire() for session in self._sessions))
 
     async def serve(self, request: web.Request) -> web.WebSocketResponse:

@@ -17,9 +17,9 @@ EVENTS_AFTER = 0.5
 
 
 def events_after(is_streamed: bool) -> float | None:
-    """Return the seconds after which a client is sent its place in the queue;
+    """Return the seconds after which a client is sent its place in the queue.
 
-    `None` if the answer is whole.
+    Returns `None` if the answer is whole.
     """
     return EVENTS_AFTER if is_streamed else None
 
@@ -27,7 +27,7 @@ def events_after(is_streamed: bool) -> float | None:
 def headers_after(
     is_streamed: bool, early_headers: float, preferences: Iterable[str]
 ) -> float | None:
-    """Return the seconds of waiting after which a stream begins;
+    """Return the seconds of waiting after which a stream begins.
 
     `preferences` are its `Prefer` headers.
 

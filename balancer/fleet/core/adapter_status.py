@@ -22,7 +22,7 @@ class AdapterStatus:
 def status_of_adapter(
     adapter: DesiredAdapter, base: ModelStatus, agents: Iterable[Agent]
 ) -> AdapterStatus:
-    """Return the status of an adapter;
+    """Return the status of an adapter.
 
     `base` is the status of its model, and `agents` serve the model.
 

@@ -80,7 +80,7 @@ class Admission:
         return self._limiter.num_accounts
 
     def shared_by(self, num_balancers: int) -> None:
-        """Give callers this balancer's share of their limits;
+        """Give callers this balancer's share of their limits.
 
         `num_balancers` are live, including this one.
         """

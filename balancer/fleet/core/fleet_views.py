@@ -116,9 +116,9 @@ class FleetViews:
         )
 
     def changes_since(self, revision: int) -> FleetDelta | None:
-        """Return the changes after `revision`;
+        """Return the changes after `revision`.
 
-        `None` if that is too long ago: then take a `view`.
+        Returns `None` if that is too long ago: then take a `view`.
         """
         changes = self._state.changes.since(revision)
         if changes is None:
@@ -240,9 +240,9 @@ class FleetViews:
         return request if isinstance(request, Request) else None
 
     def position(self, id: RequestId) -> int | None:
-        """Return the place of a request that waits for an agent, from 1;
+        """Return the place of a request that waits for an agent, from 1.
 
-        `None` for any other request.
+        Returns `None` for any other request.
         """
         request = self._request(id)
         if request is None or request.link is not None:

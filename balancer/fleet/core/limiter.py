@@ -277,7 +277,7 @@ class Limiter:
     def __init__(
         self, *, keys: CallerLimits = NO_LIMITS, anonymous: CallerLimits = NO_LIMITS
     ) -> None:
-        """`keys` are the limits of keys without their own;
+        """`keys` are the limits of keys without their own.
 
         `anonymous` are the limits of callers without a key.
         """

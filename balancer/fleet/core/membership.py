@@ -284,9 +284,9 @@ def _computed(statistics: Statistics) -> int:
 def _excess(
     holder: Identity | None, labels: Mapping[str, str], model: ModelInfo | None
 ) -> str | None:
-    """Return why an agent with this key may not have these labels or this model;
+    """Return why an agent with this key may not have these labels or this model.
 
-    `None` if it may.
+    Returns `None` if it may.
     """
     if holder is None:
         return None

@@ -78,9 +78,9 @@ def _loads(agent: Agent, model: str | None, status: ModelStatus | None) -> bool:
 
 
 def _waiting(agent: Agent, here: list[Agent]) -> str | None:
-    """Return that the model's file is ready but other models of the host use the memory;
+    """Return that the model's file is ready but other models of the host use the memory.
 
-    `None` if not so.
+    Returns `None` if not so.
     """
     if agent.work is None or agent.work.phase != "draining":
         return None

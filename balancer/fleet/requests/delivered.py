@@ -200,9 +200,9 @@ class Delivered:
             self._text = None
 
     def event_of(self, item: Reported) -> ReportedEvent | None:
-        """Return the event for the client that tells of `item`;
+        """Return the event for the client that tells of `item`.
 
-        `None` if the client had the event before.
+        Returns `None` if the client had the event before.
         """
         match item:
             case CallStarted():

@@ -12,7 +12,7 @@ from .fair_order import Item
 
 
 class Dispatched:
-    """An item of dispatch. It waits until it has a slot of the agent `slot`;
+    """An item of dispatch. It waits until it has a slot of the agent `slot`.
 
     `arrival` is its number.
 

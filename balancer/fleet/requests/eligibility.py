@@ -73,7 +73,7 @@ Or any of those that can do what it needs.
 
 
 def model_of(key: QueueKey) -> str | None:
-    """Return the name of the model that requests under this key wait for;
+    """Return the name of the model that requests under this key wait for.
 
     `None` stands for any model.
     """
@@ -126,7 +126,7 @@ class Offer:
 
     @property
     def names(self) -> tuple[str | None, ...]:
-        """The model names in requests that the agent takes;
+        """The model names in requests that the agent takes.
 
         `None` stands for a request without a name.
         """
@@ -182,9 +182,9 @@ class UncommonNeeds:
         return self.lacked != before
 
     def key_of(self, request: GenerateRequest) -> Able | None:
-        """Return the key under which the request waits;
+        """Return the key under which the request waits.
 
-        `None` if every agent of its model can serve it.
+        Returns `None` if every agent of its model can serve it.
         """
         if not self.lacked:
             return None

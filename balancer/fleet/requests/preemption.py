@@ -33,7 +33,7 @@ def least_run(num_preempted: int) -> float:
 
 
 class Preemption:
-    """Chooses the requests to preempt. Report what `waits`, what `runs` and what `stops`;
+    """Chooses the requests to preempt. Report what `waits`, what `runs` and what `stops`.
 
     `due` then returns the requests to preempt.
 

@@ -360,16 +360,16 @@ class Request(Lifecycle, Dispatched):
 
     @property
     def continuation(self) -> Continuation | None:
-        """The continuation for an agent like the present one;
+        """The continuation for an agent like the present one.
 
-        `None` if the answer has not begun.
+        The value is `None` if the answer has not begun.
         """
         return self.continuation_for(self.fingerprint)
 
     def continuation_for(self, fingerprint: str | None) -> Continuation | None:
-        """Return the continuation for an agent with this fingerprint;
+        """Return the continuation for an agent with this fingerprint.
 
-        `None` if the answer has not begun.
+        Returns `None` if the answer has not begun.
         """
         if not self.has_streamed:
             return None

@@ -556,9 +556,9 @@ class Requests:
         return [*decisions, *self._preempt(now)]
 
     def _lack_of(self, request: Request, why_not_served: WhyNotServed) -> NotServed | None:
-        """Return why no agent serves the model of a waiting request;
+        """Return why no agent serves the model of a waiting request.
 
-        `None` if it waits for a slot.
+        Returns `None` if it waits for a slot.
         """
         if request.link is not None:
             return None

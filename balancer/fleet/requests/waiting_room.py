@@ -56,9 +56,9 @@ class SlotTimes:
             self._means.popitem(last=False)
 
     def mean(self, model: str | None) -> float | None:
-        """Return the mean seconds that a request of `model` has its slot;
+        """Return the mean seconds that a request of `model` has its slot.
 
-        `None` before one has ended.
+        Returns `None` before one has ended.
         """
         known = self._means.get(model)
         return None if known is None else known[0]
@@ -182,9 +182,9 @@ class WaitingRoom:
         return Waiting(place, "slot", _whole(None if pause is None else place * pause))
 
     def sure_wait(self, request: Request, num_ended: int) -> float | None:
-        """Return the seconds until a waiting request gets a slot;
+        """Return the seconds until a waiting request gets a slot.
 
-        `None` before `num_ended` requests have ended.
+        Returns `None` before `num_ended` requests have ended.
         """
         key = request.queue_key
         pause = self._pause(key)

@@ -1,1 +1,1 @@
-"""The fleet's past over REST: charts of the last day, and the requests that ended."""
+"""The fleet's past over REST: charts of the last day, and ended requests."""

@@ -1,4 +1,4 @@
-"""The parameters of the history: which time, in which steps, by what; and of ended requests."""
+"""The parameters of the history: times, steps, grouping; and of ended requests."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,8 +29,10 @@ MAX_LIMIT = 1000
 
 @dataclass(frozen=True, slots=True)
 class HistoryQuery:
-    """Steps of `step` seconds from `since` on, seconds since 1970; of all that `by` tells apart,
-    or of the one with this `name`."""
+    """A query for steps of `step` seconds from `since` on, in seconds since 1970.
+
+    `by` groups them; `name` selects one group.
+    """
 
     since: int
     step: int
@@ -39,7 +41,10 @@ class HistoryQuery:
 
     @classmethod
     def of(cls, query: Mapping[str, str], now: float) -> Self:
-        """From a URL's parameters. Raises `InvalidRequest`, which names the parameter."""
+        """Return the query in a URL's parameters.
+
+        Raises `InvalidRequest`, which names the parameter.
+        """
         _known(query, HISTORY_NAMES)
         by, name = _by(query.get("by")), query.get("name")
         if name is not None and by is None:
@@ -49,7 +54,10 @@ class HistoryQuery:
 
 
 def ended_filter(query: Mapping[str, str]) -> EndingFilter:
-    """From a URL's parameters. Raises `InvalidRequest`, which names the parameter."""
+    """Return the filter in a URL's parameters.
+
+    Raises `InvalidRequest`, which names the parameter.
+    """
     _known(query, ENDED_NAMES)
     return EndingFilter(
         model=query.get("model"),
@@ -62,7 +70,7 @@ def ended_filter(query: Mapping[str, str]) -> EndingFilter:
 
 
 def cursor_after(last: EndedRequest) -> str:
-    """The `before` of the page after the one that ends with `last`."""
+    """Return the `before` of the page after the one that ends with `last`."""
     place = place_of(last)
     return f"{place.ended_at!r},{place.id}"
 
@@ -98,7 +106,8 @@ def _by(text: str | None) -> By | None:
 
 
 def _since(text: str, now: float) -> int:
-    """A date, or a time before now; a day ago at most, since nothing older is kept."""
+    """Return a time: a date, or a duration before now; at most a day ago, because nothing older is
+    kept."""
     if _is_number(text) and int(text) >= FIRST_DATE:
         since = int(text)
         if since > now:

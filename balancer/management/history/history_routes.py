@@ -22,11 +22,11 @@ from .history_query import HistoryQuery, cursor_after, ended_filter
 
 
 class History(TypedDict):
-    """Columns over `times`, seconds since 1970: the beginnings of steps of `step` seconds.
+    """Columns over `times`, seconds since 1970, at which steps of `step` seconds begin.
 
-    Steps of which nothing is known are left out. `levels` are the fleet's; `lines` has one for the
+    Steps without records are left out. `levels` belong to the fleet; `lines` has one line for the
     fleet, or one for each agent or model. `missing` names balancers that did not answer in time:
-    of theirs, what they did not save yet is left out.
+    their unsaved steps are left out.
     """
 
     since: int
@@ -39,11 +39,10 @@ class History(TypedDict):
 
 
 class EndedRequests(TypedDict):
-    """Requests that ended, of all balancers over one store, latest first.
+    """Ended requests of all balancers over one store, latest first.
 
-    `total` counts all that are kept. `next` is the `before` of the page that follows; null where
-    there is none. `missing` names balancers that did not answer in time: those are left out that
-    ended there and are not saved yet.
+    `total` counts all stored ones. `next` is the `before` of the next page; null if there is none.
+    `missing` names balancers that did not answer in time: their unsaved requests are left out.
     """
 
     requests: list[EndedRequest]
@@ -53,9 +52,9 @@ class EndedRequests(TypedDict):
 
 
 class ManagementHealth(TypedDict):
-    """The process is alive; `store` is where desired state and history are kept.
+    """The health of the process; `store` is the store of the desired state and the history.
 
-    `away`: it cannot be reached or written. `failing`: it does not take all that is written to it.
+    `away`: it cannot be reached or written. `failing`: it refuses some writes.
     """
 
     status: Literal["ok"]
@@ -66,7 +65,7 @@ class ManagementHealth(TypedDict):
 def history_routes(
     history: HistoryTask, status: Callable[[], StoreStatus], cluster: ClusterView
 ) -> list[Route]:
-    """The routes that show the past, and `/health`."""
+    """Return the routes of the past, and `/health`."""
 
     async def chart(request: web.Request) -> web.Response:
         query = HistoryQuery.of(request.query, history.clock())
@@ -113,7 +112,7 @@ def history_routes(
 async def ended_requests(
     history: HistoryTask, query: Mapping[str, str], cluster: ClusterView
 ) -> web.Response:
-    """The answer to `GET /api/v1/requests?state=ended`. Raises `InvalidRequest`."""
+    """Return the answer to `GET /api/v1/requests?state=ended`. Raises `InvalidRequest`."""
     requested = ended_filter(query)
     theirs = await cluster.ended(requested)
     chosen, total = await history.ended(requested, theirs.requests, theirs.total)
@@ -125,7 +124,7 @@ async def ended_requests(
 
 
 def _health(status: StoreStatus) -> ManagementHealth:
-    """200 also while the store is away: the fleet goes on serving."""
+    """Return the health, with 200 even while the store is away, because the fleet still serves."""
     if status.problem is not None:
         return {"status": "ok", "store": "away", "store_problem": status.problem}
     if status.fault is not None:

@@ -1,4 +1,4 @@
-"""`GET /api/v1/usage`: what each caller used of each model, by day."""
+"""`GET /api/v1/usage`: each caller's use of each model, by day."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ _DAYS = re.compile(r"(\d{1,4})d", re.ASCII)
 
 
 def usage_query(query: Mapping[str, str], now: float) -> UsageQuery:
-    """From a URL's parameters. Raises `InvalidRequest`, which names the parameter.
+    """Return the query in a URL's parameters. Raises `InvalidRequest`, which names the parameter.
 
     It asks for one row more than an answer may have.
     """
@@ -47,12 +47,12 @@ def usage_query(query: Mapping[str, str], now: float) -> UsageQuery:
 
 
 def date_of(day: int) -> str:
-    """`2026-01-31`."""
+    """Return a day in the form `2026-01-31`."""
     return datetime.fromtimestamp(day * DAY, UTC).date().isoformat()
 
 
 def _day(name: str, text: str, today: int) -> int:
-    """A date, or a number of days that end with today; not before the first that is kept."""
+    """Return a day: a date, or a number of days up to today; not before the first stored day."""
     if days := _DAYS.fullmatch(text):
         day = today + 1 - max(1, int(days[1]))
     else:
@@ -88,9 +88,9 @@ def _columns(text: str | None) -> tuple[UsageColumn, ...]:
 
 
 class UsageCounts(TypedDict):
-    """`requests` are all that ended or were refused, `errors` those with an error.
+    """Counts. `requests` counts all that ended or were refused, `errors` those with an error.
 
-    `cached_tokens` are some of `prompt_tokens`.
+    `cached_tokens` is a part of `prompt_tokens`.
     """
 
     requests: Count
@@ -101,9 +101,10 @@ class UsageCounts(TypedDict):
 
 
 class UsageEntry(UsageCounts):
-    """Usage of one day, caller and model, or of all where a column is missing.
+    """Usage of one day, caller and model; a missing column means the sum over all its values.
 
-    An empty model: requests that named none that exists, and what is counted together.
+    An empty model stands for requests that named no existing model, and for models that are counted
+    together.
     """
 
     day: NotRequired[str]
@@ -112,7 +113,7 @@ class UsageEntry(UsageCounts):
 
 
 class UsageReport(TypedDict):
-    """Usage of the days from `since` to `until` (UTC, both among them), added up by `by`."""
+    """Usage from the day `since` to `until` (UTC, inclusive), summed by the columns `by`."""
 
     since: str
     until: str
@@ -122,7 +123,7 @@ class UsageReport(TypedDict):
 
 
 def usage_routes(history: HistoryTask) -> list[Route]:
-    """The route."""
+    """Return the route."""
 
     async def usage(request: web.Request) -> web.Response:
         query = usage_query(request.query, history.clock())
@@ -146,7 +147,7 @@ def usage_routes(history: HistoryTask) -> list[Route]:
 
 
 def usage_body(query: UsageQuery, sums: Sequence[UsageSum]) -> UsageReport:
-    """The answer. Raises `InvalidRequest` for more rows than one may have."""
+    """Return the answer. Raises `InvalidRequest` if it would have too many rows."""
     if len(sums) > MAX_SUMS:
         raise InvalidRequest(
             f"the answer has more than {MAX_SUMS} rows; ask for fewer days or for fewer "

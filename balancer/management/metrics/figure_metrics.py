@@ -14,7 +14,7 @@ Reports = Mapping[tuple[str, ...], Iterable[object]]
 def figure_metrics(
     kind: type, reports: Reports, prefix: str = "", labels: tuple[str, ...] = ()
 ) -> Iterator[Metric]:
-    """The metrics of all figures of a kind of report."""
+    """Yield the metrics of all figures of a kind of report."""
     families = {found.figure.metric: None for found in figures_of(kind)}
     for family in filter(None, families):
         names = [*labels, *([] if family.label is None else [family.label])]
@@ -30,7 +30,8 @@ def figure_metrics(
 def _totals(
     own: Iterable[FoundFigure], family: Family, reports: Iterable[object]
 ) -> dict[str, float]:
-    """By the value of the family's own label. Of a figure that is a mapping these are its keys."""
+    """Return totals by the value of the family's own label; for a figure that is a mapping, by its
+    keys."""
     totals: dict[str, float] = defaultdict(float)
     for report in reports:
         for found in own:

@@ -1,7 +1,7 @@
-"""The fleet as it is now, as Prometheus gauges: running totals, and each agent's own numbers.
+"""The present fleet, as Prometheus gauges: totals, and each agent's own numbers.
 
-Agents are labelled by name, and agents of one name are added up. Ids would change with each restart
-and leave dead series behind.
+Agents are labelled by name, and agents of one name are summed. Ids would change with each restart
+and leave dead series.
 """
 
 from collections import Counter, defaultdict
@@ -28,7 +28,7 @@ MAX_CODES = 32
 
 @dataclass(frozen=True, slots=True)
 class EventNumbers:
-    """Numbers of what is held for the readers of events."""
+    """Numbers about events kept for their readers."""
 
     num_subscribers: Annotated[
         int, Figure(metric=Family("event_subscribers", "Readers of /api/v1/events."))
@@ -54,7 +54,10 @@ class EventNumbers:
 
 
 class FleetCollector(Collector):
-    """Labels of agents that left are gone with the next scrape, since nothing is kept."""
+    """Collects the fleet.
+
+    It stores nothing, so labels of agents that left are missing in the next scrape.
+    """
 
     def __init__(
         self,
@@ -65,9 +68,9 @@ class FleetCollector(Collector):
         hosts: Callable[[], Mapping[str, int]] = dict,
         desired: Callable[[], Iterable[Status]] = tuple,
     ) -> None:
-        """`view` needs no requests. `hosts`: how many there are, by state.
+        """`view` needs no requests. `hosts` returns the number of hosts by state.
 
-        `desired`: the status of each desired model.
+        `desired` returns the status of each desired model.
         """
         self._desired = desired
         self._view = view
@@ -120,7 +123,10 @@ def _by_state(view: FleetView) -> GaugeMetricFamily:
 
 
 def _issues(view: FleetView) -> GaugeMetricFamily:
-    """Codes come from agents: the most frequent ones are named."""
+    """Return the issues by code.
+
+    Codes come from agents, so only the most frequent ones are named.
+    """
     family = GaugeMetricFamily(
         "arriero_issues", "Issues of the connected agents, by code.", labels=["code"]
     )

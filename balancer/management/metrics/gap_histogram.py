@@ -1,4 +1,4 @@
-"""A Prometheus histogram that observes many durations at once, at the cost of a look-up each."""
+"""A Prometheus histogram that observes many durations at once, each at the cost of one look-up."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,7 +10,8 @@ from prometheus_client.utils import floatToGoString
 
 
 class Durations:
-    """Durations in seconds by bucket; each of `bounds`, which grow, is its bucket's most."""
+    """Durations in seconds by bucket; each of `bounds`, in ascending order, is the maximum of its
+    bucket."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
@@ -19,7 +20,7 @@ class Durations:
 
     @classmethod
     def sum(cls, several: Iterable["Durations"], bounds: Sequence[float]) -> "Durations":
-        """All of `several` together, which have the same `bounds`."""
+        """Return the sum of `several`, which have the same `bounds`."""
         total = cls(bounds)
         for each in several:
             total._counts = [a + b for a, b in zip(total._counts, each._counts, strict=True)]
@@ -27,14 +28,14 @@ class Durations:
         return total
 
     def observe(self, durations: Sequence[float]) -> None:
-        """Count these."""
+        """Count durations."""
         counts, bounds = self._counts, self._bounds
         for duration in durations:
             counts[bisect_left(bounds, duration)] += 1
         self._sum += sum(durations)
 
     def add_to(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
-        """Adds samples to `family`: the buckets, each with those below it."""
+        """Add samples to `family`: cumulative buckets."""
         names = [_named(bound) for bound in (*self._bounds, float("inf"))]
         buckets = [*zip(names, accumulate(self._counts), strict=True)]
         family.add_metric(labels, buckets=buckets, sum_value=self._sum)
@@ -50,7 +51,7 @@ class GapHistogram(Collector):
         self.observe = self._durations.observe
 
     def collect(self) -> Iterator[Metric]:
-        """Its buckets."""
+        """Return its buckets."""
         family = HistogramMetricFamily(self._name, self._help_text)
         self._durations.add_to(family, [])
         yield family

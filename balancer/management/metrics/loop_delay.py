@@ -1,4 +1,4 @@
-"""The event loop's delay: how late it runs what is due, which every request waits for."""
+"""The event loop's delay: how late it runs due callbacks, which delays every request."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,7 +12,7 @@ BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 
 
 class LoopDelay:
-    """Asks to be called after `INTERVAL`, again and again, and observes how late that is."""
+    """Asks to be called after `INTERVAL`, again and again, and observes how late the calls are."""
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
         self.histogram = GapHistogram(
@@ -38,7 +38,7 @@ class LoopDelay:
         arm()
 
     def stop(self) -> None:
-        """Measure no more."""
+        """Stop measuring."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,7 +1,7 @@
 """Prometheus counters and histograms of requests.
 
-Invariant: no label takes its values from users' text, so the number of series is bounded. Series
-of connected agents are in `fleet_collector`, and go when the agents go.
+Invariant: no label takes its values from users' text, so the number of series is bounded. Series of
+connected agents are in `fleet_collector`, and disappear with the agents.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -48,7 +48,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class _BetweenTokens(Collector):
-    """The times between tokens of all models, added up when somebody asks."""
+    """The times between tokens of all models, summed at each scrape."""
 
     def __init__(self, models: ModelMetrics) -> None:
         self._models = models
@@ -75,13 +75,13 @@ class _Figures(Collector):
 
 
 class PoolCollector(Collector):
-    """Bounded pools that are shared fairly (`balancer/fleet/shares.py`), each by its name."""
+    """Collects the bounded pools that are shared fairly (`balancer/fleet/shares.py`), by name."""
 
     def __init__(self, pools: Mapping[str, Shares[Any]]) -> None:
         self._pools = pools
 
     def collect(self) -> Iterator[Metric]:
-        """Use, bound, holders and refusals of each."""
+        """Return the use, bound, holders and refusals of each pool."""
         used = GaugeMetricFamily(
             "arriero_pool_used",
             "What is held in a pool: bytes, or things in pools whose name says so.",
@@ -139,7 +139,7 @@ class CallerMetrics:
         )
 
     def ended(self, ending: Ending) -> None:
-        """A request has ended."""
+        """Count a request that has ended."""
         requests, prompt, completion = self._of(ending.caller.name)
         requests.inc()
         prompt.inc(ending.usage.prompt_tokens)
@@ -263,7 +263,7 @@ class Metrics:
         self._pools[name] = shares
 
     def render(self, accept: str) -> tuple[bytes, str]:
-        """The exposition and its content type, in the format that `accept` asks for."""
+        """Return the exposition and its content type, in the format that `accept` asks for."""
         encode, content_type = choose_encoder(accept)
         return encode(self.registry), content_type
 
@@ -323,7 +323,10 @@ class Metrics:
         return histogram
 
     def _start_at_zero(self) -> None:
-        """A series that appears with its first event has no rate over that event."""
+        """Create series with the value 0.
+
+        A series that appears with its first event has no rate for that event.
+        """
         for code in _CODES:
             self._requests.labels(code)
         for reason in get_args(MoveReason):

@@ -1,7 +1,7 @@
 """Metrics of requests by model.
 
 Names come from agents, and are bounded: models beyond `MAX_MODELS` share the name `other`. A model
-that is gone keeps its series, as counters must.
+that left keeps its series, as counters must.
 """
 
 from collections import Counter
@@ -30,31 +30,34 @@ class _Model:
 
 
 class ModelMetrics(Collector):
-    """A recorder of what each model does; only requests that an agent had count."""
+    """A recorder of each model's work; only requests that an agent had count."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
-        """`bounds` in seconds, which grow."""
+        """`bounds` are in seconds, in ascending order."""
         self._bounds = bounds
         self._models: dict[str, _Model] = {}
 
     def __len__(self) -> int:
-        """The number of models with series of their own, and `other`."""
+        """Return the number of models with series of their own, including `other`."""
         return len(self._models)
 
     def first_token(self, seconds: float, origin: Origin) -> None:
-        """A request's first token came."""
+        """Record the time to a request's first token."""
         self._of(origin.model).first_token.observe((seconds,))
 
     def between_tokens(self, gaps: Sequence[float], origin: Origin) -> None:
-        """Later pieces came; once for each step."""
+        """Record the times between pieces; called once for each step."""
         self._of(origin.model).between_tokens.observe(gaps)
 
     def tokens(self, count: int, origin: Origin) -> None:
-        """Tokens were delivered; once for each step."""
+        """Count delivered tokens; called once for each step."""
         self._of(origin.model).tokens["completion"] += count
 
     def ended(self, ending: Ending) -> None:
-        """A request ended. What it named counts only if an agent had it: users choose that."""
+        """Record the end of a request.
+
+        The requested name counts only if an agent had the request, because users choose it.
+        """
         if ending.agent is None:
             return
         model = self._of(ending.model or OTHER)
@@ -63,11 +66,11 @@ class ModelMetrics(Collector):
         model.tokens["cached"] += ending.usage.cached_tokens
 
     def total_between(self) -> Durations:
-        """The times between tokens of all models."""
+        """Return the times between tokens of all models."""
         return Durations.sum((each.between_tokens for each in self._models.values()), self._bounds)
 
     def collect(self) -> Iterator[Metric]:
-        """Series of each model."""
+        """Return the series of each model."""
         requests = CounterMetricFamily(
             "arriero_model_requests",
             "Requests that an agent had, by model and whether they ended well.",

@@ -1,7 +1,7 @@
-"""The desired state between operators, the store and the fleet.
+"""Passes the desired state between operators, the store and the fleet.
 
-A change counts when the store has it. Until then further changes are refused; the fleet goes on
-with what it has. Invariant: one save is under way at most.
+A change takes effect once the store has it. Until then further changes are refused, and the fleet
+keeps the present state. Invariant: at most one save is in progress.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ RECONCILE_TIMEOUT = 15.0
 
 
 class DesiredStateService:
-    """`revision` is that of the state; 0 before there was one."""
+    """The desired state. `revision` is its revision; 0 before there was one."""
 
     def __init__(
         self,
@@ -41,7 +41,10 @@ class DesiredStateService:
         *,
         is_lasting: bool = True,
     ) -> None:
-        """`persist` is that of the store's writer (`StoreWriter`), which may be `is_lasting`."""
+        """`persist` belongs to the store's writer (`StoreWriter`).
+
+        `is_lasting`: the store is on disk.
+        """
         self.revision = 0
         self.state = DesiredState()
         self._runtime = runtime
@@ -50,15 +53,15 @@ class DesiredStateService:
         self._saving: asyncio.Future[PersistOutcome] | None = None
 
     def restore(self, saved: SavedState | None) -> None:
-        """Apply what the store had. Raises `InvalidRequest` where this version cannot read it."""
+        """Apply the saved state. Raises `InvalidRequest` if this version cannot read it."""
         if saved is not None:
             self.state, self.revision = parse_desired_state(saved.document), saved.revision
             self._runtime.restored(self.state)
 
     async def put(self, state: DesiredState, *, expected: int | None) -> None:
-        """Make `state` the desired one, in place of revision `expected` if given.
+        """Make `state` the desired state, replacing the revision `expected`, if given.
 
-        Raises `Conflict`, or `StoreUnavailable`. The caller may go: the change is made anyway.
+        Raises `Conflict`, or `StoreUnavailable`. If the caller leaves, the change is made anyway.
         """
         self._check(expected)
         if state == self.state and self.revision:
@@ -74,7 +77,7 @@ class DesiredStateService:
                 pass
 
     def _save_ended(self, state: DesiredState, saving: asyncio.Future[PersistOutcome]) -> None:
-        """Apply what came of a save, whether or not its caller is still there."""
+        """Apply the outcome of a save, even if its caller has left."""
         self._saving = None
         match saving.result():
             case Persisted():
@@ -87,7 +90,10 @@ class DesiredStateService:
                 assert_never(never)
 
     async def reconcile(self, store: Store) -> bool:
-        """Apply what another balancer saved in `store`. Whether it could be read."""
+        """Apply a state that another balancer saved in `store`.
+
+        Returns whether the store could be read.
+        """
         try:
             async with asyncio.timeout(RECONCILE_TIMEOUT):
                 current = await self._saved_state(store)
@@ -130,7 +136,7 @@ class DesiredStateService:
         self._runtime.desire(state)
 
     def _apply_saved(self, current: SavedState | None) -> None:
-        """Another balancer with the same store saved something else."""
+        """Apply a state that another balancer with the same store saved."""
         if current is None:
             return
         try:

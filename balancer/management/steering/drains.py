@@ -1,7 +1,7 @@
 """Operators' drains, in the fleet and in the store: a drained host stays drained.
 
-The fleet obeys at once. What was done is saved after that, so that it survives a restart of the
-balancer. Invariant: one save at a time, in the order of what was done.
+The fleet obeys at once. The drain is saved afterwards, so that it survives a restart of the
+balancer. Invariant: one save at a time, in the order of the changes.
 """
 
 import asyncio
@@ -26,9 +26,11 @@ Save = Coroutine[None, None, None]
 
 
 class DrainService:
-    """`drain` and `resume` raise `NotFound`, or `StoreUnavailable` where it is done but not saved.
+    """Drains and resumes agents.
 
-    To do it again saves it again.
+    Both raise `NotFound`, or `StoreUnavailable` if the change was made but not saved.
+
+    Repeating the call saves it again.
     """
 
     def __init__(
@@ -46,12 +48,12 @@ class DrainService:
         self._num_begun = 0
 
     async def restore(self) -> None:
-        """Apply what was saved. Raises `StoreAway`."""
+        """Apply the saved drains. Raises `StoreAway`."""
         saved = await self._store.load_cordons()
         self._runtime.restore_cordons(Cordon(AgentId(each.agent), each.name) for each in saved)
 
     async def drain(self, agent: AgentId, within: float | None) -> None:
-        """Give it no new work; what it runs ends after `within` seconds, if given."""
+        """Give an agent no new work; its requests end after `within` seconds, if given."""
         self._runtime.cordon(agent, within)
         if (cordon := self._runtime.views.cordon_of(agent)) is not None:
             now = self._clock()
@@ -60,13 +62,13 @@ class DrainService:
             await self._save(self._store.save_cordon(saved))
 
     async def resume(self, agent: AgentId) -> None:
-        """Give it work again."""
+        """Give an agent work again."""
         cordon = self._runtime.views.cordon_of(agent)
         self._runtime.resume(agent)
         await self._save(self._store.forget_cordon(agent if cordon is None else cordon.first))
 
     async def reconcile(self) -> bool:
-        """Drain and resume what operators of other balancers did. Whether it could be read."""
+        """Apply the drains of operators at other balancers. Returns whether they could be read."""
         try:
             async with asyncio.timeout(SAVE_TIMEOUT):
                 saved = await self._all_saved()
@@ -96,7 +98,7 @@ class DrainService:
                 return saved
 
     async def _save(self, save: Save) -> None:
-        """Save a drain, even if the caller does not wait."""
+        """Save a drain, even if the caller leaves."""
         task = asyncio.get_running_loop().create_task(self._in_turn(save))
         self._num_begun += 1
         self._saves.add(task)

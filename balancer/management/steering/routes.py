@@ -1,4 +1,4 @@
-"""`/api/v1/desired-state`, `/api/v1/models`, and what operators do with agents."""
+"""`/api/v1/desired-state`, `/api/v1/models`, and the operators' actions on agents."""
 
 import re
 from collections.abc import Awaitable, Callable
@@ -53,7 +53,7 @@ def routes(
     diary: Diary,
     retry_at_leader: RetryAtLeader | None = None,
 ) -> list[Route]:
-    """All of these."""
+    """Return the routes."""
     return [
         *_state_routes(runtime, service, diary),
         _models_route(runtime),
@@ -71,7 +71,10 @@ class DesiredModels(TypedDict):
 
 
 class AgentStep(TypedDict):
-    """A step that an agent would take, and its reason. `model` is what it would serve then."""
+    """A step that an agent would take, and its reason.
+
+    `model` is the model that it would then serve.
+    """
 
     agent: AgentId
     name: str
@@ -88,7 +91,10 @@ class LackingModel(TypedDict):
 
 
 class DryRun(TypedDict):
-    """Changes that would be made; none were. `desired`: the whole state that would be stored."""
+    """Changes that would be made; nothing is changed.
+
+    `desired` is the whole state that would be stored.
+    """
 
     agents: list[AgentStep]
     lacking: list[LackingModel]
@@ -145,7 +151,7 @@ def _state(service: DesiredStateService) -> web.Response:
 
 
 def _problems(error: InvalidDesiredState) -> web.Response:
-    """The error with every problem, each with its field."""
+    """Return the error with every problem, each with its field."""
     body: dict[str, Any] = dict(native_error(error))
     body["error"] |= {
         "problems": [{"field": each.field, "message": each.sentence} for each in error.problems]
@@ -154,7 +160,7 @@ def _problems(error: InvalidDesiredState) -> web.Response:
 
 
 def _expected(request: web.Request) -> int | None:
-    """The revision that `If-Match` names, if it names one."""
+    """Return the revision in `If-Match`, if any."""
     header = request.headers.get(hdrs.IF_MATCH, "*").strip()
     if header == "*":
         return None
@@ -198,10 +204,10 @@ class ModelSlots(TypedDict):
 
 
 class Model(TypedDict):
-    """A model that is desired or served. `agents` have it, or are about to.
+    """A desired or served model. `agents` have it, or are about to.
 
-    `progress` is the share of loading that is done, from 0 to 1, where that is known. `waiting`
-    requests wait for it at this balancer. `placement` says of one that is to be loaded on which
+    `progress` is the share of the loading that is done, from 0 to 1, if known. `waiting` requests
+    wait for it at this balancer. `placement` says, for a model that is to be loaded, on which
     agents it is or will be, and why not on others.
     """
 
@@ -236,7 +242,7 @@ def _models_route(runtime: FleetRuntime) -> Route:
 
 
 def models_json(runtime: FleetRuntime) -> list[Model]:
-    """Every model that is desired or known otherwise."""
+    """Return every model that is desired or known."""
     statuses = runtime.views.statuses()
     waiting = runtime.views.waiting_by_model()
     serving: dict[str, list[AgentId]] = {}
@@ -290,7 +296,7 @@ DEFAULT_DRAIN = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentDrain:
-    """Requests that still run after `deadline` end with an error; `null`: no deadline."""
+    """Requests that still run after `deadline` end with an error; `null` means no deadline."""
 
     __pydantic_config__ = STRICT
     deadline: Annotated[Duration, Field(ge=0)] | None = None
@@ -298,7 +304,7 @@ class AgentDrain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentReload:
-    """Running requests may go on for `deadline`."""
+    """Running requests may continue for `deadline`."""
 
     __pydantic_config__ = STRICT
     deadline: Annotated[Duration, Field(ge=0)] = DEFAULT_DRAIN
@@ -309,7 +315,7 @@ RELOAD: TypeAdapter[AgentReload] = TypeAdapter(AgentReload)
 
 
 class Steered(TypedDict):
-    """An agent after what an operator did."""
+    """An agent after an operator's action."""
 
     id: AgentId
     state: AgentState
@@ -368,7 +374,7 @@ def _agent_route(
 
 
 def _reader(adapter: TypeAdapter[Any]) -> Callable[[bytes], Any]:
-    """Reads a body; an empty one chooses nothing."""
+    """Return a function that reads a body; an empty body chooses the defaults."""
     return lambda body: parse_json(adapter, body or b"{}")
 
 

@@ -288,7 +288,7 @@ class Dispatch(Generic[D]):
         return [*self._fill_opened(), *self.retry(self._let_go(agent.link))]
 
     def _stop_emptying(self, request: D) -> None:
-        """Stop reserving an agent for the request;
+        """Stop reserving an agent for the request.
 
         `_fill_opened` then gives the agent work again.
         """

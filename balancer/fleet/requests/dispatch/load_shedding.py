@@ -81,9 +81,9 @@ class LoadShedding(Generic[D]):
             del self._callers[account]
 
     def yields_to(self, newcomer: D) -> D | None:
-        """Return the request to drop for `newcomer`;
+        """Return the request to drop for `newcomer`.
 
-        `None` if the newcomer itself has to be refused.
+        Returns `None` if the newcomer itself has to be refused.
         """
         account, connection, kind = newcomer.account, newcomer.flow, newcomer.kind
         own = self._callers.get(account)

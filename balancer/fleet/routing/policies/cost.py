@@ -59,7 +59,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class _RoutedAgent:
-    """An agent. `estimate` is the assumed size of its cache until the agent was `seen`;
+    """An agent. `estimate` is the assumed size of its cache until the agent was `seen`.
 
     `home` is its disk.
     """

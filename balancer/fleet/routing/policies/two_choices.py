@@ -39,7 +39,7 @@ class TwoChoices(RoutingPolicy):
         most_answer: int | None = None,
         may_wait: bool = True,
     ) -> Choice | None:
-        """Return the better of two agents that serve the same requests as `free`;
+        """Return the better of two agents that serve the same requests as `free`.
 
         `free` if both are full.
         """
