@@ -190,9 +190,9 @@ def models_view(models: Sequence[Json]) -> "Group":
             str(model.get("waiting", "-")),
         )
         if model.get("placement"):
-            lines.append(Text(f"{model['name']}: {model['placement']}"))
+            lines.append(Text(printable(f"{model['name']}: {model['placement']}")))
         for words in issues(model).splitlines():
-            lines.append(Text(f"{model['name']}: {words}", style="red"))
+            lines.append(Text(printable(f"{model['name']}: {words}"), style="red"))
     return Group(table, *lines)
 
 
