@@ -194,7 +194,7 @@ async def ended(jobs: Jobs, id: str, owner: str | None = None) -> Batch:
             saved = await jobs.batches._store.batch(id)
             if saved is not None and not saved.is_open:
                 return await jobs.batches.find(id, owner)
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(0.02)
 
 
 async def content(jobs: Jobs, id: str | None, owner: str | None = None) -> list[dict[str, object]]:

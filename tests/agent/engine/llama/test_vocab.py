@@ -167,7 +167,7 @@ def wanted(engine: LlamaEngine, sampling: Sampling) -> list[NewSequence]:
             # Some are free, in the same steps.
             constraint=constraint if number % 3 else None,
         )
-        for number, text in enumerate(TEXTS[:9])
+        for number, text in enumerate(TEXTS[:6])
     ]
 
 

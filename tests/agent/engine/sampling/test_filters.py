@@ -133,7 +133,7 @@ STEPS: dict[str, tuple[Step, ...]] = {
     ),
 }
 
-NUM_DRAWS = 400
+NUM_DRAWS = 200
 
 
 TEMPERATURES = [(0.1, 0.8), (1.0, 1.0), (4.0, 3.0)]

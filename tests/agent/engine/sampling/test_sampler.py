@@ -352,7 +352,7 @@ def test_the_tokens_are_those_of_llama_cpp(name: str, size: int) -> None:
     sequence = new(prompt, **{"seed": 4711, "temperature": 0.8, **CHOICES[name]})
     chain, sampler = Chain(sequence, size), Sampler(sequence, BareVocab(size))
     try:
-        for seed in range(40):
+        for seed in range(40 if size < 10_000 else 15):
             row = row_of(size, scale=5, seed=seed)
             token, _ = chain.choose(row)
             assert sampler.choose(row) == token
@@ -487,7 +487,7 @@ def test_tokens_are_drawn_as_often_as_llama_cpp_would(name: str) -> None:
     chain, sampler = Chain(sequence, ROW.size), Sampler(sequence, BareVocab(ROW.size))
     _, wanted = chain.choose(ROW)
     chain.free()
-    num_draws = 6000
+    num_draws = 3000
     counts = Counter(sampler.choose(ROW.copy()) for _ in range(num_draws))
     assert counts.keys() <= wanted.keys()
     for token, probability in wanted.items():

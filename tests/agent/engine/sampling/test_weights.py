@@ -309,7 +309,7 @@ def test_a_draw_by_raised_weights(power: float, scale: float) -> None:
     prefix = Heaviest(values, weights, 0.9 * weights.total)
     wanted = np.where(prefix.mask(), values.astype(np.float64) ** power, 0)
     wanted /= wanted.sum()
-    num_draws, tokens = 1500, []
+    num_draws, tokens = 800, []
     for number in np.random.default_rng(3).random(num_draws):
         numbers = evens(float(number))
         token = None

@@ -133,7 +133,7 @@ def test_an_adapter_in_parts_computes_what_it_computes_whole(
     engine: LlamaEngine, request: pytest.FixtureRequest
 ) -> None:
     half = adapter_key([AdapterUse("muleteer", 0.5)])
-    wanted = asked(engine, None, MULETEER, half)
+    wanted = asked(engine, MULETEER, half)
     whole = answers(engine, wanted)
     request.getfixturevalue("in_parts")
     (plain,) = answers(engine, asked(engine, None)[:1])
