@@ -25,13 +25,33 @@ STREAMS_TOOK = "streams took"
 _UNDERWAY_AFTER = 8
 """Arrivals of each stream before the prompt is sent."""
 
-_ARRIVES_AFTER = 4.0
-"""Seconds after the streams began at servers that are cold."""
-
 
 async def beside_streams(client: Client, seed: int) -> dict[str, float]:
     """All streams run. Raises `RequestsFailed`, also if one was over before the prompt was read."""
     requests = prompts.uniform(seed, NUM_STREAMS, num_words=64, num_tokens=256)
+    return figures(*await _asked(client, requests, _prompt(seed, num_tokens=16)))
+
+
+async def at_cold_servers(client: Client, seed: int) -> dict[str, float]:
+    """The servers know nothing of their own speed yet. Raises `RequestsFailed`.
+
+    The streams have short prompts, and may end before the long one is read. All is asked through
+    `/v1/completions`.
+    """
+    client = client.speaking(OPENAI)
+    requests = prompts.uniform(seed, NUM_STREAMS, num_words=16, num_tokens=96)
+    streams, newcomer = await _asked(client, requests, _prompt(seed, num_tokens=8))
+    return {
+        **figures(streams, newcomer, may_end=True),
+        BETWEEN_TOKENS: median(gap for stream in streams for gap in stream.gaps),
+        STREAMS_TOOK: max(stream.ended_at - stream.sent_at for stream in streams),
+    }
+
+
+async def _asked(
+    client: Client, requests: Sequence[Request], prompt: Request
+) -> tuple[list[Sample], Sample]:
+    """Ask `requests`, and `prompt` once all of them are underway."""
     async with asyncio.TaskGroup() as group:
         streams = []
         started = [asyncio.Event() for _ in requests]
@@ -40,28 +60,8 @@ async def beside_streams(client: Client, seed: int) -> dict[str, float]:
             streams.append(group.create_task(asked))
         for event in started:
             await event.wait()
-        newcomer = await client.ask(_prompt(seed, num_tokens=16))
-    return figures([stream.result() for stream in streams], newcomer)
-
-
-async def at_cold_servers(client: Client, seed: int) -> dict[str, float]:
-    """The servers know nothing of their own speed yet. Raises `RequestsFailed`.
-
-    The streams have short prompts, so all run when the long prompt comes four seconds later. They
-    may end before it is read. All is asked through `/v1/completions`.
-    """
-    client = client.speaking(OPENAI)
-    requests = prompts.uniform(seed, NUM_STREAMS, num_words=16, num_tokens=96)
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(client.ask(request)) for request in requests]
-        await asyncio.sleep(_ARRIVES_AFTER)
-        newcomer = await client.ask(_prompt(seed, num_tokens=8))
-    streams = [task.result() for task in tasks]
-    return {
-        **figures(streams, newcomer, may_end=True),
-        BETWEEN_TOKENS: median(gap for stream in streams for gap in stream.gaps),
-        STREAMS_TOOK: max(stream.ended_at - stream.sent_at for stream in streams),
-    }
+        newcomer = await client.ask(prompt)
+    return [stream.result() for stream in streams], newcomer
 
 
 def _prompt(seed: int, *, num_tokens: int) -> Request:

@@ -123,7 +123,7 @@ _ALL = (
     ),
     Scenario(
         "newcomer",
-        "7 streams of 16-word prompts just started, 4 s later a 1,200-word prompt arrives",
+        "7 streams of 16-word prompts just started, a 1,200-word prompt arrives",
         Q06,
         2048,
         newcomer.at_cold_servers,
