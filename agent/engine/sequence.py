@@ -90,14 +90,17 @@ class SequenceEnd:
     stats: SequenceStats
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SequenceOutput:
     """The output of one sequence in one step: `tokens`, `end`, or both.
 
+    Nothing changes it; it is not frozen for the same reason as `step.Run`.
+
     `tokens` has no end-of-generation token. With drafts a step may give several tokens. A `length`
     end comes with the last token, `stop` with the tokens that the step gave before it, errors
-    alone. `stats` are the counts so far, for an answer that ends before the sequence does; an `end`
-    has its own. `notices` are for the client, before anything else of this output. `log_probs` has
+    alone. For an answer that ends before the sequence does, `stats` are the counts so far after a
+    step that read, and `decode_seconds` the seconds of its decode steps so far; an `end` has its
+    own. `notices` are for the client, before anything else of this output. `log_probs` has
     one entry per token, if requested, also for the token that ended the answer. `prompt_log_probs`
     belong to the prompt's next tokens, from its second one on; all of them come before or with the
     answer's first token. If there is no other output, `num_read` is the number of tokens computed
@@ -108,6 +111,7 @@ class SequenceOutput:
     tokens: tuple[int, ...] = ()
     end: SequenceEnd | None = None
     stats: SequenceStats | None = field(default=None, compare=False)
+    decode_seconds: float | None = field(default=None, compare=False)
     notices: tuple[Notice, ...] = ()
     log_probs: tuple[LogProbs, ...] = ()
     prompt_log_probs: tuple[LogProbs, ...] = ()

@@ -151,9 +151,12 @@ Move = Offload | OffloadState | Restore | RestoreState
 """Edits that copy cells' contents, which takes time for each cell."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Run:
     """Consecutive positions of one sequence: `tokens[0]` is at position `start` of its slot.
+
+    Nothing changes it. It is not frozen, since there is one for each token, and a frozen one takes
+    three times as long to make.
 
     A part of `media` is a run of its own, without tokens; nothing is sampled after it. `samples`
     requests the logits of the last position, from which the sequence's next token is chosen. The

@@ -31,6 +31,10 @@ from .step import Aborted, Decoded, Failed, NoRoom, NotLoaded, Outcome, Step
 logger = logging.getLogger(__name__)
 
 
+MAX_AGE = 0.1
+"""Maximum age of the published statistics in seconds, as long as steps are shorter."""
+
+
 @dataclass(frozen=True, slots=True)
 class Opened:
     """`sequence` can run, or must end with `error`."""
@@ -230,6 +234,7 @@ class StepLoop:
         self._publish = publish
         self._clock = clock
         self._last_end: float | None = None
+        self._published_at = float("-inf")
         self._replies: dict[ExportId, Callable[[StoredPrompt | None], None]] = {}
         self._disk: Disk | None = None
         self._is_stopped = False
@@ -338,12 +343,16 @@ class StepLoop:
             self._replies.pop(exported.id)(exported.prefix)
         self._tell_disk()
         self._drafting.observe(step, outcome, ended - started, outputs)
-        outputs = self._with_ends(outputs)
-        self._last_end = None if self._scheduler.is_idle else ended
-        self._publish(self._scheduler.statistics())
-        for output in outputs:
-            if output.end is not None:
-                close(self._engine, output.id)
+        ended_ids = [output.id for output in outputs if output.end is not None]
+        if ended_ids:
+            outputs = self._with_ends(outputs)
+        is_idle = self._scheduler.is_idle
+        self._last_end = None if is_idle else ended
+        if ended_ids or is_idle or ended - self._published_at >= MAX_AGE:
+            self._publish(self._scheduler.statistics())
+            self._published_at = ended
+        for id in ended_ids:
+            close(self._engine, id)
         if any(output.tokens for output in outputs):
             self._pace.stepped()
         if outputs:

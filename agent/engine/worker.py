@@ -203,7 +203,7 @@ class Worker:
         engine.keep_adapters(self._adapters, self.lock)
 
     def statistics(self) -> Statistics:
-        """Return the engine's statistics as of its last step. Thread-safe."""
+        """Return the engine's statistics, `step_loop.MAX_AGE` old at most. Thread-safe."""
         return replace(self._statistics, num_commands=len(self._inbox))
 
     def has_room(self) -> bool:

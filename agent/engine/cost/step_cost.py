@@ -42,10 +42,13 @@ Observations soon outweigh `LEAN`, since many steps are observed.
 class StepCost:
     """Learnt prices in seconds. Unknown prices are 0."""
 
-    def __init__(self, *, most_mixed: int = 0, can_mix: bool = True) -> None:
+    def __init__(
+        self, *, most_mixed: int = 0, can_mix: bool = True, can_draft: bool = True
+    ) -> None:
         self._generating = LinearCost(doubts=True)
         self._prefill = PrefillCost(most_mixed=most_mixed, can_mix=can_mix)
         self._drafting = LinearCost(forgetting=FORGETTING, stiffness=STIFFNESS, lean=LEAN)
+        self._lines = (self._generating, self._drafting) if can_draft else (self._generating,)
         self._changing = LinearCost(doubts=True)
         self.knows_unchanged = False
         """True once a step was observed that only generates, under the previous step's adapter."""
@@ -76,7 +79,7 @@ class StepCost:
             own = self._own(num_tokens, num_prompt_tokens, depth, seconds)
             self._prefill.observe(num_prompt_tokens, depth, own, num_generating=num_tokens)
         else:
-            for line in (self._generating, self._drafting):
+            for line in self._lines:
                 line.observe(num_tokens, seconds)
             self._prefill.bound_base(self.generate(num_tokens))
             self.knows_unchanged = self.knows_unchanged or not changes_adapter

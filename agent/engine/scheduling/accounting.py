@@ -41,7 +41,7 @@ class Accounting:
         elapsed = max(0.0, elapsed - decoded.move_seconds)
         if step.runs:
             self._learn(step, elapsed, drafting)
-        outputs = []
+        outputs: list[SequenceOutput] = []
         sampled = iter(decoded.tokens)
         for index, run in enumerate(step.runs):
             one = self._queue.running[run.slot]
@@ -49,12 +49,13 @@ class Accounting:
                 outputs.append(self.break_off(run.slot, BROKEN))
                 continue
             chosen = _chosen(run, sampled)
-            if index < step.num_generating:
+            has_read = index >= step.num_generating
+            if not has_read:
                 self._decoded(step, one, elapsed, last, drafting)
             else:
                 one.read(run.num_positions, None if step.num_generating else elapsed)
                 one.scored(len(run.scored))
-            output = self._gain(run, one, chosen)
+            output = self._gain(run, one, chosen, has_read=has_read)
             if output is not None:
                 outputs.append(output)
         self._tally.gave(sum(len(output.tokens) for output in outputs))
@@ -94,7 +95,9 @@ class Accounting:
             own += self._budget.cost.generate(step.num_generating + step.num_drafted)
             self._tally.stalled(max(0.0, self._tally.now - one.last_token_at - own))
 
-    def _gain(self, run: Run, one: Progress, chosen: tuple[int, ...]) -> SequenceOutput | None:
+    def _gain(
+        self, run: Run, one: Progress, chosen: tuple[int, ...], *, has_read: bool
+    ) -> SequenceOutput | None:
         """Add the `chosen` tokens to `one`, and discard the cells of rejected drafts."""
         num_accepted = max(0, len(chosen) - 1)
         self._memory.grow(run.slot, run.num_positions - run.num_drafted + num_accepted)
@@ -103,15 +106,18 @@ class Accounting:
         if run.num_drafted:
             self._tally.drafted(run.num_drafted, num_accepted)
         if chosen:
-            return self._extend(run.slot, one, chosen)
+            return self._extend(run.slot, one, chosen, has_read=has_read)
         if not one.num_pending:
             return self._end(run.slot, one, "stop")  # it only wanted its prompt computed
         return None
 
-    def _extend(self, slot: int, one: Progress, chosen: tuple[int, ...]) -> SequenceOutput:
+    def _extend(
+        self, slot: int, one: Progress, chosen: tuple[int, ...], *, has_read: bool
+    ) -> SequenceOutput:
         """Add the `chosen` tokens to `one`, and end or shift it if necessary.
 
-        All but the last of them are computed already.
+        All but the last of them are computed already. If the step `has_read` tokens of its prompt,
+        the output has its counts.
         """
         for index, token in enumerate(chosen):
             if index:
@@ -123,7 +129,9 @@ class Accounting:
             return self._end(slot, one, "length", chosen)
         if one.must_shift:
             self._shift(slot, one)
-        return SequenceOutput(one.id, chosen, stats=one.stats())
+        if has_read:
+            return SequenceOutput(one.id, chosen, stats=one.stats())
+        return SequenceOutput(one.id, chosen, decode_seconds=one.decode_seconds)
 
     def _shift(self, slot: int, one: Progress) -> None:
         window = one.window

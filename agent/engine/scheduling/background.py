@@ -70,5 +70,7 @@ class Background:
         """Record the time that the step took or lost. Call it before a sequence leaves."""
         if was_stopped:
             self._may_lose -= seconds
-        elif any(running[run.slot].is_background for run in step.runs):
+        elif self._may_lose < MOST_LOST and any(
+            running[run.slot].is_background for run in step.runs
+        ):
             self._may_lose = min(MOST_LOST, self._may_lose + seconds)

@@ -104,7 +104,8 @@ class Planner:
     def _relieve_whole(self) -> None:
         """Preempt if all sequences read pictures as a whole, and none of the pictures has room."""
         while running := self._queue.running:
-            if min(one.num_at_once for one in running.values()) <= self._memory.room.num_available:
+            num_available = self._memory.room.num_available
+            if any(one.num_at_once <= num_available for one in running.values()):
                 return
             if len(running) == 1:
                 self._memory.room.limit()  # it fits alone, unless the cache took too little before

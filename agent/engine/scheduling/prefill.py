@@ -96,7 +96,7 @@ class Prefill:
 
     def choose(self, reading: Mapping[int, Progress], num_streaming: int) -> Prompts:
         """Choose the prompts that the next step can read; `reading` is by slot."""
-        all_wanted = self._wanted(reading)
+        all_wanted = self._wanted(reading) if reading else {}
         if not all_wanted:
             return Prompts((), {}, {}, num_streaming)
         wanted = urgent_first(reading.values(), all_wanted)

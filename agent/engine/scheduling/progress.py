@@ -28,7 +28,6 @@ class Progress:
     """
 
     __slots__ = (
-        "_decode_seconds",
         "_most_generated",
         "_num_prefilled",
         "_num_said",
@@ -39,6 +38,7 @@ class Progress:
         "adopted_as",
         "borders",
         "ceiling",
+        "decode_seconds",
         "history",
         "id",
         "is_background",
@@ -93,7 +93,8 @@ class Progress:
         self._was_started = False
         self._num_prefilled = 0
         self._prefill_seconds: float | None = None
-        self._decode_seconds: float | None = None
+        self.decode_seconds: float | None = None
+        """The seconds of its decode steps; `None` before the first one."""
 
     @property
     def adapter(self) -> str | None:
@@ -172,6 +173,11 @@ class Progress:
         return has_begun and self.num_computed + 1 == len(self.history.keys)
 
     @property
+    def heard_at(self) -> float:
+        """The time of its arrival, its last token or its last progress report."""
+        return max(self.told_at, self.last_token_at)
+
+    @property
     def is_full(self) -> bool:
         """Return whether it has reached its maximum number of tokens, or the slot's."""
         return self.num_left <= 0
@@ -236,7 +242,7 @@ class Progress:
     def decode(self, seconds: float) -> None:
         """Record that its last token was computed in a step of `seconds`."""
         self._advance(1)
-        self._decode_seconds = (self._decode_seconds or 0.0) + seconds
+        self.decode_seconds = (self.decode_seconds or 0.0) + seconds
 
     def confirm(self) -> None:
         """Record that its last token was drafted, and is computed already."""
@@ -270,7 +276,7 @@ class Progress:
             completion_tokens=self.num_generated - self._num_said,
             prefill_tokens=self._num_prefilled,
             prefill_seconds=self._prefill_seconds,
-            decode_seconds=self._decode_seconds,
+            decode_seconds=self.decode_seconds,
         )
 
     def _limit(self, sequence: NewSequence) -> int:

@@ -83,6 +83,8 @@ class Scheduler:
         self._recovery = Recovery(state)
         self._ids: set[SequenceId] = set()
         self._unannounced: list[SequenceOutput] = []
+        self._tell_from = 0.0
+        """Before this time no sequence is due for a progress report."""
         self._num_arrived = 0
         self._planned: Step | None = None
 
@@ -264,7 +266,7 @@ class Scheduler:
                 outputs += self._recovery.fail(step, f"the engine failed: {reason}")
             case _:
                 assert_never(outcome)
-        self._ids -= {output.id for output in outputs if output.end is not None}
+        self._ids.difference_update([each.id for each in outputs if each.end is not None])
         return tuple(outputs)
 
     def check_integrity(self) -> None:
@@ -286,13 +288,13 @@ class Scheduler:
         They include sequences that wait in the engine, since each step brings their turn nearer.
         """
         now = self._tally.now
-        late = [
-            one
-            for one in self._queue.everybody
-            if now - max(one.told_at, one.last_token_at) >= TELL_PAUSE
-        ]
+        if now < self._tell_from:
+            return []
+        everybody = self._queue.everybody
+        late = [one for one in everybody if now - one.heard_at >= TELL_PAUSE]
         for one in late:
             one.told_at = now
+        self._tell_from = TELL_PAUSE + min((one.heard_at for one in everybody), default=now)
         return [
             SequenceOutput(one.id, stats=one.stats(), num_read=one.num_computed) for one in late
         ]

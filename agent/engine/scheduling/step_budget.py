@@ -26,7 +26,11 @@ class StepBudget:
     def __init__(self, capacity: Capacity, max_stall: float) -> None:
         self.max_stall = max_stall
         self._must_be_sure = not capacity.num_streams
-        self.cost = StepCost(most_mixed=capacity.most_mixed, can_mix=not capacity.num_streams)
+        self.cost = StepCost(
+            most_mixed=capacity.most_mixed,
+            can_mix=not capacity.num_streams,
+            can_draft=capacity.max_draft > 0,
+        )
         self.moves = MoveCost(capacity.cell_bytes)
 
     def seconds(self, num_generating: int) -> float:

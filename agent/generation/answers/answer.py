@@ -111,6 +111,9 @@ class Answer:
         self._num_prompt_tokens = len(prepared.sequence.prompt)
         self._num_more = prepared.num_more
         self._stats: SequenceStats | None = None
+        """The last counts from the engine; `_num_since` tokens came after them."""
+        self._num_since = 0
+        self._decode_seconds: float | None = None
         piece = _showing(piece, prepared.parsing)
         self._transcript = Transcript(piece, prepared.stop)
         is_explained = prepared.sequence.sampling.top_log_probs is not None
@@ -182,7 +185,7 @@ class Answer:
         return items
 
     def _taken(self, output: SequenceOutput) -> list[Item]:
-        self._stats = output.end.stats if output.end is not None else output.stats or self._stats
+        self._count(output)
         items: list[Item] = [noticed(self._id, notice) for notice in output.notices]
         if self._echo is not None:
             items += self._echoed(self._echo, output)
@@ -198,6 +201,25 @@ class Answer:
         elif output.end is not None:
             items += self._end(output.end, output)
         return items
+
+    def _counts(self) -> SequenceStats | None:
+        """Return the engine's counts so far; `None` before the first ones."""
+        if self._stats is None:
+            return None
+        num_tokens = self._stats.completion_tokens + self._num_since
+        return replace(
+            self._stats, completion_tokens=num_tokens, decode_seconds=self._decode_seconds
+        )
+
+    def _count(self, output: SequenceOutput) -> None:
+        """Take the counts of `output`, or count its tokens if it has none."""
+        stats = output.stats if output.end is None else output.end.stats
+        if stats is not None:
+            self._stats, self._num_since = stats, 0
+            self._decode_seconds = stats.decode_seconds
+        elif output.tokens:
+            self._num_since += len(output.tokens)
+            self._decode_seconds = output.decode_seconds
 
     def cancel(self) -> Ended:
         """End the answer early, with the tokens generated so far."""
@@ -275,7 +297,7 @@ class Answer:
             finish_reason=reason,
             stop_string=self._transcript.stop_string,
             usage=usage,
-            rates=rates(self._stats, has_end_token=end is not None and end.reason == "stop"),
+            rates=rates(self._counts(), has_end_token=end is not None and end.reason == "stop"),
         )
 
 

@@ -143,6 +143,13 @@ def test_cancelling_keeps_what_was_gained() -> None:
     assert answer.is_over
 
 
+def test_rates_count_the_tokens_after_the_last_counts_of_the_engine() -> None:
+    answer = make()
+    answer.take(output(0))
+    answer.take(SequenceOutput(SequenceId(1), (0, 0), decode_seconds=3.0))
+    assert answer.cancel().rates.decode_tokens_per_second == 2.0
+
+
 def test_what_was_cancelled_before_it_said_anything_has_no_rates() -> None:
     ended = make().cancel()
     assert (ended.usage, ended.rates) == (Usage(prompt_tokens=30), Rates())
