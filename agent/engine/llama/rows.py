@@ -4,6 +4,7 @@ import ctypes
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from ..sampling.log_probs import LogProbs
 from ..sampling.sampler import Sampler
 from ..sampling.selection import Row
+from ..sampling.together import draw_together
 from ..sequence import SequenceId
 from ..step import Decoded, Run
 from .context import Context
@@ -51,16 +53,49 @@ class RowReader:
         if rows is None:
             rows = self._rows.view(self._context.logits)
         end = 0
-        # One after the other: a row takes less time than waking a thread.
+        # On this thread: a row takes less time than waking another one.
         with np.errstate(all="ignore"):  # once a step; see `Sampler`
-            for run in runs:
-                start, end = end, end + len(run.scored) + run.samples * (1 + run.num_drafted)
-                try:
-                    self._read_one(run, rows[start:end], read)
-                except Exception:  # the boundary of a sequence: it alone ends
-                    logger.exception("sequence %d ends: no token could be chosen for it", run.id)
-                    read.broken.add(run.id)
+            for can_join, group in groupby(runs, self._can_join):
+                some = [*group]
+                start, end = end, end + sum(map(_num_rows, some))
+                if can_join and len(some) > 1:
+                    self._read_together(some, rows[start:end], read)
+                else:
+                    self._read_each(some, rows[start:end], read)
         return read.outcome()
+
+    def _can_join(self, run: Run) -> bool:
+        """Return whether the run has one row, for which `draw_together` can choose."""
+        sampler = self._samplers.get(run.id)
+        is_single = run.samples and not run.num_drafted and not run.scored
+        return is_single and sampler is not None and sampler.cut is not None
+
+    def _read_together(self, runs: list[Run], rows: NDArray[np.float32], read: "_Read") -> None:
+        samplers = [self._samplers[run.id] for run in runs]
+        for run, sampler, row in zip(runs, samplers, rows, strict=True):
+            try:
+                sampler.change(row)
+            except Exception:  # the boundary of a sequence: it alone ends
+                read.broke(run)
+        cuts = [sampler.cut for sampler in samplers if sampler.cut is not None]
+        tokens = draw_together(rows, cuts, lambda index: samplers[index].draw())
+        for run, sampler, row, token in zip(runs, samplers, rows, tokens, strict=True):
+            if run.id in read.broken:
+                continue
+            try:
+                picked = sampler.pick(row) if token is None else token
+                read.tokens.append(sampler.take(picked))
+            except Exception:  # the boundary of a sequence: it alone ends
+                read.broke(run)
+
+    def _read_each(self, runs: list[Run], rows: NDArray[np.float32], read: "_Read") -> None:
+        end = 0
+        for run in runs:
+            start, end = end, end + _num_rows(run)
+            try:
+                self._read_one(run, rows[start:end], read)
+            except Exception:  # the boundary of a sequence: it alone ends
+                read.broke(run)
 
     def _read_one(self, run: Run, rows: NDArray[np.float32], read: "_Read") -> None:
         sampler = self._samplers[run.id]
@@ -83,8 +118,17 @@ class _Read:
     scores: dict[SequenceId, tuple[LogProbs, ...]] = field(default_factory=dict)
     broken: set[SequenceId] = field(default_factory=set)
 
+    def broke(self, run: Run) -> None:
+        """Log the current exception, and give the run's sequence no token."""
+        logger.exception("sequence %d ends: no token could be chosen for it", run.id)
+        self.broken.add(run.id)
+
     def outcome(self) -> Decoded:
         return Decoded(tuple(self.tokens), self.log_probs, self.scores, frozenset(self.broken))
+
+
+def _num_rows(run: Run) -> int:
+    return len(run.scored) + run.samples * (1 + run.num_drafted)
 
 
 def _chosen(run: Run, rows: Row, sampler: Sampler) -> list[int]:

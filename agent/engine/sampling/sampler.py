@@ -28,6 +28,7 @@ from .ordered import left_in_order, softmax
 from .penalties import Penalties
 from .sampling import Sampling
 from .selection import FEW, Ids, Row, tops_of, without_nan
+from .together import cut_of
 from .weights import Scratch, wide_sums
 
 _LEAST_DRAW = 5e-324
@@ -71,6 +72,8 @@ class Sampler:
         """The histories that change a row first; the others follow the request's order."""
         self._in_order = {name: each for name, each in histories.items() if name in in_order}
         self._temperature = max(np.float32(sequence.sampling.temperature), _LEAST_TEMPERATURE)
+        self.cut = cut_of(sequence.sampling, self._temperature)
+        """The filters, if `draw_together` can apply them: between `change` and `take`."""
         self._rng = Mt19937(sequence.sampling.seed)
         self._rng.skip(sequence.sampling.num_draws(len(sequence.said)))
         # XTC has a generator of its own, from the same seed.
@@ -119,7 +122,7 @@ class Sampler:
 
     @property
     def _will_change(self) -> bool:
-        """Return whether `_change` will change the row, or a token is forced."""
+        """Return whether `change` will change the row, or a token is forced."""
         is_early = self._num_chosen < self._sampling.min_tokens
         has_mask = self._allowed is not None or self._grammar is not None
         is_ordered = bool(self._order)
@@ -133,7 +136,8 @@ class Sampler:
         begins = sampling.mirostat == 0 and sampling.top_n_sigma <= 0
         return sampling.top_k if begins and sampling.top_k <= FEW else 0
 
-    def _change(self, row: Row) -> None:
+    def change(self, row: Row) -> None:
+        """Change the logits of `row` before the filters: biases, penalties, masks."""
         if self._biased.size:
             row[self._biased] += self._biases
         if self._allowed is not None:
@@ -145,9 +149,16 @@ class Sampler:
         if self._grammar is not None:
             self._grammar.restrict(row)
 
-    def _choose(self, row: Row, raw: RawRow | None) -> int:
-        self._change(row)
-        token = self._pick(row, raw)
+    def draw(self) -> float:
+        """Return the next uniform draw in [0, 1)."""
+        return self._rng.draw()
+
+    def pick(self, row: Row) -> int:
+        """Return the token that the filters and the draw give for a changed `row`."""
+        return self._pick(row, None)
+
+    def take(self, token: int) -> int:
+        """Record the picked `token`. Returns the chosen one, which may be forced."""
         if self._forced:
             token = self._forced.popleft()
         self._num_chosen += 1
@@ -158,6 +169,10 @@ class Sampler:
         if self._adaptive is not None and self._drawn is not None and self._drawn[0] == token:
             self._adaptive.accept(self._drawn[1])
         return token
+
+    def _choose(self, row: Row, raw: RawRow | None) -> int:
+        self.change(row)
+        return self.take(self._pick(row, raw))
 
     def _pick(self, row: Row, raw: RawRow | None) -> int:
         sampling = self._sampling

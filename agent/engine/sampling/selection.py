@@ -36,7 +36,7 @@ def without_nan(row: Row) -> Row:
 
 def highest(row: Row, count: int, tops: Row | None = None) -> Ids:
     """Return the ids of the `count` highest logits, descending; `tops` are the row's, if known."""
-    ids = _contenders(row, count, tops)
+    ids = contenders(row, count, tops)
     if ids.size > 2 * count + FEW:  # many are equal
         bound = np.partition(row[ids], -count)[-count]
         above = ids[row[ids] > bound]
@@ -58,7 +58,7 @@ class Leaders:
         There are fewer if many are equal.
         """
         if self._found.size < count:
-            ids = _contenders(self.row, min(count, self.row.size), self._tops)
+            ids = contenders(self.row, min(count, self.row.size), self._tops)
             if ids.size > 2 * count + FEW:
                 logits = self.row[ids]
                 ids = ids[logits > logits.min()]
@@ -117,15 +117,16 @@ def tops_of(row: Row) -> Row:
 def reaching(row: Row, tops: Row, bound: np.float32) -> Ids:
     """Return the ids of the logits that reach `bound`; columns with lower tops are skipped."""
     height, width = _shape(row.size)
-    columns = (tops[:width] >= bound).nonzero()[0]
-    if _SHARE * columns.size > width:
+    columns = (tops >= bound).nonzero()[0]
+    num_columns = int(columns.searchsorted(width))
+    columns, left_over = columns[:num_columns], columns[num_columns:]
+    if _SHARE * num_columns > width:
         return (row >= bound).nonzero()[0]
     size = height * width
     table = row[:size].reshape(height, width)
     places = (table.take(columns, axis=1).ravel() >= bound).nonzero()[0]
-    lines, numbers = np.divmod(places, max(columns.size, 1))
-    left_over = (row[size:] >= bound).nonzero()[0]
-    return np.concatenate((lines * width + columns[numbers], size + left_over))
+    lines, numbers = np.divmod(places, max(num_columns, 1))
+    return np.concatenate((lines * width + columns[numbers], left_over + (size - width)))
 
 
 def folded(tops: Row, count: int) -> Row:
@@ -144,7 +145,7 @@ def _shape(size: int) -> tuple[int, int]:
     return height, size // height
 
 
-def _contenders(row: Row, count: int, tops: Row | None) -> Ids:
+def contenders(row: Row, count: int, tops: Row | None) -> Ids:
     """Return the ids of all logits that reach a bound; at least `count` do, and not many more.
 
     The highest of each of `count` columns gives `count` logits that reach the lowest of these.

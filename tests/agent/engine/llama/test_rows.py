@@ -111,12 +111,17 @@ class Faulty:
         return GrammarState(follow, anything, anything, submit)
 
 
-@pytest.mark.parametrize("max_draft", [0, 6])
+@pytest.mark.parametrize(
+    ("sampling", "max_draft"), [(GREEDY, 0), (GREEDY, 6), (Sampling(seed=1), 0)]
+)
 def test_a_sampler_that_raises_ends_its_sequence_and_no_other(
-    speculating_engine: LlamaEngine, caplog: pytest.LogCaptureFixture, max_draft: int
+    speculating_engine: LlamaEngine,
+    caplog: pytest.LogCaptureFixture,
+    sampling: Sampling,
+    max_draft: int,
 ) -> None:
     engine = speculating_engine
-    wanted = sequences(engine, GREEDY)[:4]
+    wanted = sequences(engine, sampling)[:4]
     expected = generate(engine, wanted, slots=4, context_size=512, max_draft=max_draft)[0]
     wanted[2] = replace(wanted[2], constraint=cast("Constraint", Faulty()))
     ended, statistics = generate(engine, wanted, slots=4, context_size=512, max_draft=max_draft)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from arriero.agent.engine.sampling.selection import (
     Leaders,
     Row,
-    _contenders,
+    contenders,
     folded,
     highest,
     highest_mask,
@@ -74,7 +74,7 @@ def test_what_is_ruled_out_is_not_put_in_order(size: int, num_allowed: int) -> N
     allowed = draw.choice(size, num_allowed, replace=False)
     row = np.full(size, -np.inf, np.float32)
     row[allowed] = np.arange(num_allowed)
-    assert 8 <= len(_contenders(row, 8, None)) <= max(8, num_allowed)
+    assert 8 <= len(contenders(row, 8, None)) <= max(8, num_allowed)
     found = highest(row, 8).tolist()
     best = allowed[::-1][:8].tolist()
     assert found[: len(best)] == best
