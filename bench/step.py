@@ -108,7 +108,7 @@ def main() -> None:
     given = flags.parse_args()
     rows, found = [], {}
     for num_streams in given.streams:
-        profile = cProfile.Profile() if given.profile else None
+        profile = cProfile.Profile(time.thread_time) if given.profile else None
         own = _measure(given, num_streams, profile)
         if profile is not None:
             pstats.Stats(profile).sort_stats("tottime").print_stats(45)

@@ -41,7 +41,7 @@ def begun(setting: Setting) -> dict[int, Progress]:
     for one in list(setting.queue.waiting):
         slot = setting.queue.begin(one)
         setting.memory.enter(slot, one.history.keys, setting.memory.find(one.history.keys, 0))
-    return setting.queue.active
+    return setting.queue.running
 
 
 def chosen(setting: Setting) -> Prompts:
@@ -83,7 +83,7 @@ def test_a_chunk_ends_where_others_wait_for_it() -> None:
     one = setting.add(1, *range(9))
     (slot,) = begun(setting)
     setting.memory.fetch(Found(4, slot))
-    prompts = setting.prefill.choose(setting.queue.active, 0)
+    prompts = setting.prefill.choose(setting.queue.running, 0)
     assert prompts.wanted == {one.id: 4}
 
 
