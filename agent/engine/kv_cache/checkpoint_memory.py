@@ -206,7 +206,7 @@ class CheckpointMemory(Memory):
         Each checkpoint comes with the cells after its last whole block.
         """
         ends = sorted(dict(self._on(keys)).items())[-read.most_checkpoints :]
-        done = read.checkpoints[-1].length if read.checkpoints else 0
+        done = read.checkpoints[-1].length if read.checkpoints else read.start
         if not self._may_copy or not ends or ends[-1][0] <= done:
             return None
         block, (end, last) = self._parked.block, ends[-1]

@@ -84,8 +84,8 @@ class HandOut:
         end, pieces = self.num_read, self.pieces
         if self.checkpoints:
             end = self.checkpoints[-1].length
-            ends = accumulate(piece.num_tokens for piece in pieces)
-            pieces = [piece for piece, at in zip(pieces, ends, strict=True) if at < end]
+            ends = accumulate((piece.num_tokens for piece in pieces), initial=self.start)
+            pieces = [piece for piece, at in zip(pieces, [*ends][1:], strict=True) if at < end]
         checkpoints = tuple(self.checkpoints)
         return StoredPrompt(prompt.part(0, end), tuple(pieces), self.start, checkpoints)
 

@@ -99,20 +99,16 @@ class _Close:
 
 @dataclass(slots=True)
 class _Writing:
-    """A prefix being written; `missing` has the numbers of the blocks still to write, in order."""
+    """A prefix being written, whose blocks have these `names`.
+
+    `ends` are the ends of what is still to write, in order: blocks, or checkpoints with the missing
+    blocks before them. The next one is read from position `start` on.
+    """
 
     prompt: Prompt
     names: list[str]
-    missing: deque[int]
-
-
-@dataclass(slots=True)
-class _WritingCheckpoints:
-    """Checkpoints being written; `lengths` has the increasing lengths of those still to write."""
-
-    prompt: Prompt
-    names: list[str]
-    lengths: deque[int]
+    ends: deque[int]
+    start: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -176,7 +172,7 @@ class DiskCache:
         self._waiting: deque[Left] = deque()
         self._left: Left | None = None
         """The prefix being written, or found not to be worth it."""
-        self._writing: _Writing | _WritingCheckpoints | None = None
+        self._writing: _Writing | None = None
         self._rests_until = float("-inf")
         self._finishing: list[threading.Event] = []
         self._look(folder)
@@ -517,39 +513,38 @@ class DiskCache:
             self._finishing.clear()
 
     def _begin(self, left: Left) -> None:
-        if self._state_bytes:
-            self._begin_checkpoints(left)
-            return
+        names = [*self._names.of(left.prompt)]
+        find = self._checkpoints_worth_it if self._state_bytes else self._blocks_worth_it
+        ends = find(left, names)
+        if ends and self._clock() >= self._rests_until:
+            self._writing = _Writing(left.prompt, names, ends)
+            self._ask(self._writing)
+
+    def _blocks_worth_it(self, left: Left, names: list[str]) -> deque[int]:
+        """Return the ends of missing blocks, if they are worth writing."""
         most = int(LARGEST * self._folder.limit_bytes) // max(1, self._block_bytes)
-        names = [*islice(self._names.of(left.prompt), most)]
-        missing = deque(place for place, name in enumerate(names) if not self._has(name))
+        del names[most:]
+        missing = [place for place, name in enumerate(names) if not self._has(name)]
         if len(missing) < len(names):
             self._touch(names)
-        if not missing or self._clock() < self._rests_until:
-            return
         computing = left.seconds * len(missing) * BLOCK / len(left.prompt)
         if computing < WORTH * len(missing) * self._price.seconds(self._block_bytes):
-            return
-        self._writing = _Writing(left.prompt, names, missing)
-        self._ask(self._writing)
+            return deque()
+        return deque((place + 1) * BLOCK for place in missing)
 
-    def _begin_checkpoints(self, left: Left) -> None:
-        """Begin to write the checkpoints worth it, each compared with the one before it on disk."""
-        prompt, names = left.prompt, [*self._names.of(left.prompt)]
+    def _checkpoints_worth_it(self, left: Left, names: list[str]) -> deque[int]:
+        """Return the checkpoints worth writing, each compared with the one before it on disk."""
         there = [*takewhile(self._has, names)]
         most = LARGEST * self._folder.limit_bytes - self._state_bytes
         lengths = deque[int]()
         for length in left.checkpoints:
-            known = self._deepest(prompt, there, length)
+            known = self._deepest(left.prompt, there, length)
             before = max((*lengths, 0 if known is None else known.length))
             if known is not None and known.length == length:
                 self._touch((*there[: whole(length - 1) // BLOCK], known.name))
             elif length * self._block_bytes <= most * BLOCK and self._pays(left, before, length):
                 lengths.append(length)
-        if lengths and self._clock() >= self._rests_until:
-            self._writing = _WritingCheckpoints(prompt, names, lengths)
-            self._touch(there)
-            self._ask_checkpoint(self._writing)
+        return lengths
 
     def _pays(self, left: Left, before: int, length: int) -> bool:
         """Return whether the checkpoint at `length` saves enough over the one at `before`."""
@@ -573,20 +568,16 @@ class DiskCache:
             if length - end < BLOCK:
                 self.known.note(key, name)
 
-    def _ask_checkpoint(self, writing: _WritingCheckpoints) -> None:
-        self._hand_out(
-            writing.prompt.part(0, writing.lengths[0]),
-            lambda prefix: self._news.put(_HandedOut(prefix)),
-            start=0,
-            can_wait=True,
-        )
-
     def _ask(self, writing: _Writing) -> None:
-        start = writing.missing[0] * BLOCK
+        end = writing.ends[0]
+        writing.start = end - BLOCK
+        if self._state_bytes:
+            names = writing.names[: (end - 1) // BLOCK]
+            writing.start = BLOCK * sum(1 for _ in takewhile(self._has, names))
         self._hand_out(
-            writing.prompt.part(0, start + BLOCK),
+            writing.prompt.part(0, end),
             lambda prefix: self._news.put(_HandedOut(prefix)),
-            start=start,
+            start=writing.start,
             can_wait=True,
         )
 
@@ -594,49 +585,39 @@ class DiskCache:
         writing = self._writing
         if writing is None:
             return
-        if isinstance(writing, _WritingCheckpoints):
-            self._checkpoint_handed_out(writing, prefix)
-            return
-        place = writing.missing.popleft()
-        start, end = place * BLOCK, (place + 1) * BLOCK
-        has_gone = prefix is None or (prefix.start, len(prefix.prompt)) != (start, end)
-        if prefix is None or has_gone:
-            self._written(writing)
-            return
-        block = StoredPrompt(writing.prompt.part(start, end), prefix.pieces)
-        if not self._save(writing.names[place], block):
-            self._writing = None
-        elif writing.missing:
+        wanted = writing.start, writing.ends.popleft()
+        if prefix is not None and (prefix.start, len(prefix.prompt)) == wanted:
+            save = self._save_checkpoint if prefix.checkpoints else self._save_block
+            if not save(writing, prefix):
+                self._writing = None
+                return
+        elif not self._state_bytes:
+            writing.ends.clear()  # a block is useful only with all blocks before it
+        if writing.ends:
             self._ask(writing)
-        else:
-            self._written(writing)
+            return
+        self._touch(takewhile(self.known.__contains__, writing.names))
+        self._writing = None
 
-    def _checkpoint_handed_out(
-        self, writing: _WritingCheckpoints, prefix: StoredPrompt | None
-    ) -> None:
-        length = writing.lengths.popleft()
-        has_gone = prefix is None or [one.length for one in prefix.checkpoints] != [length]
-        if prefix is not None and not has_gone and not self._save_checkpoint(writing, prefix):
-            self._writing = None
-        elif writing.lengths:
-            self._ask_checkpoint(writing)
-        else:
-            self._writing = None
+    def _save_block(self, writing: _Writing, prefix: StoredPrompt) -> bool:
+        """Write the block at the end of `prefix`; return whether it is on disk now."""
+        block = StoredPrompt(writing.prompt.part(prefix.start, len(prefix.prompt)), prefix.pieces)
+        return self._save(writing.names[prefix.start // BLOCK], block)
 
-    def _save_checkpoint(self, writing: _WritingCheckpoints, prefix: StoredPrompt) -> bool:
+    def _save_checkpoint(self, writing: _Writing, prefix: StoredPrompt) -> bool:
         """Write a checkpoint after the blocks that it needs; return whether it is on disk now."""
         prompt, (state,) = prefix.prompt, prefix.checkpoints
         end = whole(state.length - 1)
         names = writing.names[: end // BLOCK]
-        blocks = _in_blocks(prefix.pieces)
-        for place, name in enumerate(names):
-            part = prompt.part(place * BLOCK, (place + 1) * BLOCK)
-            if not self._has(name) and not self._save(name, StoredPrompt(part, blocks[place])):
+        blocks, first = _in_blocks(prefix.pieces), prefix.start // BLOCK
+        for place, name in enumerate(names[first:], first):
+            part, pieces = prompt.part(place * BLOCK, (place + 1) * BLOCK), blocks[place - first]
+            if not self._has(name) and not self._save(name, StoredPrompt(part, pieces)):
                 return False
         name = self._names.checkpoint(
             names[-1] if names else self._names.start, prompt, end, state.length
         )
-        rest = blocks[len(names)] if len(names) < len(blocks) else ()
+        rest = blocks[-1] if len(blocks) > len(names) - first else ()
         tail = replace(state, length=state.length - end)
         part = prompt.part(end, state.length)
         if not self._save(name, StoredPrompt(part, rest, checkpoints=(tail,))):
@@ -644,10 +625,6 @@ class DiskCache:
         self._learn(name, self._tails)
         self._touch((*names, name))
         return True
-
-    def _written(self, writing: _Writing) -> None:
-        self._touch(takewhile(self.known.__contains__, writing.names))
-        self._writing = None
 
     def _save(self, name: str, block: StoredPrompt) -> bool:
         """Write a block; return whether it is on disk now."""

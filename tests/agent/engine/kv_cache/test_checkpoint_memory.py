@@ -519,6 +519,9 @@ def test_checkpoints_are_handed_out_from_the_cells_or_from_host_memory() -> None
     assert [(one.start, one.count) for one in read_out] == [
         *((0, 4), (4, 4), (0, 3), (4, 2), (8, 3), (8, 4)),
     ]
+    rest = memory.hand_out(keys, HandOut(8, most_checkpoints=4)) or []
+    assert [(one.kind, one.length) for one in rest] == parts[6:], "from the third block on"
+    assert memory.hand_out(keys, HandOut(12)) is None
     (longest,) = (one for one in memory.hand_out(keys, HandOut()) or [] if one.kind == "state")
     assert longest.length == 12
     memory.allowance.renew(4, most_whole=4)

@@ -318,7 +318,7 @@ class ServedWithDisk(Served):
 
     def __init__(self, engine: LlamaEngine, folder: Path) -> None:
         super().__init__(engine, context_size=640)
-        self._wanted: SimpleQueue[tuple[Prompt, Reply] | None] = SimpleQueue()
+        self._wanted: SimpleQueue[tuple[Prompt, int, Reply] | None] = SimpleQueue()
         self.scheduler.note_left()
         self.disk = DiskCache(
             CacheFolder(folder, limit_bytes=2**24),
@@ -331,8 +331,8 @@ class ServedWithDisk(Served):
     def _hand_out(
         self, prompt: Prompt, reply: Reply, *, start: int, can_wait: bool
     ) -> Callable[[], None]:
-        assert can_wait and not start
-        self._wanted.put((prompt, reply))
+        assert can_wait
+        self._wanted.put((prompt, start, reply))
         return lambda: None
 
     def write(self) -> None:
@@ -344,8 +344,8 @@ class ServedWithDisk(Served):
                 lambda _: self._wanted.put(None)
             )
             while (wanted := self._wanted.get(timeout=HANGS)) is not None:
-                prompt, reply = wanted
-                reply(self.export(prompt, HandOut(), can_wait=True))
+                prompt, start, reply = wanted
+                reply(self.export(prompt, HandOut(start), can_wait=True))
 
     def ask(self, prompt: Tokens, *, borders: Tokens = ()) -> int:
         """How many tokens of `prompt` were cached."""

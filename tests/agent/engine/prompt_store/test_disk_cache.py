@@ -410,16 +410,16 @@ class TestCheckpoints:
             super().__init__()
             self.ends = ends
 
-        def stored(self, prompt: Prompt) -> StoredPrompt | None:
+        def stored(self, prompt: Prompt, start: int = 0) -> StoredPrompt | None:
             lengths = [end for end in self.ends if end <= len(prompt)]
             if not lengths:
                 return None
             prompt, half = prompt.part(0, lengths[-1]), BLOCK // 2
-            starts = range(0, len(prompt), half)
+            starts = range(start, len(prompt), half)
             *pieces, last = (b"%d:%d;" % (n, sum(prompt.keys[n : n + half]) % 999) for n in starts)
             state = StoredState(len(prompt), last, b"s%d" % len(prompt))
             whole = tuple(Piece(half, piece) for piece in pieces)
-            return StoredPrompt(prompt, whole, checkpoints=(state,))
+            return StoredPrompt(prompt, whole, start, checkpoints=(state,))
 
         def hand_out(
             self,
@@ -429,9 +429,9 @@ class TestCheckpoints:
             start: int,
             can_wait: bool,
         ) -> Callable[[], None]:
-            assert can_wait and start == 0
+            assert can_wait
             self.asked.append((start, len(prompt)))
-            reply(self.stored(prompt))
+            reply(self.stored(prompt, start))
             return lambda: None
 
     @contextmanager
@@ -522,7 +522,7 @@ class TestCheckpoints:
             setup.engine.asked.clear()
             self.write(setup)
             self.write(setup)
-            assert setup.engine.asked == [(0, self.ENDS[2])]
+            assert setup.engine.asked == [(BLOCK, self.ENDS[2])]
             assert setup.disk.use.written == 5
 
     def test_one_that_adds_less_than_reading_takes_is_not_written(self, tmp_path: Path) -> None:
@@ -628,7 +628,7 @@ class TestCheckpoints:
 
     def test_pieces_that_are_no_parts_of_blocks_are_a_mistake(self, tmp_path: Path) -> None:
         class Odd(self.Engine):  # type: ignore[name-defined,misc]
-            def stored(self, prompt: Prompt) -> StoredPrompt | None:
+            def stored(self, prompt: Prompt, start: int = 0) -> StoredPrompt | None:
                 state = StoredState(len(prompt), b"t", b"s")
                 return StoredPrompt(prompt, (Piece(BLOCK + 1, b"x"),), checkpoints=(state,))
 

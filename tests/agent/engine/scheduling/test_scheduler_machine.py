@@ -242,7 +242,7 @@ class Lives(RuleBasedStateMachine):
         self.exporting.append(Prompt(*one.prompt.spans, tail, adapter=one.prompt.adapter))
         id = ExportId(len(self.exporting) - 1)
         if self.engine.capacity.checkpoint_gap:
-            start = 0
+            start *= self.engine.capacity.block
         wanted = HandOut(start, most_checkpoints)
         self.scheduler.export(id, self.exporting[-1], wanted, can_wait=can_wait)
 
