@@ -167,16 +167,16 @@ def plain(speculating_engine: LlamaEngine) -> Ended:
     return generate(engine, repeating(engine, GREEDY), slots=8, context_size=512, max_draft=0)[0]
 
 
-@pytest.mark.parametrize(("slots", "every"), [(1, 2), (8, 1)])
+@pytest.mark.parametrize(("slots", "every"), [(1, 4), (8, 1)])
 def test_drafts_change_no_word(
     speculating_engine: LlamaEngine, plain: Ended, slots: int, every: int
 ) -> None:
-    """Alone, each takes as long as eight together: half of them are enough."""
+    """Alone, each takes as long as eight together: a few of them are enough."""
     engine = speculating_engine
     wanted = repeating(engine, GREEDY)[::every]
     ended, statistics = generate(engine, wanted, slots=slots, context_size=512, max_draft=6)
     assert ended == {one.id: plain[one.id] for one in wanted}
-    assert statistics.drafted_tokens > statistics.accepted_tokens > 100
+    assert statistics.drafted_tokens > statistics.accepted_tokens > 100 // every
     assert statistics.completion_tokens == sum(len(tokens) for tokens, _ in ended.values())
 
 
