@@ -211,7 +211,7 @@ class AgentSettings(LoadOptions, DaemonSettings):
     )
     upstream_name: Annotated[
         Annotated[str, Field(min_length=1, max_length=MAX_MODEL_NAME)] | None,
-        Shown("NAME", "the server's own; of a path, its last part"),
+        Shown("NAME", "the server's name"),
     ] = Field(
         default=None,
         description="name of the upstream server's model for clients",

@@ -161,7 +161,7 @@ class BalancerSettings(DaemonSettings):
         ),
     )
     files: Annotated[
-        FilesPlace | None, BeforeValidator(parse_place), Shown("FOLDER|URL", "beside --state")
+        FilesPlace | None, BeforeValidator(parse_place), Shown("FOLDER|URL", "next to --state")
     ] = Field(
         default=None,
         description=(

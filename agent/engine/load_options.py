@@ -265,7 +265,7 @@ class LoadOptions(BaseModel):
     )
     threads_batch: Annotated[
         NumThreads | None,
-        Shown("N", "as --threads"),
+        Shown("N", "same as --threads"),
         Counts(fingerprint=_FAST, cache=_ALIKE, memory="what a thread has of its own is little"),
     ] = Field(
         default=None,
@@ -274,7 +274,7 @@ class LoadOptions(BaseModel):
     )
     batch_size: Annotated[
         BatchSize | None,
-        Shown("N", "as --ubatch-size"),
+        Shown("N", "same as --ubatch-size"),
         Counts(fingerprint=_FAST, cache=_ALIKE, memory="buffers are for what is computed at once"),
     ] = Field(
         default=None,
@@ -328,7 +328,7 @@ class LoadOptions(BaseModel):
     )
     tensor_split: Annotated[
         TensorSplit | None,
-        Shown("N,N,…", "by their free memory"),
+        Shown("N,N,…", "by free memory"),
         Counts(
             fingerprint=_ROUNDED,
             cache=_LAID_OUT,

@@ -129,22 +129,22 @@ class LocalGeneration:
         self._spans = RequestSpans() if spans is None else spans
 
     def start(self, id: SequenceId, start: Start, listener: Listener) -> None:
-        """See `port.Generation`."""
+        """Answer the request as the sequence `id`; the listener receives all its items."""
         self._spans.started(id, start.id, start.traceparent)
         if not self._parts_scopes:
             start = replace(start, scope=None)
         self._carry_out(self._requests.start(id, start, listener))
 
     def cancel(self, id: SequenceId) -> None:
-        """See `port.Generation`."""
+        """End the sequence early. A complete answer ends normally."""
         self._carry_out(self._requests.cancel(id))
 
     def fail(self, id: SequenceId, error: RequestError) -> None:
-        """See `port.Generation`."""
+        """End the sequence with `error`. A complete answer ends normally, but at once."""
         self._carry_out(self._requests.fail(id, error))
 
     def discard(self, id: SequenceId) -> None:
-        """See `port.Generation`."""
+        """End the sequence without any further item; it is still released."""
         self._carry_out(self._requests.discard(id))
 
     def stepped(self, outputs: Sequence[SequenceOutput]) -> None:

@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 class Embedder(Protocol):
-    """See `engine.embedding.embedder.Embedder`."""
+    """Answers embedding and ranking queries. `max_stall` in seconds; `clock` times chunks."""
 
     def answer(self, query: Embed | Rank, /) -> Result: ...
     def free(self) -> None: ...
@@ -119,7 +119,7 @@ class QueryExecutor:
         self._withdrawn: dict[QueryId, Event] = {}
 
     def answer(self, id: QueryId, query: Query, reply: Callable[[Result], None]) -> None:
-        """See `port.Queries`."""
+        """Answer `query`; `reply` gets the result, unless the query is withdrawn before."""
         withdrawn = self._withdrawn[id] = Event()
         try:
             future = self._thread_for(query).submit(
@@ -132,7 +132,7 @@ class QueryExecutor:
             asyncio.wrap_future(future).add_done_callback(partial(self._finished, id, reply))
 
     def withdraw(self, id: QueryId) -> None:
-        """See `port.Queries`."""
+        """Withdraw the query: its result is no longer needed."""
         if (withdrawn := self._withdrawn.pop(id, None)) is not None:
             withdrawn.set()
 

@@ -207,7 +207,7 @@ class Connection:
     # ---- events of the agent
 
     def produced(self, items: tuple[Item, ...], released: tuple[SequenceId, ...]) -> None:
-        """See `generation.port.Listener`."""
+        """Take the `items` of one event; the resources of the `released` sequences are free."""
         self._carry_out(self._session.produced(items, released, self._clock()))
         if released:
             self._on_change()  # a save held its slot even if its request was discarded

@@ -66,7 +66,7 @@ class Fetcher:
         on_progress: OnProgress,
         on_header: OnHeader | None = None,
     ) -> FetchedModel:
-        """See the port. A cancelled fetch returns once its process has ended."""
+        """Fetch a file. A cancelled fetch returns once its process has ended."""
         order = FetchOrder(
             source=source,
             sha256=sha256,

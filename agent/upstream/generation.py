@@ -82,7 +82,7 @@ class UpstreamGeneration:
         self.meter = Meter()
 
     def start(self, id: SequenceId, start: Start, listener: Listener) -> None:
-        """See `port.Generation`."""
+        """Answer the request as the sequence `id`; the listener receives all its items."""
         request, continuation = start.request, start.continuation
         rest = None if continuation is None else Rest(request, continuation)
         answer = UpstreamAnswer(
@@ -105,18 +105,18 @@ class UpstreamGeneration:
             )
 
     def cancel(self, id: SequenceId) -> None:
-        """See `port.Generation`."""
+        """End the sequence early. A complete answer ends normally."""
         if (active := self._active.get(id)) is not None:
             rates = self.meter.rates(id, active.answer.usage)
             self._end(id, active.answer.cancelled(rates))
 
     def fail(self, id: SequenceId, error: RequestError) -> None:
-        """See `port.Generation`."""
+        """End the sequence with `error`. A complete answer ends normally, but at once."""
         if (active := self._active.get(id)) is not None:
             self._end(id, Refused(id=active.id, error=to_wire(error)))
 
     def discard(self, id: SequenceId) -> None:
-        """See `port.Generation`."""
+        """End the sequence without any further item; it is still released."""
         if id in self._active:
             self._end(id)
 

@@ -36,11 +36,11 @@ class UpstreamQueries:
         self._tasks: dict[QueryId, asyncio.Task[None]] = {}
 
     def answer(self, id: QueryId, query: Query, reply: Callable[[Result], None]) -> None:
-        """See `port.Queries`."""
+        """Answer `query`; `reply` gets the result, unless the query is withdrawn before."""
         self._tasks[id] = self._group.create_task(self._run(id, query, reply))
 
     def withdraw(self, id: QueryId) -> None:
-        """See `port.Queries`."""
+        """Withdraw the query: its result is no longer needed."""
         if (task := self._tasks.pop(id, None)) is not None:
             task.cancel()
 

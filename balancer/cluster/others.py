@@ -22,11 +22,11 @@ V = TypeVar("V", bound=FleetTotals)
 class Others:
     """All other balancers as one: their queue, their requests and the slots that they took.
 
-    `here` is this balancer's name, where there are others. `sums` are their totals by their names
-    between balancers. `busy` are slots that others took, by
-    agent; `rates` and `tokens_per_second` are theirs. `requests` are their oldest, oldest first,
-    each with the name of its balancer; ages in them are as of `at`, in seconds since 1970.
-    `missing` are the names of those that did not answer.
+    `here` is this balancer's name, if there are others. `sums` are the others' totals, by their
+    names between balancers. `busy` are the slots that others took, by agent; `rates` and
+    `tokens_per_second` are the others' rates. `requests` are their oldest requests, oldest first,
+    each with the name of its balancer; ages are as of `at`, in seconds since 1970. `missing` are
+    the names of the balancers that did not answer.
     """
 
     here: str | None = None

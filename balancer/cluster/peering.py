@@ -89,11 +89,9 @@ def cluster_view_of(peers: Peers | None, workers: Mapping[str, int]) -> ClusterV
 def balancers_of(
     peers: Peers | None, alone: ListBalancers, clock: Callable[[], float] = time.time
 ) -> ListBalancers:
-    """Return a function that lists all live balancers as of the store's last list.
+    """Return a function that lists all live balancers, as the store last listed them.
 
-    `alone` if it is not shared.
-
-    Before the first list, there are none.
+    If the store is not shared, it lists `alone`. Before the first list, there are none.
     """
     if peers is None:
         return alone

@@ -23,7 +23,7 @@ class StoreHealth:
     """
 
     def __init__(self, store: str) -> None:
-        """`store` is its name in the log."""
+        """`store` is the store's name in the log."""
         self.store = store
         self._away_since: float | None = None
         self._problem: str | None = None

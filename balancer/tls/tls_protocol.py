@@ -283,12 +283,12 @@ class TlsTransport(asyncio.Transport):
                 return self.tcp.get_extra_info(name, default)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """See `asyncio.Transport`."""
+        """Encrypt and send `data`."""
         if data and not self.is_closing():
             self._protocol.encrypt(data)
 
     def writelines(self, pieces: Iterable[bytes | bytearray | memoryview]) -> None:
-        """See `asyncio.Transport`."""
+        """Send several pieces of data."""
         self.write(b"".join(pieces))
 
     def can_write_eof(self) -> bool:
@@ -296,7 +296,7 @@ class TlsTransport(asyncio.Transport):
         return False
 
     def is_closing(self) -> bool:
-        """See `asyncio.Transport`."""
+        """Return whether the transport is closing or closed."""
         return self._is_closing or self.tcp.is_closing()
 
     def close(self) -> None:
@@ -307,7 +307,7 @@ class TlsTransport(asyncio.Transport):
             self.tcp.close()
 
     def abort(self) -> None:
-        """See `asyncio.Transport`."""
+        """Close the transport at once, without sending buffered data."""
         self._is_closing = True
         self.tcp.abort()
 
@@ -317,14 +317,14 @@ class TlsTransport(asyncio.Transport):
         self.tcp.pause_reading()
 
     def resume_reading(self) -> None:
-        """See `asyncio.Transport`."""
+        """Resume reading after `pause_reading`."""
         if self.is_paused:
             self.is_paused = False
             self.tcp.resume_reading()
             asyncio.get_running_loop().call_soon(self._protocol.read)
 
     def is_reading(self) -> bool:
-        """See `asyncio.Transport`."""
+        """Return whether the transport is reading."""
         return not self.is_paused and self.tcp.is_reading()
 
     def get_write_buffer_size(self) -> int:
@@ -332,9 +332,9 @@ class TlsTransport(asyncio.Transport):
         return self.tcp.get_write_buffer_size()
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
-        """See `asyncio.Transport`."""
+        """Return the low and high limits of the write buffer."""
         return self.tcp.get_write_buffer_limits()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """See `asyncio.Transport`."""
+        """Set the high and low limits of the write buffer."""
         self.tcp.set_write_buffer_limits(high, low)

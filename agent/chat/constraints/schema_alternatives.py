@@ -204,9 +204,10 @@ def size_in(leaf: Mapping[str, Any], key: str) -> int | None:
 
 
 def whole_pattern(pattern: str) -> str | None:
-    """Return a pattern that matches whole texts containing `pattern`; `None` if there is none.
+    """Return a pattern that matches whole texts containing `pattern`; `None` if no such pattern
+    exists.
 
-    Patterns with lookaround, inner anchors or word boundaries have none.
+    It does not exist for patterns with lookaround, inner anchors or word boundaries.
     """
     bare = _ESCAPE_OR_CLASS.sub(lambda found: "x" * len(found[0]), pattern)
     begins, ends = bare.startswith("^"), bare.endswith("$")

@@ -87,7 +87,10 @@ class _Worker:
 
     @property
     def is_broken(self) -> bool:
-        """See `Worker`. Between answers the socket can only signal its end."""
+        """Return whether the worker's process has failed.
+
+        Between answers the socket can only signal its end.
+        """
         if self._lock.acquire(blocking=False):
             try:
                 self._is_broken |= self._connection.poll()
@@ -96,15 +99,18 @@ class _Worker:
         return self._is_broken
 
     def begin(self) -> int:
-        """See `Worker`."""
+        """Return the number of a new sequence."""
         return next(self._ids)
 
     def end(self, id: int) -> None:
-        """See `Worker`. Finalizers call this, on any thread."""
+        """Forget a sequence, at some later time.
+
+        Finalizers call this, on any thread.
+        """
         self._dropped.append(id)
 
     def follow(self, id: int, base: int, tokens: Sequence[int], num_before: int = 0) -> bytes:
-        """See `Worker`."""
+        """Return the bits of the tokens that may come after `tokens`. Raises `ConstraintError`."""
         with self._lock:
             dropped = self._dropped[:]
             del self._dropped[: len(dropped)]

@@ -40,7 +40,7 @@ class LlamaDraftModel:
         return self._model.size_bytes
 
     def compute(self, runs: Sequence[DraftRun]) -> list[Guess]:
-        """See `DraftModel`."""
+        """Return guesses, in the order of the runs that ask for one. Raises `DraftFailedError`."""
         failure = self._context.decode(
             [Run(run.id, run.slot, run.start, run.tokens, run.guesses) for run in runs]
         )
@@ -53,11 +53,11 @@ class LlamaDraftModel:
         return guesses_of(np.ctypeslib.as_array(self._context.logits, shape))
 
     def cut(self, slot: int, length: int) -> None:
-        """See `DraftModel`."""
+        """Drop all tokens of `slot` except the first `length`."""
         llama_cpp.llama_memory_seq_rm(self._context.memory, slot, length, -1)
 
     def use_threads(self, threads: int, threads_batch: int) -> None:
-        """See `Engine`."""
+        """Set the threads for steps of one token, and for larger steps, from now on."""
         self._context.use_threads(threads, threads_batch)
 
     def free(self) -> None:

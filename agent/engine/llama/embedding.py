@@ -53,7 +53,7 @@ class LlamaEmbedding:
         return max(MAX_SEQUENCES, min(self._options.ubatch_size, fitting))
 
     def open(self, num_tokens: int, *, ranks: bool) -> "LlamaEmbeddingContext":
-        """See `EmbeddingModel`."""
+        """Return a context for inputs of at most `num_tokens`, to embed them or to rank them."""
         chunk = self.max_batch if self.splits else num_tokens
         num_cells = num_tokens + (chunk if self.splits else 0)
         params = _params(self._options, num_cells=num_cells, chunk=chunk, ranks=ranks)
@@ -97,7 +97,7 @@ class LlamaEmbeddingContext:
         self._threads = threads
 
     def compute(self, slices: Sequence[Slice]) -> list[Rows]:
-        """See `EmbeddingContext`."""
+        """Return a row for each token of each slice; for a ranking, one row with the score."""
         self._batch.fill([_run(each) for each in slices])
         llama_cpp.llama_set_n_threads(self._handle, *self._threads())
         step = llama_cpp.llama_decode if self._memory else llama_cpp.llama_encode
@@ -111,12 +111,12 @@ class LlamaEmbeddingContext:
         return rows
 
     def clear(self) -> None:
-        """See `EmbeddingContext`."""
+        """Forget the state of incomplete inputs."""
         if self._memory:
             llama_cpp.llama_memory_clear(self._memory, False)
 
     def free(self) -> None:
-        """See `EmbeddingContext`."""
+        """Free everything; nothing may be called afterwards."""
         llama_cpp.llama_free(self._handle)
 
     def _rows(self, slices: Sequence[Slice]) -> list[Rows]:

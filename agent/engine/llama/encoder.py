@@ -72,7 +72,7 @@ class EncoderEngine:
         """Do nothing: there are no steps."""
 
     def use_threads(self, threads: int, threads_batch: int) -> None:
-        """See `Engine`."""
+        """Set the threads for steps of one token, and for larger steps, from now on."""
         self._embedding.threads = (threads, threads_batch)
 
     def load_adapter(
@@ -85,7 +85,7 @@ class EncoderEngine:
         """Do nothing: there are no adapters."""
 
     def free(self) -> None:
-        """See `Engine`."""
+        """Free everything; nothing may be called afterwards."""
         self._model.free()
 
 

@@ -275,7 +275,7 @@ class LlamaEngine:
             self._mtp.follow(sequence.id)
 
     def failure(self, sequence_id: SequenceId) -> str | None:
-        """See `Engine`."""
+        """Return why an open sequence's tokens are no valid answer; `None` if they are valid."""
         return self._samplers[sequence_id].failure
 
     def close(self, sequence_id: SequenceId) -> None:
@@ -299,11 +299,14 @@ class LlamaEngine:
         return replace(decoded, saved=edited.saved, move_seconds=edited.move_seconds)
 
     def stop(self, is_wanted: bool) -> None:
-        """See `Engine`."""
+        """Abort the running step if possible (`Aborted`), until this is called with `False`."""
         self._context.stop(is_wanted)
 
     def use_threads(self, threads: int, threads_batch: int) -> None:
-        """See `Engine`. A projector keeps its threads, since it cannot change them."""
+        """Set the threads for steps of one token, and for larger steps, from now on.
+
+        A projector keeps its threads, since it cannot change them.
+        """
         if self._fixed is not None:
             return
         self._context.use_threads(threads, threads_batch)
@@ -312,11 +315,11 @@ class LlamaEngine:
         self._embedding.threads = (threads, threads_batch)
 
     def load_adapter(self, digest: str, path: Path, turn: AbstractContextManager[object]) -> None:
-        """See `Engine`."""
+        """Load the adapter at `path`, whose file has this `digest`; raises `ModelError`."""
         self._adapters.load(digest, path, turn)
 
     def keep_adapters(self, digests: Collection[str], turn: AbstractContextManager[object]) -> None:
-        """See `Engine`."""
+        """Unload all other adapters, as soon as no open sequence uses them."""
         self._adapters.keep(digests, turn)
 
     def _computed(self, step: Step) -> Decoded | NoRoom | Aborted | Failed:

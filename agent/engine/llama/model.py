@@ -216,7 +216,8 @@ class Model:
         return tuple(task for task, is_able in able.items() if is_able)
 
     def pair(self, query: str, document: str) -> tuple[int, ...]:
-        """Return a query and a document in the form that the model's template, or BERT, ranks."""
+        """Return a query and a document as one text, joined as the model's template or BERT
+        expects."""
         source = llama_cpp.llama_model_chat_template(self.handle, _RANK_TEMPLATE)
         if source is not None:
             text = str(source, "utf-8", "replace")

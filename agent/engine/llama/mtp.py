@@ -186,7 +186,10 @@ class LlamaMtp:
     # ---- drafts
 
     def compute(self, runs: Sequence[DraftRun]) -> list[Guess]:
-        """See `DraftModel`. Tokens whose hidden state is unknown are left out."""
+        """Return guesses, in the order of the runs that ask for one. Raises `DraftFailedError`.
+
+        Tokens whose hidden state is unknown are left out.
+        """
         tokens: list[int] = []
         positions: list[int] = []
         slots: list[int] = []
@@ -210,12 +213,12 @@ class LlamaMtp:
         return self._guesses([run for run in runs if run.guesses])
 
     def cut(self, slot: int, length: int) -> None:
-        """See `DraftModel`."""
+        """Drop all tokens of `slot` except the first `length`."""
         self._texts[slot].cut(length)
         llama_cpp.llama_memory_seq_rm(self._context.memory, slot, length, -1)
 
     def use_threads(self, threads: int, threads_batch: int) -> None:
-        """See `Engine`."""
+        """Set the threads for steps of one token, and for larger steps, from now on."""
         self._context.use_threads(threads, threads_batch)
 
     def free(self) -> None:

@@ -75,7 +75,7 @@ Reply = Callable[[StoredPrompt | None], None]
 
 
 class HandOut(Protocol):
-    """See `Worker.hand_out`."""
+    """Export the longest cached prefix of `prompt`, from position `start` on, to `reply`."""
 
     def __call__(
         self, prompt: Prompt, reply: Reply, *, start: int, can_wait: bool

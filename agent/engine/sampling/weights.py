@@ -303,11 +303,11 @@ class _Below:
         self._edge = edge
 
     def includes(self, token: int) -> bool:
-        """See `Part`."""
+        """Return whether `token` is one of the tokens."""
         return bool(self._keys[token] < self._edge)
 
     def before(self, token: int) -> Mask:
-        """See `Part`."""
+        """Return a mask of the tokens before `token`."""
         mask: Mask = self._keys < self._edge
         return mask
 
@@ -340,7 +340,7 @@ class Highest:
         """A lower bound of all their keys."""
 
     def includes(self, token: int) -> bool:
-        """See `Prefix`."""
+        """Return whether `token` is one of the tokens."""
         key = self._keys[token]
         if key < self._floor:
             return False
@@ -350,19 +350,19 @@ class Highest:
         return is_included
 
     def before(self, token: int) -> Mask:
-        """See `Prefix`."""
+        """Return a mask of the tokens before `token`."""
         return _before(self._keys, token)
 
     def mask(self) -> Mask:
-        """See `Prefix`."""
+        """Return a mask of the tokens."""
         return highest_mask(self._keys, self._count)
 
     def few(self) -> Ids | None:
-        """See `Prefix`."""
+        """Return the tokens in order if they are few."""
         return highest(self._keys, self._count) if self._count <= FEW else None
 
     def some(self, most: int) -> Ids | None:
-        """See `Prefix`."""
+        """Return about `most` tokens that include all of them; `None` if they may be more."""
         if self._count > most:
             return None
         keys = np.sort(sample_of(self._keys))
@@ -372,7 +372,7 @@ class Highest:
         return ids if ids.size >= self._count else None
 
     def among(self, ids: Ids) -> "Highest":
-        """See `Prefix`."""
+        """Return the same tokens, by their positions in `ids`, which include all of them."""
         return Highest(self._keys[ids], self._count)
 
 
@@ -436,7 +436,7 @@ class Heaviest:
         return self.mass if self._floor == NO_FLOOR else 0.0
 
     def includes(self, token: int) -> bool:
-        """See `Prefix`."""
+        """Return whether `token` is one of the tokens."""
         key = self._any_keys[token : token + 1][0]
         if key < self._floor:
             return False
@@ -474,18 +474,18 @@ class Heaviest:
         return False
 
     def before(self, token: int) -> Mask:
-        """See `Prefix`."""
+        """Return a mask of the tokens before `token`."""
         return _before(self._keys, token)
 
     def mask(self) -> Mask:
-        """See `Prefix`."""
+        """Return a mask of the tokens."""
         passing = self._mask_in_order() if self._keys.size <= FEW else self._mask_by_bracket()
         if self._floor > NO_FLOOR:
             passing &= self._keys >= self._floor
         return passing
 
     def few(self) -> Ids | None:
-        """See `Prefix`."""
+        """Return the tokens in order if they are few."""
         if self._guess[1] > FEW:
             return None
         ids = self.some(FEW)
@@ -500,7 +500,7 @@ class Heaviest:
         return ids if self._floor == NO_FLOOR else ids[self._keys[ids] >= self._floor]
 
     def some(self, most: int) -> Ids | None:
-        """See `Prefix`."""
+        """Return about `most` tokens that include all of them; `None` if they may be more."""
         border, count = self._guess
         self._border = border
         if count > most:
@@ -530,7 +530,7 @@ class Heaviest:
         return keys[order], sample_of(self._weights)[order]
 
     def among(self, ids: Ids) -> "Heaviest":
-        """See `Prefix`."""
+        """Return the same tokens, by their positions in `ids`, which include all of them."""
         weights = Weights(self._weights[ids])
         keys = weights.values if self.is_nucleus else self._keys[ids]
         return Heaviest(keys, weights, self.mass, self._floor)
@@ -604,7 +604,7 @@ class NucleusWithin:
         self._possibly = Heaviest(weights.values, weights, most)
 
     def includes(self, token: int) -> bool:
-        """See `Prefix`."""
+        """Return whether `token` is one of the tokens."""
         if self._found is None:
             if not self._outer.includes(token):
                 return False
@@ -615,11 +615,11 @@ class NucleusWithin:
         return bool(self.mask()[token])
 
     def before(self, token: int) -> Mask:
-        """See `Prefix`: all are."""
+        """Return a mask of the tokens before `token`: all of them."""
         return self.mask()
 
     def mask(self) -> Mask:
-        """See `Prefix`."""
+        """Return a mask of the tokens."""
         if self._found is None:
             outer = self._outer.mask()
             weights = Weights(self.weights.values * outer)
@@ -628,15 +628,15 @@ class NucleusWithin:
         return self._found
 
     def few(self) -> Ids | None:
-        """See `Prefix`."""
+        """Return the tokens in order if they are few."""
         return None
 
     def some(self, most: int) -> Ids | None:
-        """See `Prefix`."""
+        """Return about `most` tokens that include all of them; `None` if they may be more."""
         return self._outer.some(most)
 
     def among(self, ids: Ids) -> "NucleusWithin":
-        """See `Prefix`."""
+        """Return the same tokens, by their positions in `ids`, which include all of them."""
         return NucleusWithin(self._outer.among(ids), self._share, self._heaviest)
 
 

@@ -82,7 +82,10 @@ class ModelDrafter:
         }
 
     def checked(self, id: SequenceId, cost: float, saved: float) -> None:
-        """See `Drafter`. Savings first repay the sequence's catching up."""
+        """Note that tokens of the last proposal for `id` were computed; called before `observe`.
+
+        Savings first repay the sequence's catching up.
+        """
         text = self._cache.find(id)
         repaid = min(saved, text.debt) if text is not None else 0.0
         if text is not None:

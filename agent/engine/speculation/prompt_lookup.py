@@ -163,7 +163,7 @@ class LookupDrafter:
         }
 
     def checked(self, id: SequenceId, cost: float, saved: float) -> None:
-        """See `Drafter`."""
+        """Note that tokens of the last proposal for `id` were computed; called before `observe`."""
         self._allowance.add(saved - cost)
 
     def observe(self, id: SequenceId, tokens: Iterable[int]) -> None:

@@ -113,7 +113,7 @@ class OpenedCall(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LiveCall:
-    """`items` are what a batch calls its `streams`."""
+    """A call that has not been answered. `items` are the batch's ids of its `streams`."""
 
     streams: Sequence[OpenedCall]
     task: asyncio.Task[None]

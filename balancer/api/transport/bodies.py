@@ -64,7 +64,7 @@ Hold = Callable[[int], None]
 
 
 class OffLoop(Protocol):
-    """See `Bodies.off_loop`."""
+    """Return the result of `parse`, which runs on the parser's thread if `num_bytes` is large."""
 
     async def __call__(self, num_bytes: int, parse: Callable[[], T], /) -> T: ...
 

@@ -405,12 +405,15 @@ class _PausableTransport:
         return getattr(self._transport, name)
 
     def pause_reading(self) -> None:
-        """See `asyncio.Transport`."""
+        """Pause reading."""
         self.is_paused = True
         self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """See `asyncio.Transport`; may happen later."""
+        """Resume reading after `pause_reading`.
+
+        May happen later.
+        """
         self.is_paused = False
         self._resume()
 
@@ -430,7 +433,7 @@ class _FrameParser:
         return kept
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
-        """See aiohttp's parser."""
+        """Take received bytes, as aiohttp's parser does."""
         if self._kept is None:
             fed: tuple[bool, bytes] = self._parser.feed_data(data)
             return fed
@@ -438,7 +441,7 @@ class _FrameParser:
         return False, b""
 
     def feed_eof(self) -> None:
-        """See aiohttp's parser."""
+        """Take the end of the stream, as aiohttp's parser does."""
         self._parser.feed_eof()
 
 

@@ -35,7 +35,7 @@ class PatientTransport:
         return getattr(self._transport, name)
 
     def writelines(self, pieces: Iterable[Data]) -> None:
-        """See `asyncio.Transport`."""
+        """Send several pieces of data."""
         self.write(b"".join(pieces))
 
     def stop_watching(self) -> None:

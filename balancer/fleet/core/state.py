@@ -29,7 +29,7 @@ class FleetState:
     `drained_at` is set when draining begins; once `is_closed`, no agent may join.
 
     `open_reads` are the unanswered reads (`ReadLog` or `ReadFit`), by link. A read is dropped with
-    its link; the readers bound their number.
+    its link. Their number is limited where readers ask.
     """
 
     limits: Limits

@@ -157,7 +157,10 @@ def engine_metrics(view: FleetView) -> Iterator[Metric]:
 
 
 def _devices(by_name: _ByName) -> Iterator[Metric]:
-    """Agents of one name are on one host, and measure the same."""
+    """Yield the metrics of devices.
+
+    Agents of one name are on one host and measure the same devices.
+    """
     devices: Reports = {
         (name, each.name): [each]
         for name, several in by_name.items()

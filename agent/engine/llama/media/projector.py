@@ -95,14 +95,14 @@ class Projector:
         return self._cache.num_bytes
 
     def read_image(self, data: bytes) -> tuple[Span, ...]:
-        """See `MediaReader`."""
+        """Return the spans for a picture file: the media, and tokens around them."""
         picture = decode(data)
         pixels = ctypes.cast(picture.pixels.ctypes.data, ctypes.POINTER(ctypes.c_uint8))
         bitmap = mtmd.mtmd_bitmap_init(picture.width, picture.height, pixels)  # which copies them
         return self._read(bitmap, data, "the model does not accept a picture of this size")
 
     def read_audio(self, data: bytes) -> tuple[Span, ...]:
-        """See `MediaReader`."""
+        """Return the spans for a sound file of at most `audio.MOST_SECONDS`; see `read_image`."""
         if seconds_of(data) > MOST_SECONDS:
             raise UnreadableMediaError(f"it plays for more than {MOST_SECONDS} s")
         buffer = (ctypes.c_uint8 * len(data)).from_buffer_copy(data)

@@ -46,7 +46,7 @@ _META = frozenset("\\.+*?()|[]{}^$#&-~")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StructuredOutputs:
-    """vLLM's `structured_outputs`, with exactly one of these fields."""
+    """vLLM's field `structured_outputs`, with exactly one of these constraints."""
 
     __pydantic_config__ = STRICT
 

@@ -23,7 +23,7 @@ Verbosity = Literal["low", "medium", "high"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThinkingSwitch:
-    """Anthropic's `thinking`, which GLM's and DeepSeek's APIs also have."""
+    """The field `thinking` of Anthropic's API, which GLM's and DeepSeek's APIs also have."""
 
     __pydantic_config__ = STRICT
 
@@ -32,7 +32,7 @@ class ThinkingSwitch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningSwitch:
-    """OpenRouter's `reasoning`."""
+    """The field `reasoning` of OpenRouter's API, which turns reasoning on or off."""
 
     __pydantic_config__ = STRICT
 

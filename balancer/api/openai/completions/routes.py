@@ -58,7 +58,7 @@ COMPLETION = Endpoint(parse_completion, _answer_completion)
 
 
 def routes(runtime: FleetRuntime) -> list[Route]:
-    """Both routes, also without `/v1`, as llama-server has them."""
+    """Return both routes, also without `/v1`, as in llama-server."""
     chat, completion = handler(runtime, CHAT), handler(runtime, COMPLETION)
     return [
         Route("POST", "/v1/chat/completions", Needs.CALL, chat, OPENAI),

@@ -69,7 +69,7 @@ class Turns:
         self._hungers[kind, pool] = _Hunger(now)
 
     def empty(self, kind: PriorityClass, pool: str | None) -> None:
-        """No request of this class waits there any more."""
+        """Record that no request of this class waits for the model any more."""
         del self._hungers[kind, pool]
 
     def next(

@@ -8,7 +8,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """From an empty database. The first epoch of a leader is 1."""
+    """Make the tables in an empty database. The first epoch of a leader is 1."""
     state = op.create_table(
         "desired_state",
         sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
