@@ -15,7 +15,7 @@ from .engine.adapter import AdapterUse, adapter_key
 
 @dataclass(frozen=True, slots=True)
 class AdapterFile:
-    """An adapter in a file of this host; `scale` applies if a request gives none."""
+    """An adapter in a file of this host; `scale` applies to requests without a scale."""
 
     name: str
     path: Path

@@ -15,7 +15,10 @@ _BUILD = {"NVIDIA": "-DGGML_CUDA=on", "AMD": "-DGGML_HIP=on"}
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """`is_unusable`: a backend exists and cannot be used; otherwise there is none for the GPU."""
+    """A problem with a GPU's backend.
+
+    `is_unusable`: a backend exists and cannot be used; otherwise the GPU has no backend.
+    """
 
     is_unusable: bool
     message: str

@@ -48,7 +48,7 @@ class Probe:
         self._root = root
 
     def measure(self) -> Devices:
-        """Measure all of them. Blocks."""
+        """Measure the memory of all devices. Blocks."""
         gpus = self._find()[: MAX_DEVICES - 1]
         cards = self._cards.read() if any(map(is_nvidia, gpus)) else {}
         return (self._host(), *(self._gpu(each, gpus, cards) for each in gpus))

@@ -173,8 +173,10 @@ class AgentSettings(LoadOptions, DaemonSettings):
     )
     insecure: bool = Field(
         default=False,
-        description="allow a --peer-addr that other hosts reach, also without TLS; use it only if "
-        "something else protects the network",
+        description=(
+            "allow a --peer-addr that other hosts reach without TLS; use it only if something "
+            "else protects the network"
+        ),
     )
     name: Annotated[str, Field(min_length=1, max_length=200), Shown("TEXT", "host name")] = Field(
         default_factory=socket.gethostname, description="name of this agent, shown to people"
@@ -207,14 +209,19 @@ class AgentSettings(LoadOptions, DaemonSettings):
         Annotated[str, Field(min_length=1, max_length=MAX_MODEL_NAME)] | None, Shown("NAME")
     ] = Field(
         default=None,
-        description="model of the upstream server to serve; required if it has several",
+        description=(
+            "model of the upstream server to serve; required if the server has several models"
+        ),
     )
     upstream_name: Annotated[
         Annotated[str, Field(min_length=1, max_length=MAX_MODEL_NAME)] | None,
         Shown("NAME", "the server's name"),
     ] = Field(
         default=None,
-        description="name of the upstream server's model for clients",
+        description=(
+            "name of the upstream server's model for clients; by default the server's name, or "
+            "its last part if the name is a path"
+        ),
     )
     adapter: Annotated[
         tuple[Annotated[str, AfterValidator(_adapter)], ...],
@@ -262,8 +269,11 @@ class AgentSettings(LoadOptions, DaemonSettings):
     )
     cache_scope: Annotated[Literal["shared", "key"], Shown("shared|key")] = Field(
         default="shared",
-        description="who shares computed prefixes, in memory and on disk: all callers, or only "
-        "callers with the same key; callers without a key share with each other",
+        description=(
+            "which callers share computed prefixes, in memory and on disk: shared for all "
+            "callers, key for callers with the same access key. With key, callers without a "
+            "key share with each other"
+        ),
     )
     models_dir: Annotated[Path, Shown("DIR", "~/.cache/arriero/models")] = Field(
         default_factory=_models_dir,

@@ -527,7 +527,7 @@ _Sent = TypeVar("_Sent")
 def for_version(message: _Sent, protocol: int) -> _Sent:
     """Return `message` without fields that a peer of this version does not know.
 
-    If there are none, it is the same object.
+    If there are no such fields, it returns the same object.
     """
     return message if protocol >= PROTOCOL_VERSION else without_newer(message, protocol)
 

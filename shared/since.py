@@ -30,7 +30,7 @@ class Since:
 def without_newer(value: T, version: int) -> T:
     """Return `value` without fields, at any depth, that a peer of `version` does not know.
 
-    If there are none, it is the same object.
+    If there are no such fields, it returns the same object.
     """
     if isinstance(value, tuple):
         parts = tuple(without_newer(each, version) for each in value)

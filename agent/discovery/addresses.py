@@ -79,9 +79,10 @@ class Addresses:
 
 
 def of_one_kind(found: Iterable[tuple[bool, str]]) -> list[str]:
-    """Return the IPv4 addresses, or all others if there are none: a host may have one of each.
+    """Return the IPv4 addresses; if there are none, the IPv6 addresses.
 
-    `found` has, per address, whether it is IPv4, and the address.
+    A host may have an address of each kind. `found` has, per address, whether it is IPv4, and the
+    address.
     """
     found = list(found)
     has_ipv4 = any(is_ipv4 for is_ipv4, _ in found)

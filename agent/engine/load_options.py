@@ -407,16 +407,16 @@ class LoadOptions(BaseModel):
         default=None, description="YaRN: context in tokens that the model was trained for"
     )
     yarn_ext_factor: Annotated[YarnFactor | None, Shown("N", _MODELS_OWN), _OF_POSITIONS] = Field(
-        default=None, description="YaRN: share of extrapolation; 0 interpolates alone"
+        default=None, description="YaRN: share of extrapolation; 0 only interpolates"
     )
     yarn_attn_factor: Annotated[YarnFactor | None, Shown("N", _MODELS_OWN), _OF_POSITIONS] = Field(
         default=None, description="YaRN: factor of the attention's magnitude"
     )
     yarn_beta_slow: Annotated[YarnFactor | None, Shown("N", _MODELS_OWN), _OF_POSITIONS] = Field(
-        default=None, description="YaRN: high correction dimension"
+        default=None, description="YaRN: upper bound of the correction range (beta_slow)"
     )
     yarn_beta_fast: Annotated[YarnFactor | None, Shown("N", _MODELS_OWN), _OF_POSITIONS] = Field(
-        default=None, description="YaRN: low correction dimension"
+        default=None, description="YaRN: lower bound of the correction range (beta_fast)"
     )
     override_kv: Annotated[
         OverrideKv | None,
@@ -461,12 +461,13 @@ class LoadOptions(BaseModel):
         Counts(fingerprint=_FAST, cache="cells of drafts do not stay", memory=True),
     ] = Field(
         default=0,
-        description="maximum draft tokens per sequence and step (speculative decoding with "
-        "n-grams); fewer are drafted if drafting does not pay, and answers stay the "
-        "same; each takes memory for two rows of logits per slot (4 bytes per token "
-        "of the vocabulary), and for recurrent layers one state per slot and "
-        "checkpoint; 0 turns drafting off, or with --draft-model means "
-        f"{DRAFTED_BY_MODEL}",
+        description=(
+            "maximum draft tokens per sequence and step (speculative decoding with n-grams); 0 "
+            "turns drafting off, or means 8 with --draft-model. Answers stay the same, and "
+            "fewer tokens are drafted if drafting does not pay. Each draft token takes memory: "
+            "per slot two rows of logits (4 bytes per token of the vocabulary) and, with "
+            "recurrent layers, one state, plus one state per checkpoint"
+        ),
     )
     draft_model: Annotated[
         Path | None,

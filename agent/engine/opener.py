@@ -96,7 +96,7 @@ class Opener:
         try:
             return replace(sequence, on_disk=self.disk.find(sequence.prompt))
         except Exception:  # the boundary of the disk: the prompt is computed
-            logger.exception("sequence %d cannot be looked up on disk", sequence.id)
+            logger.exception("the disk cache could not be searched for sequence %d", sequence.id)
             return sequence
 
     def _error(self, sequence: NewSequence) -> RequestError | None:

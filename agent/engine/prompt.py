@@ -34,9 +34,10 @@ _MEDIA_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """Media with this `digest`. Raises `ValueError` unless it covers at least one position.
+    """A picture or sound in a prompt, identified by its `digest`.
 
-    `is_whole`: its positions attend to each other, not only to earlier ones.
+    Raises `ValueError` unless it covers at least one position. `is_whole`: its positions attend to
+    each other, not only to earlier ones.
     """
 
     digest: bytes

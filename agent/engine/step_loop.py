@@ -412,7 +412,7 @@ def _report(outcome: Outcome) -> None:
         case Failed(reason):
             logger.error("a step failed and its sequences end: %s", reason)
         case NoRoom():
-            logger.warning("a step did not fit into the KV cache; a smaller one follows")
+            logger.warning("a step did not fit into the KV cache, so a smaller step follows")
         case NotLoaded():
             logger.warning("a stored prompt could not be loaded, so it is computed")
         case Aborted():

@@ -53,8 +53,7 @@ class Inquiries:
         return len(self._questions) + len(self._answers)
 
     async def ask(self, what: str, about: str = "{}") -> Replies:
-        """Ask the others, and return their answers within `PATIENCE`; none if there are no
-        others."""
+        """Ask the other balancers, and return the answers that come within `PATIENCE`."""
         others = [(peer.beat.run, peer.beat.name) for peer in self._peers()]
         others = [(run, name) for run, name in others if run != self._run]
         if not others:

@@ -45,7 +45,7 @@ class Rates:
         self._last = Throughput()
 
     def measure(self) -> Throughput:
-        """The rates of the last second or so; none at first."""
+        """Return the rates of the last second or so; empty at first."""
         now = self._clock()
         if self._meter is None or now - self._measured_at > FORGOTTEN:
             view = self._runtime.views.view(max_requests=0)

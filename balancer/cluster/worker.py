@@ -49,7 +49,8 @@ EXIT_ORPHANED = 72
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A worker's number, from 0, of `num`; the name of its run; and the shared ports."""
+    """The place of a worker: its number (from 0, of `num` workers), its run, and the shared
+    ports."""
 
     number: int
     num: int

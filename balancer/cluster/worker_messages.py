@@ -38,7 +38,7 @@ class Peers:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """To a worker that asked to lead: the epoch under which it does, or none."""
+    """The answer to a worker that asked to lead: its epoch, or `None` if another worker leads."""
 
     id: int
     epoch: int | None

@@ -27,7 +27,10 @@ _SLACK = 64
 
 
 def earliest(*times: float | None) -> float | None:
-    """Return the first of these times, if any. Called with every event, so it is fast."""
+    """Return the first of these times; `None` if all are `None`.
+
+    Called with every event, so it is fast.
+    """
     first = None
     for time in times:
         if time is not None and (first is None or time < first):

@@ -40,9 +40,12 @@ class Asked(Protocol):
 
 
 class Lifecycle:
-    """`agent` is the name of the agent that it is with, or of the last one.
+    """The common part of a request and a query.
 
-    `model` is what that agent serves, or what the client named. `armed_at` is for `Deadlines`.
+    `agent` is the name of the present or the last agent.
+
+    `model` is the model that this agent serves, or the requested one. `armed_at` is for
+    `Deadlines`.
     """
 
     __slots__ = (

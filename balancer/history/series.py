@@ -89,7 +89,7 @@ def bounded(sums: dict[str, Sums]) -> dict[str, Sums]:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Steps, oldest first, and the width of the widest of them."""
+    """Steps, oldest first, and the width of the widest step."""
 
     steps: tuple[Step, ...]
     width: int

@@ -126,7 +126,7 @@ class Schedule:
         return LineKey(id, line.number), line
 
     def settle(self, key: LineKey) -> None:
-        """Stop counting a line as running: it has its result, or will have none."""
+        """Stop counting a line as running, because it has its result or will not get a result."""
         batch = self._batches[key.batch]
         self._stopped(batch, batch.running[key.number])
         batch.settling.add(key.number)

@@ -43,7 +43,7 @@ Entry = TypeVar("Entry")
 
 
 class Changes(dict[str, Any], Generic[Entry]):
-    """An entry: all fields of a new one, or else its `id` and the fields that changed."""
+    """The fields of a new entry, or the `id` and the changed fields of a known entry."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:

@@ -136,7 +136,7 @@ def _models_on(device: str, agent: AgentView) -> list[MemoryOfModel]:
 
 
 def work_json(work: assignments.Work | None) -> Work | None:
-    """Return an agent's progress with its assigned model; null if it has none."""
+    """Return an agent's progress with its assigned model; null without an assigned model."""
     if work is None or work.assignment is None:
         return None
     return {

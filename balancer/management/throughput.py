@@ -48,7 +48,7 @@ class Meter:
     ) -> Throughput:
         """Return the rates since the last measurement.
 
-        `counts`: total tokens of agents that sent any since. `left`: agents that left.
+        `counts`: total tokens of agents that sent tokens since then. `left`: agents that left.
         """
         seconds = max(now - self._looked_at, MIN_SECONDS)
         total = (tokens_total - self._total) / seconds

@@ -160,7 +160,7 @@ class JobStore:
     async def forget_ended(self, keep: int) -> list[str]:
         """Delete ended batches, except `keep` of them. Returns the ids of the deleted batches.
 
-        The oldest batches of the owner with most go first.
+        The oldest batches of the owner with most batches go first.
         """
         ranked = fairly_ranked(
             BATCHES.c.id,

@@ -49,7 +49,8 @@ class Codec(Protocol[M]):
         """Return the message as UTF-8 text."""
 
     def topics(self, message: M, /) -> Sequence[Topic]:
-        """Return the requests that the message is about; none for messages about the connection."""
+        """Return the requests that the message is about; empty for messages about the
+        connection."""
 
     def halves(self, message: M, /) -> tuple[M, M]:
         """Split a message about several requests into two, each about half of the requests."""
@@ -61,7 +62,8 @@ class Codec(Protocol[M]):
         """Return whether the message makes an earlier large one about its request unnecessary."""
 
     def in_place_of(self, message: M, /) -> M | None:
-        """Return the message to send instead of both, once `message` cuts the large one short."""
+        """Return the message to send instead of `message` and the large message that it cuts
+        short."""
 
     def unsendable(self, message: M, reason: str, /) -> M | None:
         """Return what to send instead of a message that cannot be encoded or is too large."""

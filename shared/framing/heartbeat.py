@@ -13,8 +13,8 @@ SECOND_LOOK = 0.1
 class HeartbeatMonitor:
     """Decides when to send a heartbeat and whether the peer is lost.
 
-    `interval` is the longest time without a frame from us, `timeout` the longest time without one
-    from the peer.
+    `interval` is the longest time without a frame from us, `timeout` the longest time without a
+    frame from the peer.
     """
 
     __slots__ = ("_heard_at", "_interval", "_lost_at", "_sent_at", "timeout")

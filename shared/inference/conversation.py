@@ -154,7 +154,7 @@ class ChatMessage:
 
 
 def in_words(part: MediaPart) -> str:
-    """Return the text that replaces a picture or sound for a model that takes none."""
+    """Return the text that replaces a picture or sound for a model that cannot take it."""
     kind = "picture" if isinstance(part, ImagePart) else "sound"
     return f"[a {kind} that this model cannot take]"
 

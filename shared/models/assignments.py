@@ -70,7 +70,7 @@ Phase = Literal["waiting", "fetching", "loading", "draining", "serving", "failed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredAdapter:
-    """An adapter (LoRA) of a model; `scale` applies to requests that give none."""
+    """An adapter (LoRA) of a model; `scale` applies to requests without a scale."""
 
     __pydantic_config__ = STRICT
     name: AdapterName

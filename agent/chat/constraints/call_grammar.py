@@ -88,7 +88,8 @@ class CallGrammar:
 
 
 def schema_of(function: Function) -> Schema:
-    """Return the schema of a function's arguments; a function without parameters takes none."""
+    """Return the schema of a function's arguments; a function without parameters takes no
+    arguments."""
     schema = dict(function.parameters) or {"properties": {}, "additionalProperties": False}
     if not schema.keys() & {"type", "$ref", "anyOf", "oneOf", "allOf"}:
         schema["type"] = "object"

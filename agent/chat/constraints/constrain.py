@@ -32,7 +32,7 @@ def constrain(
     grammars: Grammars | None,
     ended: Ended | None = None,
 ) -> ConstrainedAnswer | None:
-    """Compile the request's constraints; return `None` if it has none.
+    """Compile the request's constraints; return `None` for a request without constraints.
 
     Without `form` the whole answer is content. Compilation stops once the request has `ended`.
     Raises a `RequestError` that names the field.

@@ -137,7 +137,7 @@ def places_of(keywords: frozenset[str], schemas: Iterable[Schema]) -> Iterator[U
 
 
 def notice_of(found: Sequence[Unenforced]) -> Notice | None:
-    """Return one notice for all unenforced keywords; `None` if there are none."""
+    """Return one notice for all unenforced keywords; `None` if every keyword is enforced."""
     if not found:
         return None
     first, num_more = found[0], len(found) - 1

@@ -41,7 +41,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Exactly this value."""
+    """A schema that allows exactly one value."""
 
     value: Any
 

@@ -22,7 +22,7 @@ FAMILY_NAMES = tuple(family.name for family in FAMILIES)
 
 
 def family_named(name: str) -> Family:
-    """Return the family `name`; raises `KeyError` if there is none."""
+    """Return the family `name`. Raises `KeyError` for an unknown name."""
     try:
         return _BY_NAME[name]
     except KeyError:
@@ -33,7 +33,7 @@ _BY_NAME = {family.name: family for family in FAMILIES}
 
 
 def family_of(template: str, families: Iterable[Family] = FAMILIES) -> Family:
-    """Return the family with the strongest hint in `template`; `plain` if no family has one."""
+    """Return the family with the strongest hint in `template`; `plain` if no hint matches."""
     found = [
         (evidence, family.name, family)
         for family in families

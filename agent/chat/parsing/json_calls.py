@@ -24,14 +24,17 @@ Give = Callable[[], None]
 
 
 def json_calls(reader: Reader, accepts: Callable[[str], bool]) -> Parse[bool]:
-    """Parse one object, or several in a list or in sequence. Returns `False` if none was read."""
+    """Parse one object, or several in a list or in sequence.
+
+    Returns `False` if no call was read.
+    """
     return (yield from reader.several(lambda: _call(reader, accepts), (",", ";")))
 
 
 def keyed_calls(reader: Reader) -> Parse[bool]:
     """Parse a list of objects whose key is the name: `[{"now": {}}]`.
 
-    Returns `False` if none was read.
+    Returns `False` if no call was read.
     """
     has_begun = False
     yield from reader.literal(("[",))

@@ -18,7 +18,7 @@ _IN_STRING = {'"': re.compile(r'["\\]'), "'": re.compile(r"['\\]")}
 
 
 def python_calls(reader: Reader) -> Parse[bool]:
-    """Parse calls, with or without brackets around them. Returns `False` if none was read."""
+    """Parse calls, with or without brackets around them. Returns `False` if no call was read."""
     return (yield from reader.several(lambda: _call(reader)))
 
 

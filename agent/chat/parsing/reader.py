@@ -23,7 +23,7 @@ _SPACE = re.compile(r"\s*")
 
 
 class Markers:
-    """Literals to search for; none may be a prefix of another."""
+    """Literals to search for. No literal may be a prefix of another."""
 
     def __init__(self, literals: Iterable[str]) -> None:
         self.literals = tuple(dict.fromkeys(literals))
@@ -135,7 +135,7 @@ class Reader:
         yield from self.run(_SPACE)
 
     def literal(self, choices: Sequence[str]) -> Parse[str | None]:
-        """Read the longest of `choices` that comes next; return `None` if none of them does."""
+        """Read the longest of `choices` that comes next; return `None` if no choice comes next."""
         while True:
             fitting = [each for each in choices if self._text.startswith(each, self._at)]
             rest = self._text[self._at :] if len(self._text) - self._at < 64 else None

@@ -13,7 +13,10 @@ from .pooling import Rows
 
 
 class EmbeddingContext(Protocol):
-    """Computes with the model's weights. `num_cells` is the size of its KV cache, 0 without one."""
+    """Computes with the model's weights.
+
+    `num_cells` is the size of its KV cache; 0 means no cache.
+    """
 
     @property
     def num_cells(self) -> int: ...
@@ -52,9 +55,9 @@ class EmbeddingModel(Protocol):
     def can_rank(self) -> bool: ...
 
     def open(self, num_tokens: int, *, ranks: bool) -> EmbeddingContext:
-        """Return a context for inputs of at most `num_tokens`, to embed them or to rank them.
+        """Return a context for inputs of at most `num_tokens`, to embed or to rank them.
 
-        Raises `EngineFailed` if there is no memory for one.
+        Raises `EngineFailed` if memory does not suffice for a context.
         """
 
     def pair(self, query: str, document: str) -> tuple[int, ...]:

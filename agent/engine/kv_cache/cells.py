@@ -77,7 +77,7 @@ class Cells:
         self._add_alone(holder, count)
 
     def share(self, source: int, holder: int, length: int) -> None:
-        """Share the first `length` cells of `source` with `holder`, which has none."""
+        """Share the first `length` cells of `source` with `holder`, which must have no cells."""
         if self._lengths.get(holder):
             raise ValueError(f"holder {holder} has cells already")
         last = self._cut(source, length)

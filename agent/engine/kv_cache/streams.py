@@ -30,7 +30,7 @@ class StreamCells(Cells):
         return self._streams.get(holder)
 
     def open(self, holder: int) -> Edit:
-        """Give `holder`, which has none, the first free stream; there must be one."""
+        """Give the first free stream to `holder`, which must have no stream."""
         number = self._streams[holder] = self._free.pop(0)
         return Place(holder, number)
 

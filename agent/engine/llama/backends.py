@@ -53,7 +53,8 @@ def cpu_library() -> Path | None:
 
 
 def cpu_variant(path: Path | None) -> str | None:
-    """Return the variant of the library at `path`, such as `haswell`; `None` if it has none."""
+    """Return the variant of the library at `path`, such as `haswell`; `None` for a library without
+    variants."""
     found = _LIBRARY.fullmatch(path.name) if path is not None else None
     return found[2] if found else None
 

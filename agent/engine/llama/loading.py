@@ -116,7 +116,7 @@ def load_what_fits(
 def _say(found: Fitted, failure: NoMemoryError | None) -> None:
     if failure is not None:
         logger.warning("there was not enough memory, so a smaller choice is tried: %s", failure)
-    logger.info("--fit: %s", found.said)
+    logger.info("--fit chose options for the model: %s", found.said)
     if found.fit.is_tight:
         logger.warning("the model probably needs more memory than is free")
 

@@ -41,7 +41,7 @@ class LineLog:
         """While true, warnings and errors are logged as DEBUG: the reported event is intended."""
 
     def receive(self, level: int, text: bytes) -> None:
-        """Take one text from llama.cpp: a line, a part of one, or several."""
+        """Take a text from llama.cpp: a line, a part of a line, or several lines."""
         if level != _CONTINUED:
             self._level = _LEVELS.get(level)
             self._text = ""

@@ -186,7 +186,8 @@ class Model:
 
     @property
     def row_bytes(self) -> int:
-        """An upper estimate of the bytes of a sequence's recurrent state; 0 without one."""
+        """An upper estimate of the bytes of a sequence's recurrent state; 0 without recurrent
+        layers."""
         return row_bytes(self._number) if self.is_recurrent else 0
 
     @property

@@ -59,7 +59,10 @@ class _Placement(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class ModelParams:
-    """`raw` is llama.cpp's and points into `kept`; layers may be offloaded to `devices`."""
+    """llama.cpp's parameters of a model. `raw` is llama.cpp's struct and points into `kept`.
+
+    Layers may be offloaded to `devices`.
+    """
 
     raw: Any
     kept: tuple[Any, ...]

@@ -298,7 +298,7 @@ def has_mtp(path: Path) -> bool:
 def load_mtp(
     model: Model, target: Context, options: LoadOptions, *, num_cells: int
 ) -> LlamaMtp | None:
-    """Return the MTP layers of `model`; `None` if it has none, or they cannot be used."""
+    """Return the MTP layers of `model`; `None` if they are missing or cannot be used."""
     if not model.loads_mtp:
         return None
     try:

@@ -50,7 +50,10 @@ _TURNS: dict[object, Image.Transpose] = {
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """`pixels` are rows of columns of red, green and blue: (height, width, 3), contiguous."""
+    """A decoded picture.
+
+    `pixels` are rows of columns of red, green and blue: (height, width, 3), contiguous.
+    """
 
     pixels: NDArray[np.uint8]
 

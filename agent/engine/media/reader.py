@@ -15,7 +15,8 @@ class MediaReader(Protocol):
 
     @property
     def identity(self) -> str:
-        """Identifies its weights: engines answer alike only with the same ones."""
+        """A value that identifies the weights: only engines with equal values give equal
+        answers."""
 
     @property
     def num_cached_bytes(self) -> int:

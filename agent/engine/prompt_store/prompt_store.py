@@ -40,7 +40,7 @@ class PromptStore:
         self._origin = origin
 
     def load(self, key: str, scope: str | None = None) -> StoredPrompt | Ignored | None:
-        """Return the prompt stored under `key` in `scope`; `None` if there is none."""
+        """Return the prompt stored under `key` in `scope`; `None` if nothing is stored there."""
         full_key = _full_key(key, scope)
         path = self._path(full_key)
         try:

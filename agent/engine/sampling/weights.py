@@ -135,7 +135,7 @@ def wide_sums(values: Row) -> NDArray[np.float64]:
 
 
 def sum_of(values: Row, factors: Row) -> float:
-    """Return the sum of `values`, each times its factor."""
+    """Return the sum of the products of `values` and their factors."""
     return float(block_sums(values, factors).astype(np.float64).sum())
 
 

@@ -43,7 +43,10 @@ def keys_in(headers: Headers) -> list[str]:
 
 
 def refuse_key_in_url(raw_path: str) -> None:
-    """Raises `Unauthorized` where a key stands in the URL, also in one that needs none."""
+    """Refuse a request with an access key in its URL, even if no key is needed.
+
+    Raises `Unauthorized`.
+    """
     if contains_key(raw_path) or ("%" in raw_path and contains_key(unquote(raw_path))):
         raise Unauthorized(
             "do not send an access key in a URL, because proxies and browsers store URLs: "

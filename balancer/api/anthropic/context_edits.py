@@ -100,7 +100,7 @@ class AllThinking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThinkingTurns:
-    """Keeps the thinking of the last `value` turns that have any."""
+    """Keeps the thinking of the last `value` turns that contain thinking."""
 
     __pydantic_config__ = STRICT
     type: Literal["thinking_turns"] = "thinking_turns"
@@ -136,7 +136,7 @@ class ClearThinking(Edit):
     )
 
     def change(self, messages: _Messages) -> EditedConversation | None:
-        """Return the messages without the thinking of old turns; `None` if there is none."""
+        """Return the messages without the thinking of old turns; `None` if nothing changes."""
         if not isinstance(self.keep, ThinkingTurns):
             return None
         turns = [turn for turn in _turns(messages) if any(_thinks(messages[at]) for at in turn)]
@@ -185,7 +185,7 @@ class ClearToolUses(Edit):
         return self.clear_at_least.value if self.clear_at_least else 0
 
     def change(self, messages: _Messages) -> EditedConversation | None:
-        """Return the messages without the results of old tool uses; `None` if there are none."""
+        """Return the messages without the results of old tool uses; `None` if nothing changes."""
         uses = _answered_uses(messages)
         if isinstance(self.trigger, ToolUses) and len(uses) <= self.trigger.value:
             return None

@@ -78,7 +78,7 @@ class Accumulator:
 def arguments_of(call: str) -> dict[str, Any]:
     """Return the arguments of a call, which a model wrote.
 
-    If the call was cut off, only the complete arguments.
+    If the call was cut off, returns only the complete arguments.
     """
     try:
         value = from_json(call, allow_partial=True)

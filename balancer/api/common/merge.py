@@ -49,7 +49,7 @@ OpenedStream = TypeVar("OpenedStream", bound=EventStream, covariant=True)
 def open_all(
     open_one: Callable[[GenerateRequest], AnyStream], requests: Iterable[GenerateRequest]
 ) -> list[AnyStream]:
-    """Open a stream for each request, in order. If one cannot be opened, none is left open."""
+    """Open a stream for each request, in order. If one cannot be opened, the others are closed."""
     with ExitStack() as opened:
         streams = []
         for request in requests:
@@ -70,7 +70,7 @@ def open_together(
 ) -> list[AnyStream]:
     """Open a stream for each request, like `open_all`.
 
-    Opens none if the caller's limits do not allow all.
+    If the caller's limits do not allow all requests, no stream is opened.
     """
     if len(requests) == 1:
         return [open_one(requests[0], together=1)]

@@ -68,7 +68,7 @@ class FetchLimits:
 
 
 class Fetcher:
-    """Fetches links; a balancer has one."""
+    """Fetches links. A balancer has one fetcher."""
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ class Modalities(TypedDict):
 
 
 class Props(TypedDict):
-    """Properties of a model; empty where the model has none."""
+    """Properties of a model; a property that the model lacks is empty."""
 
     default_generation_settings: DefaultSettings
     total_slots: Count

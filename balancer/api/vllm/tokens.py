@@ -96,7 +96,7 @@ class VllmText(TypedDict):
 
 
 class VllmTokenizer(TypedDict):
-    """The tokens that begin and end the model's prompts, and its template; null if it has none."""
+    """The tokens that begin and end the model's prompts, and its template; null if missing."""
 
     model: str
     bos_token: str | None

@@ -12,8 +12,10 @@ from ..registry import Agent
 
 @dataclass(frozen=True, slots=True)
 class AdapterStatus:
-    """`left_out`: why no agent serves the adapter and none will soon, although its model is
-    loaded."""
+    """The status of a desired adapter.
+
+    `left_out`: why no agent serves the adapter and none will soon, although its model is loaded.
+    """
 
     status: ModelStatus
     left_out: Issue | None = None

@@ -270,7 +270,7 @@ class Fleet:
                 return decisions
 
     def cancel(self, ids: Iterable[RequestId], now: float) -> list[Decision]:
-        """Cancel all of these at once, so that none of them starts."""
+        """Cancel requests and queries at once, so that none of them starts."""
         decisions = self._due(now)
         found = [self.state.lives.get(id) for id in dict.fromkeys(ids)]
         requests = [each for each in found if isinstance(each, Request)]

@@ -316,7 +316,8 @@ _T = TypeVar("_T")
 
 
 def host_view(agents: Sequence[AgentView]) -> AgentView:
-    """All agents of a host as one, under the host's id; the first of them speaks for it."""
+    """Return all agents of a host as one, under the host's id, with the facts of the first
+    agent."""
     if len(agents) == 1:
         return agents[0]
     lead = next((each for each in agents if each.model is not None), agents[0])

@@ -75,7 +75,7 @@ class FleetState:
         )
 
     def end(self, errors: Mapping[Lifecycle, RequestError], now: float) -> list[Decision]:
-        """End these, so that none of them starts in the slot of another."""
+        """End requests and queries, so that none of them starts in the slot of another."""
         requests = {each: errors[each] for each in errors if isinstance(each, Request)}
         queries = {each: errors[each] for each in errors if isinstance(each, QueryLifecycle)}
         return [*self.requests.end(requests, now), *self.dispatcher.end(queries, now)]

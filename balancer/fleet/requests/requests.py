@@ -611,7 +611,7 @@ class Requests:
     # ---- the steps of a request: it starts, leaves its agent, is stopped, ends
 
     def fail(self, request: Request, error: RequestError, now: float) -> list[Decision]:
-        """End a request with an error. Its agent knows of the end, or it has none."""
+        """End a request with an error. Its agent knows of the end, or the request has no agent."""
         return self._end(request, request.failed(error, now), now)
 
     def _start(self, assigned: Iterable[AssignSlot], now: float) -> list[Decision]:

@@ -470,8 +470,10 @@ class FleetRuntime:
         self._carry_out(decisions)
 
     def seeded(self, request: GenerateRequest) -> GenerateRequest:
-        """Return the request with a seed, so that another agent can continue it; greedy requests
-        need none."""
+        """Return the request with a seed, so that another agent can continue it.
+
+        Greedy requests stay unchanged.
+        """
         if request.seed is not None or request.temperature == 0:
             return request
         return with_seed(request, self._draw_seed())

@@ -74,8 +74,8 @@ class BalancerCodec:
         return isinstance(message, Cancel | Withdraw)
 
     def in_place_of(self, message: FromBalancer) -> FromBalancer | None:
-        """Return the message to send for an unsent request that is cancelled; a query needs
-        none."""
+        """Return the message to send for an unsent request that is cancelled; `None` for a
+        query."""
         return Cancel(id=message.id, is_unsent=True) if isinstance(message, Cancel) else None
 
     def unsendable(self, message: FromBalancer, reason: str) -> FromBalancer | None:

@@ -154,7 +154,7 @@ def test_a_step_that_did_not_fit_is_computed_again(caplog: pytest.LogCaptureFixt
     scene.engine.fail_next(NoRoom())
     scene.run(scene.opened(new(ONE)))
     assert scene.tokens(ONE) == run_alone(new(ONE), 64)[0]
-    assert "a smaller one follows" in caplog.text
+    assert "a smaller step follows" in caplog.text
 
 
 def test_a_sequence_that_was_expected_and_will_not_come_is_not_waited_for() -> None:

@@ -30,7 +30,7 @@ class Places:
         return cell - sum(one.num_cells - one.num_advanced for one in before)
 
     def add(self, holder: int, start: int, num_cells: int, num_advanced: int) -> None:
-        """Add a picture, or a part of one, in `num_cells` from `start` on."""
+        """Add a picture, or a part of a picture, in `num_cells` from `start` on."""
         before = self._before(holder, start)
         self._pictures[holder] = (*before, _Picture(start, num_cells, num_advanced))
 

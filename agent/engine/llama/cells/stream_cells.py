@@ -21,7 +21,7 @@ _END = -1
 
 
 class StreamCells:
-    """The cells of `cache`, which has `num_streams`; at first each slot has one."""
+    """The cells of `cache`, which has `num_streams` streams. At first each slot has a stream."""
 
     def __init__(self, cache: Cache, num_streams: int) -> None:
         self._memory = cache.memory
@@ -90,11 +90,11 @@ class StreamCells:
         return self._checked(number, length, is_written=self._states.write(number, whole))
 
     def read_state(self, holder: int, length: int) -> State:
-        """Raise `TypeError`: the state of these models can be cut."""
+        """Raise `TypeError`: only models whose state cannot be cut have a separate state."""
         raise TypeError(f"a state of holder {holder} at {length}")
 
     def write_state(self, holder: int, length: int, state: State) -> bool:
-        """Raise `TypeError`: the state of these models can be cut."""
+        """Raise `TypeError`: only models whose state cannot be cut have a separate state."""
         raise TypeError(f"a state of holder {holder} at {length}")
 
     def end(self) -> None:

@@ -14,7 +14,7 @@ from ..batch import pointer
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedMedia:
-    """`rows` are (positions, width), used in place of token embeddings.
+    """Encoded media. `rows` are (positions, width), used in place of token embeddings.
 
     They advance the sequence by `num_advanced` of llama.cpp's positions. If positions have several
     dimensions and the media begin at llama.cpp's position p, row i has the position `origins[i] +

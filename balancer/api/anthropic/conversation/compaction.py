@@ -42,7 +42,8 @@ class Summarize:
 
 
 def from_summary(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Return the conversation from its last summary on, or all of it if it has none."""
+    """Return the conversation from its last summary on, or the whole conversation without a
+    summary."""
     for at in reversed(range(len(messages))):
         message = messages[at]
         blocks = blocks_of(message)
@@ -55,7 +56,7 @@ def from_summary(messages: tuple[Message, ...]) -> tuple[Message, ...]:
 
 
 def summary_of(block: Compaction) -> str:
-    """Return the text of a summary; empty if it has none."""
+    """Return the text of a summary; empty if the summary has no text."""
     return f"{HEADING}\n\n{block.content}" if block.content else ""
 
 

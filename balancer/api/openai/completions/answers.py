@@ -127,7 +127,7 @@ class ChatLogProbs(TypedDict):
 
 
 class CompletionLogProbs(TypedDict):
-    """Log-probabilities of a text's tokens, as parallel lists; a prompt's first token has none."""
+    """Log-probabilities of a text's tokens, as parallel lists; null for a prompt's first token."""
 
     tokens: list[str]
     token_logprobs: list[float | None]

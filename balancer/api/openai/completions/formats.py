@@ -17,7 +17,7 @@ _BETWEEN = "__"
 
 
 def qualified(name: str, namespace: str | None) -> str:
-    """Return the name that the model sees of a function in a namespace.
+    """Return the name under which the model sees a function of a namespace.
 
     The namespace may end with its own separator.
     """

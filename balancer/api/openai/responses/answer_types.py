@@ -39,7 +39,7 @@ MessagePart = InputTextPart | InputImagePart | OutputTextPart
 
 
 class SummaryTextPart(TypedDict):
-    """A part of a summary that the client sent; answers have none."""
+    """A part of a summary that the client sent; the answers of this balancer have no summaries."""
 
     type: Literal["summary_text"]
     text: str

@@ -356,7 +356,7 @@ class Dispatch(Generic[D]):
             self._waiting.changed(request, request.queue_key, self.now)
 
     def retry(self, requests: Iterable[D]) -> list[AssignSlot[D]]:
-        """Assign those of `requests` that wait although an agent is free for them."""
+        """Assign waiting requests among `requests` for which an agent is free."""
         assigned = []
         for request in requests:
             if request.slot is None:

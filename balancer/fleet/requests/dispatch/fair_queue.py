@@ -65,7 +65,8 @@ class Turns:
         self._hungers: dict[tuple[PriorityClass, str | None], _Hunger] = {}
 
     def waits(self, kind: PriorityClass, pool: str | None, now: float) -> None:
-        """A request of this class waits in a pool where none did."""
+        """Record that a request of this class waits in a pool in which no request of the class
+        waited."""
         self._hungers[kind, pool] = _Hunger(now)
 
     def empty(self, kind: PriorityClass, pool: str | None) -> None:

@@ -62,7 +62,7 @@ def test_loading_says_what_was_chosen_and_nothing_else_when_all_is_well(
     caplog.set_level(logging.INFO)
     load_engine(model_path, LoadOptions(slots=4, context_size=512, threads=1, gpu_layers=0)).free()
     (chosen,) = caplog.messages
-    assert chosen.startswith("--fit: 4 layers in memory (")
+    assert chosen.startswith("--fit chose options for the model: 4 layers in memory (")
     assert chosen.endswith("GiB), cache f16, 4 slots of 512")
 
 
