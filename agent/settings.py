@@ -189,7 +189,7 @@ class AgentSettings(LoadOptions, DaemonSettings):
     ] = Field(
         default=(),
         description="a label by which the fleet's desired state chooses agents, such as gpu=yes; "
-        "repeatable, in the environment separated by commas",
+        "in the environment, several are separated by commas",
     )
     model: Annotated[Path | None, BeforeValidator(_file), Shown("FILE")] = Field(
         default=None,
@@ -231,7 +231,7 @@ class AgentSettings(LoadOptions, DaemonSettings):
     ] = Field(
         default=(),
         description="an adapter (LoRA, GGUF) to serve with the model; clients ask for it as "
-        "MODEL:NAME; repeatable, in the environment separated by commas",
+        "MODEL:NAME; in the environment, several are separated by commas",
     )
     chat_template: Annotated[
         Annotated[str, Field(min_length=1)] | None, Shown("FILE|JINJA", "the model's own")

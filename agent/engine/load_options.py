@@ -136,7 +136,13 @@ class LoadOptions(BaseModel):
 
     slots: Annotated[
         NumSlots, Counts(fingerprint=_FAST, cache="a state is of one sequence", memory=True)
-    ] = Field(default=4, description="sequences to run at once")
+    ] = Field(
+        default=4,
+        description=(
+            "number of requests that the agent computes at once for each model; further requests "
+            "wait in the balancer's queue"
+        ),
+    )
     context_size: Annotated[
         AutoContext,
         Shown("N|auto"),
@@ -166,7 +172,9 @@ class LoadOptions(BaseModel):
     )
     fit_target: Annotated[FitTarget, Shown("SIZE", "1GiB"), _OF_FIT] = Field(
         default=2**30,
-        description="memory that --fit leaves free on each device, and on a host without GPUs",
+        description=(
+            "memory that --fit leaves free on each GPU; on a host without GPUs, in its main memory"
+        ),
     )
     fit_ctx: Annotated[
         ContextSize,
@@ -251,7 +259,10 @@ class LoadOptions(BaseModel):
         NumThreads,
         Shown("N", "physical cores"),
         Counts(fingerprint=_FAST, cache=_ALIKE, memory="what a thread has of its own is little"),
-    ] = Field(default_factory=default_threads, description="threads of the engine")
+    ] = Field(
+        default_factory=default_threads,
+        description=("number of threads that the engine computes with"),
+    )
     max_stall: Annotated[
         MaxStall,
         Shown("DURATION"),

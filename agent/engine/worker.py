@@ -188,9 +188,9 @@ class Worker:
     def use_adapters(self, files: Mapping[str, Path]) -> None:
         """Load these adapters, by the digests of their files, and unload all others.
 
-        Blocks; steps continue meanwhile. Call it after `start`, on any thread, one at a time.
-        Raises `AdapterError` if one cannot be loaded (the previous ones then stay), and
-        `EngineFailed` if the engine has stopped.
+        Blocks, while steps continue. Call it after `start`, on any thread, but not from two threads
+        at once. Raises `AdapterError` if an adapter cannot be loaded (the previous adapters then
+        stay), and `EngineFailed` if the engine has stopped.
         """
         engine = self._opening.engine
         for digest, path in files.items():

@@ -191,9 +191,9 @@ class ActiveRequest:
         return Reaction(self._notices(prepared), (self._run(prepared.sequence),))
 
     def fetched(self, prefix: StoredPrompt | None, piece: Callable[[int], bytes]) -> Reaction:
-        """Handle the end of the fetch; without a `prefix` the whole prompt is computed.
+        """Handle the end of the fetch. Without a `prefix` the whole prompt is computed.
 
-        See `prepared`.
+        Returns decisions, as `prepared` does.
         """
         prepared, self._fetching = self._fetching, None
         if prepared is None:

@@ -355,4 +355,4 @@ class Connection:
         if self._away is not None and self._away[0] == words and now < self._away[1] + AWAY_AGAIN:
             return
         self._away = (words, now)
-        logger.warning("%s; dialling until it answers", words)
+        logger.warning("%s; the agent dials again until the balancer answers", words)

@@ -62,7 +62,7 @@ def no_memory(needed: int | None, available: int | None) -> Issue:
 
 
 def too_large_for_gpus(needed: int, memory: int, context_size: int | None = None) -> Issue:
-    """Return the issue that GPU layers need more memory than the GPUs have; both in bytes.
+    """Return the issue that the GPU layers need more bytes of memory than the GPUs have.
 
     A context of `context_size` tokens would fit.
     """

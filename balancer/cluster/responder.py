@@ -70,7 +70,7 @@ Render = Callable[[str], tuple[bytes, str]]
 
 
 def no_metrics(_accept: str) -> tuple[bytes, str]:
-    """No metrics."""
+    """Return no metrics."""
     return b"", "text/plain"
 
 

@@ -23,12 +23,13 @@ _MAX_NAME = 256
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """`<name_start>NAME<name_end>`, then for each argument
-    `<key_start>KEY<key_end><value_start>VALUE<value_end>`, then `<end>`. Some may be empty.
+    """The tags of a notation of calls; some may be empty.
 
-    With `number_end`, a number and `<number_end>` follow `<name_end>`. `typed_key_ends` are
-    alternatives to `<key_end>`, each with whether the value is text. With `has_lines`, one new line
-    before and one after a value belong to the notation. A value may be in `quotes`.
+    A call is `<name_start>NAME<name_end>`, then for each argument
+    `<key_start>KEY<key_end><value_start>VALUE<value_end>`, then `<end>`. With `number_end`, a
+    number and `<number_end>` follow `<name_end>`. `typed_key_ends` are alternatives to `<key_end>`,
+    each with whether the value is text. With `has_lines`, one new line before and one after a value
+    belong to the notation. A value may be in `quotes`.
     """
 
     name_start: str

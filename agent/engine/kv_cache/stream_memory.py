@@ -1,13 +1,13 @@
 """A KV cache with a stream of its own for each running sequence and for some kept prefixes.
 
 The cells to which a token attends are contiguous, in the order of their positions, whatever else
-runs. So deterministic engines use streams. The price is that a prefix which cannot be handed over
-is copied, and whole, since a stream's state cannot be copied in parts. A kept prefix stays in the
-stream where it was computed until a newcomer needs that stream; then the prefix with the least
-worth is evicted. A newcomer that begins with all of a prefix takes over its stream.
+runs. So deterministic engines use streams. The price is copying: a prefix that cannot be handed
+over is copied as a whole, because a stream's state cannot be copied in parts. A kept prefix stays
+in the stream where it was computed until a new sequence needs that stream. Then the prefix with the
+least worth is evicted. A new sequence that begins with a whole prefix takes over its stream.
 
-The first copy before a step may take as long as a step; a sequence that needs another one begins a
-step later. A prefix whose copy would surely take longer is computed again.
+The first copy before a step may take as long as a step. A sequence that needs a second copy begins
+a step later. A prefix whose copy would surely take longer than computing it is computed again.
 """
 
 from collections.abc import Sequence

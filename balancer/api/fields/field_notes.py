@@ -42,8 +42,10 @@ class FieldNotes:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Return for each of `names` its path in the table, or `OTHER`; these are few enough for a
-        metric."""
+        """Return for each of `names` its path in the table, or `OTHER`.
+
+        Metrics use these few values as labels.
+        """
         return tuple(self._ignored.values())
 
     @property

@@ -48,7 +48,8 @@ class States:
         return self._read(number, state)
 
     def read_briefly(self, number: int, place: int = 0) -> State:
-        """Return the same in a reused buffer, valid until the next read with the same `place`.
+        """Return the same as `read` in a reused buffer, which is valid until the next read with
+        this `place`.
 
         Memory that was used before takes a tenth of the time of new memory.
         """
@@ -72,7 +73,8 @@ class States:
         return self._read_apart(number, state)
 
     def read_apart_briefly(self, number: int) -> State:
-        """Return the same in a reused buffer, valid until the next brief read."""
+        """Return the same as `read_apart` in a reused buffer, which is valid until the next brief
+        read."""
         size = self.size_apart(number)
         if size > _MOST_SCRATCH:
             return self.read_apart(number)
