@@ -231,7 +231,7 @@ class LlamaEngine:
 
     @property
     def _can_hand_out(self) -> bool:
-        """Return whether checkpoints can be exported from host memory to other agents."""
+        """Return whether checkpoints can be sent to other agents, and be written to disk."""
         return bool(self.capacity.state_bytes and self.capacity.most_parked)
 
     def _blank(self, spare: int) -> State:
