@@ -27,6 +27,7 @@ from ..api.route import Route
 from ..api.transport.streaming import begin_stream
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from .answer_types import AgentLog
+from .parameters import check_names, is_number
 from .serializers import dumps
 
 MAX_NUMBER = 2**53
@@ -118,11 +119,9 @@ def log_position(query: Mapping[str, str], last_event_id: str = "") -> int:
 
     Raises `InvalidRequest`, which names the parameter.
     """
-    for name in query:
-        if name not in ("after", "last_event_id"):
-            raise InvalidRequest(f"`{name[:100]}` is not after or last_event_id", field=name)
+    check_names(query, ("after", "last_event_id"))
     text = last_event_id or query.get("last_event_id") or query.get("after", "0")
-    if not (text.isascii() and text.isdigit() and len(text) < 17 and int(text) < MAX_NUMBER):
+    if not is_number(text) or int(text) >= MAX_NUMBER:
         raise InvalidRequest(
             f"`after` must be the `after` of an earlier answer, not {text[:100]!r}", field="after"
         )

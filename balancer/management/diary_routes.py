@@ -11,7 +11,6 @@ from typing_extensions import TypedDict
 
 from ...shared.errors import Conflict, InvalidRequest, NotFound, StoreUnavailable
 from ...shared.models.assignments import Device
-from ...shared.quantities import parse_duration
 from ..api.access.leases import Leases
 from ..api.access.permissions import Needs
 from ..api.common.answering import uncached_json
@@ -21,7 +20,7 @@ from ..api.transport.callers import identity_key
 from ..api.transport.streaming import begin_stream
 from ..diary.diary import Diary
 from ..store.records import DiaryEntry, HostState, SavedHost
-from .history.history_query import FIRST_DATE
+from .parameters import check_names, number, since
 
 DEFAULT_LIMIT = 200
 MAX_LIMIT = 1000
@@ -105,33 +104,13 @@ class DiaryQuery:
 
         Raises `InvalidRequest`, which names the parameter.
         """
-        for name in query:
-            if name not in NAMES:
-                raise InvalidRequest(f"`{name[:100]}` is not one of {', '.join(NAMES)}", field=name)
+        check_names(query, NAMES)
         after = last_event_id or query.get("last_event_id", "")
         return cls(
-            since=_since(query["since"], now) if "since" in query else 0.0,
-            limit=_number("limit", query.get("limit", str(DEFAULT_LIMIT)), 1, MAX_LIMIT),
-            after=_number("last_event_id", after, 0, MAX_NUMBER) if after else None,
+            since=since(query["since"], now) if "since" in query else 0.0,
+            limit=number("limit", query.get("limit", str(DEFAULT_LIMIT)), 1, MAX_LIMIT),
+            after=number("last_event_id", after, 0, MAX_NUMBER) if after else None,
         )
-
-
-def _since(text: str, now: float) -> float:
-    if text.isascii() and text.isdigit() and len(text) < 12 and int(text) >= FIRST_DATE:
-        return float(text)
-    try:
-        return now - parse_duration(text)
-    except ValueError as error:
-        message = f"`since` {error}, or a time in seconds since 1970"
-        raise InvalidRequest(message, field="since") from None
-
-
-def _number(name: str, text: str, least: int, most: int) -> int:
-    if text.isascii() and text.isdigit() and len(text) < 17 and least <= int(text) <= most:
-        return int(text)
-    raise InvalidRequest(
-        f"`{name}` must be a number from {least} to {most}, not {text[:100]!r}", field=name
-    )
 
 
 def by_whom(request: web.Request) -> str | None:

@@ -22,6 +22,7 @@ from ..api.common.answering import uncached_json
 from ..api.openapi.document import Doc, json_answer, parameter
 from ..api.route import Route
 from ..fleet.runtime.fleet_runtime import FleetRuntime, HostFit
+from .parameters import is_number
 from .serializers import dumps
 
 
@@ -92,7 +93,7 @@ def fit_query(query: Mapping[str, str], http_hosts: Collection[str]) -> FitQuery
     Raises `InvalidRequest`, which names the parameter.
     """
     values = {
-        name: int(text) if name != "source" and _is_number(text) else text
+        name: int(text) if name != "source" and is_number(text) else text
         for name, text in query.items()
     }
     found = parse_json(_QUERY, dumps(values))
@@ -102,10 +103,6 @@ def fit_query(query: Mapping[str, str], http_hosts: Collection[str]) -> FitQuery
         message = f"`source` {error}, not {echo(found.source)}"
         raise InvalidRequest(message, field="source") from error
     return found
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 17
 
 
 def _agent(found: HostFit) -> AgentFit:

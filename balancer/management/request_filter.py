@@ -7,6 +7,7 @@ from typing import Self, get_args
 
 from ...shared.errors import InvalidRequest
 from ..fleet.view import RequestState, RequestView
+from .parameters import check_names, number
 
 DEFAULT_LIMIT = 200
 MAX_LIMIT = 1000
@@ -35,16 +36,14 @@ class RequestFilter:
 
         Raises `InvalidRequest`, which names the parameter.
         """
-        for name in query:
-            if name not in NAMES:
-                raise InvalidRequest(f"`{name[:100]}` is not one of {', '.join(NAMES)}", field=name)
+        check_names(query, NAMES)
         state = query.get("state")
         if state is not None and state not in STATES:
             raise InvalidRequest(
                 f"`state` must be one of {', '.join(sorted(STATES))} or ended, not {state[:100]!r}",
                 field="state",
             )
-        limit = _limit(query.get("limit", str(DEFAULT_LIMIT)))
+        limit = number("limit", query.get("limit", str(DEFAULT_LIMIT)), 1, MAX_LIMIT)
         return cls(
             states=None if state is None else STATES[state],
             model=query.get("model"),
@@ -62,12 +61,3 @@ class RequestFilter:
             and self.model in (None, request.model)
             and self.caller in (None, request.caller)
         )
-
-
-def _limit(text: str) -> int:
-    is_number = text.isascii() and text.isdigit() and len(text) < 10
-    if not is_number or not 1 <= int(text) <= MAX_LIMIT:
-        raise InvalidRequest(
-            f"`limit` must be a number from 1 to {MAX_LIMIT}, not {text[:100]!r}", field="limit"
-        )
-    return int(text)

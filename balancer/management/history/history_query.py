@@ -6,15 +6,12 @@ from math import ceil, inf, isfinite
 from typing import Self, get_args
 
 from ....shared.errors import InvalidRequest
-from ....shared.quantities import parse_duration
 from ...history.chart import By, step_for
 from ...store.records import EndedRequest, EndingFilter, EndingPlace, place_of
+from ..parameters import check_names, duration, number, since
 
 DAY = 86_400
 DEFAULT_SPAN = 900
-FIRST_DATE = 10**9
-"""Numbers from here on are seconds since 1970, smaller ones a time before now."""
-
 MOST_TIMES = {None: 3600, "agent": 720, "model": 720}
 """Most times of a chart, by what it has lines of."""
 
@@ -45,7 +42,7 @@ class HistoryQuery:
 
         Raises `InvalidRequest`, which names the parameter.
         """
-        _known(query, HISTORY_NAMES)
+        check_names(query, HISTORY_NAMES)
         by, name = _by(query.get("by")), query.get("name")
         if name is not None and by is None:
             raise InvalidRequest("`name` needs `by`: agent or model", field="name")
@@ -58,14 +55,14 @@ def ended_filter(query: Mapping[str, str]) -> EndingFilter:
 
     Raises `InvalidRequest`, which names the parameter.
     """
-    _known(query, ENDED_NAMES)
+    check_names(query, ENDED_NAMES)
     return EndingFilter(
         model=query.get("model"),
         agent=query.get("agent"),
         caller=query.get("caller"),
         code=query.get("code"),
         before=_place(query["before"]) if "before" in query else None,
-        limit=_number("limit", query.get("limit", str(DEFAULT_LIMIT)), MAX_LIMIT),
+        limit=number("limit", query.get("limit", str(DEFAULT_LIMIT)), 1, MAX_LIMIT),
     )
 
 
@@ -89,12 +86,6 @@ def _place(cursor: str) -> EndingPlace:
     return place
 
 
-def _known(query: Mapping[str, str], names: tuple[str, ...]) -> None:
-    for name in query:
-        if name not in names:
-            raise InvalidRequest(f"`{name[:100]}` is not one of {', '.join(names)}", field=name)
-
-
 def _by(text: str | None) -> By | None:
     if text is None:
         return None
@@ -108,19 +99,16 @@ def _by(text: str | None) -> By | None:
 def _since(text: str, now: float) -> int:
     """Return a time: a date, or a duration before now; at most a day ago, because nothing older is
     kept."""
-    if _is_number(text) and int(text) >= FIRST_DATE:
-        since = int(text)
-        if since > now:
-            raise InvalidRequest("`since` must not be in the future", field="since")
-    else:
-        since = int(now - _duration("since", text))
-    return max(since, int(now) - DAY)
+    begin = int(since(text, now))
+    if begin > now:
+        raise InvalidRequest("`since` must not be in the future", field="since")
+    return max(begin, int(now) - DAY)
 
 
 def _step(text: str | None, seconds: int, by: By | None) -> int:
     if text is None:
         return step_for(seconds, GOOD_TIMES)
-    step = _duration("step", text)
+    step = duration("step", text)
     if step < 1 or step % 1 or step > DAY:
         raise InvalidRequest(f"`step` must be whole seconds, not {text[:100]!r}", field="step")
     if seconds > step * MOST_TIMES[by]:
@@ -129,23 +117,3 @@ def _step(text: str | None, seconds: int, by: By | None) -> int:
             field="step",
         )
     return int(step)
-
-
-def _duration(name: str, text: str) -> float:
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        also = ", or a time in seconds since 1970" if name == "since" else ""
-        raise InvalidRequest(f"`{name}` {error}{also}", field=name) from None
-
-
-def _number(name: str, text: str, most: int) -> int:
-    if not _is_number(text) or not 1 <= int(text) <= most:
-        raise InvalidRequest(
-            f"`{name}` must be a number from 1 to {most}, not {text[:100]!r}", field=name
-        )
-    return int(text)
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 12

@@ -17,6 +17,7 @@ from ...api.route import Route
 from ...history.history_task import HistoryTask
 from ...store.port import StoreAway
 from ...store.records import DAY, USAGE_DAYS, UsageColumn, UsageQuery, UsageSum
+from ..parameters import check_names
 
 # ---- which days, by what
 
@@ -35,9 +36,7 @@ def usage_query(query: Mapping[str, str], now: float) -> UsageQuery:
 
     It asks for one row more than an answer may have.
     """
-    for name in query:
-        if name not in NAMES:
-            raise InvalidRequest(f"`{name[:100]}` is not one of {', '.join(NAMES)}", field=name)
+    check_names(query, NAMES)
     today = int(now) // DAY
     since = _day("since", query.get("since", DEFAULT_DAYS), today)
     until = _day("until", query.get("until", "1d"), today)
