@@ -4,6 +4,8 @@ Clients cannot be told to force a tool call, so tests that need one add it here.
 """
 
 import json
+import math
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -37,6 +39,9 @@ class Exchange:
     status: int = 0
     answer: bytes = b""
     answer_headers: dict[str, str] = field(default_factory=dict)
+    began: float = field(default_factory=time.monotonic)
+    ended: float = math.inf
+    """When the request came and when its answer was over, in seconds of the monotonic clock."""
 
     @property
     def json(self) -> Any:
@@ -58,13 +63,13 @@ class Exchange:
 
 
 class Recorder:
-    """Forwards what it gets to `upstream`, as it comes."""
+    """Forwards what it gets to `upstream`, as it comes. `upstream` may change meanwhile."""
 
     def __init__(self, upstream: str) -> None:
         self.exchanges: list[Exchange] = []
         self.edit: Edit | None = None
         self.url = ""
-        self._upstream = upstream
+        self.upstream = upstream
 
     def of(self, path: str) -> list[Exchange]:
         """The exchanges of one path, whatever its query, in order."""
@@ -92,7 +97,7 @@ class Recorder:
         headers = {k: v for k, v in request.headers.items() if k.title() not in _OF_ONE_CONNECTION}
         if self.edit is not None and body:
             body = json.dumps(self.edit(request.path, json.loads(body))).encode()
-        url = self._upstream + request.path_qs
+        url = self.upstream + request.path_qs
         async with self._session.request(
             request.method, url, data=body or None, headers=headers
         ) as got:
@@ -109,4 +114,5 @@ class Recorder:
                     exchange.answer += chunk
                     await answer.write(chunk)
                 await answer.write_eof()
+            exchange.ended = time.monotonic()
             return answer
