@@ -1,16 +1,19 @@
 """`make demo`, as a newcomer runs it."""
 
+import asyncio
 import os
 import signal
+import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from demo.run import PREFERRED_PORTS, Demo, run
 from integration_tests.corpus import plain_cases
-from integration_tests.daemons import MODEL, Daemon, Fleet
+from integration_tests.daemons import DEADLINE, MODEL, Daemon, Fleet
 
 STARTED_BY = "ARRIERO_TEST_STARTED_BY"
 """A variable of the environment by which a test knows its own processes."""
@@ -47,20 +50,55 @@ def demo_processes() -> list[str]:
     return found
 
 
-async def test_two_demos_at_once_each_end_in_order(start_demo: StartDemo) -> None:
-    """One stays up until Ctrl-C, the other answers once, on other ports."""
-    lasting = await start_demo()
-    await lasting.until_line(lasting.stdout, "Up until Ctrl-C")
-    its_own = set(demo_processes())
-    assert len(its_own) == 2
-    once = await start_demo("--once")
-    assert await once.exit_code() == 0
-    question = next(line for line in once.stdout if line.startswith("> ")).removeprefix("> ")
-    answer = next(
-        case.answer for case in plain_cases() if case.body["messages"][0]["content"] == question
-    )
-    assert answer in "\n".join(once.stdout)
-    assert set(demo_processes()) == its_own
-    lasting.signal(signal.SIGINT)
-    assert await lasting.exit_code() == 0
+@contextmanager
+def taken(*ports: int) -> Iterator[None]:
+    """Nobody else gets these ports meanwhile."""
+    with ExitStack() as stack:
+        for port in ports:
+            holder = stack.enter_context(socket.socket())
+            with suppress(OSError):  # somebody has it
+                holder.bind(("127.0.0.1", port))
+        yield
+
+
+def answer_in(output: str) -> bool:
+    """Whether the question's right answer stands there."""
+    question = next(line for line in output.splitlines() if line.startswith("> "))
+    [answer] = {
+        case.answer
+        for case in plain_cases()
+        if case.body["messages"][0]["content"] == question.removeprefix("> ")
+    }
+    return answer in output
+
+
+async def test_beside_another_it_answers_and_ends_in_order(start_demo: StartDemo) -> None:
+    """It stays up until Ctrl-C, on other ports than the usual ones."""
+    with taken(*PREFERRED_PORTS.values()):
+        demo = await start_demo()
+        await demo.until_line(demo.stdout, "Up until Ctrl-C")
+    said = "\n".join(demo.stdout)
+    assert answer_in(said)
+    assert "Something else has port 8061 and port 8060" in said
+    assert len(set(demo_processes())) == 2
+    demo.signal(signal.SIGINT)
+    assert await demo.exit_code() == 0
     assert not demo_processes()
+
+
+class Started(Demo):
+    """A demo whose daemons run already."""
+
+    async def start(self) -> None:
+        pass
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_once_is_over_after_the_answer(
+    shared_fleet: Fleet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    demo = Started(tmp_path)
+    demo.inference, demo.management = shared_fleet.inference, shared_fleet.management
+    async with asyncio.timeout(DEADLINE):
+        await run(demo, once=True)
+    assert answer_in(capsys.readouterr().out)

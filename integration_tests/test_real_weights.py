@@ -191,9 +191,10 @@ async def ask_all(fleet: Fleet, prompts: Sequence[Prompt]) -> list[Answer]:
     return await asyncio.gather(*(ask(fleet, prompt) for prompt in prompts))
 
 
+@pytest.mark.skipif(not ALL, reason="the first turn of a conversation shows it")
 async def test_alone(smollm2: Served, compared: Compared) -> None:
     async with smollm2.agents(slots=1) as fleet:
-        for prompt in some_chats()[: None if ALL else 4]:
+        for prompt in some_chats():
             compared.add(await ask(fleet, prompt), smollm2.expected(prompt))
 
 
@@ -221,12 +222,15 @@ async def test_as_a_conversation_goes_on(smollm2: Served, compared: Compared) ->
 
 
 SETTINGS: dict[str, tuple[dict[str, Any], str | None]] = {
-    "f16": ({}, None),
     "q8_0": ({"cache_type_k": "q8_0", "cache_type_v": "q8_0"}, None),
-    "drafts": ({"speculate": 6, "env": {STEPS: "10"}}, "accepted_tokens_total"),
+    "drafts": ({"speculate": 6, "env": {STEPS: "3"}}, "accepted_tokens_total"),
 }
-"""Settings of the agent, and the counter that shows that something came of them."""
-if ALL:  # short answers end before anything is preempted
+"""Settings of the agent, and the counter that shows that something came of them.
+
+Steps with drafts are long: whatever the machine, a draft then takes hardly any time.
+"""
+if ALL:  # short answers end before anything is preempted; the move shows f16 as well
+    SETTINGS["f16"] = ({}, None)
     cells = {"kv_cells": FEW_CELLS, "context_size": FEW_CELLS}
     SETTINGS["preempted"] = (cells, "preemptions_total")
 
@@ -237,6 +241,8 @@ async def test_eight_at_once(
 ) -> None:
     async with smollm2.agents(**settings) as fleet:
         wanted = chats() if counter == "preemptions_total" else some_chats()
+        if "speculate" in settings:  # what a token more takes is learnt from steps of other sizes
+            compared.add(await ask(fleet, wanted[0]), smollm2.expected(wanted[0]))
         for prompt, answer in zip(wanted, await ask_all(fleet, wanted), strict=True):
             compared.add(answer, smollm2.expected(prompt, settings.get("cache_type_k", "f16")))
 
