@@ -1,6 +1,6 @@
 """Tokens drawn from a row of a real model have the distribution that the filters are defined by.
 
-Chi-square over 1,000 draws for each filter, penalty and way to draw.
+Chi-square over 2,000 draws for each filter, penalty and way to draw.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from integration_tests.bare_loop import BareLoop
 from integration_tests.installed import real_model
 from tests.agent.engine.fake_engine import FakeVocab
 
-NUM_DRAWS = 1000
+NUM_DRAWS = 2000
 
 PROMPT = "My name is Anna and I like the sea. My name is Tom and I like the"
 """It repeats itself, and may go on in many ways."""
