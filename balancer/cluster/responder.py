@@ -1,4 +1,4 @@
-"""This balancer's answers to the questions of others."""
+"""Answers the questions of other balancers."""
 
 import time
 from collections.abc import Callable
@@ -34,7 +34,8 @@ FORGOTTEN = 5.0
 
 
 class Rates:
-    """Tokens a second since others last asked, measured only while they do."""
+    """Tokens per second since the last question of another balancer; measured only while they
+    ask."""
 
     def __init__(self, runtime: FleetRuntime, clock: Callable[[], float]) -> None:
         self._runtime = runtime
@@ -93,7 +94,7 @@ class Responder:
         self._wall_clock = wall_clock
 
     def respond(self, what: str, about: str) -> bytes | None:
-        """The answer; `None` to what this version does not know."""
+        """Return the answer; `None` to a question that this version does not know."""
         if what not in get_args(What):
             return None
         answer = {

@@ -14,7 +14,7 @@ MOST_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Living:
-    """To a worker: the runs of all workers that serve now, itself among them."""
+    """To a worker: the runs of all workers that serve now, including its own."""
 
     runs: tuple[str, ...]
     type: Literal["living"] = "living"
@@ -22,7 +22,7 @@ class Living:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """To a worker: finish, and end."""
+    """To a worker: finish your work, and end."""
 
     type: Literal["stop"] = "stop"
 
@@ -55,7 +55,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Beating:
-    """To the parent: what this worker says of itself."""
+    """To the parent: the worker's report about itself."""
 
     id: int
     beat: Beat
@@ -64,7 +64,7 @@ class Beating:
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """To the parent: let this worker lead, under an epoch above this one."""
+    """To the parent: let this worker lead, in an epoch above this one."""
 
     id: int
     above: int
@@ -73,7 +73,7 @@ class Lead:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """To the parent: this worker leads no more, and says nothing of itself."""
+    """To the parent: this worker no longer leads, and reports nothing more about itself."""
 
     type: Literal["leave"] = "leave"
 

@@ -4,11 +4,11 @@ import { byId, setText, show } from "../dom.js";
 import { call, path } from "../management.js";
 
 const WORDS = {
-  drain: "It takes no new requests; those that run may finish.",
-  resume: "It takes requests again.",
-  reload: "It finishes what runs, then loads its model anew.",
+  drain: "The agent takes no new requests; running requests may finish.",
+  resume: "The agent takes requests again.",
+  reload: "The agent finishes its running requests, then loads its model again.",
 };
-const OF_UPSTREAM = { ...WORDS, reload: "It finishes what runs, then asks its server anew what it serves." };
+const OF_UPSTREAM = { ...WORDS, reload: "The agent finishes its running requests, then asks its server again which model it serves." };
 const CORDONED = new Set(["draining", "drained"]);
 
 export class AgentActions {

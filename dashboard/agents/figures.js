@@ -6,16 +6,16 @@ export const FIGURES = [
   {"title": "Decodes", "hint": "Tokens a second in all, in steps that make answers.", "words": "{decode_tokens_per_second|rate} tokens/s"},
   {"title": "Reads prompts", "hint": "Tokens a second in steps that only read prompts.", "words": "{prefill_tokens_per_second|rate} tokens/s"},
   {"title": "At once, on average", "hint": "Requests whose answers were computed together in a step."},
-  {"title": "Sequences", "hint": "Requests in the engine: those that run, and those that wait for room in its KV cache.", "words": "{sequences.running|count} running, {sequences.waiting|count} waiting"},
+  {"title": "Sequences", "hint": "Requests in the engine: running requests, and requests that wait for free cells in its KV cache.", "words": "{sequences.running|count} running, {sequences.waiting|count} waiting"},
   {"title": "KV cells", "hint": "A cell is room for one token. Used: by running requests. Cached: left by earlier ones.", "words": "{cells.used|count} used and {cells.kept|count} cached of {cells.total|count}", "needs": "cells.total"},
   {"title": "Parked in host memory", "hint": "Cached tokens that were moved out of the KV cache and can be brought back.", "words": "{cells.parked|count} cells", "needs": "cells.total"},
   {"title": "Preemptions", "hint": "Requests that were paused because the KV cache was full; they were continued later.", "words": "{preemptions_total|count}"},
   {"title": "Cached on disk", "hint": "Cached prompts that survive a restart (--cache-dir).", "words": "{disk_cache.bytes|bytes}, {disk_cache.read_tokens_total|compact} tokens read", "needs": "disk_cache"},
   {"title": "Prompts cached", "hint": "The share of prompts' tokens that did not have to be computed."},
   {"title": "Tokens given out", "words": "{completion_tokens_total|compact}"},
-  {"title": "Drafts accepted", "hint": "The share of guessed tokens that were right. Each of them saved a step."},
+  {"title": "Drafts accepted", "hint": "The share of draft tokens that were right. Each right token saved a step."},
   {"title": "Busy", "hint": "Time during which the engine had requests.", "words": "{busy_seconds_total|duration}"},
-  {"title": "Stalls", "hint": "Pauses of running answers while prompts of others were read: how many, and how long in all. --max-stall bounds each.", "words": "{stalls_total|count} · {stall_seconds_total|duration}"},
+  {"title": "Stalls", "hint": "Pauses of running answers while prompts of other requests were read: their number and total time. --max-stall limits each pause.", "words": "{stalls_total|count} · {stall_seconds_total|duration}"},
 ];
 
 export const AGENT_FIGURES = [
@@ -26,8 +26,8 @@ export const AGENT_FIGURES = [
 ];
 
 export const DEVICE_FIGURES = [
-  {"name": "memory.used", "past": "memory_used", "title": "Memory used", "hint": "What all programs of the host have taken; files that are only cached count as free.", "most": "memory.total"},
-  {"name": "use", "past": "use", "title": "Use", "hint": "The share of its time that the GPU computed in the last seconds, for anybody.", "words": "{use|percent}", "most": 1},
+  {"name": "memory.used", "past": "memory_used", "title": "Memory used", "hint": "Memory used by all programs of the host; memory for cached files counts as free.", "most": "memory.total"},
+  {"name": "use", "past": "use", "title": "Use", "hint": "The share of the last seconds in which the GPU computed, for any program.", "words": "{use|percent}", "most": 1},
   {"name": "temperature", "past": "temperature", "title": "Temperature", "hint": "The hottest of the host's sensors of this kind.", "words": "{temperature|degrees}", "most": 100},
 ];
 // End of what is generated.

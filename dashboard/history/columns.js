@@ -117,7 +117,7 @@ export const CHARTS = [
 /** What is missing of the range, in words; empty if nothing is. */
 export function gapWords(answer, asClock) {
   const { times, since, step } = answer;
-  if (times.length === 0) return "Nothing is recorded of this time yet.";
+  if (times.length === 0) return "Nothing has been recorded for this time yet.";
   if (times[0] > since + 2 * step) return `Recorded since ${asClock(times[0])}.`;
   const gap = times.findIndex((at, index) => index > 0 && at - times[index - 1] > step);
   return gap === -1 ? "" : `Nothing is recorded from ${asClock(times[gap - 1] + step)} to ${asClock(times[gap])}.`;

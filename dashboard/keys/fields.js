@@ -26,7 +26,7 @@ export const FIELDS = [
   { name: "max_queued", label: "Requests waiting", kind: number, isLimit: true },
   { name: "max_tokens", label: "Tokens of an answer", kind: number, isLimit: true },
   { name: "priority", label: "Highest priority", kind: required, choices: PRIORITIES, isLimit: true },
-  { name: "default_priority", label: "Priority if none is said", kind: required, choices: UNSAID, isLimit: true },
+  { name: "default_priority", label: "Priority of requests that name none", kind: required, choices: UNSAID, isLimit: true },
 ];
 
 /** Whether keys of a role have this field. */

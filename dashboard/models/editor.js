@@ -128,7 +128,7 @@ export class DesiredStateEditor {
     try {
       const { body } = await this.#put(state, "?dry_run=true");
       drawPlan(difference(this.#saved, state), body.agents ?? [], body.lacking ?? []);
-      this.#say("Nothing has changed yet: this is what would.");
+      this.#say("Nothing has changed yet. These changes would be made:");
     } catch (error) {
       this.#refused(error);
     }
@@ -143,7 +143,7 @@ export class DesiredStateEditor {
     const { name } = this.#saved.models[this.#index];
     const isSure = await confirmed({
       title: `Remove ${name}?`,
-      text: "Its agents unload it, and requests for it are refused from then on.",
+      text: "Its agents unload the model, and requests for the model are refused from then on.",
       act: "Remove it",
     });
     if (!isSure) return;

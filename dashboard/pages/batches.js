@@ -6,7 +6,7 @@ import { count } from "../format.js";
 import { confirmed } from "../keys/confirm.js";
 import { call, get, paced, path } from "../management.js";
 
-const CANCEL = "Lines that run are stopped. The answers that there are become its files.";
+const CANCEL = "Running lines are stopped. The answers so far are saved in the batch's files.";
 
 export class BatchesPage {
   #batches = null;

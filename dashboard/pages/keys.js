@@ -65,7 +65,7 @@ export class KeysPage {
     const isMine = name === myName();
     const title = `${action === "rotate" ? "Rotate" : "Revoke"} ${name}?`;
     const what =
-      action === "rotate" ? "It gets another secret; the one before opens nothing more." : "It opens nothing more.";
+      action === "rotate" ? "The key gets a new secret; the old secret is no longer valid." : "The key is no longer valid.";
     const mine = isMine ? " You are logged in with it." : "";
     if (!(await confirmed({ title, text: `${what} ${ENDS}${mine}`, act: title.split(" ")[0] }))) return;
     try {
@@ -105,7 +105,7 @@ export class KeysPage {
     const keys = this.#keys ?? [];
     const now = Date.now() / 1000;
     show(byId("no-keys"), keys.length === 0);
-    setText(byId("no-keys"), this.#problem || "There are no keys, so none is needed. The first has the role admin; with it every call needs a key.");
+    setText(byId("no-keys"), this.#problem || "There are no keys, so no key is needed. The first key has the role admin; once it exists, every call needs a key.");
     show(byId("keys-table"), keys.length > 0);
     const numValid = keys.filter((key) => key.is_valid).length;
     setText(byId("keys-note"), keys.length ? `${plural(numValid, "key")} of ${keys.length} valid` : "");

@@ -45,7 +45,7 @@ export class ModelPage {
   async #load() {
     try {
       this.#models = (await get("api/v1/models")).models;
-      setText(byId("model-said"), this.#model() ? "" : "No agent serves it now, and it is not in the desired state.");
+      setText(byId("model-said"), this.#model() ? "" : "No agent serves this model now, and the desired state does not have it.");
     } catch (error) {
       setText(byId("model-said"), `How it is cannot be read: ${error.message}`);
     }

@@ -263,8 +263,10 @@ class Histogram:
             line=Line(
                 title="Stalls",
                 words="{stalls_total|count} · {stall_seconds_total|duration}",
-                hint="Pauses of running answers while prompts of others were read: how many, and "
-                "how long in all. --max-stall bounds each.",
+                hint=(
+                    "Pauses of running answers while prompts of other requests were read: "
+                    "their number and total time. --max-stall limits each pause."
+                ),
             ),
         ),
     ]:
@@ -317,8 +319,7 @@ class DeviceMemory:
             line=Line(
                 title="Use",
                 words="{use|percent}",
-                hint="The share of its time that the GPU computed in the last seconds, for "
-                "anybody.",
+                hint="The share of the last seconds in which the GPU computed, for any program.",
                 most=1,
             ),
         ),
@@ -354,8 +355,10 @@ class DeviceMemory:
             "used",
             line=Line(
                 title="Memory used",
-                hint="What all programs of the host have taken; files that are only cached count "
-                "as free.",
+                hint=(
+                    "Memory used by all programs of the host; memory for cached files counts "
+                    "as free."
+                ),
                 most="memory.total",
             ),
         ),
@@ -448,8 +451,10 @@ class Statistics:
             line=Line(
                 title="Sequences",
                 words="{sequences.running|count} running, {sequences.waiting|count} waiting",
-                hint="Requests in the engine: those that run, and those that wait for room in its "
-                "KV cache.",
+                hint=(
+                    "Requests in the engine: running requests, and requests that wait for free "
+                    "cells in its KV cache."
+                ),
             ),
         ),
     ] = 0
@@ -559,7 +564,7 @@ class Statistics:
             "draft tokens of speculative decoding (`--speculate`)",
             line=Line(
                 title="Drafts accepted",
-                hint="The share of guessed tokens that were right. Each of them saved a step.",
+                hint="The share of draft tokens that were right. Each right token saved a step.",
             ),
         ),
     ] = 0

@@ -9,19 +9,20 @@
 | `authenticate` | `{"key": "ark_…"}` | `{"authenticated": true, "name": …, "role": …}` |
 | `ping` | none | `{"pong": true}`, also while streams run |
 
-Beside a call's `id`, `item` names one request of its batch to `cancel`.
+With a call's `id`, `item` names one request of its batch to `cancel`.
 
-`authenticate` is for who cannot send a key in a header, as browsers: it then is the first call.
+`authenticate` must be the first call of a client that cannot send a key in a header, such as a
+browser.
 
-Streamed calls send `event` notifications before their result; `params.id` is the call's id, and in
-a batch `params.item` the entry's. `cancel` and `ping` may come without an id and are then not
-answered. Every call with an id is answered exactly once, and a bad frame harms no other.
+Streamed calls send `event` notifications before their result. `params.id` is the id of the call,
+and in a batch `params.item` the id of the entry. `cancel` and `ping` may come without an id and are
+then not answered. Every call with an id is answered exactly once, and a bad frame affects no other
+call.
 
-A frame over 16 MiB is answered with `request_too_large`; one over `MAX_FRAME_BYTES` closes the
-socket with code 1009. Where the bytes of messages and bodies that are being read are too many, of
-all callers or of this one, the socket is closed with code 1013: try again later. One that sends a
-flood of pings or of frames with next to nothing in them is closed with code 1008. Closing the
-socket cancels the requests that it started.
+A frame over 16 MiB is answered with `request_too_large`; a frame over `MAX_FRAME_BYTES` closes the
+socket with code 1009. If all callers, or this caller, have too many bytes of messages and bodies
+being read, the socket is closed with code 1013: try again later. A socket with a flood of pings or
+of tiny frames is closed with code 1008. Closing the socket cancels its requests.
 """
 
 import asyncio
@@ -120,7 +121,7 @@ class LiveCall:
     items: Sequence[str] = ()
 
     def request_ids(self, item: str | None = None) -> list[RequestId]:
-        """The ids of all its requests, or of the one at that `item` of a batch."""
+        """Return the ids of all its requests, or of the one with the id `item` in a batch."""
         streams = self.streams
         if item is not None:
             pairs = zip(self.items, self.streams, strict=False)  # without items there are none
@@ -135,9 +136,9 @@ class LiveCall:
 
 
 class LiveCalls:
-    """The calls that have not been answered, by the id that the client gave each.
+    """The calls that have not been answered, by the client's id.
 
-    A call is here from before its first event until its answer is written.
+    A call is present from before its first event until its answer is written.
     """
 
     def __init__(self) -> None:
@@ -149,25 +150,25 @@ class LiveCalls:
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
-        """The tasks that answer."""
+        """The tasks that write answers."""
         return [call.task for call in self._calls.values()]
 
     def add(self, id: RpcId, call: LiveCall) -> None:
-        """A call begins."""
+        """Add a call."""
         self._calls[id] = call
         self._num_requests += len(call.streams)
 
     def remove(self, id: RpcId) -> None:
-        """A call has been answered."""
+        """Remove a call that was answered."""
         self._num_requests -= len(self._calls.pop(id).streams)
 
     def close(self) -> None:
-        """The socket is gone, so no answer can be sent."""
+        """Cancel all calls, because the socket is closed and no answer can be sent."""
         for call in self._calls.values():
             call.close()
 
     def check_room(self, num_requests: int) -> None:
-        """Raises `RateLimited` where so many more are too many."""
+        """Check that `num_requests` more requests are allowed. Raises `RateLimited`."""
         num_live = self._num_requests
         if num_live + num_requests > MAX_LIVE_REQUESTS:
             raise RateLimited(
@@ -175,7 +176,7 @@ class LiveCalls:
             )
 
     def named(self, params: object) -> list[RequestId]:
-        """The requests that a `cancel` selects. Raises `InvalidRequest`."""
+        """Return the requests that a `cancel` selects. Raises `InvalidRequest`."""
         match params:
             case {"all": True, **rest} if not rest:
                 return [id for live in self._calls.values() for id in live.request_ids()]
@@ -194,7 +195,7 @@ class LiveCalls:
 
 
 class NativeSession(SocketSession):
-    """One open socket: a task for each call."""
+    """One open WebSocket of the native API, with a task for each call."""
 
     def __init__(
         self,
@@ -226,7 +227,7 @@ class NativeSession(SocketSession):
             await super().serve()
 
     async def _has_key(self) -> bool:
-        """Whether the client may call; if not, the socket has been closed."""
+        """Return whether the client may call; if not, the socket was closed."""
         with suppress(TimeoutError):
             async with asyncio.timeout(AUTHENTICATE_TIMEOUT):
                 while self._key.is_awaited and self._key.error is None:
@@ -239,7 +240,10 @@ class NativeSession(SocketSession):
         return False
 
     def _dismiss(self, error: Unauthorized) -> None:
-        """Its key is no more. The core has ended its requests; what they end with is sent."""
+        """Handle the end of the socket's key.
+
+        The fleet has ended its requests; their errors are still sent.
+        """
         self._tasks.create_task(self.retire(WSCloseCode.POLICY_VIOLATION, error.message))
 
     def _refused(self, error: RequestError) -> None:
@@ -252,7 +256,8 @@ class NativeSession(SocketSession):
             await self.send(answer)
 
     async def _take(self, frame: bytes) -> bytes | None:
-        """An immediate answer; `None` if the answer comes later or none is requested."""
+        """Return an immediate answer; `None` if the answer comes later, or no answer is
+        requested."""
         if len(frame) > MAX_BODY_BYTES:
             self._refused(body_too_large())
             return request_error(None, body_too_large())
@@ -386,19 +391,19 @@ class NativeSession(SocketSession):
 
 
 class Frames(Protocol):
-    """Takes frames: `sockets.FrameWriter`."""
+    """Takes frames; implemented by `sockets.FrameWriter`."""
 
     def write(self, frame: bytes, /) -> bool:
-        """Write one frame; says whether there is room for another."""
+        """Write one frame. Returns whether another frame can be written at once."""
 
     async def drained(self) -> None:
-        """Wait until there is room."""
+        """Wait until another frame can be written."""
 
 
 async def answer_generate(
     id: RpcId, requested: GenerateRequest, stream: Events, frames: Frames
 ) -> bytes:
-    """The answer to `generate`; its events are pushed before, if it streams."""
+    """Return the answer to `generate`. If it streams, the events are written before."""
     writer = EventWriter({"id": id}, RPC_NOTIFICATIONS)
     accumulator = Accumulator()
 
@@ -417,7 +422,7 @@ async def answer_generate(
 
 
 async def answer_query(id: RpcId, asking: QueryCall, handle: QueryHandle) -> bytes:
-    """The answer to a call that takes no slot."""
+    """Return the answer to a call that takes no slot."""
     try:
         answer = asking.answer(await handle.results())
         return written_result(id, await written(answer))
@@ -428,7 +433,7 @@ async def answer_query(id: RpcId, asking: QueryCall, handle: QueryHandle) -> byt
 async def answer_batch(
     id: RpcId, batch: RequestBatch, streams: list[EventStream], frames: Frames
 ) -> bytes:
-    """The answer to `generate_batch`; its notifications tell the entries apart by `item`."""
+    """Return the answer to `generate_batch`. Its notifications name their request by `item`."""
     began = time.monotonic()
     outcomes: Sequence[DoneFields | AnswerFields | ErrorAnswer]
     async with Merged(streams) as merged:
@@ -474,7 +479,7 @@ class NativeSocket(Sockets[NativeSession]):
         )
 
     def route(self) -> Route:
-        """The WebSocket's route."""
+        """Return the route of the WebSocket."""
         doc = Doc(
             "Socket",
             "A WebSocket that speaks JSON-RPC 2.0 and carries many requests at once.",

@@ -145,7 +145,7 @@ _ByName = dict[str, list[Statistics]]
 
 
 def engine_metrics(view: FleetView) -> Iterator[Metric]:
-    """The metrics of all agents that have said anything of their engines."""
+    """Yield the metrics of all agents that have reported statistics."""
     by_name: _ByName = defaultdict(list)
     for agent in view.agents:
         if agent.statistics is not None:
@@ -183,7 +183,8 @@ def _stalls(by_name: _ByName) -> HistogramMetricFamily:
 
 
 def _buckets(several: list[Statistics]) -> list[tuple[str, float]]:
-    """Cumulative counts by upper bound; with agents of several versions, all of their bounds."""
+    """Return cumulative counts by upper bound; with agents of several versions, for all of their
+    bounds."""
     counts: dict[float, int] = defaultdict(int)
     for said in several:
         for bound, count in zip((*said.stalls.bounds, inf), said.stalls.counts, strict=True):

@@ -63,7 +63,7 @@ class _BetweenTokens(Collector):
 
 
 class _Figures(Collector):
-    """The figures of reports that are asked for when somebody reads the metrics."""
+    """Collects the figures of reports, which are asked for at each scrape."""
 
     def __init__(self, kind: type, reports: Callable[[], Reports], labels: tuple[str, ...]) -> None:
         self._kind = kind

@@ -119,7 +119,7 @@ class Guided(SamplingChoices):
         *,
         also: Mapping[str, str] = MappingProxyType({}),
     ) -> FieldNames:
-        """Return the client's names of the neutral grammar's fields, if a field here gave the
+        """Return the field names for errors about the grammar, if a field of this class gave the
         grammar."""
         name = found[0][0] if found else ""
         is_ours = name == "grammar" and not isinstance(self.grammar, str)

@@ -115,12 +115,12 @@ class ResponsesSocket(Sockets["_Session"]):
         )
 
     def route(self) -> Route:
-        """The socket's route."""
+        """Return the route of the WebSocket."""
         return Route("GET", "/v1/responses", Needs.CALL, self.serve, OPENAI)
 
 
 class _Session(SocketSession):
-    """One open socket: a task for each lane."""
+    """One open WebSocket, with a task for each lane."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class _Session(SocketSession):
         memory: ConversationStore,
         all_unstored: set[str],
     ) -> None:
-        """`all_unstored`: ids of responses that are not to be stored, of all open sockets."""
+        """`all_unstored` are the ids of responses that are not stored, of all open sockets."""
         super().__init__(request, socket, tasks, held)
         self._runtime = runtime
         self._responses = responses
@@ -166,7 +166,7 @@ class _Session(SocketSession):
                 self._memory.drop(id)
 
     async def serve(self) -> None:
-        """Read until either side closes the socket, or its key is no more."""
+        """Read until either side closes the socket, or its key ends."""
         with self._leases.lease(self._leases.holder(self._request), self._dismiss):
             await super().serve()
 
