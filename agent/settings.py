@@ -246,11 +246,13 @@ class AgentSettings(LoadOptions, DaemonSettings):
     )
     step_timeout: Annotated[Duration, Field(gt=0), Shown("DURATION")] = Field(
         default=300.0,
-        description="maximum time of an engine step; after it the engine process is restarted, "
-        "since a GPU or its driver hangs. After a tenth of it the agent accepts "
-        "nothing new and reports the issue engine_stalled. Steps usually take at most "
-        "two seconds, but a picture that is computed as a whole takes longer; loading "
-        "does not count",
+        description=(
+            "maximum time of an engine step; after this time the engine process is restarted, "
+            "because a GPU or its driver hangs. After a tenth of this time the agent accepts "
+            "nothing new and reports the issue engine_stalled. Steps usually take at most two "
+            "seconds, but a picture that is computed as a whole takes longer; loading does not "
+            "count"
+        ),
     )
     grammar_timeout: Annotated[Duration, Field(gt=0, le=60), Shown("DURATION")] = Field(
         default=2.0,

@@ -160,9 +160,11 @@ class LoadOptions(BaseModel):
         Counts(fingerprint=_FAST, cache=_ALIKE, memory=True),
     ] = Field(
         default="auto",
-        description="size of the KV cache in tokens, shared by all slots; auto is slots times "
-        "context size, or what fits: 32,768 tokens or the slots' --fit-ctx without "
-        "GPUs, more on GPUs if there is room",
+        description=(
+            "size of the KV cache in tokens, shared by all slots. auto means slots times "
+            "context size, or less if that does not fit: without GPUs 32,768 tokens or the "
+            "slots' --fit-ctx, on GPUs more if memory allows"
+        ),
     )
     fit: Annotated[FitChoice, _OF_FIT] = Field(
         default="on",
@@ -449,9 +451,11 @@ class LoadOptions(BaseModel):
         ),
     ] = Field(
         default="auto",
-        description="matrix kernels on CPUs: all that llama.cpp has, or only the plain ones, "
-        "which are slower but safe in every build; auto uses all, unless they use AMX "
-        "and the build is not known to be safe",
+        description=(
+            "matrix kernels on CPUs: all uses every kernel of llama.cpp; plain uses only "
+            "kernels that are safe in every build, but slower. auto means all, unless those "
+            "kernels use AMX and the build is not known to be safe"
+        ),
     )
     projector: Annotated[
         Path | None,

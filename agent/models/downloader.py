@@ -160,7 +160,10 @@ class Downloader:
             is_resumed = part.size > 0
             self._complete(remote, part)
             if is_resumed and not _is_right(remote, part):
-                logger.warning("a resumed file is wrong", extra=context(file=remote.called))
+                logger.warning(
+                    "a resumed download has the wrong contents, so it starts again",
+                    extra=context(file=remote.called),
+                )
                 part.restart()
                 self._complete(remote, part)
             self._accept(remote, part)

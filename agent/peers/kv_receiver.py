@@ -191,7 +191,11 @@ class KvReceiver:
 
     def _fails(self, job: _Job, reason: str) -> None:
         address = job.source.address
-        logger.warning("no prefix from the agent at %s, so it is computed: %s", address, reason)
+        logger.warning(
+            "a prefix is computed here, because the agent at %s did not send it: %s",
+            address,
+            reason,
+        )
         self._resting.failed(address, self._clock())
         self._counts.failed()
         job.reply(None)

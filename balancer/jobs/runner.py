@@ -208,8 +208,8 @@ class Runner:
                 batch = from_document(saved.document)
             except ValueError:
                 logger.exception(
-                    "the batch %s does not run: another version of Arriero saved it, which "
-                    "this one cannot read",
+                    "the batch %s does not run: another version of Arriero saved the "
+                    "batch, and this version cannot read it",
                     saved.id,
                 )
                 continue

@@ -168,9 +168,9 @@ class Context:
 def can_take_back(model: Model) -> bool:
     """Return whether a sequence can drop draft tokens that were not accepted.
 
-    Layers with a sliding window still have the cells of the last step. For recurrent states
-    llama.cpp has to keep the last ones, which it does for some architectures; a context tells. With
-    both, cells behind a window may be gone with a part of the step.
+    Layers with a sliding window still have the cells of the last step. Recurrent layers need the
+    states before those tokens: llama.cpp keeps them for some architectures, and a context tells. In
+    models with both kinds of layers, cells behind a window may be lost with a part of the step.
     """
     if model.can_share:
         return True

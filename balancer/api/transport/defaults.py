@@ -1,4 +1,7 @@
-"""Defaults of the ports' settings, in seconds; here, as --help shows them without a server."""
+"""Defaults of the ports' settings, in seconds.
+
+They are in a file of their own, so that `--help` can show them without importing the server.
+"""
 
 HEADER_TIMEOUT = 10.0
 WRITE_TIMEOUT = 30.0
