@@ -432,7 +432,7 @@ async def test_each_request_of_a_batch_counts() -> None:
     calls = LiveCalls()
     calls.add("many", live("r1", "r2"))
     calls.check_room(MAX_LIVE_REQUESTS - 2)
-    with pytest.raises(RateLimited, match=r"1024 requests at once; 2 are running"):
+    with pytest.raises(RateLimited, match=r"1024 requests at once, 2 are running"):
         calls.check_room(MAX_LIVE_REQUESTS - 1)
     calls.remove("many")
     calls.check_room(MAX_LIVE_REQUESTS)
