@@ -19,7 +19,7 @@ LAYERS = (
     "cli",
     # ---- an agent
     "agent/sequence_id agent/outgoing_proxy agent/cgroups agent/cpu_cores agent/host_facts "
-    "agent/child agent/json_lines agent/engine/model_error",
+    "agent/child agent/json_lines agent/thread_pool agent/engine/model_error",
     "agent/engine/load_options agent/engine/llama/cells/layout",
     "agent/engine/llama/cells/recurrent_rows",
     "agent/generation/port agent/engine/statistics agent/upstream/protocol",
@@ -97,7 +97,7 @@ IMPURE = {
 SHELLS = {
     "*": "__main__ routes *_routes",
     "agent": "balancer_links child daemon device_memory gpus nvidia probe served_model settings "
-    "upstream_daemon",
+    "thread_pool upstream_daemon",
     "agent/chat/constraints": "constrain",
     "agent/chat/templates": "chat_templates",
     "agent/discovery": "links",

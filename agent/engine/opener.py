@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from ...shared.errors import EngineFailed, RequestError
 from ...shared.inference import is_background
+from ..thread_pool import thread_pool
 from .engine import Engine
 from .sequence import NewSequence, SequenceId
 from .step_loop import Disk, Inbox, Interruption, Opened, close
@@ -40,9 +41,9 @@ class Opener:
         """The disk tier, which may have a prefix of a prompt."""
         self._inbox = inbox
         self._interruption = interruption
-        self._threads = ThreadPoolExecutor(NUM_THREADS, thread_name_prefix="open")
-        self._batch = ThreadPoolExecutor(1, "open-batch")
-        self._encoding = ThreadPoolExecutor(1, "encode", initializer=yield_to_others)
+        self._threads = thread_pool(NUM_THREADS, "open")
+        self._batch = thread_pool(1, "open-batch")
+        self._encoding = thread_pool(1, "encode", initializer=yield_to_others)
         self._lock = threading.Lock()
         self._opening: set[SequenceId] = set()
         self._is_closed = False

@@ -10,7 +10,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import Protocol, assert_never
@@ -26,6 +25,7 @@ from ..engine.prompt_store.prompt_store import Ignored, PromptStore
 from ..engine.prompt_store.stored_prompt import StoredPrompt
 from ..engine.sequence import NewSequence, SequenceOutput
 from ..sequence_id import SequenceId
+from ..thread_pool import thread_pool
 from .active_requests import (
     Abandon,
     Act,
@@ -86,7 +86,7 @@ class PromptSaver:
 
     def __init__(self, store: PromptStore | None = None) -> None:
         self._store = store
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="save")
+        self._thread = thread_pool(1, "save")
 
     def save(self, key: str, prompt: StoredPrompt, reply: Callable[[Notice | None], None]) -> None:
         """Store `prompt` under `key`; `reply` gets `None`, or a notice that says why it failed."""

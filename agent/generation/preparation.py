@@ -19,6 +19,7 @@ from ...shared.inference import GenerateRequest, is_background
 from ..engine.grammar.grammars import Ended
 from ..engine.withdrawal import Withdrawn, while_wanted
 from ..sequence_id import SequenceId
+from ..thread_pool import thread_pool
 from .answers.resumption import Outcome, Resume
 from .preparer import Preparer
 from .text_length import LONG_TEXT, VERY_LONG_TEXT, text_length
@@ -46,14 +47,14 @@ class Preparation:
         self.preparer = preparer
         """Prepares the requests that arrive from now on; it may be replaced."""
         self._lanes = (
-            _Lane(LONG_TEXT, ThreadPoolExecutor(NUM_THREADS, "prepare")),
-            _Lane(4 * LONG_TEXT, ThreadPoolExecutor(1, "prepare-long")),
-            _Lane(VERY_LONG_TEXT, ThreadPoolExecutor(1, "prepare-longer")),
-            _Lane(inf, ThreadPoolExecutor(1, "prepare-very-long")),
+            _Lane(LONG_TEXT, thread_pool(NUM_THREADS, "prepare")),
+            _Lane(4 * LONG_TEXT, thread_pool(1, "prepare-long")),
+            _Lane(VERY_LONG_TEXT, thread_pool(1, "prepare-longer")),
+            _Lane(inf, thread_pool(1, "prepare-very-long")),
         )
-        self._batch = ThreadPoolExecutor(1, "prepare-batch")
-        self._constrained = ThreadPoolExecutor(NUM_CONSTRAINED, "prepare-constrained")
-        self._media = ThreadPoolExecutor(NUM_THREADS, "prepare-media")
+        self._batch = thread_pool(1, "prepare-batch")
+        self._constrained = thread_pool(NUM_CONSTRAINED, "prepare-constrained")
+        self._media = thread_pool(NUM_THREADS, "prepare-media")
         self._preparations: dict[SequenceId, tuple[Future[Outcome], Ended]] = {}
 
     def prepare(

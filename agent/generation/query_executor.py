@@ -33,6 +33,7 @@ from ...shared.queries import (
 )
 from ..engine.loaded_model import Vocab
 from ..engine.withdrawal import Withdrawn, check_wanted, while_wanted
+from ..thread_pool import thread_pool
 from .port import QueryId
 from .preparer import Preparer
 from .text_length import LONG_TEXT, is_long
@@ -113,9 +114,9 @@ class QueryExecutor:
     def __init__(self, texts: TextQueries, embedder: Embedder | None) -> None:
         self._texts = texts
         self._embedder = embedder
-        self._text_thread = ThreadPoolExecutor(1, thread_name_prefix="texts")
-        self._long_text_thread = ThreadPoolExecutor(1, thread_name_prefix="texts-long")
-        self._embedding_thread = ThreadPoolExecutor(1, thread_name_prefix="embed")
+        self._text_thread = thread_pool(1, "texts")
+        self._long_text_thread = thread_pool(1, "texts-long")
+        self._embedding_thread = thread_pool(1, "embed")
         self._withdrawn: dict[QueryId, Event] = {}
 
     def answer(self, id: QueryId, query: Query, reply: Callable[[Result], None]) -> None:

@@ -12,7 +12,6 @@ import ssl
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -20,6 +19,7 @@ from ...shared.inference.prefix_peers import PrefixSource
 from ...shared.quantities import parse_address
 from ..engine.prompt import Prompt
 from ..engine.prompt_store.stored_prompt import Origin, StoredPrompt, UnusableFile, unpack
+from ..thread_pool import thread_pool
 from .counts import Counts
 from .exchange import ExchangeError, PrefixRequest, encode, most_bytes, read_answer_head
 from .wire import Wire
@@ -120,7 +120,7 @@ class KvReceiver:
         self._tls = tls
         self._clock = clock
         self._resting = Resting()
-        self._threads = ThreadPoolExecutor(MAX_FETCHES, thread_name_prefix="fetch")
+        self._threads = thread_pool(MAX_FETCHES, "fetch")
         self._jobs: dict[int, _Job] = {}
         self._running: set[_Job] = set()
 

@@ -12,7 +12,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -22,6 +21,7 @@ from ...shared.quantities import Address
 from ..engine.prompt import Prompt
 from ..engine.prompt_store.disk_cache import DiskCache
 from ..engine.prompt_store.stored_prompt import Origin, StoredPrompt, pack
+from ..thread_pool import thread_pool
 from .counts import Counts
 from .exchange import answer_head, read_request
 from .wire import Wire
@@ -83,7 +83,7 @@ class KvSender:
         """The time until which each ticket is valid; a ticket is valid for one prefix."""
         self._news = threading.Condition()
         self._closed = threading.Event()
-        self._threads = ThreadPoolExecutor(MAX_TRANSFERS, thread_name_prefix="lend")
+        self._threads = thread_pool(MAX_TRANSFERS, "lend")
         self._listener: socket.socket | None = None
         self._open: dict[Wire, SimpleQueue[StoredPrompt | None]] = {}
 

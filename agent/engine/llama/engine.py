@@ -6,7 +6,6 @@ reference, or a stream for each slot. The context belongs to the thread that mad
 
 import logging
 from collections.abc import Collection
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from math import ceil
@@ -15,6 +14,7 @@ from pathlib import Path
 import llama_cpp.llama_cpp as llama_cpp
 
 from ....shared.reports.model_info import ModelInfo
+from ...thread_pool import thread_pool
 from ..capacity import BLOCK, Capacity
 from ..load_options import LoadOptions
 from ..loaded_model import LoadedModel
@@ -139,7 +139,7 @@ class LlamaEngine:
         )
         self._embedding = LlamaEmbedding(model, options, has_memory=True)
         self.model = self._described(options, layout)
-        self._mask_threads = ThreadPoolExecutor(NUM_MASK_THREADS, thread_name_prefix="mask")
+        self._mask_threads = thread_pool(NUM_MASK_THREADS, "mask")
 
     def _measured(
         self,

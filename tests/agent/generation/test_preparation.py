@@ -255,9 +255,10 @@ async def test_closing_waits_for_what_is_being_prepared(slow: SlowPreparer) -> N
     """It uses the model, which is freed after that."""
     preparation = Preparation(slow)
     preparation.prepare(ONE, GenerateRequest(prompt="x"), lambda _: None)
-    closing = asyncio.ensure_future(asyncio.to_thread(preparation.close))
     await soon(asyncio.to_thread(slow.is_preparing.wait, HANGS))
-    assert not closing.done()
+    closing = asyncio.ensure_future(asyncio.to_thread(preparation.close))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asyncio.shield(closing), 0.1)
     slow.may_go_on.set()
     await soon(closing)
 
