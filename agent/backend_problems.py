@@ -55,11 +55,12 @@ def _sees(devices: Collection[str], *backends: str) -> bool:
 
 
 def _unusable(name: str, makers: Collection[str], reason: str | None) -> Problem:
-    beside = f", though this host has a GPU of {' and '.join(makers)}" if makers else ""
+    beside = f", although this host has a GPU of {' and '.join(makers)}" if makers else ""
     why = f"does not load: {reason}" if reason else "finds no device"
     return Problem(
         is_unusable=True,
-        message=f"llama.cpp was built for {NAMES[name]}, but that {why}{beside}; the CPU computes",
+        message=f"models are computed on the CPU: llama.cpp's backend for {NAMES[name]} {why}"
+        f"{beside}",
         hint="check the driver, and in a container its devices; to compute on "
         "the CPU, set --device none",
     )
@@ -68,8 +69,8 @@ def _unusable(name: str, makers: Collection[str], reason: str | None) -> Problem
 def _missing(maker: str) -> Problem:
     return Problem(
         is_unusable=False,
-        message=f"this host has a GPU of {maker}, but llama.cpp was built without a backend for "
-        "it; the CPU computes",
+        message=f"models are computed on the CPU: this host has a GPU of {maker}, but llama.cpp "
+        "was built without a backend for this GPU",
         hint=f"build llama.cpp for it (CMAKE_ARGS={_BUILD[maker]}); to compute on the CPU, set "
         "--device none",
     )

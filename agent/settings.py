@@ -256,9 +256,9 @@ class AgentSettings(LoadOptions, DaemonSettings):
     )
     grammar_timeout: Annotated[Duration, Field(gt=0, le=60), Shown("DURATION")] = Field(
         default=2.0,
-        description="maximum CPU time to compile the constraint of a request (a JSON Schema, a "
-        "grammar, a regular expression, forced calls), in a separate process; beyond "
-        "it the request is refused (invalid_request)",
+        description="maximum CPU time to compile the constraint of a request: a JSON Schema, a "
+        "grammar, a regular expression or a forced tool call. A request that needs more is "
+        "refused (invalid_request)",
     )
     cache_dir: Annotated[Path | None, Shown("DIR")] = Field(
         default=None,

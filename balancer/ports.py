@@ -209,7 +209,7 @@ def check_exposure(settings: BalancerSettings, *, has_keys: bool) -> None:
         return
     if not settings.insecure:
         raise StartupError(f"{reason}. {remedies(protection)}")
-    logger.warning("%s; it is allowed because the balancer was started with --insecure", reason)
+    logger.warning("%s; the balancer starts all the same, because of --insecure", reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

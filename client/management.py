@@ -81,14 +81,15 @@ class Management:
     async def diary(self, **choice: str | int) -> list[dict[str, Any]]:
         """Return the events of the fleet, newest first.
 
-        `since` (such as `12h`) and `limit` choose.
+        `since` (such as `12h`) leaves out older events; `limit` is the maximum number of events.
         """
         return list((await self._get("/api/v1/diary", choice))["entries"])
 
     async def requests(self, **choice: str | int) -> list[dict[str, Any]]:
-        """Return requests.
+        """Return the requests that have not ended, or those in another state.
 
-        `state` (`queued`, `running`, `ended`), `model`, `caller` and `limit` choose.
+        `state` (`queued`, `running`, `ended`), `model` and `caller` filter the requests; `limit` is
+        the maximum number of requests.
         """
         return list((await self._get("/api/v1/requests", choice))["requests"])
 

@@ -50,7 +50,10 @@ class Address:
 
     @property
     def is_unspecified(self) -> bool:
-        """Return whether the address means all addresses of this host; nobody can connect to it."""
+        """Return whether the address is unspecified (0.0.0.0 or ::).
+
+        A server can listen on such an address, but a client cannot be told to connect to it.
+        """
         try:
             return ip_address(self.host).is_unspecified
         except ValueError:

@@ -142,8 +142,8 @@ def _misled(said: str) -> FetchError:
 def locate(source: HubSource, sha256: str | None, folder: ModelsFolder) -> Located:
     """Return the files of `source`: paths, and downloads for the files that are missing.
 
-    Files in the folder or in the hub's own cache are not downloaded. Without the hub (offline mode,
-    or no network) these caches decide. Raises `FetchError`.
+    Files in `folder` or in the cache of the Hugging Face hub are not downloaded. If the hub cannot
+    be asked (offline mode, or no network), those files are returned. Raises `FetchError`.
     """
     try:
         info = _ask(source)

@@ -107,7 +107,8 @@ def past_devices_json(
 ) -> PastDevices:
     """Return the measured past of devices.
 
-    A point's time is in seconds after `now`, a time since 1970.
+    The time of a point is relative to `now`: 0 or a negative number of seconds. `now` and the
+    returned times are in seconds since 1970.
     """
     devices = [
         {

@@ -32,13 +32,25 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("server", nargs="?", metavar="URL", help="the server (as --url)")
     parser.add_argument("--model", help="the model to ask (the first that the server lists)")
     parser.add_argument(
-        "--concurrency", type=positives, default=(1, 2, 4, 8), metavar="N,…", help="(1,2,4,8)"
+        "--concurrency",
+        type=positives,
+        default=(1, 2, 4, 8),
+        metavar="N,…",
+        help="numbers of clients at once, one step for each number (1,2,4,8)",
     )
     parser.add_argument(
         "--requests", type=positive, metavar="N", help="requests of each step (4 for each client)"
     )
-    parser.add_argument("--prompt-words", type=positive, default=64, metavar="N", help="(64)")
-    parser.add_argument("--max-tokens", type=positive, default=64, metavar="N", help="(64)")
+    parser.add_argument(
+        "--prompt-words", type=positive, default=64, metavar="N", help="words of each prompt (64)"
+    )
+    parser.add_argument(
+        "--max-tokens",
+        type=positive,
+        default=64,
+        metavar="N",
+        help="maximum tokens of each answer (64)",
+    )
     parser.add_argument(
         "--no-stream",
         action="store_true",

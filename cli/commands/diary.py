@@ -23,7 +23,9 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command's arguments."""
     parser = make_parser("diary", main.__doc__ or "")
     parser.add_argument(
-        "--since", metavar="DURATION", help="only events of this time, such as 12h or 7d"
+        "--since",
+        metavar="DURATION",
+        help="print only the events of the last DURATION, such as 12h or 7d",
     )
     parser.add_argument("--limit", type=positive, default=50, help="maximum number of events (50)")
     parser.add_argument("--follow", action="store_true", help="keep printing new events")

@@ -167,8 +167,8 @@ def load(
 ) -> S:
     """Return the settings of `cls` from flags, environment and file.
 
-    `typed` is the command that the help names (the program's name). Raises `SettingsError`, or
-    `TextAsked` for `--help` and `--version`.
+    `typed` is the command that the help shows; without it, the help shows the program's name.
+    Raises `SettingsError`, or `TextAsked` for `--help` and `--version`.
     """
     _answer(cls, argv, typed or cls.program)
     flags = from_flags(cls, argv)

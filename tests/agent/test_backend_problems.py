@@ -12,8 +12,8 @@ def test_a_gpu_without_a_backend() -> None:
     [problem] = problems(("NVIDIA",), ("cpu", "rpc"), {}, ())
     assert not problem.is_unusable
     assert problem.message == (
-        "this host has a GPU of NVIDIA, but llama.cpp was built without a backend for it; the CPU "
-        "computes"
+        "models are computed on the CPU: this host has a GPU of NVIDIA, but llama.cpp was built "
+        "without a backend for this GPU"
     )
     assert "-DGGML_CUDA=on" in problem.hint
     [problem] = problems(("AMD", "NVIDIA"), ("cpu", "cuda"), {}, ("CUDA0",))
@@ -24,13 +24,13 @@ def test_a_backend_that_does_not_load() -> None:
     reasons = {"cuda": "libcuda.so.1: cannot open shared object file"}
     [problem] = problems((), ("cpu", "cuda"), reasons, ())
     assert problem.is_unusable
-    assert "built for CUDA, but that does not load: libcuda.so.1" in problem.message
+    assert "backend for CUDA does not load: libcuda.so.1" in problem.message
     assert "--device none" in problem.hint
 
 
 def test_a_backend_that_finds_nothing() -> None:
     [problem] = problems(("NVIDIA",), ("cpu", "cuda", "vulkan"), {}, ())[:1]
-    assert "finds no device, though this host has a GPU of NVIDIA" in problem.message
+    assert "finds no device, although this host has a GPU of NVIDIA" in problem.message
 
 
 def test_a_portable_build_on_a_host_without_gpus() -> None:

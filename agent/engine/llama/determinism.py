@@ -31,7 +31,10 @@ _DIGEST_BYTES = 16
 
 
 class FixedSteps:
-    """Computes the runs of steps in `num_streams` streams of `context`."""
+    """Computes steps in batches of fixed shapes, so that a sequence does not depend on others.
+
+    `num_streams` is the number of streams of the KV cache of `context`.
+    """
 
     def __init__(self, context: Context, reader: RowReader, *, num_streams: int) -> None:
         self._context = context

@@ -41,10 +41,11 @@ def choose(
     if AMX not in system or any(map(is_mended, _libraries(folder))):
         return "all"
     logger.warning(
-        "llama.cpp's plain kernels are used, which are slower: its library does not say that it "
-        'was built for AMX with CMAKE_ARGS=\'-DCMAKE_C_FLAGS="-fno-dse -frecord-gcc-switches" '
-        '-DCMAKE_CXX_FLAGS="-fno-dse -frecord-gcc-switches"\', and without -fno-dse gcc breaks the '
-        "fast ones; if yours work, set --kernels all"
+        "llama.cpp's plain kernels are used, which are slower: gcc breaks the AMX kernels "
+        "without -fno-dse, and llama.cpp's library does not tell whether it was built with this "
+        'flag; build it with CMAKE_ARGS=\'-DCMAKE_C_FLAGS="-fno-dse -frecord-gcc-switches" '
+        '-DCMAKE_CXX_FLAGS="-fno-dse -frecord-gcc-switches"\', or, if the AMX kernels work on this '
+        "host, set --kernels all"
     )
     return "plain"
 

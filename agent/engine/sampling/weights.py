@@ -162,7 +162,7 @@ class Prefix(Part, Protocol):
     """A `Part` that can also be listed."""
 
     def mask(self) -> Mask:
-        """Return a mask of the tokens."""
+        """Return a mask over the vocabulary, which is true for these tokens."""
 
     def few(self) -> Ids | None:
         """Return the tokens in order if they are few.
@@ -303,7 +303,7 @@ class _Below:
         self._edge = edge
 
     def includes(self, token: int) -> bool:
-        """Return whether `token` is one of the tokens."""
+        """Return whether `token` is one of these tokens."""
         return bool(self._keys[token] < self._edge)
 
     def before(self, token: int) -> Mask:
@@ -340,7 +340,7 @@ class Highest:
         """A lower bound of all their keys."""
 
     def includes(self, token: int) -> bool:
-        """Return whether `token` is one of the tokens."""
+        """Return whether `token` is one of these tokens."""
         key = self._keys[token]
         if key < self._floor:
             return False
@@ -354,7 +354,7 @@ class Highest:
         return _before(self._keys, token)
 
     def mask(self) -> Mask:
-        """Return a mask of the tokens."""
+        """Return a mask over the vocabulary, which is true for these tokens."""
         return highest_mask(self._keys, self._count)
 
     def few(self) -> Ids | None:
@@ -436,7 +436,7 @@ class Heaviest:
         return self.mass if self._floor == NO_FLOOR else 0.0
 
     def includes(self, token: int) -> bool:
-        """Return whether `token` is one of the tokens."""
+        """Return whether `token` is one of these tokens."""
         key = self._any_keys[token : token + 1][0]
         if key < self._floor:
             return False
@@ -478,7 +478,7 @@ class Heaviest:
         return _before(self._keys, token)
 
     def mask(self) -> Mask:
-        """Return a mask of the tokens."""
+        """Return a mask over the vocabulary, which is true for these tokens."""
         passing = self._mask_in_order() if self._keys.size <= FEW else self._mask_by_bracket()
         if self._floor > NO_FLOOR:
             passing &= self._keys >= self._floor
@@ -604,7 +604,7 @@ class NucleusWithin:
         self._possibly = Heaviest(weights.values, weights, most)
 
     def includes(self, token: int) -> bool:
-        """Return whether `token` is one of the tokens."""
+        """Return whether `token` is one of these tokens."""
         if self._found is None:
             if not self._outer.includes(token):
                 return False
@@ -619,7 +619,7 @@ class NucleusWithin:
         return self.mask()
 
     def mask(self) -> Mask:
-        """Return a mask of the tokens."""
+        """Return a mask over the vocabulary, which is true for these tokens."""
         if self._found is None:
             outer = self._outer.mask()
             weights = Weights(self.weights.values * outer)

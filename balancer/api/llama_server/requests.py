@@ -153,8 +153,8 @@ def parse_completion(body: bytes, notes: FieldNotes | None = None) -> LlamaServe
 def parse_infill(body: bytes, notes: FieldNotes | None = None) -> LlamaServerRequest:
     """Parse the body of `/infill`. Raises as `parse_completion` does.
 
-    Code completion programs name the sampler `infill`, which ends an answer earlier. It is not
-    supported, and is left out.
+    The sampler `infill` is left out, because it is not supported. Editors send it in `samplers`; in
+    llama-server it ends an answer earlier.
     """
     prepare = partial(plain_extras, leaves_out=("infill",))
     parsed = INFILL_FIELDS.parsed(body, notes, prepare=prepare)

@@ -27,10 +27,11 @@ REFERENCE = "#/components/schemas/{model}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
-    """A request body: the type that validates it, and how the API prepares it before.
+    """A request body in the OpenAPI document: its type, and what else the API accepts.
 
-    `name` is the name of its component in the document. `takes_nulls`: null counts as absent.
-    `also` has further types of values, by field.
+    `name` is the name of the body's component. `takes_nulls`: a field that is null counts as
+    absent. `also` maps a field to a further type, whose values the API converts before it validates
+    the body.
     """
 
     name: str
