@@ -6,6 +6,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from arriero.balancer.api.anthropic import requests as anthropic
+from arriero.balancer.api.fields.field_table import FieldTable
 from arriero.balancer.api.native import queries as native_queries
 from arriero.balancer.api.native import requests as native
 from arriero.balancer.api.ollama import embeddings as ollama_embeddings
@@ -16,6 +17,7 @@ from arriero.balancer.api.openai.completions import requests as openai_completio
 from arriero.balancer.api.openai.queries import embeddings as openai_embeddings
 from arriero.balancer.api.openai.queries import rerank
 from arriero.balancer.api.openai.responses import requests as openai_responses
+from arriero.balancer.api.openapi.schemas import Body
 from arriero.balancer.api.vllm import tokens as vllm
 from arriero.shared.messages import FromAgent, FromBalancer
 from arriero.shared.strict import build_schemas
@@ -30,9 +32,11 @@ build_schemas()
 FROM_OUTSIDE: dict[str, TypeAdapter[Any]] = {
     **{
         f"{module.__name__.partition('.api.')[2]}.{name}": body
+        if isinstance(body, TypeAdapter)
+        else body.adapter
         for module in READERS
         for name, body in vars(module).items()
-        if isinstance(body, TypeAdapter)
+        if isinstance(body, TypeAdapter | FieldTable | Body)
     },
     "FromAgent": TypeAdapter(FromAgent),
     "FromBalancer": TypeAdapter(FromBalancer),

@@ -139,7 +139,7 @@ async def test_an_answer_that_is_too_long_is_refused_with_the_limit(
     ):
         assert response.status == 400
         error = (await response.json())["error"]
-        assert f"`{name}`: at most 100" in error["message"]
+        assert f"`{name}`: must be at most 100" in error["message"]
         assert error.get("field", error.get("param")) == name
 
 

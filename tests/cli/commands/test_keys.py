@@ -110,7 +110,7 @@ def test_the_store_itself(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     assert main(["bootstrap", *state]) == 0
     assert re.fullmatch(r"ark_[\w-]{43}\n", capsys.readouterr().out)
     assert main(["bootstrap", *state]) == 1
-    assert "already, 'admin'" in capsys.readouterr().err
+    assert "the admin key 'admin' exists already" in capsys.readouterr().err
     assert main(["create", "ci", "--role", "inference", *state]) == 0
     assert main(["create", "ci", "--role", "inference", *state]) == 1
     assert main(["create", "x", "--role", "viewer", "--expires", "soon", *state]) == 2
@@ -129,4 +129,4 @@ def test_for_memory_it_makes_a_key_for_a_file(capsys: pytest.CaptureFixture[str]
     assert re.fullmatch(r"ark_[\w-]{43}\n", told.out)
     assert "--admin-key-file" in told.err
     assert main(["list", "--state", "memory://"]) == 2
-    assert "keeps no keys" in capsys.readouterr().err
+    assert "memory:// stores no keys" in capsys.readouterr().err
