@@ -29,6 +29,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
 
+from arriero.agent.supervision.supervisor_protocol import AHEAD
 from arriero.shared import lifecycle
 from arriero.shared.strict import build_schemas
 
@@ -51,10 +52,12 @@ MODULES = {
 }
 """Of each program: the module with its `main`, and what that imports when it begins to serve."""
 
-COMMANDS = {
+_ENGINE = "arriero.agent.supervision.engine_process"
+
+COMMANDS = {("-P", "-m", _ENGINE, AHEAD): _ENGINE} | {
     ("-P", "-m", module): module
     for module in (
-        "arriero.agent.supervision.engine_process",
+        _ENGINE,
         "arriero.agent.models.fetch_process",
         "arriero.agent.supervision.fit_process",
     )
