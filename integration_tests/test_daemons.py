@@ -175,7 +175,7 @@ async def test_a_hang_up_ends_nothing_and_opens_the_logs_again(
                 name: file.read_text() if file.exists() else "" for name, file in files.items()
             }
             return {
-                name: text.count("files are read again") for name, text in texts.items()
+                name: text.count("are read again") for name, text in texts.items()
             } == num_processes
 
         await until(are_open)

@@ -147,7 +147,7 @@ async def test_an_agent_is_shown_and_drained(
     await dashboard.part("agent-drain").click()
     await expect(dashboard.part("agent-said")).to_contain_text("no new requests")
     await dashboard.part("agent-reload").click()
-    await expect(dashboard.part("agent-said")).to_contain_text("loads its model anew")
+    await expect(dashboard.part("agent-said")).to_contain_text("loads its model again")
     await dashboard.page.goto(f"{management.management}/#/agents/agent-2")
     await dashboard.part("agent-resume").click()
     await expect(dashboard.part("agent-said")).to_contain_text("takes requests again")
@@ -245,7 +245,7 @@ async def test_an_agent_before_another_server_is_reloaded(
     await dashboard.open(management, "agents/agent-1")
     await expect(dashboard.part("agent-facts")).to_contain_text("vLLM at http://10.0.0.7:8000")
     await dashboard.part("agent-reload").click()
-    await expect(dashboard.part("agent-said")).to_contain_text("asks its server anew")
+    await expect(dashboard.part("agent-said")).to_contain_text("asks its server again")
     assert management.steered == [("agent-1", "reload")]
     assert dashboard.complaints == []
 
@@ -735,7 +735,7 @@ async def test_the_past_of_the_fleet_a_model_and_an_agent(
     there = dashboard.page.locator("#model-history")
     await expect(there.get_by_test_id("note-errors")).to_have_text("3 of 11 requests")
     assert management.asked[-1] == {"since": "1h", "by": "model", "name": "big one"}
-    await expect(dashboard.part("model-said")).to_contain_text("No agent serves it")
+    await expect(dashboard.part("model-said")).to_contain_text("No agent serves this model")
     ended = dashboard.part("model-ended")
     await expect(ended).to_have_attribute("href", "#/requests?state=ended&model=big+one")
     assert dashboard.complaints == []
@@ -748,7 +748,7 @@ async def test_a_past_that_is_empty_or_cannot_be_read(
     management.history = empty
     await dashboard.open(management)
     here = dashboard.page.locator("#fleet-history")
-    await expect(here.get_by_test_id("history-note")).to_contain_text("Nothing is recorded")
+    await expect(here.get_by_test_id("history-note")).to_contain_text("Nothing has been recorded")
     await expect(here.get_by_test_id("chart-errors")).to_contain_text("No errors in this time.")
 
     management.history = history([NOW, NOW + 5])

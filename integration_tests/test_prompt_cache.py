@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from arriero.agent.engine.capacity import BLOCK
 from integration_tests.corpus import ENDLESS, LONG_CONTEXT, Answer, generate
 from integration_tests.daemons import MODEL, Fleet
 from integration_tests.shared_fleets import SharedFleets
@@ -113,7 +114,7 @@ class TestStored:
         foreign.write_bytes(b"GGUF" * 1000)
         await bare_fleet.start_agent(cache_dir=tmp_path)
         again = await ask(bare_fleet, cache_key="torn")
-        assert usage(again)["cached_tokens"] == 0
+        assert usage(again)["cached_tokens"] in (0, BLOCK), "what the disk tier has, and no more"
         assert again.text == saved.text
         self.check_ignored(again, torn)
         self.check_ignored(await ask(bare_fleet, cache_key="foreign"), foreign)

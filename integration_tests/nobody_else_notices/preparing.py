@@ -12,7 +12,10 @@ from integration_tests.corpus import LONG_CONTEXT
 from integration_tests.daemons import Daemon, Fleet, until
 
 MUCH = 0.2
-"""Seconds of computing time that nothing but a long text costs a new thread."""
+"""Seconds of computing time that nothing but a long text costs an idle thread."""
+
+IDLE = 0.05
+"""Maximum seconds of a thread that has prepared no text yet."""
 
 
 def ask_long(fleet: Fleet, num_words: int, **fields: Any) -> asyncio.Task[bytes]:
@@ -34,12 +37,16 @@ def thread_seconds(agent: Daemon) -> dict[str, float]:
     return {task.name: seconds_of(task) for task in tasks.iterdir()}
 
 
+def busy(seconds: dict[str, float]) -> set[str]:
+    """The threads that have computed something: the engine's, and the event loop's."""
+    return {thread for thread, used in seconds.items() if used > IDLE}
+
+
 async def until_preparing(
     agent: Daemon, before: dict[str, float], others: Iterable[str] | None = None
 ) -> None:
-    """Waits until a thread computes that is none of the `others`, which are those of `before`
-    unless they are named."""
-    busy_with_others = before.keys() if others is None else set(others)
+    """Waits until a thread computes that is none of the `others`: by default, that was idle."""
+    busy_with_others = busy(before) if others is None else set(others)
 
     async def is_preparing() -> bool:
         now = thread_seconds(agent)

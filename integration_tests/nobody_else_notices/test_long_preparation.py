@@ -5,6 +5,7 @@ from integration_tests.daemons import Fleet
 from integration_tests.nobody_else_notices.bystander import Bystander, unnoticed
 from integration_tests.nobody_else_notices.preparing import (
     ask_long,
+    busy,
     thread_seconds,
     until_preparing,
 )
@@ -30,7 +31,7 @@ async def test_a_first_token_comes_before_long_texts_are_tokenised(fleet: Fleet)
 
     async def attack(seen: Bystander) -> None:
         before = thread_seconds(agent)
-        others.update(before if not others else ())
+        others.update(busy(before) if not others else ())
         long = [ask_long(fleet, NUM_WORDS) for _ in range(2)]
         await fleet.until_num_requests(2, "assigned")
         await until_preparing(agent, before, others)

@@ -114,7 +114,9 @@ async def test_rates_that_no_engine_has(long_fleet: Fleet, rate: str) -> None:
             output = {"type": "output", "items": [piece(start), ended(start, rates=rates)]}
             await found.send_bytes(json.dumps(output).replace('"?"', rate).encode())
             reason = await found.until_closed()
-            assert reason.startswith("bad_messages: not a message of an agent"), reason
+            assert reason.startswith(
+                "bad_messages: the message is not a valid message of an agent"
+            ), reason
             status, events = await answer
             assert (status, events[-1]["event"]) == (200, "done"), events
             assert events[-1]["timings"]["moves"] == 1
