@@ -13,7 +13,7 @@ so the cache, the prefix tree and stored prompts compare only keys:
 - in a scope, so is the scope: callers of other scopes have no key in common.
 
 The keys of a plain text prompt are its token ids. Adapters are set for a step
-(`scheduling.adapter_turns`).
+(`scheduling.planner`).
 
 Media are computed in parts like text, but a prefix that is shared or cached ends at the `border` of
 a span. Cells of a picture may have positions in two dimensions, and llama.cpp cannot cut between

@@ -9,7 +9,7 @@ from pathlib import Path
 import llama_cpp.llama_cpp as llama_cpp
 import numpy as np
 
-from arriero.agent.chat.output.detokenizer import Detokenizer
+from arriero.agent.chat.output.transcript import Detokenizer
 from arriero.agent.engine.grammar.constraint import Constraint, GrammarState, Mask
 from arriero.agent.engine.grammar.grammars import Grammars
 from arriero.agent.engine.llama.log import route_log

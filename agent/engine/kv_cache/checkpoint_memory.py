@@ -61,8 +61,7 @@ from .greedy_dual import GreedyDual
 from .handed import Handed, HandOut, cells, state
 from .memory import Memory, check
 from .parked_blocks import Keys, ParkedBlocks
-from .prefix_marks import Mark
-from .prefix_tree import Found
+from .prefix_tree import Found, Mark
 
 LEAST_GAIN = 8
 """Minimum tokens of an answer after a checkpoint for another checkpoint at its end."""

@@ -32,8 +32,7 @@ from .allowance import Allowance
 from .cells import Cells, Room
 from .handed import Handed, HandOut
 from .parked_blocks import ParkedBlocks
-from .prefix_marks import Mark
-from .prefix_tree import Found, PrefixTree
+from .prefix_tree import Found, Mark, PrefixTree
 
 
 class Policy(Protocol):

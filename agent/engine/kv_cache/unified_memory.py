@@ -36,8 +36,7 @@ from .handed import Handed, HandOut, cells
 from .least_recently_used import LeastRecentlyUsed
 from .memory import Memory, Policy, check
 from .parked_blocks import ParkedBlocks
-from .prefix_marks import Mark
-from .prefix_tree import Found
+from .prefix_tree import Found, Mark
 
 ENOUGH_AT_ONCE = 1024
 """Cells parked at a sequence's begin, after which no other prefix is parked."""

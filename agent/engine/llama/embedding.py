@@ -21,7 +21,7 @@ from ..embedding.pooling import Rows
 from ..load_options import LoadOptions
 from ..sequence import SequenceId
 from ..step import Run
-from .batch import Batch
+from .context import Batch
 from .context_params import context_params
 from .log import route_log
 from .model import Model

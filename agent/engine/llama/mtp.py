@@ -29,8 +29,7 @@ from ..load_options import LoadOptions
 from ..model_error import ModelError
 from ..sequence import SequenceId
 from ..step import Run
-from .batch import Batch
-from .context import Context
+from .context import Batch, Context
 from .draft_model import guesses_of
 from .log import route_log
 from .model import Model, meta

@@ -137,7 +137,7 @@ class Prefill:
         """Return whether a step reads the prompt tokens without the generating sequences.
 
         Media always need a step of their own: llama.cpp takes them in separate batches. Sequences
-        that wait meanwhile are next (`adapter_turns`).
+        that wait meanwhile are next (`AdapterTurns`).
         """
         if not num_generating or not num_prompt_tokens:
             return False

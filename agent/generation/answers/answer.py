@@ -38,8 +38,7 @@ from ....shared.messages import (
     Refused,
 )
 from ...chat.output.attribution import Attribution, ReasoningCount, with_bytes
-from ...chat.output.detokenizer import Detokenizer
-from ...chat.output.transcript import Gain, Transcript
+from ...chat.output.transcript import Detokenizer, Gain, Transcript
 from ...chat.parsing.schema_check import find_mismatch
 from ...chat.parsing.segmenter import Segmenter
 from ...chat.parsing.segments import CallBegan, CallEnded, Segment, TextSegment

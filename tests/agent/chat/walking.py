@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from arriero.agent.chat.output.detokenizer import Detokenizer
+from arriero.agent.chat.output.transcript import Detokenizer
 from arriero.agent.engine.grammar.constraint import Constraint
 from tests.agent.saying import at_once, demo_vocab
 

@@ -9,7 +9,7 @@ import llama_cpp.llama_cpp as llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-from ..batch import pointer
+from ..context import pointer
 
 
 @dataclass(frozen=True, slots=True, eq=False)

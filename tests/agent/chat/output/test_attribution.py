@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arriero.agent.chat.output.attribution import Attribution, ReasoningCount
-from arriero.agent.chat.output.detokenizer import Detokenizer
-from arriero.agent.chat.output.transcript import Stops, Transcript
+from arriero.agent.chat.output.transcript import Detokenizer, Stops, Transcript
 from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.shared.inference import LogProb, TokenLogProbs
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.agent.chat.output.detokenizer import Detokenizer
+from arriero.agent.chat.output.transcript import Detokenizer
 
 
 def bytewise() -> Detokenizer:

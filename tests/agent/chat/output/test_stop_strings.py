@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.agent.chat.output.stop_strings import StopStrings
+from arriero.agent.chat.output.transcript import StopStrings
 
 STOPS = st.lists(st.text("ab<", min_size=1, max_size=5), max_size=4)
 PIECES = st.lists(st.text("ab<c", max_size=6), max_size=12)

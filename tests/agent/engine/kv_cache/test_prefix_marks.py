@@ -1,6 +1,6 @@
 """Which names of prefixes are held, and which are gone."""
 
-from arriero.agent.engine.kv_cache.prefix_marks import PrefixMarks
+from arriero.agent.engine.kv_cache.prefix_tree import PrefixMarks
 from arriero.agent.engine.statistics import Gone
 
 

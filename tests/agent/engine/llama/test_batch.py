@@ -1,6 +1,6 @@
 """What llama.cpp sees of a filled batch."""
 
-from arriero.agent.engine.llama.batch import Batch
+from arriero.agent.engine.llama.context import Batch
 from arriero.agent.engine.sequence import SequenceId
 from arriero.agent.engine.step import Run
 

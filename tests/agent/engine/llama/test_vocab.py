@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from arriero.agent.chat.constraints.lark import Lark
-from arriero.agent.chat.output.detokenizer import Detokenizer
+from arriero.agent.chat.output.transcript import Detokenizer
 from arriero.agent.engine.grammar.grammars import Grammars
 from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.llama.vocab import LlamaVocab, grammar_tokens

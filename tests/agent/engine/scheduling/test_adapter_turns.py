@@ -6,12 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.agent.engine.scheduling.adapter_turns import (
-    AdapterKey,
-    AdapterTurns,
-    Turn,
-    steps_of_a_turn,
-)
+from arriero.agent.engine.scheduling.planner import AdapterKey, AdapterTurns, Turn, steps_of_a_turn
 from tests.agent.engine.setting import Setting
 
 

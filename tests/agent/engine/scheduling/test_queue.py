@@ -5,7 +5,7 @@ import pytest
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampling import Sampling
 from arriero.agent.engine.scheduling.progress import Progress
-from arriero.agent.engine.scheduling.queue import SequenceQueue
+from arriero.agent.engine.scheduling.state import SequenceQueue
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 
 
