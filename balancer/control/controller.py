@@ -20,8 +20,7 @@ from ...shared.models.assignments import Assign, Assignment, sources_of
 from .agent_plan import Plan, plans_of
 from .demand import WAITING, Demand, Tiers, Usage
 from .desired_state import DesiredModel, DesiredState
-from .failures import Failures
-from .members import AgentReport, Member, Order, all_have_dialled, member_of
+from .members import AgentReport, Failures, Member, Order, all_have_dialled, member_of
 from .model_status import TOO_OLD, ModelStatus, by_model, shortage_of, status_of
 from .placement import Departures, MemoryNeeds, Placement, Requirement, place
 from .rollout import Reassignment, Rollout

@@ -8,8 +8,7 @@ from ...shared.inference import AgentId
 from ...shared.messages import Issue
 from ...shared.models.assignments import Work
 from .desired_state import DesiredModel
-from .failures import Failure
-from .members import Member
+from .members import Failure, Member
 
 Status = Literal["loaded", "loading", "waiting", "failed", "unloaded"]
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from ...shared.inference import AgentId
 from ...shared.models.assignments import Assignment, needs_reload
-from .failures import Failures
-from .members import Member
+from .members import Failures, Member
 
 
 @dataclass(frozen=True, slots=True)

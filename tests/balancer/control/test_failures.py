@@ -1,7 +1,6 @@
 import pytest
 
-from arriero.balancer.control.failures import FIRST_RETRY, LAST_RETRY, Failures
-from arriero.balancer.control.members import Member, member_of
+from arriero.balancer.control.members import FIRST_RETRY, LAST_RETRY, Failures, Member, member_of
 from arriero.shared.inference import AgentId
 from arriero.shared.messages import Issue
 from tests.balancer.control.builders import report, wished

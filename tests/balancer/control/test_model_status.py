@@ -1,7 +1,6 @@
 import pytest
 
-from arriero.balancer.control.failures import Failures
-from arriero.balancer.control.members import Member, member_of
+from arriero.balancer.control.members import Failures, Member, member_of
 from arriero.balancer.control.model_status import ModelStatus, by_model, shortage_of, status_of
 from arriero.shared.messages import Issue
 from arriero.shared.models.assignments import Work

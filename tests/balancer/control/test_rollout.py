@@ -1,7 +1,6 @@
 from dataclasses import replace
 
-from arriero.balancer.control.failures import Failures
-from arriero.balancer.control.members import Member, Order, member_of
+from arriero.balancer.control.members import Failures, Member, Order, member_of
 from arriero.balancer.control.rollout import Rollout
 from arriero.shared.models.assignments import Assignment
 from tests.balancer.control.builders import report, wished

@@ -1,4 +1,4 @@
-from arriero.balancer.fleet.core.cordons import MAX_CORDONS, Cordons
+from arriero.balancer.fleet.core.steering import MAX_CORDONS, Cordons
 from arriero.balancer.fleet.view import Cordon
 from arriero.shared.inference import AgentId
 

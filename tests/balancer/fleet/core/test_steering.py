@@ -7,7 +7,7 @@ import pytest
 from arriero.balancer.access.identity import CallerLimits, Identity
 from arriero.balancer.control.controller import SETTLE
 from arriero.balancer.control.desired_state import AgentChoice, DesiredModel, DesiredState
-from arriero.balancer.control.failures import FIRST_RETRY
+from arriero.balancer.control.members import FIRST_RETRY
 from arriero.balancer.fleet.core.steering import (
     RECONCILE_PAUSE,
     RECONCILE_PAUSE_PER_AGENT,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from arriero.balancer.fleet.decisions import LinkId
-from arriero.balancer.fleet.requests.dispatch.slots import (
+from arriero.balancer.fleet.requests.dispatch.dispatch import (
     MENDED_TOGETHER,
     AgentSlots,
     FleetSlots,
