@@ -38,8 +38,8 @@ PACKED_LOG_PROB = 96
 LISTED_LOG_PROB = 640
 """Bytes of one that the reader keeps as an object of JSON, and then writes several times."""
 
-Take = Callable[[Event], bool]
-"""Takes one event, at once; says whether there is room for another."""
+Write = Callable[[Event], bool]
+"""Writes one event to a client, at once; returns whether another may be written now."""
 
 
 class Sink(Protocol):
@@ -70,7 +70,7 @@ class Stream:
         "_on_close",
         "_pending",
         "_reader",
-        "_take",
+        "_write",
         "created_at",
         "id",
         "model",
@@ -108,7 +108,7 @@ class Stream:
         self._has_ended = False
         self._is_closed = False
         self._reader: asyncio.Future[None] | None = None
-        self._take: Take | None = None
+        self._write: Write | None = None
         self._error: Exception | None = None
 
     @property
@@ -122,17 +122,17 @@ class Stream:
             return
         if self._kept_log_prob and not self._counts(event, self._kept_log_prob):
             return
-        if self._take is None or not isinstance(event, Token):
+        if self._write is None or not isinstance(event, Token):
             self._keep(event)
             return
         try:
-            if self._take(event):
+            if self._write(event):
                 return
         except Exception as error:
-            # It is the task's error and ends its request: the task logs and answers it. What
-            # puts tokens has those of other requests to put as well.
+            # The reader's task raises the error, which ends its request. The caller of `put` goes
+            # on: it has tokens of other requests to put as well.
             self._error = error
-        self._take = None
+        self._write = None
         self._wake()
 
     def _counts(self, event: Event, log_prob: int) -> bool:
@@ -165,8 +165,8 @@ class Stream:
             raise RuntimeError(f"{event} came after the end of request {self.id}")
         if not self._kept_log_prob and not self._counts(event, WAITING_LOG_PROB):
             return
-        # The task takes this one, and what comes until then, in order.
-        self._take = None
+        # The reader's task writes this event, and those that come until then, in order.
+        self._write = None
         self._has_ended = isinstance(event, (Done, Failed))
         if not self._is_closed:
             if isinstance(event, (Waiting, Reading)) and self._ends_waiting:
@@ -186,7 +186,7 @@ class Stream:
         if self._is_closed:
             return
         self._is_closed = True
-        self._take = None
+        self._write = None
         self._pending.clear()
         self._wake()
         if self._held is not None:
@@ -194,24 +194,25 @@ class Stream:
         if not self._has_ended:
             self._on_close(self.id)
 
-    async def push(self, take: Take, drained: Callable[[], Awaitable[None]]) -> None:
-        """Pass every event to `take`, tokens where they are put; return after the end.
+    async def push(self, write: Write, drained: Callable[[], Awaitable[None]]) -> None:
+        """Pass every event to `write`, tokens as soon as they are put; return after the end.
 
-        If `take` returns that no further event can be written, events wait and merge until
-        `drained` returns. An exception of `take` is raised here and ends the pushing; the code that
-        puts events does not see it.
+        The writer is `transport.streaming.EventPusher`, or one of a WebSocket. If `write` returns
+        that no further event can be written, events wait and merge until `drained` returns. An
+        exception of `write` is raised here and ends the pushing; the code that puts events does not
+        see it.
         """
         while True:
             while self._pending:
-                if not take(self._next()):
+                if not write(self._next()):
                     await drained()
             if self._has_ended or self._is_closed:
                 return
-            self._take = take
+            self._write = write
             try:
                 await self._wait()
             finally:
-                self._take = None
+                self._write = None
             if self._error is not None:
                 raise self._error
             await drained()
