@@ -86,7 +86,7 @@ class Client:
     call, or leaving a stream, cancels the request.
 
     >>> async with Client() as client:
-    ...     answer = await client.generate(prompt="The balancer", max_tokens=8)
+    ...     answer = await client.generate(prompt="The balancer", max_tokens=8, temperature=0)
     ...     print(answer.finish_reason, answer.usage.completion_tokens)
     length 8
     """
