@@ -3,10 +3,8 @@
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import AsyncExitStack, suppress
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 from ..shared import lifecycle, log
 from ..shared.lifecycle import StartupError
@@ -15,9 +13,6 @@ from ..shared.tls.contexts import client_context
 from ..shared.tls.key_pair import TlsFileError
 from .engine.load_options import servers_of
 from .settings import AgentSettings
-
-if TYPE_CHECKING:
-    from .supervision.engine_run import EngineProcess
 
 _ENGINE = ("llama_cpp", "llguidance")
 """Packages of the extra `agent`: a balancer needs neither, nor does an agent with --upstream."""
@@ -29,60 +24,38 @@ def main(argv: Sequence[str] | None = None) -> int:
     log.setup(settings.log_format, settings.log_level)
 
     async def daemon(shutdown: lifecycle.Shutdown) -> int:
+        # Late: --help and a wrong flag answer at once.
+        with lifecycle.loading():
+            from .gpus import Gpus, gpus, idle_memory
+            from .host_facts import host_facts
+            from .models.fetcher import Fetcher
+            from .supervision.supervisor import main
+
         if settings.upstream is None:
             _require_engine()
         _require_certificates(settings)
-        async with AsyncExitStack() as until_the_end:
-            return await _supervise(settings, shutdown, until_the_end)
+        files = Fetcher(settings.models_dir, settings.models_limit)
+        is_pinned = settings.is_pinned
+        found = Gpus()
+        if settings.upstream is None:
+            found = await gpus(servers=servers_of(settings.rpc), are_wanted=settings.wants_gpus)
+        facts = host_facts(
+            is_pinned=is_pinned,
+            disk_free=None if is_pinned else await files.room(),
+            devices=found.devices,
+            answers_fit=settings.upstream is None,
+        )
+        servers = servers_of(settings.rpc)
+        return await main(
+            settings,
+            shutdown,
+            facts=facts,
+            files=files,
+            issues=found.issues,
+            measure=partial(idle_memory, facts.devices, servers=servers),
+        )
 
     return lifecycle.run(settings.program, daemon)
-
-
-async def _supervise(
-    settings: AgentSettings, shutdown: lifecycle.Shutdown, until_the_end: AsyncExitStack
-) -> int:
-    """Look at the host, and keep its engine processes running. Returns the exit code."""
-    # Late: --help and a wrong flag answer at once.
-    with lifecycle.loading():
-        from .supervision.engine_run import COMMAND, start_engine
-        from .supervision.supervisor_protocol import AHEAD
-
-    started = []
-    if settings.model is not None:  # the engine's libraries load while this process goes on
-        with suppress(OSError):  # the next try reports it
-            started.append(await start_engine((*COMMAND, AHEAD)))
-            until_the_end.callback(started[0].kill)
-    with lifecycle.loading():
-        from .gpus import Gpus, gpus, idle_memory
-        from .host_facts import host_facts
-        from .models.fetcher import Fetcher
-        from .supervision.supervisor import main
-
-    files = Fetcher(settings.models_dir, settings.models_limit)
-    is_pinned = settings.is_pinned
-    servers = servers_of(settings.rpc)
-    found = Gpus()
-    if settings.upstream is None:
-        found = await gpus(servers=servers, are_wanted=settings.wants_gpus)
-    facts = host_facts(
-        is_pinned=is_pinned,
-        disk_free=None if is_pinned else await files.room(),
-        devices=found.devices,
-        answers_fit=settings.upstream is None,
-    )
-
-    async def start() -> "EngineProcess":
-        return started.pop() if started else await start_engine()
-
-    return await main(
-        settings,
-        shutdown,
-        facts=facts,
-        files=files,
-        issues=found.issues,
-        start=start,
-        measure=partial(idle_memory, facts.devices, servers=servers),
-    )
 
 
 def _require_engine() -> None:

@@ -29,7 +29,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
 
-from arriero.agent.supervision.supervisor_protocol import AHEAD
 from arriero.shared import lifecycle
 from arriero.shared.strict import build_schemas
 
@@ -52,12 +51,10 @@ MODULES = {
 }
 """Of each program: the module with its `main`, and what that imports when it begins to serve."""
 
-_ENGINE = "arriero.agent.supervision.engine_process"
-
-COMMANDS = {("-P", "-m", _ENGINE, AHEAD): _ENGINE} | {
+COMMANDS = {
     ("-P", "-m", module): module
     for module in (
-        _ENGINE,
+        "arriero.agent.supervision.engine_process",
         "arriero.agent.models.fetch_process",
         "arriero.agent.supervision.fit_process",
     )

@@ -20,7 +20,6 @@ from .. import child
 from ..settings import AgentSettings
 from .stall_watch import StallWatch
 from .supervisor_protocol import (
-    AHEAD,
     ORDERS,
     REPORTS,
     Alive,
@@ -54,18 +53,12 @@ async def _serve(settings: AgentSettings, shutdown: Shutdown, channel: Superviso
             from ..upstream_daemon import main as forward
         await forward(settings, shutdown, channel)
         return
-    _load_libraries()
-    from ..daemon import main
-    from ..engine.llama.log import on_abort
+    with lifecycle.loading():
+        from ..daemon import main
+        from ..engine.llama.log import on_abort
 
     on_abort(partial(_last_words, channel))
     await main(settings, shutdown, channel)
-
-
-def _load_libraries() -> None:
-    with lifecycle.loading():
-        from .. import daemon as daemon
-        from ..engine.llama import log as log
 
 
 def _last_words(channel: SupervisorChannel, line: str) -> None:
@@ -79,9 +72,6 @@ def main(serve: Serve = _serve) -> int:
     """Serve as the supervisor orders. Returns the exit code."""
     orders = child.orders()
     report = _reporter(child.reports())
-    if sys.argv[1:] == [AHEAD]:
-        with suppress(Exception):  # the same is raised and reported when the engine is to serve
-            _load_libraries()
     first = orders.readline()
     if not first:
         return EXIT_ORPHANED

@@ -25,9 +25,6 @@ from ..link.balancer_secrets import BalancerSecrets
 from ..link.decisions import HostOrder
 from ..settings import AgentSettings
 
-AHEAD = "ahead"
-"""Argument of an engine process that loads the engine's libraries before its first order."""
-
 # ---- orders
 
 
