@@ -223,8 +223,7 @@ class CheckpointMemory(Memory):
     ) -> bool:
         """Add `count` cells of a checkpoint to `parts`. Returns whether they may be copied now."""
         if (name := self._name(one)) is not None:
-            blocks = (id for id, at, _ in self._parked.blocks(name) if at == start)
-            parts.append(Handed(kind, count, (ReadOut(next(blocks)),)))
+            parts.append(Handed(kind, count, (ReadOut(self._parked.block_at(name, start)),)))
         elif self.allowance.has_room(count):
             self.allowance.take(count)
             parts.append(cells(one, start, count, self._parked.new_number(), kind))
@@ -234,7 +233,7 @@ class CheckpointMemory(Memory):
 
     def _hand_state(self, parts: list[Handed], length: int, one: int) -> bool:
         """Add a checkpoint to `parts`. Returns whether it may be copied now."""
-        tail, count, name = 1 + (length - 1) % self._parked.block, self._state_cells, None
+        tail, count = 1 + (length - 1) % self._parked.block, self._state_cells
         if (name := self._name(one)) is None and not self.allowance.has_room(max(tail, count)):
             return False
         self._hand_cells(parts, one, length - tail, tail, "tail")

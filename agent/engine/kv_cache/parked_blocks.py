@@ -101,6 +101,13 @@ class ParkedBlocks:
             yield id, start, num
             start += num
 
+    def block_at(self, name: int, start: int) -> int:
+        """Return the block of a prefix that begins at position `start`.
+
+        All blocks of the prefix except the last one must be whole, as `cut` makes them.
+        """
+        return self._parked[name].blocks[start // self.block]
+
     def cut(self, keys: Sequence[int]) -> list[Keys]:
         """Split `keys` into blocks."""
         return [tuple(keys[at : at + self.block]) for at in range(0, len(keys), self.block)]
