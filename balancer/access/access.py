@@ -229,7 +229,7 @@ class Access:
         self._end(self.ring.forget(name, self._clock()))
 
     def replace(self, keys: Iterable[AccessKey]) -> None:
-        """Replace all keys by those of the store."""
+        """Replace the known keys with the keys in the store."""
         self._end(self._know(keys))
 
     def fix(self, key: AccessKey) -> None:
@@ -251,9 +251,9 @@ class Access:
     # ---- inside
 
     def _know(self, keys: Iterable[AccessKey]) -> list[Identity]:
-        """Replace all keys by those of the store.
+        """Replace the known keys with the keys in the store.
 
-        Returns the holders whose key ended by that, or has expired.
+        Returns the holders whose key is not among them, or has expired.
         """
         keys, was_bereft = list(keys), self._was_bereft
         self._had_keys = self._had_keys or bool(keys)

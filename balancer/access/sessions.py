@@ -71,7 +71,7 @@ class Sessions:
         return [*over, *surplus]
 
     def replace(self, saved: Iterable[Session], now: float) -> list[Session]:
-        """Replace the saved sessions by those of the store; unsaved sessions continue."""
+        """Replace the saved sessions with the sessions in the store; unsaved ones continue."""
         before = self._by_id
         unsaved = [each for each in before.values() if not each.is_saved]
         known = sorted([*unsaved, *saved], key=lambda each: each.expires_at)[-self._max_sessions :]

@@ -121,7 +121,7 @@ class ConversationStore:
         return id in self._entries and self._entries[id].is_shared
 
     def drop(self, id: str) -> None:
-        """Delete the entry with this id, if present, whoever owns it."""
+        """Delete the entry with this id, if present. The owner is not checked."""
         if id in self._entries:
             self._remove(id)
 

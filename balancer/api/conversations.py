@@ -36,8 +36,9 @@ class SharedConversations(Protocol):
 
 
 class Conversations:
-    """All conversations: `memory` has those of this balancer, `shared` those of a shared store, if
-    any.
+    """All conversations.
+
+    `memory` has the conversations of this balancer, and `shared` the shared store, if there is one.
 
     A conversation in memory that is missing in `shared` was deleted by another balancer, or is too
     old.

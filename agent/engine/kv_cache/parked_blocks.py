@@ -184,7 +184,7 @@ class ParkedBlocks:
         return self._blocks[id].is_here
 
     def add(self, blocks: Sequence[int], worth: float) -> int:
-        """Add the prefix of `blocks`, each of which was taken for it. Returns its name."""
+        """Add the prefix made of `blocks`, after `take` gave each block. Returns its name."""
         name = self.new_number()
         length = sum(len(self._blocks[id].keys) for id in blocks)
         self._parked[name] = _Parked(tuple(blocks), length, worth)

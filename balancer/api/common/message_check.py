@@ -16,7 +16,7 @@ def check_messages(messages: Sequence[ChatMessage], names: FieldNames = SAME_NAM
 
     Raises `InvalidRequest`.
 
-    `messages` are those of a neutral request; `names` translates field names to the client's.
+    `messages` come from a neutral request; `names` translates field names to the client's.
     """
     for place, message in enumerate(messages):
         if (problem := _problem(message)) is None:

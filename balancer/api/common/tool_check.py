@@ -39,7 +39,7 @@ def check_tools(tools: Iterable[Mapping[str, Any]], names: FieldNames = SAME_NAM
 
     Raises `InvalidRequest`.
 
-    `tools` are those of a neutral request; `names` translates field names to the client's. The
+    `tools` come from a neutral request; `names` translates field names to the client's. The
     members of `function` may also be members of the tool itself. Tools of other types are left to
     the template.
     """

@@ -1,12 +1,13 @@
 """The three kinds of fields of a request type, and the pass over a body that applies them.
 
-Obeyed fields are those of the type that validates the body. A table lists the other known fields,
+The fields of the type that validates the body are obeyed. A table lists the other known fields,
 with a reason for each. A field that is in no table is ignored and reported. A field with `null`
 counts as absent; so does an empty list for a field in a table.
 
-Paths are those of `Shape`, such as `messages[].content[].cache_control`. `tools[].type=web_search`
-stands for the objects with that type, and `include[]=usage` for that value in the list; ignored
-ones are left out. `tools[].type=*` stands for all types without a line of their own.
+Paths are written as in `Shape`, such as `messages[].content[].cache_control`.
+`tools[].type=web_search` stands for the objects with that type, and `include[]=usage` for that
+value in the list; ignored ones are left out. `tools[].type=*` stands for all types without a line
+of their own.
 """
 
 import re
@@ -120,7 +121,7 @@ class FieldTable(Generic[T]):
 
         Some programs write numbers as `4.0`, and PHP writes `[]` for an object without members.
         These count as 4, and as an empty object, or as an absent field if the object needs members.
-        Ignored fields are added to `notes`. `prepare` may expand short forms to those of the types.
+        Ignored fields are added to `notes`. `prepare` may expand short forms of values.
         Raises `InvalidRequest` for a refused field.
         """
         given = prepare(body_fields(body))
