@@ -22,7 +22,8 @@ class _Waiting:
 
 
 class Attribution:
-    """The log-probabilities of one answer's tokens. `piece` returns a token's bytes.
+    """Assigns log-probabilities of one answer's tokens to its text. `piece` returns a token's
+    bytes.
 
     Invariant: every token is returned once, in order, unless none of its text is sent.
     """
