@@ -64,9 +64,7 @@ class BalancerLinks:
         generation: port.Generation,
         queries: port.Queries,
     ) -> None:
-        """Connect to all balancers, in tasks of `group`. Call this again after `drain` to
-        reconnect.
-        """
+        """Connect to all balancers, in tasks of `group`; after `drain`, connect again."""
         self.supervisor_status = ReportStatus(issues=order.issues, work=order.work)
         self._is_ready = False
         numbers = self._numbers

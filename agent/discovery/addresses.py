@@ -119,9 +119,7 @@ class Workers:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionPlan:
-    """The connections to open and to close, by number. `num_dials` further attempts are useful
-    now.
-    """
+    """The connections to open and to close, by number; `num_dials` more attempts are useful now."""
 
     opened: tuple[int, ...] = ()
     left: tuple[int, ...] = ()

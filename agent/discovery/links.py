@@ -127,9 +127,7 @@ class Links:
             self._ended.set()
 
     def leave(self, *, only_dead: bool = False) -> None:
-        """Stop, and close all connections. With `only_dead`, close only connections without a
-        balancer.
-        """
+        """Stop, and close all connections, or with `only_dead` those without a balancer."""
         self.stop()
         for key, connection in list(self._connections.items()):
             if not (only_dead and connection.is_live):
@@ -199,8 +197,7 @@ class Links:
         self._group.create_task(self._run(self._connections[key]))
 
     async def _meet(self, key: Key, at: str, open_another: Callable[[int], None]) -> BalancerSocket:
-        """Dial a limited number of times, until the dial reaches a balancer without another
-        connection.
+        """Dial a few times, until the dial reaches a balancer without another connection.
 
         Raises `AlreadyConnected`.
         """

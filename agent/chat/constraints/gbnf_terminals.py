@@ -132,9 +132,7 @@ class _Facts:
                 break
 
     def following(self, names: Sequence[str]) -> dict[str, Chars]:
-        """Return, for each rule, the characters that may follow directly after it in the rules
-        `names`.
-        """
+        """Return for each rule the characters that may follow it directly in the rules `names`."""
         following = dict.fromkeys(self._rules, 0)
         for order in self._rounds(names):
             before = dict(following)
@@ -145,9 +143,7 @@ class _Facts:
         return following
 
     def _rounds(self, names: Sequence[str]) -> Iterator[Iterable[str]]:
-        """Yield the names forward and backward in turn; few rounds suffice, since rules tend to be
-        sorted.
-        """
+        """Yield the names forward and backward in turn: few rounds suffice for sorted rules."""
         yield from cycle((names, names[::-1]))
 
     def _fact(self, node: ASTNode) -> _Fact:

@@ -47,15 +47,11 @@ class Evidence(IntEnum):
     OWN = 0
     """The hint is only in this family's templates."""
     STRONG = 1
-    """Some other families' templates have the hint too, but those families have hints of their
-    own.
-    """
+    """Some other families' templates have the hint too, along with a hint of their own."""
     WEAK = 2
     """Other families' templates have the hint too; a strong hint in the same template wins."""
     TURNS = 3
-    """The hint marks turns. Families trained from this family have the hint too, with hints of
-    their own.
-    """
+    """The hint marks turns. Families trained from it have the hint too, and their own."""
     REASONING = 4
     """The hint marks reasoning. Unrelated families have it too."""
 
@@ -126,9 +122,7 @@ class Family:
         return min(found, default=None)
 
     def syntax(self, template: str) -> CallSyntax | None:
-        """Return how a model with that template writes calls; `None` if the family's record does
-        not say.
-        """
+        """Return how a model with that template writes calls; `None` if the family does not say."""
         return next((syntax for text, syntax in self.syntaxes if text in template), None)
 
     def forced(self, template: str) -> "Family":

@@ -154,9 +154,7 @@ class Reader:
         return found
 
     def run(self, pattern: re.Pattern[str], limit: int = UNLIMITED) -> Parse[str]:
-        """Read up to `limit` characters that match `pattern`, which must be a repeated character
-        class.
-        """
+        """Read up to `limit` characters that match `pattern`, a repeated character class."""
         begin = self.num_held
         while True:
             end = self._start + begin + limit

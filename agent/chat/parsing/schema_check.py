@@ -1,6 +1,10 @@
-"""equals 1.0; 1 differs from true. The text is a key of hash tables. Python randomizes the hashes
-of strings per process, but not the hashes of numbers and tuples, so a client could choose values
-whose hashes collide. Raises `TooDeepError`, and the exceptions that `spend` raises.
+"""Validates a value against a JSON Schema, and finds the first mismatch.
+
+The schema comes from a client, the value comes from a model, and the check runs on the event loop.
+So the check always returns, after at most `MAX_WORK` units and at most `MAX_DEPTH` levels. Parts
+that are unchecked by then count as valid. Values are compared by hash, patterns match in linear
+time, and references are resolved only within the schema. Unknown and malformed keywords are
+ignored.
 """
 
 import json
@@ -24,8 +28,7 @@ def steps_to(reference: object) -> list[str] | None:
 
 
 def target_of(reference: object, root: object) -> object:
-    """Return the part of the schema `root` that `reference` names; `True` if there is no such
-    part.
+    """Return the part of the schema `root` that `reference` names; `True` without such a part.
 
     `True` is the schema that allows any value.
     """
@@ -51,7 +54,13 @@ class TooDeepError(Exception):
 
 
 def canonical(value: object, spend: Spend, most_depth: int) -> str:
-    """Return the canonical text of `value`: equal values have equal texts."""
+    """Return the canonical text of `value`: equal values have equal texts.
+
+    1 equals 1.0; 1 differs from true. The text is a key of hash tables. Python randomizes the
+    hashes of strings per process, but not the hashes of numbers and tuples, so a client could
+    choose values whose hashes collide. Raises `TooDeepError`, and the exceptions that `spend`
+    raises.
+    """
     return "".join(_parts(value, spend, most_depth))
 
 
@@ -273,9 +282,7 @@ class SchemaCheck:
         return None
 
     def _is_sure(self, schema: object, depth: int = 0) -> bool:
-        """Return whether every keyword of `schema` is checked, so that a value that passes is
-        valid.
-        """
+        """Return whether every keyword of `schema` is checked."""
         self._spend(_CHECK)
         if depth > MAX_DEPTH:
             raise _OutOfWorkError

@@ -17,8 +17,7 @@ class Segmenter:
     """Splits the answer of one request to a model of `family`."""
 
     def __init__(self, family: Family, *, is_thinking: bool, tools: Tools | None) -> None:
-        """Start before the answer's first character. `is_thinking`: the prompt ends within
-        reasoning.
+        """Start an empty answer. `is_thinking`: the prompt ends within reasoning.
 
         Without `tools`, calls are not parsed.
         """

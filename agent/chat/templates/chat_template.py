@@ -94,8 +94,7 @@ class ChatTemplate:
         goes_on: bool = False,
         reasoning: str = "",
     ) -> RenderedText:
-        """Return the conversation as text, cut wherever a client wrote the text of a control
-        token.
+        """Return the conversation as text, cut where a client wrote the text of a control token.
 
         If the template does not show `tools`, an instruction describes the tools. `options` are
         more variables for the template. Empty lists and objects are treated as absent, since

@@ -26,8 +26,7 @@ class TemplateSource:
 
 
 def given_template(value: str) -> TemplateSource:
-    """Return the operator's template. `value` is the source if it has braces or new lines, else a
-    path.
+    """Return the operator's template: source with braces or new lines, or a file's path.
 
     Raises `TemplateError`.
     """

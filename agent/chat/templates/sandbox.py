@@ -90,9 +90,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return super().is_safe_attribute(obj, attr, value)
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
-        """Call an object. The call counts like a loop iteration, since recursive macros may take
-        exponential time.
-        """
+        """Count the call like a loop iteration: recursive macros may take exponential time."""
         __context[_METER].tick()
         if isinstance(__obj, LoopContext):  # a recursive loop's next level
             args = tuple(_counted(__context, each) for each in args)
@@ -149,7 +147,7 @@ def _to_json(
 
 
 def _listed(value: object) -> list[object]:
-    """Return a list for the iterators of `map` and `select`, like other implementations of Jinja."""
+    """Return iterators of `map` and `select` as lists, like other implementations of Jinja."""
     if isinstance(value, Iterator):
         return list(value)
     raise TypeError(f"{type(value).__name__} is not JSON")
@@ -195,9 +193,7 @@ def _joined(_context: Context, items: list[Any]) -> str:
 
 
 def _is_too_large(operator: str, left: Any, right: Any) -> bool:
-    """Return whether the result exceeds `MAX_RENDERED` items, or is a number of over `_MAX_BITS`
-    bits.
-    """
+    """Return whether the result exceeds `MAX_RENDERED` items, or `_MAX_BITS` if a number."""
     if operator == "+":
         both = isinstance(left, Sequence) and isinstance(right, Sequence)
         return both and len(left) + len(right) > MAX_RENDERED

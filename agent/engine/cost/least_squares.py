@@ -29,8 +29,7 @@ class Tie:
 
 
 class LeastSquares:
-    """One price for each of `penalties`, learnt with `observe`. Before the first call every price
-    is 0.
+    """One price for each of `penalties`, learnt with `observe`; before that every price is 0.
 
     A penalty is relative to the observations of its feature: with 1 the penalty counts half.
     `ties` apply as far as the observations do not contradict them.
@@ -136,9 +135,7 @@ def solve(matrix: Matrix, values: Sequence[float]) -> list[float]:
 
 
 def _non_negative(squares: Matrix, sums: Sequence[float], features: Iterable[int]) -> list[float]:
-    """Return prices of which none is negative: drop the feature with the lowest price until that
-    holds.
-    """
+    """Return prices; the feature with the lowest price is dropped until no price is negative."""
     active = [i for i in features if squares[i][i] > 0]
     prices = [0.0] * len(squares)
     while active:
