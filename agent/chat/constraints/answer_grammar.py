@@ -31,21 +31,17 @@ from .lark import MAX_SCHEMAS, Lark, TooMuchWorkError
 from .schema import Schema, Unenforced
 
 MOST_TOLD = 16
-"""Maximum calls in an answer of a model that learns its tools from an instruction.
-
-Such models rarely stop calling by themselves.
-"""
+"""Maximum calls in an answer whose tools an instruction describes: such models rarely stop."""
 
 _SPACE = r'("\n" | "\n\n")?'
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerGrammar:
-    """The grammar of one answer. `text` is llguidance's input.
+    """The grammar of one answer: `text` is llguidance's input.
 
-    If the grammar is invalid, the error names the schema in `schemas` that caused it, or else the
-    request's `field`. `unenforced` lists keywords of the `lenient` schemas that the call notation
-    cannot enforce.
+    An error names the schema in `schemas` that caused it, or else the request's `field`.
+    `unenforced` lists keywords of the `lenient` schemas that the call notation cannot enforce.
     """
 
     text: str
@@ -60,8 +56,8 @@ class AnswerFormat:
     """The form in which the answer to a conversation will be parsed.
 
     `is_thinking`: the prompt ends within reasoning. `may_think`: the answer may begin with
-    reasoning. `control` maps the family's markers that are control tokens to their ids. `is_told`:
-    the template ignores tools, so an instruction describes the tools to the model.
+    reasoning. `control` holds the control tokens among the family's markers, by text. `is_told`:
+    the template ignores tools, so an instruction describes them to the model.
     """
 
     family: Family
@@ -130,9 +126,9 @@ def _written(
 
 
 def _check_bounds(request: GenerateRequest, functions: Sequence[Function]) -> None:
-    """Raise `InvalidRequest` if constraints are too long, too deep or too repetitive.
+    """Refuse constraints that are too long, too deep or too repetitive, before any other work.
 
-    The error names the field. This check runs before any other work on the constraints.
+    Raises `InvalidRequest`, which names the field.
     """
     match request.grammar:
         case RegexGrammar(pattern=pattern):
@@ -159,7 +155,7 @@ def _check_bounds(request: GenerateRequest, functions: Sequence[Function]) -> No
 def _functions(request: GenerateRequest) -> tuple[Function, ...]:
     """Return the callable functions.
 
-    Raises `InvalidRequest` if `tool_choice` names an unknown function.
+    Raises `InvalidRequest` if `tool_choice` names an unknown one.
     """
     if request.tool_choice == "none":
         return ()

@@ -29,7 +29,7 @@ MAX_GROUPS = 200
 MAX_REPEATED = 4000
 """Maximum repetitions and groups in a regular expression or a grammar."""
 
-_RULE = re.compile(r"^[ \t]*[!?]*[A-Za-z_][^\s:]*(?:[ \t]*\[[^\]\n]*\])?[ \t]*:", re.MULTILINE)
+_RULE = re.compile(r"^[ \t]*[!?]*[A-Za-z_][^\s:\[]*(?:[ \t]*\[[^\]\n]*\])?[ \t]*:", re.MULTILINE)
 _ESCAPE_OR_CLASS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\\n])*\]?", re.DOTALL)
 _REPEATS = re.compile(r"[*+?{~(]")
 
@@ -67,7 +67,7 @@ def _num_nested(text: str) -> int:
 
 
 def _height(schema: Mapping[str, Any], root: Mapping[str, Any] | None) -> int:
-    """Return the nesting depth of lists and objects. References are followed if `root` is given.
+    """Return the nesting depth of lists and objects; with `root`, references are followed.
 
     A reference back to an enclosing part adds nothing.
     """
@@ -92,7 +92,7 @@ def _height(schema: Mapping[str, Any], root: Mapping[str, Any] | None) -> int:
 
 
 def _within(part: object, root: Mapping[str, Any] | None) -> Iterator[object]:
-    """Yield the lists and objects directly in `part`, and the target of the `$ref` of `part`."""
+    """Yield the lists and objects directly in `part`, and the target of its `$ref`."""
     members: Iterable[object] = part if isinstance(part, list) else ()
     if isinstance(part, Mapping):
         members = part.values()

@@ -114,6 +114,11 @@ def test_grammars_and_regular_expressions(most: str) -> None:
         assert found is is_class
 
 
+def test_a_line_that_could_begin_a_rule_takes_linear_time() -> None:
+    """With the square of its length it would take seconds, and all threads would wait."""
+    assert is_within(lambda: check_grammar("a[" * 32_000, "here"))
+
+
 DEEP = chain(MAX_CHAIN, LINKS["alone"])
 MESSAGES = (ChatMessage(role="user", content="hi"),)
 
