@@ -70,18 +70,25 @@ MAX_AGENTS_LOST = 3
 """Agents lost while running a request after which the request counts as the cause, and ends."""
 
 MAX_LOST_EARLY = 2
-"""Agents lost before they sent anything of an answer after which the request ends."""
+"""Agents lost before or just after they began to answer, after which the request ends."""
 
 SUSPECT_SECONDS = 2.0
-"""A request is isolated if its agent disconnects this soon after getting it, without an answer.
+"""A request is isolated if its agent disconnects this soon after getting it.
 
-An engine may die within a second of getting the request; the balancer notices a little later.
+An engine may die within a second of getting the request; the balancer notices a little later. Of
+the requests whose answers have begun, at most the likeliest cause is isolated.
 """
 
 ISOLATED_WAIT = 2.0
 """Seconds that an isolated request waits for an agent without requests, such as a restarted engine.
 
 Then an agent is reserved for the request.
+"""
+
+STREAMS_WAIT = 5.0
+"""Seconds that an isolated request waits for such an agent if its answer has begun.
+
+Then it may run beside others: a stream must not stand until others have ended.
 """
 
 MAX_LOST_ALONE = 2
@@ -94,7 +101,7 @@ class Moves:
 
     - `num_preempted` moves made room for other requests.
     - `num_lost_alone` agents in a row were lost while they ran only this request.
-    - `num_lost_early` agents were lost before they sent anything of the answer.
+    - `num_lost_early` agents were lost before or just after they began to answer.
     - `empties_at`: when an agent is reserved for the request, if it needs one without others.
     """
 
@@ -109,7 +116,7 @@ class Moves:
     def agent_lost(self, *, is_alone: bool, is_early: bool = False) -> None:
         """Count a lost agent. `is_alone`: the agent had no other request.
 
-        `is_early`: the agent disconnected before it sent anything of the answer.
+        `is_early`: the agent disconnected before or just after it began to answer.
         """
         self.num_lost += 1
         self.num_lost_early += is_early
@@ -131,8 +138,8 @@ class Moves:
             )
         if self.num_lost_early >= MAX_LOST_EARLY:
             return AgentLost(
-                f"{MAX_LOST_EARLY} agents were lost before they began to answer this "
-                "request, so it is the likely cause"
+                f"{MAX_LOST_EARLY} agents were lost before or just after they began to answer "
+                "this request, so it is the likely cause"
             )
         if self.num_lost >= MAX_AGENTS_LOST:
             return AgentLost(

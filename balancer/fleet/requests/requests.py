@@ -39,7 +39,7 @@ from .delivered import Claim, Reported, consistent
 from .dispatch.dispatch import AssignSlot, Dispatch
 from .eligibility import Able, ByText, Offer, QueueKey, UncommonNeeds, model_of
 from .preemption import Foreground, Preemption, least_run
-from .request import ISOLATED_WAIT, SUSPECT_SECONDS, Request
+from .request import ISOLATED_WAIT, STREAMS_WAIT, SUSPECT_SECONDS, Request
 from .waiting_room import WaitingRoom
 
 _AGENTS_FAULT = (FirstTokenTimeout.code, TokenTimeout.code)
@@ -406,14 +406,16 @@ class Requests:
         decisions: list[Decision] = []
         ended = []
         running = self.dispatch.running_on(agent.link)
+        new = [each for each in running if now - each.assigned_at <= SUSPECT_SECONDS]
+        worst = max(new, key=_suspiciousness, default=None)
         for request in running:
             if request.id not in self._lives:  # it ended while a fault of ours was met
                 ended.append(request)
                 continue
             if not hung_up:
-                is_early = has_crashed and not request.is_streaming
+                is_early = has_crashed and (not request.is_streaming or request is worst)
                 request.moves.agent_lost(is_alone=len(running) == 1, is_early=is_early)
-                if is_early and now - request.assigned_at <= SUSPECT_SECONDS:
+                if is_early and request in new:
                     self._isolate(request, now)
             if (error := loss_of(request)) is None:
                 decisions.append(self._leave(request, reason, now))
@@ -424,11 +426,26 @@ class Requests:
         left = self._start(self.dispatch.agent_left(agent.link, ended), now)
         return [*decisions, *left, *self._unbind(now), *self._weigh(agent, now)]
 
+    def _isolated_for_long(self, request: Request, now: float) -> list[AssignSlot]:
+        """Reserve an agent for a request that has been isolated for a while.
+
+        If its answer has begun, end its isolation instead.
+        """
+        if request.has_streamed:
+            request.moves.empties_at = inf
+            assigned = self.dispatch.end_isolation(request)
+        else:
+            request.moves.empties_at = now + ISOLATED_WAIT
+            assigned = self.dispatch.empty_for(request)
+        if request.slot is None:
+            self._lives.arm(request)
+        return assigned
+
     def _isolate(self, request: Request, now: float) -> None:
         """Let a request that may have crashed its agent wait for an agent without other
         requests."""
         self.dispatch.isolate(request)
-        request.moves.empties_at = now + ISOLATED_WAIT
+        request.moves.empties_at = now + (STREAMS_WAIT if request.has_streamed else ISOLATED_WAIT)
 
     # ---- what agents have shown
 
@@ -550,9 +567,7 @@ class Requests:
                 self._lives.arm(request)
                 decisions += self._start(self.dispatch.release(request), now)
             if request.moves.empties_at <= now and not request.is_ended:
-                request.moves.empties_at = now + ISOLATED_WAIT
-                self._lives.arm(request)
-                decisions += self._start(self.dispatch.empty_for(request), now)
+                decisions += self._start(self._isolated_for_long(request, now), now)
         return [*decisions, *self._preempt(now)]
 
     def _lack_of(self, request: Request, why_not_served: WhyNotServed) -> NotServed | None:
@@ -897,6 +912,12 @@ def offer_of(agent: Agent, needs: UncommonNeeds) -> Offer:
 def refuse(request: Request, error: RequestError, now: float) -> list[Decision]:
     """Refuse a new request with `error`."""
     return [Refuse(request.id, error), request.refused(error, now)]
+
+
+def _suspiciousness(request: Request) -> tuple[int, bool, float, int]:
+    """Order the requests that a lost agent had just got: the likeliest cause is the greatest."""
+    num_lost, has_begun = request.moves.num_lost_early, request.is_streaming
+    return num_lost, not has_begun, request.assigned_at, request.arrival
 
 
 def loss_of(request: Request) -> RequestError | None:

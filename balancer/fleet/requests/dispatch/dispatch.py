@@ -579,6 +579,12 @@ class Dispatch(Generic[D]):
         self._ranks.update(agent)
         return [*self._fill_opened(), *self.retry(self._let_go(agent.link))]
 
+    def end_isolation(self, request: D) -> list[AssignSlot[D]]:
+        """Let a waiting isolated request start beside others."""
+        request.is_isolated = False
+        self._waiting.changed(request, request.queue_key, self.now)
+        return self._place([request])
+
     def _stop_emptying(self, request: D) -> None:
         """Stop reserving an agent for the request.
 

@@ -993,8 +993,8 @@ def test_an_engine_of_the_same_kind_is_waited_for_while_it_is_here() -> None:
     scene.open("other")
     scene.join(B, forwarding("b"))
     scene.say(A, piece("r", "He"), piece("r", "llo"))
-    assert sent(scene.leave(A)) == []
     scene.now += 2 * SUSPECT_SECONDS
+    assert sent(scene.leave(A)) == []
     assert started_after(scene.leave(third), B, HELLO), "it has left as well"
 
 

@@ -2,12 +2,13 @@
 
 import pytest
 
-from arriero.balancer.fleet.decisions import Disconnect, Finish, LinkId, Moved, Send
+from arriero.balancer.fleet.decisions import Decision, Disconnect, Finish, LinkId, Moved, Send
 from arriero.balancer.fleet.recorder import Origin
 from arriero.balancer.fleet.registry import BUSY_PAUSE, RETURNED
 from arriero.balancer.fleet.requests.request import (
     ISOLATED_WAIT,
     MAX_AGENTS_LOST,
+    STREAMS_WAIT,
     SUSPECT_SECONDS,
 )
 from arriero.shared.framing.heartbeat import SECOND_LOOK
@@ -89,7 +90,7 @@ def test_a_request_that_takes_agents_down_ends_with_the_second() -> None:
     scene.join(B, hello("b", slots=2))
     scene.say(B, piece("bystander"))
     decisions = scene.leave(B)
-    assert failure(decisions, "r").message.startswith("2 agents were lost before they began")
+    assert failure(decisions, "r").message.startswith("2 agents were lost before")
     suspects = [each.ending for each in decisions if isinstance(each, Finish)]
     assert {each.request_id: each.is_suspect for each in suspects} == {
         "r": True,
@@ -148,10 +149,39 @@ def test_the_emptied_agent_is_filled_if_the_suspect_leaves() -> None:
 
 def test_it_waits_for_another_if_the_emptied_agent_is_lost() -> None:
     scene = with_suspect()
-    scene.after(ISOLATED_WAIT)
+    scene.after(2 * ISOLATED_WAIT)
     scene.say(B, piece("a"))
     assert codes(scene.leave(B)) == {}
     assert sent(scene.join(C, hello("c", slots=3, fingerprint="f")))[1:] == [start("r")]
+
+
+def with_streaming_suspect() -> Scene:
+    """A was lost just after the answer of `r` began there, beside the stream `a`."""
+    scene = with_agent(slots=8, fingerprint="f")
+    scene.join(B, hello("b", slots=3, fingerprint="f"))
+    scene.open("a", "b", "r")
+    scene.say(A, piece("a"), piece("r"))
+    scene.say(B, piece("b"))
+    assert started(scene.leave(A)) == ["a"], "what came before it moves at once"
+    return scene
+
+
+def started(decisions: list[Decision]) -> list[str]:
+    return [each.id for each in sent(decisions) if isinstance(each, Start)]
+
+
+def test_an_answer_that_had_just_begun_goes_on_alone() -> None:
+    scene = with_streaming_suspect()
+    assert started(scene.join(C, hello("c", slots=2, fingerprint="f"))) == ["r"]
+    scene.open("1", "2")
+    scene.say(C, piece("r"))
+    assert codes(scene.leave(C)) == {"r": "agent_lost"}
+
+
+def test_an_answer_that_has_begun_does_not_wait_until_others_end() -> None:
+    scene = with_streaming_suspect()
+    assert started(scene.after(STREAMS_WAIT)) == ["r"]
+    assert codes(scene.leave(B)) == {"r": "agent_lost"}
 
 
 def test_it_waits_for_the_only_agent_to_come_back() -> None:
