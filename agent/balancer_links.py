@@ -1,7 +1,7 @@
 """The connections of an engine process or forwarder to its balancers.
 
-All connections share the agent's slots. The status for balancers comes from the function `status`
-of the daemon, which runs an engine or forwards to another server.
+All of them share the agent's slots. The daemon behind them is an engine or another server. It
+provides the status for balancers with `status`.
 """
 
 import asyncio
@@ -25,11 +25,11 @@ from .supervision.supervisor_protocol import Dial, Ordered, Ready, ReportStatus,
 
 
 class BalancerLinks:
-    """The connections to all balancers. Calling `status` also updates the number of `slots`.
+    """The connections. `status` also sets the number of `slots` to the number it reports.
 
-    `on_change` is called when a slot was taken or freed. `on_ticket` is called when a balancer
-    gave another agent a ticket for a prefix of this agent. Requests are accepted only while
-    `has_room()` is true. Call `slots_changed` when `has_room()` may have become true again.
+    `on_change`: a slot was taken or freed. `on_ticket`: a balancer gave another agent a ticket for
+    a prefix here. A request is accepted only if `has_room`; call `slots_changed` when there is room
+    again.
     """
 
     def __init__(
@@ -48,8 +48,7 @@ class BalancerLinks:
         self._on_ticket = on_ticket
         self._links: Links | None = None
         self._all: list[Links] = []
-        """All connections, including connections that have left and still finish their requests.
-        """
+        """All connections, including left ones that finish their requests."""
         self._numbers = count(1)
         self._is_ready = False
         channel.on_fit_found = self._fit_found
@@ -64,7 +63,7 @@ class BalancerLinks:
         generation: port.Generation,
         queries: port.Queries,
     ) -> None:
-        """Connect to all balancers, in tasks of `group`; after `drain`, connect again."""
+        """Connect to all balancers, with tasks of `group`; after `drain`, connect again."""
         self.supervisor_status = ReportStatus(issues=order.issues, work=order.work)
         self._is_ready = False
         numbers = self._numbers
@@ -142,19 +141,19 @@ class BalancerLinks:
             await links.ended()
 
     def drain(self) -> None:
-        """Accept no new requests, finish running requests within the drain timeout, and leave."""
+        """Accept nothing new, finish running requests within the drain timeout, and leave."""
         ordered = self._channel.drain_timeout
         timeout = self._settings.drain_timeout if ordered is None else ordered
         for connection in self._stopped():
             connection.drain(timeout)
 
     def engine_stopped(self, reason: str) -> None:
-        """Leave all balancers at once, because the engine stopped and no request can finish."""
+        """Leave all balancers at once: nothing can be finished."""
         for connection in self._stopped():
             connection.engine_stopped(reason)
 
     def _stopped(self) -> Iterable[Connection]:
-        """Dial no further balancers, and return the current connections."""
+        """Return the current connections; no more are made."""
         if self._links is None:
             return ()
         self._links.stop()
@@ -163,7 +162,7 @@ class BalancerLinks:
     # ---- events of connections
 
     def slots_changed(self) -> None:
-        """Tell the balancers that got the answer `Busy` that a slot may be free."""
+        """Tell balancers that were answered `Busy` that a slot may be free."""
         for connection in self._links or ():
             connection.slots_changed()
         self._on_change()

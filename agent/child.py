@@ -22,7 +22,7 @@ NICENESS = 10
 def program(module: str) -> tuple[str, ...]:
     """Return the command that runs `module`.
 
-    The option `-P` keeps Python from importing anything from the working directory.
+    `-P`: nothing is imported from the working directory.
     """
     return (sys.executable, "-P", "-m", module)
 

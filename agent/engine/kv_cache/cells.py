@@ -1,16 +1,16 @@
 """Accounts for every cell of the KV cache; cells that several holders share count once.
 
-A holder is a number to which cells belong (llama.cpp's `seq_id`). Numbers below `slots` are slots
-of running sequences; other numbers are kept prefixes. A cell without a holder is free.
+A holder is a number to which cells belong (llama.cpp's `seq_id`): numbers below `slots` are slots
+of running sequences, others are kept prefixes. A cell without a holder is free.
 
-A holder's cells are a chain of segments, from the holder's own last segment back to the segment at
-position 0. Holders that share a prefix share its segments.
+A holder's cells are a chain of segments, from its own last one back to the one at position 0;
+holders that share a prefix share its segments.
 
 Invariants, checked by `check_integrity`:
 
 - a holder's last segment is not shared, so that it can grow;
-- `num_used` sums the segments with holders, `num_in_use` the segments with a slot;
-- `num_alone` sums a holder's segments without other holders; their `only` is the holder's number.
+- `num_used` sums the segments with holders, `num_in_use` those with a slot;
+- `num_alone` sums a holder's segments without other holders; their `only` is its number.
 """
 
 from collections import Counter
@@ -22,8 +22,7 @@ from ..step import Copy, Edit
 class _Segment:
     """Consecutive cells with the same holders. `parent` has the positions before them.
 
-    `only` is the exclusive or of the holders' numbers; with one holder, it is that holder's
-    number.
+    `only` is the exclusive or of the holders' numbers, so a single holder's number.
     """
 
     __slots__ = ("length", "num_holders", "num_slots", "only", "parent")
@@ -47,13 +46,13 @@ class _Segment:
 
 
 class Cells:
-    """Counts cells. The contents of cells are not stored here."""
+    """Counts cells, without their contents."""
 
     def __init__(self, *, slots: int) -> None:
         self.num_used = 0
         self.num_in_use = 0
         self.kept_alone: set[int] = set()
-        """Kept prefixes that have cells without other holders."""
+        """Kept prefixes with cells that no other holder has."""
         self._slots = slots
         self._num_alone: dict[int, int] = {}
         self._last: dict[int, _Segment] = {}
@@ -61,7 +60,7 @@ class Cells:
 
     @property
     def num_taken(self) -> int:
-        """The number of cells that a sequence gets only after an eviction."""
+        """The number of cells that no sequence gets without an eviction."""
         return self.num_used
 
     def length(self, holder: int) -> int:
@@ -96,7 +95,7 @@ class Cells:
                 segment.num_slots += 1
 
     def keep(self, slot: int, holder: int, length: int) -> list[Edit]:
-        """Share the first `length` cells of `slot` with `holder`, before the slot is cleared.
+        """Share what `slot` computed with `holder`, before the slot is cleared.
 
         Returns the edits.
         """
@@ -130,7 +129,7 @@ class Cells:
     def discard(self, slot: int, start: int, count: int) -> None:
         """Remove `count` cells of `slot` from `start` on; later cells move up.
 
-        The cells move for all their holders, so `slot` must be their only holder from `start` on.
+        They move for all their holders, so `slot` must be the only one from `start` on.
         """
         num_after = self._lengths[slot] - start - count
         if num_after < 0 or not self.is_alone(slot, start):
@@ -139,16 +138,16 @@ class Cells:
         self.grow(slot, num_after)
 
     def is_alone(self, holder: int, start: int) -> bool:
-        """Return whether `holder` shares no cells from position `start` on."""
+        """Return whether `holder` is the only one of its cells from position `start` on."""
         above = self._cut(holder, start)
         return all(one.num_holders == 1 for one in _chain(self._last[holder], above))
 
     def num_alone(self, holder: int) -> int:
-        """Return the number of cells that `holder` shares with no other holder."""
+        """Return the number of cells that only `holder` has."""
         return self._num_alone.get(holder, 0)
 
     def num_not_in_use(self, holder: int, length: int) -> int:
-        """Return how many of the first `length` cells of `holder` belong to no slot."""
+        """Return how many of the first `length` cells of `holder` no slot has."""
         return sum(one.length for one in _chain(self._cut(holder, length)) if not one.num_slots)
 
     def check_integrity(self) -> None:
@@ -213,8 +212,7 @@ class Cells:
 class Room:
     """The room for running sequences in `num_cells` cells, which `cells` counts.
 
-    llama.cpp may accept fewer tokens than there are cells. Then `limit` sets the number of free
-    cells.
+    llama.cpp may take fewer tokens than there are cells. Then a limit holds.
     """
 
     def __init__(self, cells: Cells, num_cells: int) -> None:
@@ -228,17 +226,17 @@ class Room:
 
     @property
     def num_used(self) -> int:
-        """The number of cells that belong to a sequence or a kept prefix."""
+        """Cells that a sequence or a kept prefix has."""
         return self._cells.num_used
 
     @property
     def num_kept(self) -> int:
-        """The number of cells that belong only to kept prefixes."""
+        """Cells that only kept prefixes have."""
         return self._cells.num_used - self._cells.num_in_use
 
     @property
     def num_available(self) -> int:
-        """Cells that running sequences could still get if all kept prefixes were evicted."""
+        """Cells that running sequences could still get, if all kept prefixes were evicted."""
         return self._limit - self._cells.num_in_use
 
     @property
@@ -247,7 +245,7 @@ class Room:
         return self._limit - self._cells.num_taken
 
     def limit(self, num_free: int | None = None) -> None:
-        """Count only `num_free` cells as free from now on; without `num_free`, all free cells."""
+        """Count `num_free` cells as free from now on, or as many as there are; without it, all."""
         taken = self._limit - self.num_free
         self._limit = min(self.num_cells, self.num_cells if num_free is None else taken + num_free)
 
@@ -258,7 +256,7 @@ class Room:
 
 
 def _chain(last: _Segment | None, stop: _Segment | None = None) -> Iterator[_Segment]:
-    """Yield `last` and the segments before it, back to `stop`, which is not yielded."""
+    """Yield `last` and the segments before it, up to and without `stop`."""
     segment = last
     while segment is not None and segment is not stop:
         segment.absorb(stop)

@@ -1,6 +1,6 @@
 """The llama.cpp context that generates: opened, warmed up, decoded with, freed.
 
-A context belongs to the thread that made it.
+It belongs to the thread that made it.
 """
 
 import ctypes
@@ -24,9 +24,8 @@ from .model import Model, load_error
 class Batch:
     """A batch of up to `size` tokens. `raw` is the argument of `llama_decode`.
 
-    NumPy owns the memory, and llama.cpp gets pointers into the memory, laid out once. Each token
-    belongs to one sequence, so a step only writes tokens, positions, sequence ids and which logits
-    it needs.
+    NumPy owns the memory, and llama.cpp gets pointers into it, laid out once. Each token belongs to
+    one sequence, so a step only writes tokens, positions, sequence ids and which logits it needs.
     """
 
     def __init__(self, size: int) -> None:
@@ -93,21 +92,20 @@ def pointer(array: np.ndarray[Any, Any], kind: Any) -> Any:
 
 
 _FEW = 16
-"""The number of tokens of a context that computes nothing."""
+"""Tokens of a context that computes nothing."""
 
 _CHUNKED = frozenset({"llama4"})
-"""Architectures whose windows begin with a chunk, so a window cannot be checked to be complete."""
+"""Architectures whose windows begin with a chunk: completeness of a window cannot be checked."""
 
 _should_stop = llama_cpp.ggml_abort_callback(("strlen", ctypes.CDLL(None)))
-"""llama.cpp calls this after each operation of a step, with a text; an empty text means go on.
+"""llama.cpp calls this after each operation of a step, with a text: an empty one means go on.
 
-The function is a C function, since a Python function would have to wait for the interpreter each
-time.
+It is a C function, since a Python function would have to wait for the interpreter each time.
 """
 
 
 _OF_CACHE_TYPES = re.compile(r"cache types?\b|V cache")
-"""Matches llama.cpp's errors about cache types that do not fit the model or each other."""
+"""Matches llama.cpp's errors about cache types that the model, or each other, do not support."""
 
 
 class CannotGenerateError(ModelError):
@@ -120,9 +118,9 @@ class Context:
     With `num_streams` the cells are divided among that many `seq_id`s, without a spare one. A
     deterministic context computes batches of at most `MOST_ROWS` rows. `num_checkpoints` further
     `seq_id`s have a row of recurrent state each. Each row also keeps the states of the last
-    `num_rollback` tokens, so that a sequence can drop these tokens. With `has_small_windows`,
-    layers with a sliding window have cells only for the windows of the slots. With `is_mtp` the
-    context computes only the MTP layers (`mtp`).
+    `num_rollback` tokens, so that a sequence can drop that many. With `has_small_windows` layers
+    with a sliding window have cells only for the windows of the slots. With `is_mtp` it computes
+    only the MTP layers (`mtp`).
 
     `handle` and `memory` are llama.cpp's. A step gives at most `num_rows` rows of logits. Raises
     `ModelError` if the context cannot be created, or cannot decode.
@@ -175,8 +173,8 @@ class Context:
     ) -> NoRoom | Aborted | Failed | None:
         """Compute `runs` as one batch; return the failure, if any.
 
-        `number` returns the `seq_id` of a slot. `position` returns llama.cpp's position of one of
-        the slot's cells; by default it is the cell's number.
+        `number` returns the `seq_id` of a slot, `position` llama.cpp's position of one of its
+        cells; without it both are the same number.
         """
         self._batch.fill(runs, number, position)
         return self.decode_raw(self._batch.raw)
@@ -212,7 +210,7 @@ class Context:
     def stop(self, is_wanted: bool) -> None:
         """Abort running and further steps (`Aborted`) while `is_wanted`.
 
-        Thread-safe. Steps on a GPU cannot be aborted.
+        Thread-safe. Steps on a GPU ignore it.
         """
         self._log.is_calm = is_wanted  # llama.cpp takes it for an error
         self._stop[0] = b"\x01" if is_wanted else b"\x00"
@@ -228,7 +226,7 @@ class Context:
     def _warm_up(self, model: Model) -> None:
         """Decode a token, so that the first request does not pay for reading the weights.
 
-        The token's cell stays in slot 0.
+        Its cell stays in slot 0.
         """
         llama_cpp.llama_set_warmup(self.handle, True)
         failure = self.decode((Run(SequenceId(0), 0, 0, (0,), False),))
@@ -242,9 +240,8 @@ def can_take_back(model: Model) -> bool:
     """Return whether a sequence can drop draft tokens that were not accepted.
 
     Layers with a sliding window still have the cells of the last step. Recurrent layers need the
-    states before the draft tokens: llama.cpp keeps these states for some architectures, and a
-    context says if it does. In models with both kinds of layers, cells behind a window may be lost
-    with a part of the step.
+    states before those tokens: llama.cpp keeps them for some architectures, and a context tells. In
+    models with both kinds of layers, cells behind a window may be lost with a part of the step.
     """
     if model.can_share:
         return True

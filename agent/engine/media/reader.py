@@ -15,7 +15,8 @@ class MediaReader(Protocol):
 
     @property
     def identity(self) -> str:
-        """The identity of the weights: only engines with equal identities give equal answers."""
+        """A value that identifies the weights: only engines with equal values give equal
+        answers."""
 
     @property
     def num_cached_bytes(self) -> int:
@@ -23,12 +24,12 @@ class MediaReader(Protocol):
 
     @property
     def senses(self) -> tuple[Sense, ...]:
-        """The kinds of media that the reader accepts."""
+        """The kinds of media that it reads."""
 
     def read_image(self, data: bytes) -> tuple[Span, ...]:
         """Return the spans for a picture file: the media, and tokens around them.
 
-        The media are encoded later, when the engine opens the sequence. Raises
+        The media are not encoded yet: the engine does that when a sequence opens. Raises
         `UnreadableMediaError`.
         """
 

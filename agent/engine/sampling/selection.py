@@ -10,7 +10,7 @@ Ids = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
 WIDTH = 4096
-"""Minimum columns of the table into which a row is folded; a shorter row is one line."""
+"""Minimum columns of the table that a row is laid out as; a shorter row is one line."""
 
 FEW = 2048
 """Maximum number of tokens that are sorted."""
@@ -35,9 +35,7 @@ def without_nan(row: Row) -> Row:
 
 
 def highest(row: Row, count: int, tops: Row | None = None) -> Ids:
-    """Return the ids of the `count` highest logits, descending; `tops` are the row's tops, if
-    known.
-    """
+    """Return the ids of the `count` highest logits, descending; `tops` are the row's, if known."""
     ids = contenders(row, count, tops)
     if ids.size > 2 * count + FEW:  # many are equal
         bound = np.partition(row[ids], -count)[-count]
@@ -47,9 +45,7 @@ def highest(row: Row, count: int, tops: Row | None = None) -> Ids:
 
 
 class Leaders:
-    """The highest tokens of `row` in order, as many as requested; `tops` are the row's tops, if
-    known.
-    """
+    """The highest tokens of `row` in order, as many as requested; `tops` are the row's."""
 
     def __init__(self, row: Row, tops: Row) -> None:
         self.row = row
@@ -57,9 +53,9 @@ class Leaders:
         self._found: Ids = np.empty(0, np.intp)
 
     def of(self, count: int) -> Ids:
-        """Return ids of at least `count` tokens, descending; all other tokens are lower.
+        """Return ids of at least `count` tokens, descending; all others are lower than the last.
 
-        The result has fewer ids if many logits are equal.
+        There are fewer if many are equal.
         """
         if self._found.size < count:
             ids = contenders(self.row, min(count, self.row.size), self._tops)
@@ -83,8 +79,8 @@ def highest_mask(row: Row, count: int) -> Mask:
 def _bound_of(row: Row, count: int) -> np.float32:
     """Return the lowest of the `count` highest logits.
 
-    A sample gives two logits that nearly always enclose the result. Only the logits between these
-    two are partitioned, which takes a millisecond for a long row.
+    A sample gives two logits that nearly always enclose it. Only the logits between them are
+    partitioned, which takes a millisecond for a long row.
     """
     some = np.sort(sample_of(row))
     expected = count * some.size / row.size
@@ -106,7 +102,7 @@ def sample_of(row: Row) -> Row:
 
 
 def tops_of(row: Row) -> Row:
-    """Return the highest logit of each column of `row` as a table; NaN if the column has a NaN.
+    """Return the highest logit of each column of `row` as a table; NaN if the column has one.
 
     The last few logits, which do not fill a line, are columns of their own.
     """
@@ -152,8 +148,7 @@ def _shape(size: int) -> tuple[int, int]:
 def contenders(row: Row, count: int, tops: Row | None) -> Ids:
     """Return the ids of all logits that reach a bound; at least `count` do, and not many more.
 
-    The bound is the lowest of the highest logits of `count` columns, so at least `count` logits
-    reach it.
+    The highest of each of `count` columns gives `count` logits that reach the lowest of these.
     """
     tops = tops_of(row) if tops is None else tops
     if count > tops.size:
@@ -167,7 +162,7 @@ def contenders(row: Row, count: int, tops: Row | None) -> Ids:
 def _allowed(row: Row, count: int) -> Ids:
     """Return the ids that are not ruled out, filled up to `count` ids.
 
-    If a constraint rules out nearly the whole vocabulary, the bound excludes nothing.
+    A constraint can rule out nearly the whole vocabulary, and then the bound excludes nothing.
     """
     allowed = np.flatnonzero(row > -np.inf)
     missing = count - allowed.size

@@ -13,7 +13,7 @@ BROKEN = "the engine failed to choose this answer's next token; the agent's log 
 
 
 class Accounting:
-    """Updates the queue and the memory when the step's sequences advance, shift or end."""
+    """Updates the queue and the memory as the step's sequences advance, shift and end."""
 
     def __init__(self, state: SchedulerState) -> None:
         self._state = state
@@ -64,7 +64,7 @@ class Accounting:
         return outputs
 
     def break_off(self, slot: int, reason: str) -> SequenceOutput:
-        """End the slot's sequence with an error, and drop its computed tokens."""
+        """End the slot's sequence with an error, and keep nothing of what it computed."""
         one = self._state.clear(slot)
         self._memory.room.limit()
         return SequenceOutput(one.id, (), one.end(EngineFailed(reason)))
@@ -88,9 +88,7 @@ class Accounting:
     def _decoded(
         self, step: Step, one: Progress, elapsed: float, last: float, drafting: float
     ) -> None:
-        """Account for a generating sequence. Record a stall if prompts of other sequences delayed
-        it.
-        """
+        """Account for a generating sequence; record a stall if prompts of others made it wait."""
         one.decode(elapsed + drafting)
         if step.num_prompt_tokens or one.last_token_at != last:
             own = drafting
@@ -118,8 +116,8 @@ class Accounting:
     ) -> SequenceOutput:
         """Add the `chosen` tokens to `one`, and end or shift it if necessary.
 
-        All chosen tokens except the last are computed already. If the step `has_read` tokens of
-        the prompt, the output has the sequence's counts.
+        All but the last of them are computed already. If the step `has_read` tokens of its prompt,
+        the output has its counts.
         """
         for index, token in enumerate(chosen):
             if index:

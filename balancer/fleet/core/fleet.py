@@ -676,15 +676,16 @@ class Fleet:
 
         Every event begins with this.
         """
-        self.state.requests.dispatch.now = now
+        state = self.state
+        state.requests.dispatch.now = now
+        decisions = state.dispatcher.try_suspects(now)
         deadline = self.next_deadline()
         self._is_deadline_known = False
         if deadline is None or now < deadline:
-            return []
-        state = self.state
+            return decisions
         if state.models.due(now):
             state.changes.advance()
-        decisions = self._end_drained(now)
+        decisions += self._end_drained(now)
         agents = state.registry.due(now)
         silent = [agent for agent in agents if is_timer and agent.heartbeat.is_lost(now)]
         heard = [agent for agent in agents if not (is_timer and agent.heartbeat.is_lost(now))]

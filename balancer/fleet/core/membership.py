@@ -145,7 +145,10 @@ class Membership:
         decisions += state.requests.agent_left(
             agent, loss, now, hung_up=hung_up, has_crashed=has_crashed
         )
-        return [*decisions, *state.dispatcher.agent_left(agent, now, hung_up=hung_up)]
+        decisions += state.dispatcher.agent_left(
+            agent, now, hung_up=hung_up, has_crashed=has_crashed
+        )
+        return decisions
 
     def say_goodbye(self, now: float) -> list[Decision]:
         """Disconnect every agent."""

@@ -109,6 +109,7 @@ def empty_state(
     changes = ChangeLog()
     registry = Registry(limits, changes)
     lives = Lives(changes)
+    requests = Requests(limits, registry, changes, lives, ticket_secret)
     return FleetState(
         limits=limits,
         version=version,
@@ -116,7 +117,7 @@ def empty_state(
         registry=registry,
         models=ModelRegistry(memory=limits.model_memory),
         lives=lives,
-        requests=Requests(limits, registry, changes, lives, ticket_secret),
-        dispatcher=QueryDispatcher(limits, registry, changes, lives),
+        requests=requests,
+        dispatcher=QueryDispatcher(limits, registry, changes, lives, requests),
         identities=Identities(identity_secret, limits.first_slots),
     )

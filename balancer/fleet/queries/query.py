@@ -165,6 +165,7 @@ class Part(Dispatched):
     __slots__ = (
         "account",
         "arrival",
+        "assigned_at",
         "expected_charge",
         "id",
         "number",
@@ -182,6 +183,7 @@ class Part(Dispatched):
         self.account = of.account
         self.expected_charge = _num_inputs(self.query)
         self.arrival = 0
+        self.assigned_at = 0.0
         self.slot: LinkId | None = None
         self.waits_for: QueueKey = None
         self.place: Item[Hashable, QueueKey, Part] | None = None

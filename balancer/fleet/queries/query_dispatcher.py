@@ -4,8 +4,11 @@ Queries use no slots. Each `Lane` has its own dispatch, in which an agent takes 
 A part goes to another agent if its agent is lost, or declines it because it shuts down or is
 overloaded.
 
+A part may be what ended its agent. If the agent was lost just after it got the part, the part is a
+*suspect*: it runs on an agent without other work, which gets none meanwhile.
+
 Invariants: every accepted query ends exactly once, with all results or one error; dispatch has the
-parts without a result.
+parts without a result, except suspects.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -31,6 +34,8 @@ from ..load_shedding import Wait, refusal_of
 from ..registry import Agent, Registry
 from ..requests.dispatch.dispatch import AssignSlot, Dispatch
 from ..requests.eligibility import Offer
+from ..requests.request import SUSPECT_SECONDS
+from ..requests.requests import Requests
 from ..routing.policies.load import LeastLoad
 from ..tally import Tally
 from .query import Lane, Part, QueryLifecycle, QueryRequest, fits
@@ -46,16 +51,26 @@ class QueryDispatcher:
     """All queries. Every method that changes them returns decisions, to be carried out in order."""
 
     def __init__(
-        self, limits: Limits, registry: Registry, changes: ChangeLog, lives: Lives
+        self,
+        limits: Limits,
+        registry: Registry,
+        changes: ChangeLog,
+        lives: Lives,
+        requests: Requests,
     ) -> None:
         self._limits = limits
         self._registry = registry
+        self._requests = requests
         self._changes = changes
         self._lanes: dict[Lane, Dispatch[Part]] = {
             lane: Dispatch(limits.max_buffered_requests, LeastLoad()) for lane in PARTS_PER_AGENT
         }
         self._num_waiting: Tally[Lane] = Tally()
         """Queries with a part that no agent has yet."""
+        self._suspects: dict[RequestId, Part] = {}
+        """Parts that wait for an agent without other work."""
+        self._tried: dict[LinkId, Part] = {}
+        """The suspects that agents run."""
         self._lives = lives
 
     @property
@@ -66,12 +81,14 @@ class QueryDispatcher:
     @property
     def num_pending(self) -> int:
         """The number of parts without an agent."""
-        return sum(dispatch.num_waiting for dispatch in self._lanes.values())
+        num_waiting = sum(dispatch.num_waiting for dispatch in self._lanes.values())
+        return num_waiting + len(self._suspects)
 
     @property
     def num_asked(self) -> int:
         """The number of parts that agents have."""
-        return sum(dispatch.num_running for dispatch in self._lanes.values())
+        num_running = sum(dispatch.num_running for dispatch in self._lanes.values())
+        return num_running + len(self._tried)
 
     def has_room(self, query_request: QueryRequest) -> bool:
         """Return whether an agent would take a part of the query at once."""
@@ -129,7 +146,7 @@ class QueryDispatcher:
             finish = query.finish("answered", now)
             return [query.answer(), finish, *self._end([query], now)]
         del query.parts[part.id]
-        return self._start(self._lanes[query.lane].ended(part), now)
+        return self._ended(part, now)
 
     # ---- agents join, change and leave
 
@@ -141,43 +158,98 @@ class QueryDispatcher:
             is_here = dispatch.has_agent(agent.link)
             changed = dispatch.agent_changed if is_here else dispatch.agent_joined
             decisions += self._start(changed(agent.link, offer), now)
-        return decisions
+        return [*decisions, *self.try_suspects(now)]
 
-    def agent_left(self, agent: Agent, now: float, *, hung_up: bool = False) -> list[Decision]:
+    def agent_left(
+        self, agent: Agent, now: float, *, hung_up: bool = False, has_crashed: bool = False
+    ) -> list[Decision]:
         """Give the parts of a lost agent to other agents.
 
-        If the agent `hung_up` in good order, its queries are not suspected.
+        If the agent `hung_up` in good order, its queries are not suspected. If it `has_crashed`,
+        the parts that it got just before are suspects.
         """
-        decisions: list[Decision] = []
-        for dispatch in self._lanes.values():
-            if dispatch.has_agent(agent.link):
-                decisions += self._left(agent.link, dispatch, now, hung_up=hung_up)
-        return decisions
-
-    def _left(
-        self, link: LinkId, dispatch: Dispatch[Part], now: float, *, hung_up: bool
-    ) -> list[Decision]:
-        lost = dispatch.running_on(link)
+        link = agent.link
+        lanes = [each for each in self._lanes.values() if each.has_agent(link)]
+        lost = [part for each in lanes for part in each.running_on(link)]
+        if (tried := self._tried.pop(link, None)) is not None:
+            tried.slot = None
+            lost.append(tried)
         queries = dict.fromkeys(part.of for part in lost if part.of.id in self._lives)
         for query in () if hung_up else queries:
             query.num_agents_lost += 1
-        suspects = [each for each in queries if each.num_agents_lost >= MAX_AGENTS_LOST]
-        go_on = [each for each in queries if each not in suspects]
-        ended = [part for part in lost if part.of not in go_on]
+        guilty = [each for each in queries if each.num_agents_lost >= MAX_AGENTS_LOST]
+        go_on = [each for each in queries if each not in guilty]
         for part in lost:
-            if part in ended:
+            if part.of not in go_on:
                 del part.of.parts[part.id]
-            else:
-                self._wait(part.of, 1)
-        placed = dispatch.agent_left(link, ended)
+                continue
+            self._wait(part.of, 1)
+            is_new = now - part.assigned_at <= SUSPECT_SECONDS
+            if part is tried or (has_crashed and is_new):
+                self._suspects[part.id] = part
+        placed: list[AssignSlot[Part]] = []
+        for each in lanes:
+            running = each.running_on(link)
+            gone = [p for p in running if p.of not in go_on or p.id in self._suspects]
+            placed += each.agent_left(link, gone)
         error = AgentLost(
             f"{MAX_AGENTS_LOST} agents were lost while they ran this query, so it is the "
             "likely cause"
         )
-        decisions = [*self.end(dict.fromkeys(suspects, error), now), *self._start(placed, now)]
+        decisions = [*self.end(dict.fromkeys(guilty, error), now), *self._start(placed, now)]
         for query in go_on:
             self._look_for_agent(query, now)
+        return [*decisions, *self.try_suspects(now)]
+
+    # ---- suspects
+
+    def try_suspects(self, now: float) -> list[Decision]:
+        """Give suspects to agents that have no other work, which then get none."""
+        decisions: list[Decision] = []
+        for part in list(self._suspects.values()):
+            agent = next((each for each in self._registry if self._may_try(each, part)), None)
+            if agent is None:
+                continue
+            del self._suspects[part.id]
+            self._tried[agent.link] = part
+            part.slot = agent.link
+            self._requests.dispatch.agent_rests(agent.link)
+            for dispatch in self._lanes.values():
+                dispatch.agent_rests(agent.link)
+            decisions += self._start([AssignSlot(part, agent.link)], now)
         return decisions
+
+    def _may_try(self, agent: Agent, part: Part) -> bool:
+        """Return whether the agent answers such parts and has no other work."""
+        link, offer = agent.link, _offer_of(agent, part.of.lane)
+        lanes = self._lanes.values()
+        return (
+            offer.is_able
+            and part.queue_key in offer.names
+            and link not in self._tried
+            and self._requests.dispatch.has_agent(link)
+            and all(each.has_agent(link) for each in lanes)
+            and not self._requests.dispatch.num_running_on(link)
+            and not any(each.num_running_on(link) for each in lanes)
+        )
+
+    def _was_tried(self, link: LinkId, now: float) -> list[Decision]:
+        """Give an agent other work again: the suspect that it ran is no longer there."""
+        self._tried.pop(link).slot = None
+        decisions = self.try_suspects(now)
+        if link not in self._tried:
+            decisions += self._requests.agent_rested(self._registry[link], now)
+            for dispatch in self._lanes.values():
+                decisions += self._start(dispatch.agent_rested(link), now)
+        return decisions
+
+    def _ended(self, part: Part, now: float) -> list[Decision]:
+        """Forget a part, and let others start."""
+        if self._suspects.pop(part.id, None) is not None:
+            return []
+        if part.slot is not None and self._tried.get(part.slot) is part:
+            return self._was_tried(part.slot, now)
+        return self._start(self._lanes[part.of.lane].ended(part), now)
 
     # ---- time
 
@@ -203,8 +275,8 @@ class QueryDispatcher:
 
     def stranded(self) -> list[QueryLifecycle]:
         """Return the queries with a waiting part that no connected agent can answer."""
-        parts = (part for each in self._lanes.values() for part in each.stranded())
-        return list(dict.fromkeys(part.of for part in parts))
+        parts = [part for each in self._lanes.values() for part in each.stranded()]
+        return list(dict.fromkeys(part.of for part in (*parts, *self._suspects.values())))
 
     # ---- inside
 
@@ -222,6 +294,11 @@ class QueryDispatcher:
         """
         self._registry.rests(agent, now)
         self._wait(part.of, 1)
+        if self._tried.get(agent.link) is part:
+            self._suspects[part.id] = self._tried.pop(agent.link)
+            part.slot = None
+            self._look_for_agent(part.of, now)
+            return []
         placed = self._lanes[part.of.lane].came_back(part)
         self._look_for_agent(part.of, now)
         return self._start(placed, now)
@@ -248,7 +325,7 @@ class QueryDispatcher:
             if part.slot is not None and part.number not in part.of.results:
                 withdraw = self._registry.message_to(part.slot, Withdraw(id=part.id), now)
                 decisions.append(withdraw)
-            decisions += self._start(self._lanes[part.of.lane].ended(part), now)
+            decisions += self._ended(part, now)
         return decisions
 
     def _wait(self, query: QueryLifecycle, num: int) -> None:
@@ -261,6 +338,7 @@ class QueryDispatcher:
         decisions: list[Decision] = []
         for assign in assigned:
             part, agent = assign.request, self._registry[assign.link]
+            part.assigned_at = now
             self._wait(part.of, -1)
             part.of.leave_queue(agent.name, now)
             agent.used_at = now
@@ -277,6 +355,8 @@ class QueryDispatcher:
         live = self._all()
         for dispatch in self._lanes.values():
             dispatch.check_integrity()
+        if any(part.slot != link for link, part in self._tried.items()):
+            raise RuntimeError("an agent does not run the suspect that it was given")
         parts = [part for query in live for part in query.parts.values()]
         if len(parts) != self.num_pending + self.num_asked:
             raise RuntimeError("dispatch has other parts than queries")

@@ -536,9 +536,7 @@ class Dispatch(Generic[D]):
 
         The agent counts as full until `agent_rested`, or until one of its requests ends.
         """
-        agent = self._leaves_slot(request)
-        agent.is_full = True
-        self._ranks.update(agent)
+        self.agent_rests(self._leaves_slot(request).link)
         self._waits_again(request)
         return self._place([request])
 
@@ -702,6 +700,12 @@ class Dispatch(Generic[D]):
         """Replace an agent's offer in which only abilities that no waiting request needs have
         changed."""
         self.agent_suspended(link, offer)
+
+    def agent_rests(self, link: LinkId) -> None:
+        """Count an agent as full until `agent_rested`, or until one of its requests ends."""
+        agent = self._slots[link]
+        agent.is_full = True
+        self._ranks.update(agent)
 
     def agent_rested(self, link: LinkId) -> list[AssignSlot[D]]:
         """Try an agent again that counted as full."""

@@ -19,6 +19,7 @@ from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.fleet.queries.query import QueryRequest
 from arriero.balancer.fleet.queries.query_dispatcher import MAX_AGENTS_LOST, PARTS_PER_AGENT
 from arriero.balancer.fleet.registry import BUSY_PAUSE
+from arriero.balancer.fleet.requests.request import SUSPECT_SECONDS
 from arriero.shared.errors import InvalidRequest, QueueFull, RequestError, ShuttingDown, to_wire
 from arriero.shared.framing.heartbeat import SECOND_LOOK
 from arriero.shared.inference import (
@@ -28,7 +29,7 @@ from arriero.shared.inference import (
     ImageUrl,
     RequestId,
 )
-from arriero.shared.messages import Ask, Reply, Status, Withdraw
+from arriero.shared.messages import Ask, Reply, Start, Status, Withdraw
 from arriero.shared.queries import (
     CountTokens,
     Declined,
@@ -39,7 +40,17 @@ from arriero.shared.queries import (
     Tokenized,
     Vector,
 )
-from tests.balancer.fleet.builders import codes, hello, model_info, request, seen, sent, status
+from tests.balancer.fleet.builders import (
+    codes,
+    ended,
+    hello,
+    model_info,
+    output,
+    request,
+    seen,
+    sent,
+    status,
+)
 
 A, B = LinkId(1), LinkId(2)
 Q, R = RequestId("q"), RequestId("r")
@@ -164,6 +175,7 @@ def test_an_agent_that_is_lost_midway(scene: Scene) -> None:
     scene.join(B)
     scene.ask(Q, embed("a", "b", "c", "d"))
     scene.reply(A, "q.0", vector("a"))
+    scene.tick(2 * SUSPECT_SECONDS)
     assert asks(scene.leave(A)) == []
     assert asks(scene.reply(B, "q.1", vector("b"))) == [(B, "q.2")]
     scene.reply(B, "q.2", vector("c"))
@@ -193,6 +205,51 @@ def test_a_query_that_ended_two_agents_is_given_to_no_third(scene: Scene) -> Non
     assert asks(scene.leave(A)) == [(B, "q.0")]
     decisions = scene.leave(B)
     assert (codes(decisions), asks(decisions)) == ({Q: "agent_lost"}, [])
+
+
+class TestASuspect:
+    """A was lost just after it got a part, while `B` runs the request `R`."""
+
+    @pytest.fixture
+    def scene(self) -> Scene:
+        scene = Scene(replace(LIMITS, max_buffered_requests=8))
+        scene.join(A, BERT)
+        scene.join(B)
+        assert asks(scene.ask(Q, embed("a"))) == [(A, "q.0")]
+        scene.fleet.request_arrived(R, request(), 0.0)
+        assert asks(scene.leave(A)) == [], "B answers such queries, and runs a request"
+        return scene
+
+    def test_runs_where_nothing_else_does(self, scene: Scene) -> None:
+        scene.fleet.agent_said(B, output(ended("r")), 0.0)
+        assert asks(scene.tick(0.0)) == [(B, "q.0")]
+        later = scene.fleet.request_arrived(RequestId("later"), request(), 0.0)
+        assert asks([*later, *scene.ask(RequestId("e"), embed("b"))]) == [], "one thing at a time"
+        assert not [each for each in sent(later) if isinstance(each, Start)]
+        decisions = scene.reply(B, "q.0", vector("a"))
+        assert settled(decisions) == {Q: (vector("a"),)}
+        assert asks(decisions) == [(B, "e.0")]
+        assert [each.id for each in sent(decisions) if isinstance(each, Start)] == ["later"]
+
+    def test_ends_with_the_second_agent(self, scene: Scene) -> None:
+        scene.fleet.agent_said(B, output(ended("r")), 0.0)
+        scene.tick(0.0)
+        assert codes(scene.leave(B)) == {Q: "agent_lost"}
+
+    def test_is_tried_again_if_its_agent_declines(self, scene: Scene) -> None:
+        scene.fleet.agent_said(B, output(ended("r")), 0.0)
+        scene.tick(0.0)
+        busy = Declined(error=to_wire(QueueFull("busy")))
+        assert asks(scene.reply(B, "q.0", busy)) == []
+        assert asks(scene.tick(BUSY_PAUSE)) == [(B, "q.0")]
+
+    def test_goes_with_its_client(self, scene: Scene) -> None:
+        assert codes(scene.fleet.close(Q, 0.0)) == {Q: "client_gone"}
+        scene.fleet.agent_said(B, output(ended("r")), 0.0)
+        assert asks(scene.tick(0.0)) == [] and scene.fleet.is_idle
+
+    def test_ends_if_no_agent_has_nothing_else_to_do_in_time(self, scene: Scene) -> None:
+        assert codes(scene.tick(LIMITS.buffered_request_timeout))[Q] == "queue_timeout"
 
 
 def test_an_agent_that_is_going_hands_its_part_on(scene: Scene) -> None:
