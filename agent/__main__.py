@@ -15,7 +15,8 @@ from .engine.load_options import servers_of
 from .settings import AgentSettings
 
 _ENGINE = ("llama_cpp", "llguidance")
-"""Packages of the extra `agent`: a balancer needs neither, nor does an agent with --upstream."""
+"""The packages of the extra `agent`. The balancer and an agent with --upstream do not need them.
+"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

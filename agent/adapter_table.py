@@ -1,6 +1,6 @@
-"""The adapters that are served with a model, by name, and the choice of a request.
+"""The adapters that are served with a model, by name, and the choice of adapters for a request.
 
-A request names them in `adapters`, or asks for the model `base:adapter`.
+A request names its adapters in `adapters`, or asks for the model `base:adapter`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -46,13 +46,13 @@ class AdapterTable:
 
     @property
     def traits(self) -> tuple[str, ...]:
-        """The properties of the adapters that answers depend on; for the fingerprint."""
+        """Return the properties of the adapters that change answers; they enter the fingerprint."""
         return tuple(f"{one.name}={one.digest}*{one.scale!r}" for one in self._adapters.values())
 
     def key_for(self, request: GenerateRequest) -> str | None:
-        """Return the key for `Prompt.adapter`.
+        """Return the key of the request's adapters, for `Prompt.adapter`.
 
-        Raises `RequestError` if there is no such adapter.
+        Raises `RequestError` if the request names an adapter that does not exist.
         """
         if request.adapters is not None:
             return self._key(request.adapters)

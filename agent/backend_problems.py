@@ -1,14 +1,14 @@
-"""Problems of a host whose GPU, or whose llama.cpp backend for one, is not used."""
+"""Problems of a host whose GPU is not used, or whose llama.cpp backend for a GPU does not work."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 NAMES = {"cuda": "CUDA", "hip": "ROCm", "sycl": "SYCL", "musa": "MUSA", "vulkan": "Vulkan"}
-"""Backends for GPUs by the names of their libraries, with the prefixes of their devices' names."""
+"""Backends for GPUs: the name of the library, and the prefixes of the names of its devices."""
 
 _OF_MAKERS = {"NVIDIA": "cuda", "AMD": "hip"}
 _EVERYWHERE = "vulkan"
-"""Part of portable builds, so it is no problem if this backend finds no GPU."""
+"""This backend is part of portable builds, so finding no GPU with it is no problem."""
 
 _BUILD = {"NVIDIA": "-DGGML_CUDA=on", "AMD": "-DGGML_HIP=on"}
 
@@ -17,7 +17,8 @@ _BUILD = {"NVIDIA": "-DGGML_CUDA=on", "AMD": "-DGGML_HIP=on"}
 class Problem:
     """A problem with a GPU's backend.
 
-    `is_unusable`: a backend exists and cannot be used; otherwise the GPU has no backend.
+    `is_unusable`: a backend for the GPU exists but cannot be used. Otherwise the GPU has no
+    backend.
     """
 
     is_unusable: bool
@@ -31,10 +32,11 @@ def problems(
     reasons: Mapping[str, str],
     devices: Collection[str],
 ) -> list[Problem]:
-    """Return the problems, from the makers of the host's GPUs and llama.cpp's backends.
+    """Return the problems of the host's GPUs with llama.cpp's backends.
 
-    `built` are llama.cpp's backends; `reasons` says why some of them do not load; `devices` are the
-    names of the devices that it finds.
+    `makers` are the makers of the host's GPUs, and `built` are llama.cpp's backends. `reasons`
+    says why some backends do not load. `devices` are the names of the devices that llama.cpp
+    finds.
     """
     found = []
     for name in built:

@@ -1,7 +1,7 @@
 """The connections of an engine process or forwarder to its balancers.
 
-All of them share the agent's slots. The daemon behind them is an engine or another server. It
-provides the status for balancers with `status`.
+All connections share the agent's slots. The status for balancers comes from the function `status`
+of the daemon, which runs an engine or forwards to another server.
 """
 
 import asyncio
@@ -25,11 +25,11 @@ from .supervision.supervisor_protocol import Dial, Ordered, Ready, ReportStatus,
 
 
 class BalancerLinks:
-    """The connections. `status` also sets the number of `slots` to the number it reports.
+    """The connections to all balancers. Calling `status` also updates the number of `slots`.
 
-    `on_change`: a slot was taken or freed. `on_ticket`: a balancer gave another agent a ticket for
-    a prefix here. A request is accepted only if `has_room`; call `slots_changed` when there is room
-    again.
+    `on_change` is called when a slot was taken or freed. `on_ticket` is called when a balancer
+    gave another agent a ticket for a prefix of this agent. Requests are accepted only while
+    `has_room()` is true. Call `slots_changed` when `has_room()` may have become true again.
     """
 
     def __init__(
@@ -48,7 +48,8 @@ class BalancerLinks:
         self._on_ticket = on_ticket
         self._links: Links | None = None
         self._all: list[Links] = []
-        """All connections, including left ones that finish their requests."""
+        """All connections, including connections that have left and still finish their requests.
+        """
         self._numbers = count(1)
         self._is_ready = False
         channel.on_fit_found = self._fit_found
@@ -63,7 +64,7 @@ class BalancerLinks:
         generation: port.Generation,
         queries: port.Queries,
     ) -> None:
-        """Connect to all balancers, with tasks of `group`; after `drain`, connect again."""
+        """Connect to all balancers, in tasks of `group`; after `drain`, connect again."""
         self.supervisor_status = ReportStatus(issues=order.issues, work=order.work)
         self._is_ready = False
         numbers = self._numbers
@@ -141,19 +142,19 @@ class BalancerLinks:
             await links.ended()
 
     def drain(self) -> None:
-        """Accept nothing new, finish running requests within the drain timeout, and leave."""
+        """Accept no new requests, finish running requests within the drain timeout, and leave."""
         ordered = self._channel.drain_timeout
         timeout = self._settings.drain_timeout if ordered is None else ordered
         for connection in self._stopped():
             connection.drain(timeout)
 
     def engine_stopped(self, reason: str) -> None:
-        """Leave all balancers at once: nothing can be finished."""
+        """Leave all balancers at once, because the engine stopped and no request can finish."""
         for connection in self._stopped():
             connection.engine_stopped(reason)
 
     def _stopped(self) -> Iterable[Connection]:
-        """Return the current connections; no more are made."""
+        """Dial no further balancers, and return the current connections."""
         if self._links is None:
             return ()
         self._links.stop()
@@ -162,7 +163,7 @@ class BalancerLinks:
     # ---- events of connections
 
     def slots_changed(self) -> None:
-        """Tell balancers that were answered `Busy` that a slot may be free."""
+        """Tell the balancers that got the answer `Busy` that a slot may be free."""
         for connection in self._links or ():
             connection.slots_changed()
         self._on_change()

@@ -9,8 +9,9 @@ ROOT = Path("/")
 def cgroup_folders(controller: str, root: Path = ROOT) -> Iterator[Path]:
     """Yield the folders with the limits of `controller` ("cpu", "memory"), outermost group first.
 
-    Groups of version 1 and 2 have files of different names, so the caller tries both. In a
-    container the path may be the host's, which does not exist there: its own group is the mount.
+    Control groups of versions 1 and 2 name their files differently, so the caller tries both
+    names. A container may see the host's path, which does not exist inside the container. Its own
+    group is then the mount itself.
     """
     mounts = root / "sys/fs/cgroup"
     for line in text_of(root / "proc/self/cgroup").splitlines():

@@ -4,7 +4,7 @@ from ..shared.messages import Issue
 
 
 def template_refused(reason: str) -> Issue:
-    """Return the issue that the model keeps its old chat template."""
+    """Return the issue that says that the model keeps its old chat template."""
     return Issue(
         code="chat_template",
         message=f"the change is refused: {reason}",
@@ -13,7 +13,7 @@ def template_refused(reason: str) -> Issue:
 
 
 def adapter_refused(name: str, reason: str) -> Issue:
-    """Return the issue that the adapter cannot be loaded, and the model keeps its old ones."""
+    """Return the issue that an adapter cannot be loaded, so the model keeps its old adapters."""
     return Issue(
         code="adapter",
         message=f"adapter `{name}`: {reason}",
@@ -24,7 +24,7 @@ def adapter_refused(name: str, reason: str) -> Issue:
 
 
 def adapter_left_out(name: str, reason: str) -> Issue:
-    """Return the issue that the adapter cannot be loaded, and the model is served without it."""
+    """Return the issue that an adapter cannot be loaded, so the model is served without it."""
     return Issue(
         code="adapter",
         message=f"adapter `{name}`: {reason}",
@@ -35,7 +35,7 @@ def adapter_left_out(name: str, reason: str) -> Issue:
 
 
 def engine_stopped(reason: str) -> Issue:
-    """Return the issue that the engine stopped during the change; a new process follows."""
+    """Return the issue that the engine stopped during the change and a new process starts."""
     return Issue(code="engine_crashed", message=f"the change is refused: {reason}")
 
 
@@ -49,7 +49,7 @@ def drafts_off(reason: str) -> Issue:
 
 
 def forwarder_refused() -> Issue:
-    """Return the issue that an upstream server decides what is served."""
+    """Return the issue that the upstream server, not the fleet, decides what is served."""
     return Issue(
         code="not_supported",
         message="the change is refused: this agent serves what its upstream server has",

@@ -22,7 +22,7 @@ NICENESS = 10
 def program(module: str) -> tuple[str, ...]:
     """Return the command that runs `module`.
 
-    `-P`: nothing is imported from the working directory.
+    The option `-P` keeps Python from importing anything from the working directory.
     """
     return (sys.executable, "-P", "-m", module)
 

@@ -1,4 +1,4 @@
-"""The number of threads for the engine: physical cores, since two threads on one core only wait."""
+"""The number of threads for the engine: one per physical core, since two on one core only wait."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,10 @@ from .cgroups import ROOT, cgroup_folders, text_of
 
 
 def default_threads(root: Path = ROOT) -> int:
-    """Return the physical cores that this process may use, or the quota of its groups if lower."""
+    """Return the number of physical cores that this process may use.
+
+    If a control group has a lower quota, the result is the quota.
+    """
     allowed = _allowed()
     cores = physical_cores(text_of(root / "proc/cpuinfo"), allowed) or len(allowed)
     return max(1, min(cores, quota_cores(root) or cores))
@@ -37,7 +40,10 @@ def quota_cores(root: Path = ROOT) -> int | None:
 
 
 def _quota(folder: Path) -> float | None:
-    """Return the cores of one group. Files have microseconds, and `max` or -1 for no quota."""
+    """Return the cores of one group; `None` without a quota.
+
+    The files have microseconds, and `max` or -1 if there is no quota.
+    """
     quota, _, period = text_of(folder / "cpu.max").strip().partition(" ")
     if not quota:
         quota = text_of(folder / "cpu.cfs_quota_us").strip()

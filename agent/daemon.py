@@ -66,7 +66,7 @@ from .supervision.supervisor_protocol import (
 logger = logging.getLogger(__name__)
 
 LAST_WRITES = 10.0
-"""Maximum seconds that a stopping agent writes prefixes to disk: about as many gigabytes."""
+"""Maximum seconds for which a stopping agent writes prefixes to disk: about as many gigabytes."""
 
 
 class EngineWorker(Protocol):
@@ -221,9 +221,9 @@ class _Agent:
         return usable, unusable
 
     def _use_adapters(self, adapters: AdapterTable) -> None:
-        """Load adapters.
+        """Load adapters. Blocks.
 
-        Blocks. Raises `AdapterUnusableError`; then the previous ones stay loaded.
+        Raises `AdapterUnusableError`; then the previous adapters stay loaded.
         """
         try:
             self._worker.use_adapters(adapters.files)
@@ -249,7 +249,7 @@ class _Agent:
     # ---- on the event loop's thread
 
     async def _dial_order(self) -> Dial | None:
-        """Return the order to dial; `None` if the agent stops before."""
+        """Return the order to dial balancers; `None` if the agent stops before it arrives."""
         async with asyncio.TaskGroup() as group:
             dial = group.create_task(self._channel.dials.get())
             stop = group.create_task(self._shutdown.requested.wait())
@@ -389,7 +389,7 @@ class _Agent:
             self._reporter.stir()
 
     async def _measure(self) -> None:
-        """Measure the host at intervals while there is an engine: others use it, too."""
+        """Measure the host at intervals, since other programs use the host too."""
         while True:
             self._meter.ask()
             await asyncio.sleep(INTERVAL)
@@ -413,7 +413,7 @@ class _Agent:
             self._links.status_changed()
 
     async def _change(self, served: ServedModel, order: Change) -> Issue | None:
-        """Serve what is ordered with the loaded model. Returns the issue if that is impossible."""
+        """Serve as `order` says, with the loaded model. Returns the issue if that is impossible."""
         try:
             preparer = await self._loop.run_in_executor(None, self._prepare, served, order)
         except AdapterUnusableError as error:
@@ -426,7 +426,7 @@ class _Agent:
         return None
 
     def _prepare(self, served: ServedModel, order: Change) -> Preparer:
-        """Do everything but the last step of a change. Blocks; loads new adapters."""
+        """Prepare a change up to its last step. Loads new adapters. Blocks."""
         adapters = adapters_with_digests(map(adapter_file, order.adapter))
         preparer = served.make_preparer(order.assignment, adapters)
         if preparer.adapters.files != served.preparer.adapters.files:
@@ -434,7 +434,7 @@ class _Agent:
         return preparer
 
     def _status(self) -> Status:
-        """Return the status for balancers once a model is served; set the number of slots to it."""
+        """Return the status for balancers, once a model is served. Also updates the slots."""
         served, links = self._served, self._links
         if served is None:
             raise RuntimeError("there is no model yet")
@@ -455,7 +455,7 @@ class _Agent:
         return () if failure is None else (drafts_off(failure),)
 
     async def _drain(self, dial_again: Callable[[Dial], None]) -> None:
-        """Leave when the supervisor says so, and return if it dials again before all has ended."""
+        """Drain, and later dial again, each time the supervisor says so."""
         while True:
             await self._shutdown.requested.wait()
             self._links.drain()

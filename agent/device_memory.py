@@ -1,6 +1,6 @@
 """The memory, use and temperature of this host and of its GPUs.
 
-A driver may take its time to answer. So it is asked on another thread, and seldom.
+A driver may answer slowly. So drivers are asked seldom, and on a separate thread.
 """
 
 import logging
@@ -66,7 +66,7 @@ class Probe:
         )
 
     def _card(self, gpu: FoundDevice, gpus: Sequence[FoundDevice], cards: Cards) -> Card:
-        """Return a card's figures; unknown if it is another host's, or could be one of several."""
+        """Return a card's figures; unknown if the card is remote or cannot be told from others."""
         is_alone = len(gpus) == 1
         if gpu.is_remote or (gpu.place is None and not is_alone):
             return Card()
@@ -90,7 +90,7 @@ class Probe:
 
 
 class DeviceMeter:
-    """Measures on another thread. `present` is the last measurement.
+    """Measures on a separate thread. `present` is the last measurement.
 
     `start` runs a function on another thread.
     """

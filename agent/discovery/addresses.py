@@ -1,12 +1,12 @@
 """Decides which addresses of a balancer's name are dialled, and with how many connections.
 
-A name with one address is dialled as it is. A name with several addresses, such as that of a
-headless service, stands for several balancers. An address that the name has lost is dialled until
-its connection is lost, since a stopping balancer may still have requests.
+If a name has one address, the name itself is dialled. A name with several addresses, such as the
+name of a headless service, stands for several balancers. An address that disappears from the name
+is dialled until its connection is lost, since a stopping balancer may still have requests.
 
-A dial reaches any of the workers that listen at an address. The answer has the configured number of
-workers and the names of those that serve now. Older and single-process balancers send neither. So a
-connection dials again until it reaches a worker that no other connection has.
+A dial reaches any of the workers that listen at an address. The answer has the configured number
+of workers and the names of the workers that serve now. Older and single-process balancers send
+neither. So a connection dials again until it reaches a worker without another connection.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -81,8 +81,8 @@ class Addresses:
 def of_one_kind(found: Iterable[tuple[bool, str]]) -> list[str]:
     """Return the IPv4 addresses; if there are none, the IPv6 addresses.
 
-    A host may have an address of each kind. `found` has, per address, whether it is IPv4, and the
-    address.
+    A host may have an address of each kind. Each entry of `found` says whether the address is
+    IPv4, and has the address.
     """
     found = list(found)
     has_ipv4 = any(is_ipv4 for is_ipv4, _ in found)
@@ -97,12 +97,12 @@ MOST_WORKERS = 64
 """Maximum workers of one address; further ones are ignored."""
 
 DIALS_PER_WORKER = 4
-"""Dials at once, before the next pause, while a worker has no connection yet."""
+"""Dials in quick succession before the next pause, while a worker has no connection yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """The workers behind an address: `num` are configured, those named in `living` serve."""
+    """The workers behind an address: `num` are configured; those in `living` serve now."""
 
     num: int = 1
     living: frozenset[str] = frozenset()
@@ -119,7 +119,7 @@ class Workers:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionPlan:
-    """The connections to open and to close, by number; `num_dials` attempts are worthwhile now."""
+    """The connections to open and to close, by number; `num_dials` more attempts are useful now."""
 
     opened: tuple[int, ...] = ()
     left: tuple[int, ...] = ()

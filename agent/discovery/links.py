@@ -1,9 +1,9 @@
 """Connections to all balancers of an agent: one per address of each name in `--balancer`.
 
-Names are looked up again when a connection is lost, and at intervals. Two addresses may belong to
-one balancer: then the second connection is closed, and tried again later. Several workers may
-listen at one address: then there is one connection per worker. A name behind a proxy has one
-connection, since the proxy resolves the name.
+Names are looked up again at intervals, and when a connection is lost. If two addresses belong to
+one balancer, the second connection is closed and tried again later. If several workers listen at
+one address, each worker gets a connection. A name behind a proxy has one connection, since the
+proxy resolves the name.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ Resolve = Callable[[str], Awaitable[Sequence[str]]]
 
 
 async def resolve(host: str) -> list[str]:
-    """Return the addresses of a name, all of one kind; none if it cannot be resolved."""
+    """Return the addresses of a name, all of one kind (IPv4 or IPv6); none if the name has none."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
@@ -127,7 +127,7 @@ class Links:
             self._ended.set()
 
     def leave(self, *, only_dead: bool = False) -> None:
-        """Stop, and close all connections; with `only_dead`, only those without a balancer."""
+        """Stop, and close all connections, or with `only_dead` those without a balancer."""
         self.stop()
         for key, connection in list(self._connections.items()):
             if not (only_dead and connection.is_live):
@@ -197,7 +197,7 @@ class Links:
         self._group.create_task(self._run(self._connections[key]))
 
     async def _meet(self, key: Key, at: str, open_another: Callable[[int], None]) -> BalancerSocket:
-        """Dial until a balancer answers that has no connection, a limited number of times.
+        """Dial a few times, until the dial reaches a balancer without another connection.
 
         Raises `AlreadyConnected`.
         """

@@ -1,7 +1,7 @@
 """Adapters (LoRA) in the engine: identified by the digest of their file, applied with a scale.
 
-`Prompt.adapter` is a key of all adapters that apply at once. It represents what they compute: equal
-keys give equal cells.
+`Prompt.adapter` is one key for all adapters that apply at once. Equal keys stand for the same
+computation, so cells with equal keys can be shared.
 """
 
 from collections.abc import Iterable
@@ -38,7 +38,7 @@ def adapter_key(uses: Iterable[AdapterUse]) -> str | None:
 
 
 def adapter_uses(key: str | None) -> tuple[AdapterUse, ...]:
-    """Return the uses from which `adapter_key` made `key`."""
+    """Return the adapters and scales from which `adapter_key` made `key`."""
     if key is None:
         return ()
     pairs = (part.rpartition("*") for part in key.split("+"))

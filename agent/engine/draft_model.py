@@ -1,6 +1,6 @@
 """The port to a draft model, for drafters.
 
-It is a small model (`llama.draft_model`), or layers of the served one (`llama.mtp`).
+A draft model is a small model (`llama.draft_model`), or layers of the served model (`llama.mtp`).
 """
 
 from collections.abc import Sequence
@@ -12,9 +12,10 @@ from .sequence import SequenceId
 
 @dataclass(frozen=True, slots=True)
 class DraftRun:
-    """Compute `tokens` of a sequence after its first `start`, which are all that `slot` holds.
+    """Compute `tokens` of a sequence, whose first `start` tokens `slot` already holds.
 
-    With `guesses` the token after them is guessed.
+    `slot` holds no other tokens. With `guesses` the draft model also guesses the token after
+    `tokens`.
     """
 
     id: SequenceId
@@ -39,8 +40,8 @@ class DraftFailedError(Exception):
 class DraftModel(Protocol):
     """Guesses tokens, with the vocabulary of the served model and a KV cache of its own.
 
-    It holds the tokens of `num_slots` texts, in `num_cells` cells together, each text of at most
-    `longest` tokens. Belongs to the engine's thread.
+    The cache has `num_slots` slots for texts of at most `longest` tokens, and `num_cells` cells in
+    all. A draft model belongs to the engine's thread.
     """
 
     @property
@@ -60,7 +61,9 @@ class DraftModel(Protocol):
     def end_tokens(self) -> frozenset[int]: ...
 
     def compute(self, runs: Sequence[DraftRun]) -> list[Guess]:
-        """Return guesses, in the order of the runs that ask for one. Raises `DraftFailedError`."""
+        """Return a guess for each run with `guesses`, in their order. Raises
+        `DraftFailedError`.
+        """
 
     def cut(self, slot: int, length: int) -> None:
         """Drop all tokens of `slot` except the first `length`."""

@@ -31,8 +31,8 @@ class Engine(Protocol):
     def open(self, sequence: NewSequence) -> None:
         """Prepare to choose tokens for `sequence`.
 
-        This may take a while: the whole prompt is read. Raises `RequestError` if its adapter is
-        missing.
+        This may take a while, since the whole prompt is read. Raises `RequestError` if the
+        sequence's adapter is missing.
         """
 
     def failure(self, sequence_id: SequenceId) -> str | None:
@@ -42,9 +42,9 @@ class Engine(Protocol):
         """Forget what `open` prepared, if anything."""
 
     def execute(self, step: Step) -> Outcome:
-        """Edit the cells, decode, and choose tokens. The worker plans nothing meanwhile.
+        """Edit the cells, decode, and choose tokens. The worker plans nothing during the call.
 
-        If nothing can be chosen for a sequence, that is logged and the sequence is `broken`.
+        If no token can be chosen for a sequence, the error is logged and the sequence is `broken`.
         """
 
     def stop(self, is_wanted: bool) -> None:
@@ -56,14 +56,15 @@ class Engine(Protocol):
     def use_threads(self, threads: int, threads_batch: int) -> None:
         """Set the threads for steps of one token, and for larger steps, from now on.
 
-        If results may depend on threads and must not, the engine keeps its threads.
+        If results depend on the number of threads and must be deterministic, the engine keeps its
+        threads.
         """
 
     def load_adapter(self, digest: str, path: Path, turn: AbstractContextManager[object]) -> None:
         """Load the adapter at `path`, whose file has this `digest`; raises `ModelError`.
 
-        Like `keep_adapters` it may be called on any thread, one at a time. It takes the steps'
-        `turn` repeatedly, each time briefly; the file is read without it.
+        Like `keep_adapters`, this may be called on any thread, but only on one at a time. The call
+        takes the steps' `turn` repeatedly, each time briefly. The file is read without the turn.
         """
 
     def keep_adapters(self, digests: Collection[str], turn: AbstractContextManager[object]) -> None:
@@ -76,8 +77,9 @@ class Engine(Protocol):
 class LoadEngine(Protocol):
     """Loads the model file at `path` with `options`. Raises `ModelError`.
 
-    If the model does not allow drafts, it is loaded without, and that is logged. `beside` are the
-    bytes that other engines use, or may still take, of each device and of the host, by name.
+    If the model does not allow drafts, it is loaded without drafts, and a warning is logged.
+    `beside` maps each device and the host to the bytes that other engines use there or may still
+    take.
     """
 
     def __call__(

@@ -1,11 +1,11 @@
 """A lock that passes from one thread to the next in the order of their requests.
 
-Two contexts of llama.cpp on one machine would only slow each other down, and with an ordinary lock
-the thread that decodes would take it again before others wake up. With one turn per chunk and per
-step, a running stream waits for at most one chunk.
+Two contexts of llama.cpp on one machine would only slow each other down. With an ordinary lock the
+thread that decodes would take the lock again before other threads wake up. With one turn per chunk
+and per step, a running stream waits for at most one chunk.
 
-It also guards the weights' lifetime: a thread that needs them but computes nothing, such as one
-that opens a context, shares them without a turn.
+The lock also guards the weights' lifetime. A thread that needs the weights but computes nothing,
+such as a thread that opens a context, shares them without a turn.
 """
 
 from collections import deque
@@ -45,7 +45,7 @@ class FairLock:
 
     @contextmanager
     def sharing(self) -> Iterator[None]:
-        """Keep the weights inside the block, without a turn.
+        """Keep the weights from being freed inside the block, without taking a turn.
 
         Raises `EngineFailed` after `close`.
         """
@@ -61,7 +61,7 @@ class FairLock:
                 self._shared.notify_all()
 
     def close(self) -> None:
-        """Wait for the last turn and for the threads that share; grant nothing afterwards."""
+        """Wait until the last turn and all sharing threads are done. Later requests fail."""
         self._wait()
         with self._guard:
             self._is_over = True

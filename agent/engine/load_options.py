@@ -1,9 +1,14 @@
 """The options that an engine is loaded with: declared once, from the flag to llama.cpp.
 
-A field is the flag, with its bounds and its help. Its `Counts` say where else it matters: which
-agents can continue each other's answers (`fingerprint`), whose cells fit (`cache`), how much memory
-a model takes (`memory`), what a desired state may contain (`desired`), and what an agent's view
-shows (`view`). Tests compare these with the code.
+A field is the flag, with its bounds and its help. Its `Counts` say what else the option affects:
+
+- `fingerprint`: which agents can continue each other's answers;
+- `cache`: whose cells fit;
+- `memory`: how much memory a model takes;
+- `desired`: what a desired state may contain;
+- `view`: what an agent's view shows.
+
+Tests compare these entries with the code.
 """
 
 import re
@@ -80,9 +85,10 @@ _SAME_SIZE = "everything takes as much in either case"
 class Counts:
     """The places where an option counts.
 
-    In the `fingerprint` and in the `cache`'s identity it counts with its value automatically
-    (`LoadOptions.counted`). `memory`: `gguf.memory_estimate` reads it. `desired`: a desired state
-    may contain it, under the same name. `view`: an agent's view shows it, under the same name.
+    An option that counts in the `fingerprint` or in the `cache`'s identity enters there with its
+    value (`LoadOptions.counted`). `memory`: `gguf.memory_estimate` reads the option. `desired`: a
+    desired state may contain the option, under the same name. `view`: an agent's view shows the
+    option, under the same name.
     """
 
     fingerprint: Counted
@@ -522,12 +528,12 @@ class LoadOptions(BaseModel):
 
     @property
     def slot_tokens(self) -> int:
-        """The maximum length of a slot; while nothing has chosen it, the smallest one."""
+        """The maximum length of a slot, in tokens; the smallest length until one is chosen."""
         return self.fit_ctx if self.context_size == "auto" else self.context_size
 
     @property
     def num_cells(self) -> int:
-        """The cells of all slots; while nothing has chosen them, all slots' maximum lengths."""
+        """The cells of all slots; until chosen, enough for the maximum length of each slot."""
         return self.slots * self.slot_tokens if self.kv_cells == "auto" else self.kv_cells
 
     @property
@@ -537,7 +543,7 @@ class LoadOptions(BaseModel):
 
     @property
     def without_drafts(self) -> "LoadOptions":
-        """The same options for a model whose sequences cannot drop tokens."""
+        """The same options without drafts, for a model whose sequences cannot drop tokens."""
         return self.model_copy(update={"speculate": 0, "draft_model": None})
 
     @property
@@ -547,9 +553,9 @@ class LoadOptions(BaseModel):
 
     @property
     def for_draft(self) -> "LoadOptions":
-        """The options for a draft model, without those about the served model's file.
+        """The options for a draft model, without options about the served model's file.
 
-        Its cache is small, and of the default type.
+        The draft model's cache is small, and of the default type.
         """
         names = (
             *("cache_type_k", "cache_type_v"),
@@ -575,7 +581,7 @@ class LoadOptions(BaseModel):
 
 
 def where_options_count() -> Iterator[tuple[str, Counts]]:
-    """Yield each option's name, and where it counts."""
+    """Yield each option's name, with the places where the option counts."""
     for name, field in LoadOptions.model_fields.items():
         counts = next((mark for mark in field.metadata if isinstance(mark, Counts)), None)
         if counts is None:

@@ -53,8 +53,9 @@ class Vocab(Protocol):
         """Return the token ids of `text`.
 
         `add_special` adds the tokens that the model expects around a prompt (BOS, EOS). With
-        `parse_special` the text of a control token becomes that token instead of plain text. Raises
-        `InvalidRequest` if that would take too much stack or time, and `Withdrawn`.
+        `parse_special` the text of a control token becomes that token instead of plain text.
+        Raises `InvalidRequest` if tokenizing would take too much stack or time, and `Withdrawn` if
+        the request has ended.
         """
 
     def piece(self, token: int) -> bytes:
@@ -81,14 +82,18 @@ class LoadedModel:
     """A loaded model. `chat_template` is its Jinja source in the model file, or `None`.
 
     `tool_template` is a separate template for requests with tools, if any. `grammar_tokens` is the
-    vocabulary for grammars; without it nothing can be constrained. `embedding` makes embeddings
+    vocabulary for grammars; without it answers cannot be constrained. `embedding` makes embeddings
     with the same weights. `media` reads media, if there is a projector. A draft model has a KV
-    cache of `num_draft_cells`. A token's state has `cell_bytes` if prefixes can be exported, and a
-    checkpoint `state_bytes` more. `arithmetic` identifies the arithmetic of a deterministic engine:
-    engines with equal values give equal answers. A model with `has_checkpoints` shares prefixes
-    only there, and needs to know where messages begin. `options` are the options it was loaded
-    with, if some were chosen; `fit` describes the choice. `held` are the bytes that it uses per
-    device and of the host, by name, if known.
+    cache of `num_draft_cells`.
+
+    If prefixes can be exported, a token's state has `cell_bytes`, and a checkpoint has
+    `state_bytes` in addition. A model with `has_checkpoints` shares prefixes only at checkpoints,
+    and needs to know where messages begin. `arithmetic` identifies the arithmetic of a
+    deterministic engine: engines with equal values give equal answers.
+
+    `options` are the options with which the model was loaded, if some were chosen; `fit` describes
+    the choice. `held` maps each device and the host to the bytes that the model uses there, if
+    known.
     """
 
     info: ModelInfo

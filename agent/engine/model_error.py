@@ -11,13 +11,13 @@ _TOO_LITTLE = re.compile(rf"{DOES_NOT_FIT}, which has about (\d+\.\d\d) GiB too 
 
 
 def does_not_fit(missing: int, why: str) -> str:
-    """Return the message; `missing` bytes are lacking, 0 if unknown."""
+    """Return the message for a model that lacks `missing` bytes of memory; 0 if unknown."""
     too_few = f", which has about {_gib(missing)} GiB too little" if missing else ""
     return f"{DOES_NOT_FIT}{too_few}, and nothing less can be chosen: {why}"
 
 
 def missing_in(message: str) -> int | None:
-    """Return the missing bytes in a message of `does_not_fit`, if it has them."""
+    """Return the missing bytes that a message of `does_not_fit` names, if it names any."""
     found = _TOO_LITTLE.match(message)
     return None if found is None else ceil(float(found[1]) * 2**30)
 

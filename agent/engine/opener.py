@@ -1,9 +1,9 @@
 """Opens sequences on separate threads, while the engine's thread decodes.
 
 Setting up a sampler reads the whole prompt. Encoding media takes seconds on a CPU, so it has a
-separate thread. Text does not wait for it, and its lower priority hardly slows steps. Sequences of
-the class `batch` have a thread of their own, too: many arrive at once, and no other sequence waits
-for them. An error ends only its sequence.
+separate thread. Text does not wait for that thread, and its low priority hardly slows steps.
+Sequences of the class `batch` have a thread of their own as well: many arrive at once, and other
+sequences must not wait for them. An error ends only its own sequence.
 """
 
 import logging
@@ -23,16 +23,16 @@ from .step_loop import Disk, Inbox, Interruption, Opened, close
 logger = logging.getLogger(__name__)
 
 NUM_THREADS = 2
-"""Several, so that one long set-up delays no others; more would take the engine's cores."""
+"""Several, so that a long set-up delays no others; more would take the engine's cores."""
 
 NICENESS = 5
-"""The niceness of the encoding thread: it gets a quarter of the cores of a busy engine."""
+"""The niceness of the encoding thread, which then gets a quarter of the cores of a busy engine."""
 
 
 class Opener:
-    """Puts opened sequences into `inbox`; those not of the class `batch` may stop a step.
+    """Puts opened sequences into `inbox`. Only sequences above the class `batch` may stop a step.
 
-    Thread-safe. A sequence is passed on at most once, and not after it was withdrawn.
+    Thread-safe. A sequence is passed on at most once, and never after its withdrawal.
     """
 
     def __init__(self, engine: Engine, inbox: Inbox, interruption: Interruption) -> None:
@@ -56,14 +56,14 @@ class Opener:
                 self._threads_for(sequence).submit(self._open, sequence)
 
     def withdraw(self, sequence_id: SequenceId) -> bool:
-        """Return whether it was still being opened; then it is never passed on."""
+        """Return whether the sequence was still being opened; it is then never passed on."""
         with self._lock:
             is_opening = sequence_id in self._opening
             self._opening.discard(sequence_id)
             return is_opening
 
     def close(self) -> None:
-        """Open nothing more; block until the threads no longer use the engine."""
+        """Open no more sequences; block until the threads no longer use the engine."""
         with self._lock:
             self._is_closed = True
             self._opening.clear()

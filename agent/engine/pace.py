@@ -3,12 +3,12 @@
 Only tests set its two environment variables:
 
 - `ARRIERO_PACE_SOCKET` is the path of a Unix socket. A test listens there and sends how many steps
-  may be computed: a number, or `free`, one per line. Each line is answered by a line once it is
-  obeyed. The number counts steps that give some sequence a token. Steps of prefill alone are free
-  until it is used up; at 0 nothing is computed. An optional second number is the maximum of steps
-  per second. The engine waits for the first line before it begins. If the other side closes the
-  socket, the engine is free.
-- `ARRIERO_PACE_STEPS` is the maximum of steps per second: steps take at least that long.
+  may be computed: a number, or `free`, one per line. The engine answers each line with a line once
+  it has obeyed. Only steps that give some sequence a token count. Steps of prefill alone are free
+  until the number is used up; at 0 no step is computed. An optional second number is the maximum
+  of steps per second. The engine waits for the first line before it begins. If the other side
+  closes the socket, the engine runs free.
+- `ARRIERO_PACE_STEPS` is the maximum of steps per second: each step takes at least that long.
 """
 
 import socket
@@ -52,11 +52,11 @@ class Pace:
 
     @property
     def is_held(self) -> bool:
-        """Return whether nothing may be computed."""
+        """Return whether no step may be computed."""
         return self._num_left == 0
 
     def set(self, order: Allow) -> None:
-        """Obey `order`."""
+        """Apply `order` to the following steps."""
         self._num_left = order.num_steps
         self._shortest = max(self._always, order.shortest)
         order.obeyed()

@@ -1,24 +1,24 @@
 """A prompt in the engine, and a sequence's history: a prompt that grows.
 
 Both are sequences of positions. A position holds a token, or a part of media: an image is one span
-that covers as many positions as the model takes for it. An adapter (LoRA) changes what all
-positions compute.
+that covers as many positions as the model takes for it. An adapter (LoRA) changes the results at
+all positions.
 
-Each position has a *cache key*. Sequences whose first n keys are equal have the same first n cells,
-so the cache, the prefix tree and stored prompts compare only keys:
+Each position has a *cache key*. Sequences whose first n keys are equal have the same first n
+cells, so the cache, the prefix tree and stored prompts compare only keys:
 
 - the key of a token is its id;
-- the keys of media are negative, from the digest of the media and the place within them;
+- the keys of media are negative, from the digest of the media and the position within them;
 - under an adapter, the adapter is a part of every key;
-- in a scope, so is the scope: callers of other scopes have no key in common.
+- in a scope, the scope is a part of every key: callers of other scopes have no key in common.
 
 The keys of a plain text prompt are its token ids. Adapters are set for a step
 (`scheduling.planner`).
 
-Media are computed in parts like text, but a prefix that is shared or cached ends at the `border` of
-a span. Cells of a picture may have positions in two dimensions, and llama.cpp cannot cut between
-them. If a model computes a picture as a whole, each of its positions depends on all others, so one
-step computes them.
+Media are computed in parts like text, but a prefix that is shared or cached ends at the `border`
+of a span. Cells of a picture may have positions in two dimensions, and llama.cpp cannot cut
+between them. If a model computes a picture as a whole, each of its positions depends on all
+others, so one step computes them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,8 +36,8 @@ _MEDIA_BYTES = 16
 class Media:
     """A picture or sound in a prompt, identified by its `digest`.
 
-    Raises `ValueError` unless it covers at least one position. `is_whole`: its positions attend to
-    each other, not only to earlier ones.
+    Raises `ValueError` if it covers no position. `is_whole`: its positions attend to each other,
+    not only to earlier positions.
     """
 
     digest: bytes
@@ -73,7 +73,7 @@ class Positions:
     adapter: str | None
     """Identifies the adapters that apply: an `adapter.adapter_key`."""
     scope: str | None
-    """The scope that may share it; `None` is the scope of all callers without one."""
+    """The scope whose callers may share the prompt; `None` is the scope of all other callers."""
     keys: Sequence[int]
     _media: Sequence[_Placed]
 
@@ -95,9 +95,9 @@ class Positions:
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """Tokens and media, in order; spans of tokens are never adjacent, and none is empty.
+        """Tokens and media, in order; spans of tokens are never adjacent, and no span is empty.
 
-        The engine computes them one by one.
+        The engine computes the spans one by one.
         """
         spans: list[Span] = []
         start = 0
@@ -122,7 +122,7 @@ class Positions:
         return self._ids(start, stop)
 
     def span_left(self, start: int) -> int:
-        """Return how many positions from `start` on are in one span: one run computes them."""
+        """Return how many positions from `start` on are in one span, which one run computes."""
         for place, media in self._media:
             if start < place:
                 return place - start
@@ -138,7 +138,7 @@ class Positions:
         return None
 
     def whole_left(self, start: int) -> int:
-        """Return how many positions from `start` on must be computed at once; 0 if not even two."""
+        """Return how many positions from `start` must be computed at once; 0 if fewer than two."""
         part = self.media_part(start, 1) if self._media else None
         return self.span_left(start) if part is not None and part.media.is_whole else 0
 
@@ -248,7 +248,7 @@ def _between(media: Iterable[_Placed], start: int, stop: int) -> Iterator[_Place
 def border(keys: Sequence[int], length: int) -> int:
     """Return the longest length, at most `length`, at which `keys` can be cut: not within media.
 
-    The keys of media are negative, and each is one less than the key before it.
+    The keys of media are negative, and each key is one less than the key before it.
     """
     while 0 < length < len(keys) and keys[length - 1] < 0 and keys[length] == keys[length - 1] - 1:
         length -= 1

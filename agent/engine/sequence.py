@@ -31,13 +31,14 @@ class NewSequence:
     """A sequence that the engine is asked to run.
 
     `prompt` has at least one position and, unless there is a `shift`, fewer positions than the
-    slot's maximum length. `max_tokens` of `None` continues to the maximum length, or with a `shift`
-    until an end token. `prefill_only` computes the prompt and ends with `stop`. The common prefix
-    with a `stored` prompt is not computed again. With `scores_prompt` the prompt's tokens get
-    log-probabilities like the answer's, so all of them are computed; not available with a `shift`.
+    slot's maximum length. A `max_tokens` of `None` continues to the maximum length, or with a
+    `shift` until an end token. `prefill_only` computes the prompt and ends with `stop`. The common
+    prefix with a `stored` prompt is not computed again. With `scores_prompt` the prompt's tokens
+    get log-probabilities like the answer's, so all tokens are computed; not available with a
+    `shift`.
 
-    `said` was generated before, by another engine: the sequence continues after it, like one that
-    was preempted. The next tokens are those of `forced`, whatever the logits: only their
+    Another engine generated `said` before. The sequence continues after `said`, like a preempted
+    sequence. The next tokens are the `forced` ones, whatever the logits: only their
     log-probabilities are needed.
 
     `marks` has increasing positions of the prompt, with the keys that balancers have for the
@@ -66,9 +67,9 @@ class NewSequence:
 class SequenceStats:
     """Counts, and times in seconds by the scheduler's clock (`None`: there was no such step).
 
-    `prefill_tokens` of the prompt, and of `said`, were computed in steps of prefill alone, in
+    `prefill_tokens` of the prompt and of `said` were computed in steps of prefill alone, in
     `prefill_seconds`. Mixed steps do not show how long each part took. `completion_tokens` were
-    generated here.
+    generated in this engine.
     """
 
     prompt_tokens: int
@@ -83,7 +84,7 @@ class SequenceStats:
 class SequenceEnd:
     """The end of a sequence: `stop`, `length`, or an error.
 
-    `stop` means an end-of-generation token, or that only the prompt was to be computed.
+    `stop` means an end-of-generation token, or the end of a prompt that was only to be computed.
     """
 
     reason: Literal["stop", "length"] | RequestError
@@ -94,17 +95,20 @@ class SequenceEnd:
 class SequenceOutput:
     """The output of one sequence in one step: `tokens`, `end`, or both.
 
-    Nothing changes it; it is not frozen for the same reason as `step.Run`.
+    An output never changes; it is not frozen for the same reason as `step.Run`.
 
     `tokens` has no end-of-generation token. With drafts a step may give several tokens. A `length`
-    end comes with the last token, `stop` with the tokens that the step gave before it, errors
-    alone. For an answer that ends before the sequence does, `stats` are the counts so far after a
-    step that read, and `decode_seconds` the seconds of its decode steps so far; an `end` has its
-    own. `notices` are for the client, before anything else of this output. `log_probs` has
-    one entry per token, if requested, also for the token that ended the answer. `prompt_log_probs`
-    belong to the prompt's next tokens, from its second one on; all of them come before or with the
-    answer's first token. If there is no other output, `num_read` is the number of tokens computed
-    so far.
+    end comes with the last token. `stop` comes with the tokens that the step gave before it. An
+    error comes without tokens. `notices` are for the client, before everything else in this
+    output. If there is no other output, `num_read` is the number of tokens computed so far.
+
+    An `end` has its own counts. Without an end, `stats` are the counts so far after a step that
+    read, and `decode_seconds` the seconds of decode steps so far. A text may end before its
+    sequence does, and then needs them.
+
+    `log_probs` has one entry per token, if requested, also for the token that ended the answer.
+    `prompt_log_probs` belong to the prompt's next tokens, from its second token on. All of them
+    come before or with the answer's first token.
     """
 
     id: SequenceId

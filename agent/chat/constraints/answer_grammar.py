@@ -31,17 +31,21 @@ from .lark import MAX_SCHEMAS, Lark, TooMuchWorkError
 from .schema import Schema, Unenforced
 
 MOST_TOLD = 16
-"""Maximum calls in an answer whose tools an instruction describes: such models rarely stop."""
+"""Maximum calls in an answer of a model that learns its tools from an instruction.
+
+Such models rarely stop calling by themselves.
+"""
 
 _SPACE = r'("\n" | "\n\n")?'
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerGrammar:
-    """The grammar of one answer: `text` is llguidance's input.
+    """The grammar of one answer. `text` is llguidance's input.
 
-    An error names the schema in `schemas` that caused it, or else the request's `field`.
-    `unenforced` lists keywords of the `lenient` schemas that the call notation cannot enforce.
+    If the grammar is invalid, the error names the schema in `schemas` that caused it, or else the
+    request's `field`. `unenforced` lists keywords of the `lenient` schemas that the call notation
+    cannot enforce.
     """
 
     text: str
@@ -56,8 +60,8 @@ class AnswerFormat:
     """The form in which the answer to a conversation will be parsed.
 
     `is_thinking`: the prompt ends within reasoning. `may_think`: the answer may begin with
-    reasoning. `control` holds the control tokens among the family's markers, by text. `is_told`:
-    the template ignores tools, so an instruction describes them to the model.
+    reasoning. `control` maps the family's markers that are control tokens to their ids. `is_told`:
+    the template ignores tools, so an instruction describes the tools to the model.
     """
 
     family: Family
@@ -126,9 +130,9 @@ def _written(
 
 
 def _check_bounds(request: GenerateRequest, functions: Sequence[Function]) -> None:
-    """Refuse constraints that are too long, too deep or too repetitive, before any other work.
+    """Raise `InvalidRequest` if constraints are too long, too deep or too repetitive.
 
-    Raises `InvalidRequest`, which names the field.
+    The error names the field. This check runs before any other work on the constraints.
     """
     match request.grammar:
         case RegexGrammar(pattern=pattern):
@@ -155,7 +159,7 @@ def _check_bounds(request: GenerateRequest, functions: Sequence[Function]) -> No
 def _functions(request: GenerateRequest) -> tuple[Function, ...]:
     """Return the callable functions.
 
-    Raises `InvalidRequest` if `tool_choice` names an unknown one.
+    Raises `InvalidRequest` if `tool_choice` names an unknown function.
     """
     if request.tool_choice == "none":
         return ()

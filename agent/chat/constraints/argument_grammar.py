@@ -38,7 +38,7 @@ _WORDS = {"boolean": '("true" | "false")', "null": '"null"'}
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """One argument. `schema` is `None` if any value is allowed."""
+    """One argument of a function. `schema` is `None` if any value is allowed."""
 
     name: str
     schema: object

@@ -67,7 +67,7 @@ def _num_nested(text: str) -> int:
 
 
 def _height(schema: Mapping[str, Any], root: Mapping[str, Any] | None) -> int:
-    """Return the nesting depth of lists and objects; with `root`, references are followed.
+    """Return the nesting depth of lists and objects. References are followed if `root` is given.
 
     A reference back to an enclosing part adds nothing.
     """
@@ -92,7 +92,7 @@ def _height(schema: Mapping[str, Any], root: Mapping[str, Any] | None) -> int:
 
 
 def _within(part: object, root: Mapping[str, Any] | None) -> Iterator[object]:
-    """Yield the lists and objects directly in `part`, and the target of its `$ref`."""
+    """Yield the lists and objects directly in `part`, and the target of the `$ref` of `part`."""
     members: Iterable[object] = part if isinstance(part, list) else ()
     if isinstance(part, Mapping):
         members = part.values()

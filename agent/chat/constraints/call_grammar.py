@@ -16,11 +16,11 @@ _NAME = re.compile(r"[\w.-]{1,200}")
 
 
 class CallGrammar:
-    """Adds rules for calls to `lark`.
+    """Adds rules for calls to the grammar `lark`.
 
     `schemas` are the parts that llguidance compiles as JSON schemas. `lenient` are the schemas of
-    functions that are not strict. `unenforced` lists their keywords that the notation cannot
-    enforce.
+    functions that are not strict. `unenforced` lists the keywords of lenient schemas that the
+    notation cannot enforce.
     """
 
     def __init__(self, lark: Lark, syntax: CallSyntax, functions: Sequence[Function]) -> None:

@@ -1,17 +1,17 @@
 """Prepares a JSON Schema for llguidance: removes mere annotations, and closes objects.
 
 llguidance refuses each `format` that it does not know. It also refuses keywords that it does not
-enforce, even if their value allows everything (`uniqueItems: false`). JSON Schema treats such a
-`format` as an annotation, so both are removed.
+enforce, even if the keyword's value allows everything (`uniqueItems: false`). JSON Schema treats
+an unknown `format` as an annotation. So both are removed.
 
 JSON Schema lets an object have members beyond `properties`, unless `additionalProperties` forbids
 them. Few authors of `properties` want that, and a model constrained by such a schema invents
-members. So an object without `additionalProperties` is closed, as in llama-server and xgrammar.
-`additionalProperties: true`, or a schema for them, opens it.
+members. So an object without `additionalProperties` is closed, as in llama-server and xgrammar. An
+object stays open if `additionalProperties` is true or a schema.
 
-If several parts describe one object (`allOf`, or `properties` together with `anyOf` or `$ref`), the
-object is closed as a whole: no part may refuse the members of another part. Members that are
-`required` but have no schema may have any value.
+If several parts describe one object (`allOf`, or `properties` together with `anyOf` or `$ref`),
+the object is closed as a whole. Otherwise one part would refuse the members of another part.
+Members that are `required` but have no schema may have any value.
 """
 
 from collections.abc import Iterator, Mapping
@@ -99,7 +99,7 @@ _OF_TYPE = {
 }
 
 _OPEN = ":open"
-"""Suffix for the name of a definition's copy that is left open: another part closes the object."""
+"""Suffix of the name of a definition's open copy, for an object that another part closes."""
 
 MAX_PARTS = 500
 """Maximum parts of one object; a schema with more is left unchanged."""
@@ -114,14 +114,14 @@ def constraining(schema: Mapping[str, Any], type: str) -> Iterator[str]:
 
 
 class _Unclear(Exception):
-    """The members that an object may have are not described in one place."""
+    """No single place in the schema describes the members that an object may have."""
 
 
 def closed(schema: Mapping[str, Any]) -> Json:
     """Return `schema` without annotations that llguidance refuses, and with closed objects.
 
-    Objects stay open if the schema has references other than to definitions between the parts of an
-    object, or if it has too many parts.
+    Objects stay open if they have too many parts. They also stay open if a part refers to anything
+    other than a definition.
     """
     try:
         return _Closing(schema).schema()
@@ -257,7 +257,7 @@ def _is_joined(schema: Mapping[str, Any]) -> bool:
 
 
 def _says(schema: Mapping[str, Any]) -> bool:
-    """Return whether the schema itself says which other members are allowed."""
+    """Return whether the schema itself says if other members are allowed."""
     return any(key in schema for key in _SAYING)
 
 

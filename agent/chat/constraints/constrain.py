@@ -20,7 +20,7 @@ _PLACES = {
 
 @dataclass(frozen=True, slots=True)
 class ConstrainedAnswer:
-    """The compiled grammar of an answer, with a notice for the client if it enforces less."""
+    """The compiled grammar of an answer. A notice tells the client if the grammar enforces less."""
 
     constraint: Constraint
     notice: Notice | None

@@ -24,7 +24,7 @@ class GbnfError(ValueError):
 
 
 class _ParserRule(RepetitionNode):
-    """A rule's body, wrapped so that it never becomes part of a terminal."""
+    """A rule's body, in a wrapper that keeps the rule from becoming part of a terminal."""
 
     def __init__(self, rule: RuleNode) -> None:
         super().__init__(rule.alternatives, 1, 1)
@@ -56,7 +56,7 @@ def lark_of(gbnf: str) -> str:
 
 
 def _mark_terminals(rules: dict[str, RuleNode]) -> None:
-    """Make `resolve` turn exactly those rules into terminals that can be terminals."""
+    """Make `resolve` turn a rule into a terminal exactly if the rule can be a terminal."""
     try:
         terminals = terminal_rules(rules)
     except TooComplexError as error:

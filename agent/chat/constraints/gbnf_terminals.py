@@ -31,7 +31,10 @@ Rules = Mapping[str, RuleNode]
 Chars = int
 
 MAX_WORK = 300_000
-"""Maximum visits to nodes of rules, about half a second: facts are computed up to a fixed point."""
+"""Maximum visits to nodes of rules, about half a second of work.
+
+The analysis repeats its passes until nothing changes.
+"""
 
 _PER_VISIT = 8
 """Characters of the sample that can be compared in the time of one visit."""
@@ -129,7 +132,7 @@ class _Facts:
                 break
 
     def following(self, names: Sequence[str]) -> dict[str, Chars]:
-        """Return, for each rule, the characters that may follow it directly in rules `names`."""
+        """Return for each rule the characters that may follow it directly in the rules `names`."""
         following = dict.fromkeys(self._rules, 0)
         for order in self._rounds(names):
             before = dict(following)
@@ -140,7 +143,7 @@ class _Facts:
         return following
 
     def _rounds(self, names: Sequence[str]) -> Iterator[Iterable[str]]:
-        """Yield forward and backward order in turn: rules tend to be sorted, so few suffice."""
+        """Yield the names forward and backward in turn: few rounds suffice for sorted rules."""
         yield from cycle((names, names[::-1]))
 
     def _fact(self, node: ASTNode) -> _Fact:

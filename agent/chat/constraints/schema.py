@@ -47,9 +47,9 @@ class Unenforced:
 
 MAX_TRIES = 500
 MAX_TRIED = 1024 * 1024
-"""Maximum subschemas tried, and their characters with definitions: about a second's work.
+"""Maximum subschemas tried, and maximum characters of a subschema with its definitions.
 
-Beyond these limits, the error names the enclosing part.
+Together they take about a second. Beyond these limits, the error names the enclosing part.
 """
 
 _MAPS = ("properties", "patternProperties", "$defs", "definitions")
@@ -115,7 +115,7 @@ def children(part: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]
 
 
 MAX_VISITED = 2000
-"""Maximum subschemas searched; keywords further on are not reported."""
+"""Maximum subschemas searched; keywords in further subschemas are not reported."""
 
 _KEYWORDS = re.compile(r"Unimplemented keys: (\[[^\]]*\])")
 """Matches llguidance's warning; a count may follow in the warning."""

@@ -72,7 +72,7 @@ def alternatives_of(schema: object, root: Mapping[str, Any], work: Work) -> list
 def leaves_of(schema: object, root: Mapping[str, Any], work: Work) -> list[Mapping[str, Any]]:
     """Expand `$ref`, `allOf`, `anyOf`, `oneOf` and type lists; each result has at most one type.
 
-    Raises what `alternatives_of` does.
+    Raises `TooManyAlternativesError` and `TooMuchWorkError`.
     """
     return list(_Leaves(root, work).of(schema, MAX_DEPTH))
 

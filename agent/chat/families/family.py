@@ -12,10 +12,11 @@ _JSON = (("", JSON_CALLS),)
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """The notation of a family: after one of `openings`, in the first of `notations` that matches.
+    """The call notation of a family.
 
-    `closings` may follow a call; `wrappers` may enclose several calls; `inner` markers occur within
-    one.
+    A call begins with one of `openings` and continues in the first of `notations` that matches.
+    `closings` may follow a call. `wrappers` may enclose several calls. `inner` markers occur
+    within a call.
     """
 
     openings: tuple[str, ...]
@@ -46,18 +47,18 @@ class Evidence(IntEnum):
     OWN = 0
     """The hint is only in this family's templates."""
     STRONG = 1
-    """Some other families' templates have the hint too, but they also have hints of their own."""
+    """Some other families' templates have the hint too, along with a hint of their own."""
     WEAK = 2
     """Other families' templates have the hint too; a strong hint in the same template wins."""
     TURNS = 3
-    """The hint marks turns. Families trained from this one have it too, with their own hints."""
+    """The hint marks turns. Families trained from it have the hint too, and their own."""
     REASONING = 4
     """The hint marks reasoning. Unrelated families have it too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """Texts that occur together only in templates of the family, as reliably as `evidence` says."""
+    """Texts that occur together only in templates of the family. `evidence` says how reliably."""
 
     texts: tuple[str, ...]
     evidence: Evidence = Evidence.OWN
@@ -80,15 +81,15 @@ class Summary:
 class Family:
     """One family of models.
 
-    To recognise: any of `hints`. A family without hints is only chosen by its name.
+    To recognise the family: any of `hints`. A family without hints is only chosen by its name.
 
-    To read: `wrappers` are markers around content that are removed; `openers` are markers at its
-    beginning that are removed. An answer may begin with a call in one of the notations `bare`,
+    To read: `wrappers` are markers around content, and `openers` are markers at the beginning of
+    content; both are removed. An answer may begin with a call in one of the notations `bare`,
     without a marker. `inner` are control tokens that occur within markers. With `has_channels` the
     answer is a sequence of messages with headers.
 
     To write: the first of `syntaxes` whose text occurs in the template. Models of one family may
-    differ in notation; the template shows which one the model was trained on.
+    differ in notation; the template shows the notation on which the model was trained.
     """
 
     name: str
@@ -121,7 +122,7 @@ class Family:
         return min(found, default=None)
 
     def syntax(self, template: str) -> CallSyntax | None:
-        """Return how a model with that template writes calls; `None` if the record does not say."""
+        """Return how a model with that template writes calls; `None` if the family does not say."""
         return next((syntax for text, syntax in self.syntaxes if text in template), None)
 
     def forced(self, template: str) -> "Family":

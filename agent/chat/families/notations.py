@@ -12,9 +12,9 @@ from ..parsing.tagged_calls import Tags, tagged_call
 from ..parsing.tools import Tools
 
 Notation = Callable[[Reader, Tools], Parse[bool]]
-"""Parses what follows a call's opening marker.
+"""Parses the text after a call's opening marker.
 
-Returns `False`, with no call begun, if it is no call.
+Returns `False` if the text is no call. No call has begun then.
 """
 
 

@@ -22,7 +22,7 @@ class _Waiting:
 
 
 class Attribution:
-    """The log-probabilities of one answer's tokens. `piece` returns a token's bytes.
+    """Assigns log-probabilities to one answer's text. `piece` returns a token's bytes.
 
     Invariant: every token is returned once, in order, unless none of its text is sent.
     """

@@ -61,7 +61,7 @@ class StopStrings:
         return "".join(free)
 
     def flush(self) -> str:
-        """Return the text held back: the answer is over, so it is no stop string."""
+        """Return the text held back. The answer is over, so the held text is no stop string."""
         held, self._held = self._held, ""
         return held
 
@@ -94,8 +94,8 @@ class Gain:
 class Stops:
     """The strings and tokens that end an answer, in addition to the model's end tokens.
 
-    Unless `are_included`, the one that ends the answer is not part of it. The answer does not end
-    before `min_tokens` tokens.
+    The string or token that ends the answer belongs to the answer only if `are_included`. The
+    answer does not end before `min_tokens` tokens.
     """
 
     strings: tuple[str, ...] = ()
@@ -108,7 +108,7 @@ class Transcript:
     """The streamed answer to one request."""
 
     def __init__(self, piece: Callable[[int], bytes], stops: Stops) -> None:
-        """`piece` returns a token's bytes."""
+        """Start a transcript without tokens. `piece` returns a token's bytes."""
         self._detokenizer = Detokenizer(piece)
         self._stops = stops
         self._stop_strings = StopStrings(stops.strings, are_included=stops.are_included)

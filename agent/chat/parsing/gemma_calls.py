@@ -59,9 +59,9 @@ def _text(reader: Reader) -> Parse[bool]:
 
 
 def _members(reader: Reader, end: str, depth: int) -> Parse[bool]:
-    """Parse the members of an object or a list, up to its `end`.
+    """Parse the members of an object or a list, up to the marker `end`.
 
-    Returns `False` if they are invalid.
+    Returns `False` if the members are invalid.
     """
     yield from reader.space()
     mark = yield from reader.literal((end,))

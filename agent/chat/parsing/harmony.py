@@ -35,7 +35,7 @@ def channels(reader: Reader, *, has_calls: bool) -> Parse[None]:
 
 
 def _message(reader: Reader, start: str, *, has_calls: bool) -> Parse[str | None]:
-    """Parse a message whose header begins with `start`, which is held.
+    """Parse a message whose header begins with the held text `start`.
 
     Returns the marker that begins the next header, or `None`.
     """
@@ -56,7 +56,7 @@ def _message(reader: Reader, start: str, *, has_calls: bool) -> Parse[str | None
 
 
 def _body(reader: Reader, header: str, *, has_calls: bool) -> Parse[str | None]:
-    """Parse the message's body; return the marker that ended it, which is held."""
+    """Parse the message's body. Returns the marker that ended the body; the marker stays held."""
     recipient = _RECIPIENT.search(header)
     if recipient and has_calls:
         reader.begin_call(recipient[1])

@@ -169,7 +169,7 @@ def _arguments(reader: Reader) -> Parse[None]:
 
 
 def hold() -> None:
-    """Keep the value held, without a limit on its length; serves as a `Give`."""
+    """Do nothing, so that the value stays held at any length; serves as a `Give`."""
 
 
 def _captured(reader: Reader, give: Give | None = None) -> Parse[str]:

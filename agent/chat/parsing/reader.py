@@ -1,9 +1,11 @@
 """Parser input for streamed text: parsers are generators that yield when they need more text.
 
 Text that was read is *held* until the parser emits it as a segment, or goes back to read it again
-in another way. Invariants: every character is in exactly one segment, in order; the boundaries of
-the pieces change only the number of segments. The cost of a piece grows with the piece and the held
-text, not with the whole text.
+in another way. The cost of a piece grows with the piece and the held text, not with the whole
+text.
+
+Invariants: every character is in exactly one segment, in order; the boundaries of the pieces
+change only the number of segments.
 """
 
 import re
@@ -52,7 +54,7 @@ class Reader:
         self._at = 0
         self._segments: list[Segment] = []
         self.kind: TokenKind = "content"
-        """The kind of text being read, even if none of it was emitted yet."""
+        """The kind of the text being read, even before any of it is emitted."""
         self.is_over = False
         """True if no more text will come."""
 
@@ -152,7 +154,7 @@ class Reader:
         return found
 
     def run(self, pattern: re.Pattern[str], limit: int = UNLIMITED) -> Parse[str]:
-        """Read up to `limit` characters that match `pattern`, a repeated class."""
+        """Read up to `limit` characters that match `pattern`, a repeated character class."""
         begin = self.num_held
         while True:
             end = self._start + begin + limit
@@ -165,9 +167,9 @@ class Reader:
     def several(
         self, one: Callable[[], Parse[bool]], separators: Sequence[str] = (",",)
     ) -> Parse[bool]:
-        """Repeat `one` until it fails, with or without square brackets around all.
+        """Repeat `one` until it fails. Square brackets may enclose all repetitions.
 
-        Returns `False` if it never succeeded. The text of a failed last attempt is read again.
+        Returns `False` if `one` never succeeded. The text of a failed last attempt is read again.
         """
         is_list = yield from self.literal(("[",))
         has_begun = False
@@ -198,9 +200,9 @@ class Reader:
         return found[0] if found else ""
 
     def translate(self, markers: Markers, translation: Callable[[str], str]) -> Parse[str | None]:
-        """Read past the next marker and return it, emitting the text before it as arguments.
+        """Read past the next marker and return it; emit the text before the marker as arguments.
 
-        The text is emitted as `translation` converts it. Returns `None` at the end of the text.
+        `translation` converts the emitted text. Returns `None` at the end of the text.
         """
         while True:
             found = self._to(markers)
@@ -240,7 +242,7 @@ class Reader:
             yield
 
     def _to(self, markers: Markers) -> str | None:
-        """Read up to the next marker and return it, or up to a possible beginning of one."""
+        """Read up to the next marker and return it, or read up to where a marker may begin."""
         found = markers.find(self._text, self._at)
         if found:
             self._at = found.start()

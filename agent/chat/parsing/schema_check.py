@@ -1,9 +1,10 @@
 """Validates a value against a JSON Schema, and finds the first mismatch.
 
-The schema comes from a client and the value from a model, and this runs on the event loop. So the
-check always returns, after at most `MAX_WORK` units and at most `MAX_DEPTH` levels. Everything
-unchecked by then counts as valid. Values are compared by hash, patterns match in linear time, and
-references are resolved only within the schema. Unknown and malformed keywords are ignored.
+The schema comes from a client, the value comes from a model, and the check runs on the event loop.
+So the check always returns, after at most `MAX_WORK` units and at most `MAX_DEPTH` levels. Parts
+that are unchecked by then count as valid. Values are compared by hash, patterns match in linear
+time, and references are resolved only within the schema. Unknown and malformed keywords are
+ignored.
 """
 
 import json
@@ -27,7 +28,10 @@ def steps_to(reference: object) -> list[str] | None:
 
 
 def target_of(reference: object, root: object) -> object:
-    """Return the part of the schema `root` that `reference` names; `True` (anything) if none."""
+    """Return the part of the schema `root` that `reference` names; `True` without such a part.
+
+    `True` is the schema that allows any value.
+    """
     found, steps = root, steps_to(reference)
     if steps is None:
         return True
@@ -53,8 +57,9 @@ def canonical(value: object, spend: Spend, most_depth: int) -> str:
     """Return the canonical text of `value`: equal values have equal texts.
 
     1 equals 1.0; 1 differs from true. The text is a key of hash tables. Python randomizes the
-    hashes of strings per process, but not those of numbers and tuples, so a client could choose
-    values whose hashes collide. Raises `TooDeepError`, and what `spend` raises.
+    hashes of strings per process, but not the hashes of numbers and tuples, so a client could
+    choose values whose hashes collide. Raises `TooDeepError`, and the exceptions that `spend`
+    raises.
     """
     return "".join(_parts(value, spend, most_depth))
 
@@ -107,7 +112,7 @@ MAX_DEPTH = 100
 """Maximum nesting of values, and of schemas."""
 
 _CHECK = 10
-"""Units to check one value against one schema, plus units that grow with the schema."""
+"""Units to check one value against one schema; a larger schema adds further units."""
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "array": (list,),
@@ -267,7 +272,7 @@ class SchemaCheck:
     def _chosen(
         self, value: object, schema: Mapping[str, Any], place: str, depth: int
     ) -> Mismatch | None:
-        """Return the mismatch with `not`, or with `then` or `else`."""
+        """Return the mismatch with `not`, or with the branch that applies (`then` or `else`)."""
         barred = schema.get("not", False)
         if self._is_sure(barred) and self._check(value, barred, place, depth) is None:
             return Mismatch(place, "matches a schema that it must not match")
@@ -277,7 +282,7 @@ class SchemaCheck:
         return None
 
     def _is_sure(self, schema: object, depth: int = 0) -> bool:
-        """Return whether every keyword of `schema` is checked: a value that passes is valid."""
+        """Return whether every keyword of `schema` is checked."""
         self._spend(_CHECK)
         if depth > MAX_DEPTH:
             raise _OutOfWorkError

@@ -17,7 +17,7 @@ class Segmenter:
     """Splits the answer of one request to a model of `family`."""
 
     def __init__(self, family: Family, *, is_thinking: bool, tools: Tools | None) -> None:
-        """`is_thinking`: the prompt ends within reasoning.
+        """Start an empty answer. `is_thinking`: the prompt ends within reasoning.
 
         Without `tools`, calls are not parsed.
         """
@@ -94,7 +94,7 @@ class MarkerParser:
             keeps_space = False
 
     def _up_to_marked(self, *, keeps_space: bool) -> Parse[None]:
-        """Parse content, and then the part that the next marker begins.
+        """Parse content up to the next marker, and then the part that the marker begins.
 
         Leading white space is held.
         """
@@ -109,7 +109,7 @@ class MarkerParser:
     def _marked(self, found: str) -> Parse[bool]:
         """Parse the part that the held marker begins.
 
-        Returns `False` if the marker is only text.
+        Returns `False` if the marker turns out to be ordinary text.
         """
         if found in self._silent:
             self._reader.give("markup")
@@ -135,7 +135,7 @@ class MarkerParser:
     def _call(self, notations: tuple[Notation, ...]) -> Parse[bool]:
         """Parse one or more calls.
 
-        Returns `False` if there is none; the held text is then unchanged.
+        Returns `False` if there is no call; the held text is then unchanged.
         """
         reader = self._reader
         mark = reader.num_held

@@ -136,7 +136,7 @@ def _ends(reader: Reader, tags: Tags) -> Parse[Markers]:
 
 
 def _text(reader: Reader, ends: Markers) -> Parse[str]:
-    """Parse a text and its end; return the end, which is held; empty if there is none."""
+    """Parse a text and its end. Returns the end marker, which stays held, or an empty text."""
     reader.give_arguments('"')
     found = yield from reader.translate(ends, lambda text: as_text(text)[1:-1])
     reader.give_arguments('"' if found else "")
@@ -144,7 +144,7 @@ def _text(reader: Reader, ends: Markers) -> Parse[str]:
 
 
 def _other(reader: Reader, ends: Markers, as_value: Callable[[str], str]) -> Parse[str]:
-    """Parse a value that may be JSON; return its end like `_text`."""
+    """Parse a value that may be JSON. Returns the value's end, as `_text` does."""
     text, found = yield from _held(reader, ends)
     reader.give_arguments(as_value(text) if found else "")
     return (found or "").strip("\n")

@@ -58,8 +58,9 @@ class ChatTemplate:
     ) -> None:
         """Compile the template. Raises `TemplateError`, which names the template by its `origin`.
 
-        `calls` is the notation that the model is told to use if the template does not show tools.
-        `clock` gives the local time to templates, `timer` the calling thread's CPU seconds.
+        If the template does not show tools, an instruction tells the model to write calls in the
+        notation `calls`. `clock` gives the local time to templates, `timer` the calling thread's
+        CPU seconds.
         """
         self.origin = origin
         self._control = control
@@ -93,14 +94,15 @@ class ChatTemplate:
         goes_on: bool = False,
         reasoning: str = "",
     ) -> RenderedText:
-        """Return the conversation as text, cut wherever a client wrote the text of a control token.
+        """Return the conversation as text, cut where a client wrote the text of a control token.
 
-        If the template does not show `tools`, an instruction describes them. `options` are more
-        variables for the template. Empty lists and objects are treated as absent, since templates
-        only ask whether they exist.
+        If the template does not show `tools`, an instruction describes the tools. `options` are
+        more variables for the template. Empty lists and objects are treated as absent, since
+        templates only ask whether they exist.
 
-        If the answer `goes_on`, the text ends where the last message ends, and that message stands
-        in the place of an answer, unless a `reasoning` (its opening marker) would come first.
+        If `goes_on` is true, the answer continues the last message. The text then ends where the
+        last message ends, and the template writes that message like an answer. The exception is a
+        template that would write `reasoning` (its opening marker) before it.
 
         If the template refuses the messages, they are rendered again with rearranged turns, and a
         notice says so. Raises `InvalidRequest`.
@@ -144,7 +146,7 @@ class ChatTemplate:
     def _ways(
         self, messages: Sequence[ChatMessage]
     ) -> Iterator[tuple[Sequence[ChatMessage], tuple[str, ...]]]:
-        """Yield the messages as they are, then in forms that more templates accept.
+        """Yield the messages unchanged, then in forms that more templates accept.
 
         Each form comes with a description of its changes.
         """
@@ -195,10 +197,11 @@ class ChatTemplate:
         return bool(text) and all(message.text in text for message in messages)
 
     def _as_answer(self, given: Variables, reasoning: str) -> str:
-        """Render up to the end of the last message, with the template's text before an answer.
+        """Render up to the end of the last message, after the text that begins an answer.
 
-        Many templates turn reasoning off with an empty reasoning there, and models are trained to
-        write every answer after it. Templates omit it before a message of the history.
+        Many templates turn reasoning off by writing an empty reasoning before the answer, and
+        models are trained to write every answer after it. Templates omit the empty reasoning
+        before a message of the history.
         """
         *before, last = given.messages
         said = last["content"]
@@ -212,7 +215,7 @@ class ChatTemplate:
         return opening + shown if begins_so else text
 
     def _opening(self, before: Variables) -> str:
-        """Return what comes before an answer; empty if the template refuses `before` alone."""
+        """Return the text that begins an answer; empty if the template refuses `before` alone."""
         try:
             return self._rendered(deepcopy(before))
         except _MISTAKES:

@@ -26,7 +26,7 @@ class TemplateSource:
 
 
 def given_template(value: str) -> TemplateSource:
-    """Return the operator's template: source, if it contains braces or new lines, or a file's path.
+    """Return the operator's template: source with braces or new lines, or a file's path.
 
     Raises `TemplateError`.
     """
@@ -45,7 +45,7 @@ def given_template(value: str) -> TemplateSource:
 
 
 class ChatTemplates:
-    """Chooses the template for a conversation. Nothing in it changes, so threads may share it."""
+    """Chooses the template for a conversation. Immutable, so threads may share it."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class ChatTemplates:
         clock: Clock,
         family: str = "auto",
     ) -> None:
-        """Raise `TemplateError` if the `given` template does not compile.
+        """Compile the templates. Raises `TemplateError` if the `given` template does not compile.
 
         `family` names the model's family; `auto` recognises the family by its templates.
         """
@@ -95,7 +95,7 @@ class ChatTemplates:
 
     @property
     def tools_notice(self) -> Notice | None:
-        """The notice for clients that send tools if the template does not show them."""
+        """The notice for clients that send tools; `None` if the template shows the tools."""
         template = self._for_tools
         if template is None or not template.ignores_tools:
             return None

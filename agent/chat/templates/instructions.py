@@ -38,9 +38,9 @@ _Kind = Role | Literal["call"]
 
 
 class _Place(NamedTuple):
-    """A position: a message of `role` between two others.
+    """A position of a message: a message with `role` between two other messages.
 
-    `has_earlier`: an earlier instruction precedes it.
+    `has_earlier`: an earlier instruction precedes the position.
     """
 
     role: Role
@@ -51,7 +51,7 @@ class _Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """The instructions that a template does not show; by default it shows all."""
+    """The instructions that a template does not show. By default the template shows all."""
 
     has_developers: bool = True
     hides_first: frozenset[Role] = frozenset()
@@ -108,7 +108,7 @@ class Instructions:
 
 
 def as_users(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """Return `messages` with all instructions after the first turn as marked user turns."""
+    """Return `messages` with instructions after the first turn changed to marked user turns."""
     lead = list(takewhile(_instructs, messages))
     rest = (
         ChatMessage(role="user", content=_marked([each])) if _instructs(each) else each
@@ -193,7 +193,7 @@ def _kind(message: ChatMessage) -> _Kind:
 def _with_next(
     groups: Iterable[list[ChatMessage]],
 ) -> Iterator[tuple[list[ChatMessage], _Kind | None]]:
-    """Pair each group with the kind of the message after it."""
+    """Return each group with the kind of the message after the group."""
     first, others = tee(groups)
     return zip_longest(first, (_kind(group[0]) for group in islice(others, 1, None)))
 

@@ -1,12 +1,12 @@
 """The message format that a template expects, found by trial renders.
 
-OpenAI's clients send a call's arguments as JSON text, `null` as the content of a message that only
-calls, and results without the function's name. Most templates expect objects as arguments, text as
-content, and results with names. Some expect arguments as text, show calls only if the content is
-`none`, or expect content as a list of parts.
+OpenAI's clients send a call's arguments as JSON text. They send `null` as the content of a message
+that only calls, and results without the function's name. Most templates expect objects as
+arguments, text as content, and results with names. Some expect arguments as text, show calls only
+if the content is `none`, or expect content as a list of parts.
 
 A history may have malformed calls: an answer was cut, or a model wrote invalid JSON. A template
-gets an object for such arguments too: `{"arguments": …}` with the value as it is.
+gets an object for such arguments too: `{"arguments": …}` with the unchanged value.
 
 Mistral's templates refuse call ids that are not nine letters and digits. Such ids are replaced, in
 a call and its result alike.

@@ -20,7 +20,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 MAX_SECONDS = 10.0
-"""Maximum CPU time of one render, in seconds; the longest conversations take a tenth of it."""
+"""Maximum CPU time of one render, in seconds. The longest conversations take a tenth of this time.
+"""
 
 MAX_RENDERED = 32 * 1024 * 1024
 """Maximum characters that one render may write; twice the longest body a client may send."""
@@ -44,7 +45,7 @@ class Refusal(jinja2.TemplateError):
 
 
 class LimitExceeded(Refusal):
-    """The template exceeded a limit, and would exceed it with rearranged messages too."""
+    """The template exceeded a limit that rearranged messages would exceed too."""
 
 
 class Meter:
@@ -79,7 +80,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.globals["strftime_now"] = lambda pattern: clock().strftime(pattern)
 
     def compiled(self, source: str) -> jinja2.Template:
-        """Compile `source`. Raises what Jinja and Python raise for invalid source."""
+        """Compile `source`. Raises the exceptions of Jinja and Python for invalid source."""
         return self.from_string(_Bounds().visit(self.parse(source)))
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
@@ -103,7 +104,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
 
 def rendered(template: jinja2.Template, variables: dict[str, Any], timer: Timer) -> str:
-    """Return what `template` writes. Raises what its mistakes raise."""
+    """Return the text that `template` writes. Raises the exceptions of faults in the template."""
     kept, length = [], 0
     for part in template.generate({**variables, _METER: Meter(timer)}):
         length += len(part)
@@ -134,7 +135,7 @@ def _to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """Convert to JSON without HTML escapes, which Jinja's own filter adds and models never saw."""
+    """Convert to JSON without the HTML escapes of Jinja's own filter, which models never saw."""
     return json.dumps(
         value,
         ensure_ascii=ensure_ascii,
@@ -146,7 +147,7 @@ def _to_json(
 
 
 def _listed(value: object) -> list[object]:
-    """Return the iterators of `map` and `select` as lists, as in other implementations of Jinja."""
+    """Return iterators of `map` and `select` as lists, like other implementations of Jinja."""
     if isinstance(value, Iterator):
         return list(value)
     raise TypeError(f"{type(value).__name__} is not JSON")

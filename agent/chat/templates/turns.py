@@ -16,16 +16,16 @@ from ..families.call_syntax import JSON_CALLS, CallSyntax
 from .message_form import as_object
 
 BEGINNING = ChatMessage(role="user", content="Begin.")
-"""The user turn that is added to a conversation that does not begin with one."""
+"""The user turn that is added if a conversation begins with another turn."""
 
 
 # ---- whose turn it is
 
 
 def in_turn(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """Return `messages` with neighbours of one role joined, beginning with a user turn.
+    """Return `messages` with neighbours of the same role joined, beginning with a user turn.
 
-    Instructions before the first turn and results of calls stay as they are. Empty assistant
+    Instructions before the first turn and results of calls stay unchanged. Empty assistant
     messages are removed.
     """
     lead = list(takewhile(lambda each: each.role in ("system", "developer"), messages))

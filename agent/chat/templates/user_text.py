@@ -26,7 +26,7 @@ from ....shared.inference import Notice
 
 _MARKS = range(0xE000, 0xF8FF)
 _LEAST_BEGUN = 3
-"""Characters of a control token that are marked even if the rest does not follow.
+"""Characters of a control token that are marked even if the other characters do not follow.
 
 A template that removes text in between may join the two parts.
 """
@@ -91,7 +91,7 @@ class ControlTexts:
     def tell_apart(self, variables: Callable[[], Variables], render: Render) -> RenderedText:
         """Render `variables()` with cuts; `variables` makes new values for each render.
 
-        Raises `MixedUpError`, and what `render` raises.
+        Raises `MixedUpError`, and the exceptions that `render` raises.
         """
         given = variables()
         is_plain = not any(map(self._begun.search, _strings(given)))
@@ -237,7 +237,7 @@ class _Marking:
 
 
 def _beginning(texts: Iterable[str]) -> re.Pattern[str]:
-    """Matches the one character with which one of `texts` begins; its last group is the rest."""
+    """Return a pattern for the first character of any of `texts`; its last group is the rest."""
     rests: dict[str, list[str]] = {}
     for text in texts:
         rests.setdefault(text[0], []).append(text[1:])

@@ -1,8 +1,8 @@
 """Non-negative least squares over a few features, fitted to noisy observations.
 
 The value is the sum of prices times features; errors are relative to the expected value. No price
-is ever negative. The weight of an observation decays with each further one. If observations do not
-distinguish features, penalties and ties decide.
+is ever negative. The weight of an observation decays with each later observation. If observations
+do not distinguish features, penalties and ties decide.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,14 +12,14 @@ from math import inf
 Matrix = list[list[float]]
 
 ROUNDING = 1e-14
-"""A remaining coefficient below this share of the original one is rounding."""
+"""A coefficient below this share of the original coefficient is a rounding error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tie:
-    """The price of feature `second` is assumed to be `ratio` times the price of `first`.
+    """The assumption that feature `second` costs `ratio` times the price of `first`.
 
-    `weight` is relative to the observations: with 1 it counts half.
+    `weight` is relative to the observations: with a weight of 1 the tie counts half.
     """
 
     first: int
@@ -31,8 +31,8 @@ class Tie:
 class LeastSquares:
     """One price for each of `penalties`, learnt with `observe`; before that every price is 0.
 
-    A penalty is relative to the observations of its feature: with 1 it counts half. `ties` apply as
-    far as the observations do not contradict them.
+    A penalty is relative to the observations of its feature: with 1 the penalty counts half.
+    `ties` apply as far as the observations do not contradict them.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class LeastSquares:
         self._prices: list[float] | None = [0.0] * size
 
     def observe(self, features: Sequence[float], value: float, *, usual: float) -> None:
-        """Learn that `features` cost `value`; `usual`, a positive number, was expected."""
+        """Learn that `features` cost `value`. `usual`, a positive number, is the expected cost."""
         relative = [feature / usual for feature in features]
         for i, row in enumerate(self._squares):
             self._sums[i] = self._sums[i] * self._forgetting + relative[i] * value / usual
@@ -61,7 +61,7 @@ class LeastSquares:
         self._prices = None
 
     def doubt(self, factor: float) -> None:
-        """Keep only this share of the weight of everything so far."""
+        """Multiply the weight of all observations so far by `factor`."""
         self._squares = [[factor * each for each in row] for row in self._squares]
         self._sums = [factor * each for each in self._sums]
 
@@ -112,7 +112,7 @@ def _add(squares: Matrix, tie: Tie, observed: Matrix) -> None:
 def solve(matrix: Matrix, values: Sequence[float]) -> list[float]:
     """Solve a positive semidefinite system of linear equations by Gaussian elimination.
 
-    An unknown that depends on earlier ones, as far as can be told, is 0.
+    An unknown is 0 if it depends on earlier unknowns, within rounding errors.
     """
     rows = [[*row, value] for row, value in zip(matrix, values, strict=True)]
     size = len(rows)
@@ -135,7 +135,7 @@ def solve(matrix: Matrix, values: Sequence[float]) -> list[float]:
 
 
 def _non_negative(squares: Matrix, sums: Sequence[float], features: Iterable[int]) -> list[float]:
-    """Return prices after dropping the feature with the most negative price until there is none."""
+    """Return prices; the feature with the lowest price is dropped until no price is negative."""
     active = [i for i in features if squares[i][i] > 0]
     prices = [0.0] * len(squares)
     while active:

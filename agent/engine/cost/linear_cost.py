@@ -1,16 +1,16 @@
-"""A linear cost model, fitted to noisy observations; the latest count most.
+"""A linear cost model, fitted to noisy observations; the latest observations count most.
 
 seconds = base + slope x count, by least squares on relative errors. Neither part is ever negative:
-a negative price would make a budget infinite. If all observed counts are alike, the data leave a
-choice: `lean` is the share of the price that goes to the slope. A `lean` of 1 makes a line through
-zero, which never promises too much; less of it explores. An observation's weight halves with every
-`log(2) / (1 - forgetting)` after it.
+a negative price would make a budget infinite. If all observed counts are alike, the data do not
+determine the slope. Then `lean` is the share of the price that goes to the slope. A `lean` of 1
+makes a line through zero, which never promises too much; a smaller `lean` explores. An
+observation's weight halves with every `log(2) / (1 - forgetting)` later observations.
 
 A step that took much longer than predicted usually means that the machine was busy with something
-else. It counts as at most `MOST_SURPRISE` times the prediction. A second one in a row counts fully.
-A line that `doubts` is for steps that are much alike. There smaller deviations count as a surprise,
-and after a second one in a row, or after a step that took much less, earlier observations count
-little.
+else. The step counts as at most `MOST_SURPRISE` times the prediction. A second such step in a row
+counts fully. A line that `doubts` is for steps that are much alike. There smaller deviations count
+as a surprise. After a second surprise in a row, or after a step that took much less, earlier
+observations count little.
 """
 
 FORGETTING = 0.95
@@ -22,9 +22,9 @@ DOUBT = 0.1
 """The weight that remains for earlier observations."""
 
 STIFFNESS = 0.02
-"""The variation of counts, relative to their mean, that outweighs `lean`.
+"""The variation of counts, relative to their mean, above which the data outweigh `lean`.
 
-Without it noise alone would tilt the line if all counts are nearly the same.
+Without this constant noise alone would tilt the line if all counts are nearly the same.
 """
 
 
@@ -71,15 +71,15 @@ class LinearCost:
         return base + slope * count
 
     def share(self, count: int) -> float:
-        """Return the share of the seconds for `count` that one more takes."""
+        """Return the share of the seconds for `count` that one additional unit takes."""
         seconds = self.predict(count)
         return self._fit()[1] / seconds if seconds else 0.0
 
     def most_within(self, seconds: float) -> float:
-        """Return the highest count that costs at most `seconds`; infinite if all are free.
+        """Return the highest count that costs at most `seconds`; infinite if all counts are free.
 
-        It is at least half of what a line through zero gives. A base that a few slow steps have
-        caused must not leave room for no count at all.
+        The result is at least half of the result of a line through zero. Otherwise a few slow
+        steps could raise the base until no count fits.
         """
         base, slope = self._fit()
         if not base and not slope:
@@ -95,7 +95,7 @@ class LinearCost:
         return self._sum_x / self._sum_w
 
     def _weigh(self, factor: float) -> None:
-        """Multiply the weight of everything so far by `factor`."""
+        """Multiply the weight of all observations so far by `factor`."""
         self._sum_w *= factor
         self._sum_x *= factor
         self._sum_xx *= factor

@@ -1,13 +1,13 @@
 """The cost of copying states of cells, and the number of cells that may be copied before a step.
 
-Copying into memory for the first time takes ten times as long as copying into it again, so one cost
-says little about the other. While sequences stream, only as many bytes are copied at once as take
-moments either way.
+Copying into new memory takes ten times as long as copying into used memory, so one cost says
+little about the other. While sequences stream, a step copies few enough bytes that either kind
+takes moments.
 
-States of recurrent, hybrid and sliding-window models can only be copied as a whole. While sequences
-stream, a state is copied if it certainly takes no longer than a step may, by the slowest copies so
-far. Before any copy, the slowest measured copies count: 146 ms for 64 MiB into new memory, and 6 ms
-into the same memory again.
+States of recurrent, hybrid and sliding-window models can only be copied as a whole. While
+sequences stream, a state is copied only if the copy certainly takes no longer than a step may, by
+the slowest copies so far. Before any copy, measured slowest copies are assumed: 146 ms for 64 MiB
+into new memory, and 6 ms into used memory.
 """
 
 from .price import Price
@@ -16,19 +16,19 @@ MOST_BYTES = 32 * 2**20
 """Maximum bytes of states copied before a step while sequences stream."""
 
 FIRST_BYTES = 8 * 2**20
-"""Maximum bytes while sequences stream, before anything is known."""
+"""Maximum bytes while sequences stream, before any copy was measured."""
 
 MOST_BYTES_ALONE = 32 * MOST_BYTES
 """Maximum bytes of states copied before a step if no stream waits."""
 
 SLOWEST = 400 * 2**20
-"""Bytes per second of a slow copy into memory that was never touched."""
+"""Bytes per second of a slow copy into new memory."""
 
 LIKELY = 2**30
-"""Assumed bytes per second of a copy of a stream, before anything is known."""
+"""Assumed bytes per second of a copy of a stream, before any copy was measured."""
 
 LEAST_BYTES = 2**20
-"""Minimum bytes counted for a whole state: smaller ones hardly cost less."""
+"""Minimum bytes counted for a whole state: smaller states cost hardly less."""
 
 CAUTION = 0.9
 """Weight of the slowest price so far, which rises at once and falls slowly."""
@@ -36,8 +36,8 @@ CAUTION = 0.9
 FORGIVING = 0.9999
 """Factor on the slowest price after each step that copies nothing.
 
-Otherwise a single copy that the system interrupted would prevent copies of states while anybody
-streams.
+Otherwise a single copy that the system interrupted would prevent further copies of states as long
+as any sequence streams.
 """
 
 PART = 0.5
@@ -84,10 +84,10 @@ class MoveCost:
         return min(fitting, PART * seconds / price) if price else fitting
 
     def most_whole(self, seconds: float, *, is_sure: bool) -> float:
-        """Return how many cells' states that cannot be cut are likely copied in `seconds`.
+        """Return how many cells' worth of an uncuttable state can likely be copied in `seconds`.
 
-        This is for copies between caches in use: only offloaded states take new memory, and then
-        the result must be certain (`is_sure`).
+        With `is_sure` the copy must certainly fit. That is for copies into new memory, which only
+        offloaded states take; other copies are between caches in use.
         """
         if not self._cell_bytes:
             return float("inf")

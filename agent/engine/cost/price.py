@@ -5,7 +5,8 @@ class Price:
     """The ratio of two decaying sums: amounts to counts.
 
     Each observation first multiplies both sums by `forgetting`. The price begins as `assumed`,
-    which counts as much as `weight` observed units. Without a weight nothing is known at first.
+    which counts as much as `weight` observed units. Without a weight the price is unknown at
+    first.
     """
 
     __slots__ = ("_amount", "_count", "_forgetting")
@@ -16,7 +17,7 @@ class Price:
 
     @property
     def is_known(self) -> bool:
-        """Return whether anything was observed or assumed."""
+        """Return whether a price was observed or assumed."""
         return self._count > 0
 
     @property

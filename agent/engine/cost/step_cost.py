@@ -1,10 +1,10 @@
 """The cost of a step, learnt from the steps that were run.
 
-Generating has a line, by its tokens. Prefill has a cost of its own, by its tokens: in separate
-steps, or in addition to generating (`PrefillCost`).
+The cost of generating is a line over the number of generated tokens. Prefill has a cost of its own
+by its tokens (`PrefillCost`), alone in a step or in addition to generating.
 
-A drafted token costs as much as the token of another generating sequence, or a prompt token. With
-prompts in the batch it costs little, so the price of drafts is learnt from steps without prompts.
+A drafted token costs as much as another generated token or a prompt token. With prompts in the
+batch a drafted token costs little, so the price of drafts is learnt from steps without prompts.
 
 A step under another adapter than the previous step takes longer. The cost of that change is learnt
 separately, in addition to generating.
@@ -24,8 +24,8 @@ It applies while all steps had one size; the first drafts show the real share.
 LEAST_OWN = 0.1
 """The minimum cost of prompt tokens next to generating ones, relative to their share by number.
 
-The expected cost of generating may come from a time when the machine was slower. Then nothing would
-be left for prompts, and their next chunk would be unbounded.
+The expected cost of generating may come from a time when the machine was slower. Then no cost
+would be left for the prompt tokens, and their next chunk would be unbounded.
 """
 
 MOST_CHANGE = 1.15
@@ -33,7 +33,7 @@ MOST_CHANGE = 1.15
 
 FORGETTING = 0.99
 STIFFNESS = 0.004
-"""The cost of drafts is forgotten slowly, so that expensive drafts are seldom tried again.
+"""The decay of what drafts cost. It is slow, so that expensive drafts are seldom tried again.
 
 Observations soon outweigh `LEAN`, since many steps are observed.
 """
@@ -85,7 +85,9 @@ class StepCost:
             self.knows_unchanged = self.knows_unchanged or not changes_adapter
 
     def _observe_change(self, num_tokens: int, seconds: float) -> None:
-        """Learn from a step with another adapter; a large surprise also tells about the machine."""
+        """Learn from a step with another adapter. A large surprise also changes the cost of
+        generating.
+        """
         generating = self.generate(num_tokens)
         ratio = seconds / (generating + self.change) if self._changing.is_known else 1.0
         if not LEAST_SURPRISE <= ratio <= MOST_CHANGE:
@@ -101,9 +103,10 @@ class StepCost:
     def _own(self, num_tokens: int, num_prompt_tokens: int, depth: int, seconds: float) -> float:
         """Return the part of a step's `seconds` that its prompt tokens take.
 
-        If the step was much slower or faster than predicted, so is the machine: then both parts are
-        scaled. Otherwise the expected cost of generating would be out of date, since steps that
-        only generate may not come for long, and prompts would have to make up for it.
+        If the step was much slower or faster than predicted, the machine has become slower or
+        faster. Then both parts are scaled. Without the scaling the expected cost of generating
+        would stay out of date until the next step that only generates, and the error would be
+        charged to the prompts.
         """
         if not num_tokens:
             return seconds
@@ -125,7 +128,9 @@ class StepCost:
         return self._prefill.predict(num_tokens, depth)
 
     def draft_price(self, num_generating: int) -> float:
-        """Return the share of a step of `num_generating` sequences that one drafted token adds."""
+        """Return the share by which one drafted token extends a step of `num_generating`
+        sequences.
+        """
         return self._drafting.share(num_generating) if self._drafting.is_known else 1.0
 
     def prefill_within(
@@ -133,8 +138,9 @@ class StepCost:
     ) -> float:
         """Return how many of `num_requested` prompt tokens to prefill in `seconds`.
 
-        They start at position `depth`. The result may be a little too large; it is infinite if
-        nothing is known. With `num_generating` the seconds are those in addition to generating.
+        The tokens start at position `depth`. The result may be a little too large; it is infinite
+        if no cost is known. With `num_generating`, `seconds` are in addition to the time of
+        generating.
         """
         return self._prefill.within(seconds, num_requested, depth, num_generating=num_generating)
 
@@ -146,7 +152,7 @@ _PREFILL_FORGETTING = 0.95
 MOST_SURPRISE = 1.15
 """Above this multiple of its prediction a step casts doubt on earlier observations.
 
-So does a step below `LEAST_SURPRISE`.
+A step below `LEAST_SURPRISE` does so too.
 """
 
 SLOW_PAST, FAST_PAST = 0.2, 0.5
@@ -155,20 +161,20 @@ SLOW_PAST, FAST_PAST = 0.2, 0.5
 MOST_GROWTH = 1.5
 
 _ATTENTION = 0.001
-"""The assumed price of a pair, in prices of a token.
+"""The assumed price of a pair, as a multiple of the price of a token.
 
-With it, attention takes as long as everything else at a depth of 1,000. That holds for small models
-with fast kernels; others prefill a little less at first than they could.
+With this price, attention takes as long as everything else at a depth of 1,000. That holds for
+small models with fast kernels; other models prefill a little less at first than they could.
 """
 
 _UNTILED = 1.5
-"""The assumed surcharge of untiled pairs, in prices of tiled ones."""
+"""The assumed surcharge of untiled pairs, as a multiple of the price of tiled pairs."""
 
 OVERDRAFT = 1.25
 """Maximum ratio of a step's time to its budget if the step just fills a tile."""
 
 _TILE = 64
-"""Tokens that a step may prefill whatever was prefilled before."""
+"""Tokens that a step may always prefill, whatever was prefilled before."""
 
 _BASE, _TOKEN, _PAIR, _SURCHARGE = range(4)
 _PENALTIES = (0.02, 0.0, 0.0, 0.0)
@@ -177,22 +183,22 @@ _TIES = (Tie(_PAIR, _SURCHARGE, _UNTILED, 0.003),)
 
 
 class PrefillCost:
-    """The cost of prefill. Prices in seconds; steps of up to `most_mixed` tokens are not tiled.
+    """The cost of prefill, in seconds. Steps of up to `most_mixed` tokens are not tiled.
 
-    A step with prefill has a base (it reads the weights), a price for each token, and one for each
-    pair of a token and an earlier token that it attends to. So the cost of a chunk deep in a long
-    prompt is known from earlier chunks, before the first one is computed there. Next to generating
-    sequences there is no base, since they pay it.
+    A step with prefill has a base (reading the weights) and a price for each token. A third price
+    is for each pair of a token and an earlier token to which it attends. So the cost of a chunk
+    deep in a long prompt is known from earlier chunks, before the first chunk at that depth. Next
+    to generating sequences there is no base, since generating pays for it.
 
     From a certain number of tokens on attention is computed in tiles, which is cheaper (see
-    `scheduling.prefill`). So pairs have a surcharge in steps of fewer tokens; everything else is
-    learnt from both. Untiled attention never counts as the cheaper one.
+    `scheduling.prefill`). So pairs have a surcharge in steps of fewer tokens. All other prices are
+    learnt from both kinds of steps. Untiled attention never counts as the cheaper kind.
 
-    Beliefs change slowly. A step that took much longer than predicted usually means that the
-    machine was busy with something else. It counts as `MOST_SURPRISE` times the prediction. If the
-    next step does too, the machine has become slower. A step that took far less shows that it has
-    become faster. While sequences stream, a step prefills at most `MOST_GROWTH` times the largest
-    earlier prefill.
+    Prices change slowly. A step that took much longer than predicted usually means that the
+    machine was busy with something else, so the step counts as `MOST_SURPRISE` times the
+    prediction. If the next step is as slow, the machine has become slower. A step that took far
+    less shows that the machine has become faster. While sequences stream, a step prefills at most
+    `MOST_GROWTH` times the largest earlier prefill.
 
     Unless a step `can_mix`, prompts and generating sequences take turns.
     """
@@ -210,7 +216,7 @@ class PrefillCost:
     ) -> None:
         """Learn that `num_tokens` of prompts, from position `depth` on, took `seconds`.
 
-        With `num_generating` these are the seconds in addition to generating.
+        With `num_generating`, `seconds` are in addition to the time of generating.
         """
         self.is_known = True
         self._most_prefilled = max(self._most_prefilled, num_tokens)
@@ -225,11 +231,11 @@ class PrefillCost:
             self._fit.suppose(_FIRST_TIE)
 
     def bound_base(self, seconds: float) -> None:
-        """Limit the base to the `seconds` of a step without prompts: it reads the weights too."""
+        """Limit the base to `seconds`, the time of a step without prompts."""
         self._fit.bound_first(seconds)
 
     def predict(self, num_tokens: int, depth: int, *, num_generating: int = 0) -> float:
-        """Return the seconds for `num_tokens` from position `depth` on, beyond generating."""
+        """Return the seconds that `num_tokens` from position `depth` on add to generating."""
         return self._price(self._features(num_tokens, depth, num_generating))
 
     def within(
@@ -237,8 +243,8 @@ class PrefillCost:
     ) -> float:
         """Return how many of `num_requested` tokens to prefill in about `seconds`.
 
-        They start at position `depth`. The result may exceed `num_requested`; it is infinite if
-        nothing is known.
+        The tokens start at position `depth`. The result may exceed `num_requested`; it is infinite
+        if no cost is known.
         """
         if not self.is_known:
             return inf
@@ -275,7 +281,7 @@ class PrefillCost:
         return min(little, self._most_mixed)
 
     def _most_within(self, seconds: float, depth: int, *, is_tiled: bool, is_alone: bool) -> float:
-        """Return the maximum tokens within `seconds`: a quadratic equation."""
+        """Return the maximum tokens within `seconds`, by solving a quadratic equation."""
         base, token, pair, surcharge = self._fit.prices
         seconds -= base if is_alone else 0.0
         if seconds <= 0:

@@ -1,16 +1,16 @@
-"""Embeds and ranks with contexts of its own over the weights that generate.
+"""Embeds and ranks texts, in contexts of its own over the weights that generate.
 
-There are at most two contexts: one embeds with any pooling, one ranks. Each is opened on first use,
-as large as the longest input so far needs, and stays open. Opening takes no turn, so no stream
-waits for it.
+There are at most two contexts: one embeds with any pooling, one ranks. A context is opened on
+first use, large enough for the longest input so far, and stays open. Opening takes no turn, so no
+stream waits for it.
 
 The embedder has a thread of its own, so it never delays sending or preparation. The contexts share
-the machine's cores, so its chunks and the engine's steps take turns. A chunk is sized to take half
-of `max_stall`, by the cost of earlier chunks. So a running stream never waits longer for it than
-for prompts. The exception is models that must compute an input as a whole: they cannot generate
-anyway (or they rank).
+the machine's cores with the engine, so chunks and steps take turns. The cost of earlier chunks
+decides the size of a chunk: it should take half of `max_stall`. So a running stream waits no
+longer for a chunk than for prompts. This does not hold for models that must compute an input as a
+whole, but these models cannot generate (or they rank).
 
-All methods are called on that one thread, except for the constructor and `num_cells`.
+All methods except the constructor and `num_cells` are called on the embedder's thread.
 """
 
 import base64
@@ -47,20 +47,20 @@ from .pooling import Pool, Rows, normalized
 logger = logging.getLogger(__name__)
 
 LEAST_CHUNK = 16
-"""Tokens of the first chunk, and minimum of any: a smaller one costs nearly as much."""
+"""Tokens of the first chunk, and minimum of any chunk: a smaller chunk costs nearly as much."""
 
 _NEWEST = 0.3
 """The weight of the newest chunk in the cost of a token."""
 
 LEAST_OPENED = 512
-"""Minimum tokens of a context: smaller contexts would not be cheaper, only opened again sooner."""
+"""Minimum tokens of a context: a smaller context costs as much, and must be replaced sooner."""
 
 Tokens = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Input:
-    """The tokens that are read of an input, and the number of tokens cut off."""
+    """The tokens that are read from an input, and the number of tokens cut off."""
 
     tokens: Tokens
     num_cut: int = 0
@@ -104,7 +104,7 @@ class Embedder:
         return sum(each.context.num_cells for each in tuple(self._opened.values()))
 
     def answer(self, query: Embed | Rank) -> Embedded | Ranked | Declined:
-        """Return the answer. Raises `Withdrawn` as soon as it is no longer needed."""
+        """Return the answer. Raises `Withdrawn` as soon as the query is withdrawn."""
         try:
             match query:
                 case Embed():
@@ -197,7 +197,9 @@ class Embedder:
         return given
 
     def _context(self, longest: int, *, ranks: bool) -> EmbeddingContext:
-        """Return a context for inputs of `longest` tokens: the open one, or a larger one."""
+        """Return a context for inputs of `longest` tokens. A context that is too small is
+        replaced.
+        """
         opened = self._opened.get(ranks)
         if opened is not None and opened.num_tokens >= longest:
             return opened.context
@@ -218,7 +220,7 @@ class Embedder:
         return context
 
     def _compute(self, pooling: Pooling, inputs: Sequence[_Input | RequestError]) -> Iterator[Rows]:
-        """Return the vectors of the inputs that are tokens, in order."""
+        """Return the vectors of those inputs that consist of tokens, in order."""
         known = [each.tokens for each in inputs if not isinstance(each, RequestError)]
         if not known:
             return iter(())
@@ -265,9 +267,9 @@ def _shortened(vector: Rows, dimensions: int | None) -> Rows:
 
 
 def truncated(tokens: Tokens, around: Tokens, most: int, keeps: Literal["first", "last"]) -> Tokens:
-    """Return `most` of the `tokens` of a text, which has more.
+    """Return `most` of the `tokens` of a text that has more.
 
-    `around` are the tokens that the model puts around every text: they are kept, as far as there is
+    `around` are the tokens that the model puts around every text: they are kept as far as there is
     room.
     """
     num_before = next(

@@ -1,7 +1,7 @@
 """The port to a model that makes embeddings; llama.cpp's is `llama.embedding`.
 
-It belongs to one thread. It computes while it holds the engine's turn; contexts are opened and
-freed without one.
+The model belongs to one thread. Computing requires the engine's turn; opening and freeing a
+context does not.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class EmbeddingContext(Protocol):
     def compute(self, slices: Sequence[Slice]) -> list[Rows]:
         """Return a row for each token of each slice; for a ranking, one row with the score.
 
-        Raises `EngineFailed`; then start over with `clear`.
+        Raises `EngineFailed`. After that, call `clear` and start over.
         """
 
     def clear(self) -> None:
@@ -35,10 +35,11 @@ class EmbeddingContext(Protocol):
 
 
 class EmbeddingModel(Protocol):
-    """The weights, as a source of contexts.
+    """The weights, from which contexts are opened.
 
-    `max_tokens` is the longest input, `max_batch` the largest chunk, `max_sequences` the maximum
-    number of inputs in one. If `splits` is false, an input must be computed in one chunk.
+    `max_tokens` is the longest input, `max_batch` the largest chunk, and `max_sequences` the
+    maximum number of inputs in one chunk. If `splits` is false, an input must be computed in one
+    chunk.
     """
 
     @property
@@ -61,4 +62,4 @@ class EmbeddingModel(Protocol):
         """
 
     def pair(self, query: str, document: str) -> tuple[int, ...]:
-        """Return the tokens by which the model ranks `document`. Thread-safe."""
+        """Return the tokens of `query` and `document` that the model ranks. Thread-safe."""

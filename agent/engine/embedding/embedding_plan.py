@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Tokens of the input `number`, from `start` on; `is_last`: up to its end."""
+    """Consecutive tokens of the input `number`, from `start` on. `is_last`: the input ends with
+    them.
+    """
 
     number: int
     start: int
@@ -41,7 +43,9 @@ class EmbeddingPlan:
         return self._number == len(self._inputs)
 
     def next(self, num_tokens: int) -> tuple[Slice, ...]:
-        """Return the next chunk of at most `num_tokens`; an unsplit input may be longer."""
+        """Return the next chunk of at most `num_tokens`; an input that may not be split may be
+        longer.
+        """
         slices: list[Slice] = []
         room = num_tokens
         while not self.is_done and len(slices) < self._max_sequences:

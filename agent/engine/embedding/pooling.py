@@ -1,6 +1,6 @@
 """Pooling and normalisation: from an input's token vectors to its one vector.
 
-RMS normalisation makes the mean of the components' squares 1, so that components have the same size
+RMS normalisation makes the mean of the squared components 1, so that components have the same size
 in all models.
 """
 

@@ -1,9 +1,9 @@
 """Constrained decoding: a compiled grammar, and one sequence's state in it.
 
 After each token a worker (`grammar_process`) computes the mask of the tokens that may come next.
-That takes microseconds, in bad cases milliseconds, so a separate thread waits for it between two
-choices, while the batch is decoded. A state advances only with chosen tokens; tokens that are
-computed again after a preemption do not count again.
+That takes microseconds, in bad cases milliseconds. So a separate thread waits for the mask while
+the next batch is decoded. A state advances only with chosen tokens; tokens that are computed again
+after a preemption do not count again.
 """
 
 import weakref
@@ -19,15 +19,15 @@ from numpy.typing import NDArray
 from ..sampling.selection import Ids, Row
 
 NUM_AT_ONCE = 256
-"""Tokens that a grammar reads at once: other sequences under it wait for their masks meanwhile."""
+"""Tokens that a grammar reads at once, while other sequences with the grammar wait."""
 
 
 class ConstraintError(Exception):
-    """A grammar and a sequence's tokens do not match, or take too long to compare."""
+    """A sequence's tokens do not match the grammar, or the comparison takes too long."""
 
 
 class BrokenError(ConstraintError):
-    """The worker of a grammar has ended, or llguidance failed in it."""
+    """The worker of a grammar has ended, or llguidance failed in the worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +56,24 @@ class Mask:
 
 
 MAX_DIGITS = 32
-"""Maximum consecutive digit tokens of a number in JSON; some models never end one."""
+"""Maximum consecutive digit tokens of a number in JSON; some models never end a number."""
 
 
 class Numbers:
-    """Ends the numbers of JSON, for a vocabulary with these `pieces`."""
+    """Limits the length of numbers in JSON, for a vocabulary with these `pieces`."""
 
     def __init__(self, pieces: Sequence[bytes]) -> None:
         self._is_digits = np.array([piece.isdigit() for piece in pieces])
         self._has_quote = np.array([piece.startswith(b'"') for piece in pieces])
 
     def in_a_row(self, token: int, num_digits: int) -> int:
-        """Return the number of consecutive digit tokens once `token` follows `num_digits`."""
+        """Return the number of consecutive digit tokens after `token` follows `num_digits` of
+        them.
+        """
         return num_digits + 1 if self._is_digits[token] else 0
 
     def ended(self, mask: Mask) -> Mask:
-        """Return `mask` without digits, unless it is within a string or nothing else may follow."""
+        """Return `mask` without digits, except within a string or if only digits may follow."""
         if mask.is_exclusion or self._has_quote[mask.ids].any():
             return mask
         others = mask.ids[~self._is_digits[mask.ids]]
@@ -99,7 +101,7 @@ class Worker(Protocol):
     def follow(self, id: int, base: int, tokens: Sequence[int], num_before: int = 0) -> bytes:
         """Return the bits of the tokens that may come after `tokens`. Raises `ConstraintError`.
 
-        An unknown sequence begins where the sequence `base` is.
+        A sequence with an unknown `id` begins at the state of the sequence `base`.
         """
 
     def end(self, id: int) -> None:
@@ -124,9 +126,9 @@ class _Sequence:
 class Constraint:
     """A compiled grammar; any number of sequences share it.
 
-    `first` are the bits of the tokens that may come first. `warnings` are the compiler's, about
-    parts that it left out of the grammar. With `numbers`, numbers of JSON are limited in length;
-    `num_digits` is the number of digit tokens at the end of the answer so far.
+    `first` are the bits of the tokens that may come first. `warnings` are the compiler's warnings
+    about parts that it left out of the grammar. With `numbers`, numbers of JSON are limited in
+    length; `num_digits` is the number of digit tokens at the end of the answer so far.
     """
 
     def __init__(
@@ -156,9 +158,9 @@ class Constraint:
         return self._worker.is_broken
 
     def after(self, tokens: Sequence[int]) -> "Constraint":
-        """Return the rest of the grammar after `tokens`.
+        """Return the constraint on the rest of an answer that begins with `tokens`.
 
-        Raises `ConstraintError` if the grammar does not allow them. Each token takes time.
+        Raises `ConstraintError` if the grammar does not allow `tokens`. Each token takes time.
         """
         if not tokens:
             return self
@@ -181,7 +183,7 @@ class Constraint:
         )
 
     def begin(self, submit: Submit) -> "GrammarState":
-        """Return the state of a new sequence, at the beginning."""
+        """Return the state of a new sequence, at the beginning of the grammar."""
         end = Mask(np.array(self._end_tokens, np.intp), is_exclusion=False)
         sequence = _Sequence(self._worker, self._base)
         numbers, num_digits = self._numbers, self._num_digits
@@ -224,7 +226,7 @@ class GrammarState:
         return self._mask.first
 
     def restrict(self, row: Row) -> None:
-        """Rule out all tokens except those that may come next."""
+        """Set the logits of all tokens that may not come next to minus infinity."""
         try:
             self._mask = self._next.result()
         except ConstraintError as error:

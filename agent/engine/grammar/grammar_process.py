@@ -52,7 +52,7 @@ LIMITS = LLParserLimits(
 )
 """Limits in llguidance's own units: about 20 ms to compile, and 15 ms per token.
 
-Hostile grammars take far longer within them, so a worker's CPU time is limited too.
+Hostile grammars take far longer within these limits, so a worker's CPU time is limited too.
 """
 
 MAX_STACK = 64 * 2**20
@@ -62,10 +62,10 @@ MAX_MEMORY = 2 * MAX_STACK + 192 * 2**20
 """Maximum bytes that a worker may reserve, including two stacks."""
 
 TOKEN_SECONDS = 0.15
-"""Maximum CPU seconds for one token's mask: running streams wait as long."""
+"""Maximum CPU seconds for one token's mask, because running streams wait for it."""
 
 SECONDS_EACH = 0.015
-"""Maximum CPU seconds for a token's mask on average, since running streams wait for each."""
+"""Maximum average CPU seconds for a token's mask, because running streams wait for it."""
 
 MAX_DEBT = 0.5
 """Maximum seconds by which a sequence may exceed the average."""
@@ -112,9 +112,9 @@ _NUMBER = array("Q").itemsize
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """Continues the sequence `id` by `tokens`. A new sequence begins where `base` is.
+    """Continues the sequence `id` by `tokens`. A new sequence begins at the state of `base`.
 
-    `num_before` tokens of the answer came before. The sequences `dropped` have ended.
+    `num_before` tokens of the answer came before `tokens`. The sequences `dropped` have ended.
     """
 
     id: int
@@ -130,14 +130,14 @@ class Course:
 
     @classmethod
     def decode(cls, message: bytes) -> Self:
-        """Return the object that `encode` encoded, from the message without its letter."""
+        """Return the course in `message`, an encoded message without its letter."""
         id, base, num_before, num_dropped, *numbers = array("Q", message)
         return cls(id, base, numbers[num_dropped:], num_before, numbers[:num_dropped])
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """The compiler's result: warnings about parts left out, and the bytes that the worker takes."""
+    """The compiler's result: warnings about parts left out, and the worker's size in bytes."""
 
     warnings: Sequence[str]
     num_bytes: int
@@ -148,7 +148,7 @@ class Compiled:
 
     @classmethod
     def decode(cls, message: bytes) -> Self:
-        """Return the object that `encode` encoded, from the message without its letter."""
+        """Return the result in `message`, an encoded message without its letter."""
         num_bytes, *warnings = json.loads(message)
         return cls(warnings, num_bytes)
 
@@ -158,7 +158,7 @@ class _Refused(Exception):
 
 
 class _Tokens:
-    """The vocabulary in llguidance's form. A worker asks the engine for the tokens of texts."""
+    """The vocabulary in llguidance's form. A worker asks the engine to tokenize texts."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.tokens = list(vocabulary.tokens)
@@ -183,7 +183,9 @@ class _Worker:
         self._messages: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._matchers: dict[int, LLMatcher] = {}
         self._debts: dict[int, float] = {}
-        """Seconds by which each sequence exceeds the average, if it does."""
+        """Seconds by which each sequence exceeds the average; sequences below the average are
+        absent.
+        """
 
     def run(self) -> NoReturn:
         """Work on separate threads, so that the end of the socket is noticed at once."""
@@ -204,7 +206,7 @@ class _Worker:
         return array("I", self._messages.get()).tolist()
 
     def _compile(self) -> None:
-        """Compile within one allowance of CPU time for all messages."""
+        """Compile a grammar. All messages share one allowance of CPU time for compilation."""
         signal.setitimer(signal.ITIMER_PROF, self._seconds)
         while not self._matchers:
             self._answer(self._messages.get())
@@ -247,7 +249,7 @@ class _Worker:
         return [compiled.encode(), MASK + mask]
 
     def _try(self, matcher: LLMatcher, mask: bytes) -> None:
-        """Try some tokens: some grammars compile but are too much work from the second token on."""
+        """Try some tokens: some grammars compile, but cost too much from the second token on."""
         for _ in range(NUM_TRIED):
             matcher.consume_token(_first(mask))
             _check(matcher)
@@ -361,7 +363,7 @@ def _resident() -> int:
 def _bound() -> None:
     """Limit the memory of this process, and make it the first to end if the host is out of memory.
 
-    Standard error is discarded: libraries' messages contain clients' words, which do not belong
+    Standard error is discarded: messages of libraries contain clients' text, which does not belong
     into a log.
     """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())

@@ -1,8 +1,8 @@
 """Compiles grammars for one vocabulary, and caches the last few: clients repeat themselves.
 
-llguidance runs in workers of a separate process (`grammar_process`), so no grammar can end or stall
-the engine. The cost of a grammar is limited there; its size, and the number of cached grammars,
-here.
+llguidance runs in workers of a separate process (`grammar_process`), so no grammar can end or
+stall the engine. That process limits the cost of a grammar. This module limits the size of a
+grammar, and the number of cached grammars.
 """
 
 import os
@@ -52,9 +52,9 @@ SECONDS = 2.0
 """Default CPU seconds for a grammar."""
 
 PATIENCE = 10.0
-"""Additional seconds to wait for a worker, since others may use the cores.
+"""Additional seconds to wait for a worker, since other programs may use the cores.
 
-After that the worker counts as stuck.
+After that time the worker counts as stuck.
 """
 
 MAX_ANSWER = 2**24
@@ -65,7 +65,7 @@ Ended = Future[None]
 
 
 class TooCostlyError(BrokenError):
-    """A worker exceeded its limits."""
+    """A worker exceeded its limits for a grammar."""
 
 
 class _Worker:
@@ -128,7 +128,9 @@ class _Worker:
             return Compiled.decode(compiled), first
 
     def complaint(self, grammar: str) -> str | None:
-        """Return the fault of `grammar` itself; `None` if it has none, or if it costs too much."""
+        """Return the fault of `grammar` alone; `None` if it has no fault, or costs too much to
+        check.
+        """
         try:
             with self._lock:
                 self._ask(VALIDATE + grammar.encode(errors="replace"), COMPILED)
@@ -305,7 +307,9 @@ class Grammars:
 
     @contextmanager
     def judging(self, ended: Ended | None = None) -> Iterator[Callable[[str], str | None]]:
-        """Yield a function that returns a grammar's fault; all calls share one grammar's limits."""
+        """Yield a function that returns a grammar's fault. All calls share the limits of one
+        grammar.
+        """
         with self._working(ended) as worker:
             try:
                 yield worker.complaint
@@ -314,7 +318,7 @@ class Grammars:
 
     @contextmanager
     def _working(self, ended: Ended | None) -> Iterator[_Worker]:
-        """Yield a worker, which is stopped if anything fails, or if the request ends."""
+        """Yield a worker, which is stopped if an error is raised or the request ends."""
         worker = _Worker(self._socket(), self._tokens.tokenize, self._vocabulary.seconds)
         compiling = [worker]
 

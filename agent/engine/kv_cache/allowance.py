@@ -7,11 +7,11 @@ MOST_IN_PIECE = 512
 """Maximum cells of a piece that is copied at once."""
 
 LEAST_IN_PIECE = 64
-"""Cells that may be copied before any step. Fewer are not parked: more will be needed soon."""
+"""Cells that may be copied before any step. Fewer are not parked, since more are soon needed."""
 
 
 class Allowance:
-    """Limits the cells copied before a step. Before the first `renew` nothing is limited."""
+    """Limits the cells copied before a step. There is no limit before the first `renew`."""
 
     def __init__(self) -> None:
         self.num_moved = 0
@@ -19,7 +19,7 @@ class Allowance:
         self._num_owed = 0
         self._most_moved = float("inf")
         self.most_whole = float("inf")
-        """Cells of a state that may be copied as one piece, if it cannot be cut."""
+        """Cells' worth of an uncuttable state that may be copied as one piece."""
 
     @property
     def num_left(self) -> float:
@@ -39,20 +39,24 @@ class Allowance:
         self.num_moved, self._num_owed = self._num_owed, 0
 
     def owe(self, num_cells: int) -> None:
-        """Reserve `num_cells` of the next step's limit for a copy that happens in any case."""
+        """Reserve `num_cells` of the next step's limit for a copy that cannot be refused."""
         self._num_owed += num_cells
 
     def has_room(self, num_cells: int) -> bool:
-        """Return whether `num_cells` may still be one piece; the first piece may be large."""
+        """Return whether a piece of `num_cells` may still be copied. The first piece may exceed
+        the limit.
+        """
         first = not self.num_moved and num_cells <= self.most_whole
         return not num_cells or first or num_cells <= self.num_left
 
     def is_possible(self, num_cells: int) -> bool:
-        """Return whether `num_cells` can be one piece before a step without other copies."""
+        """Return whether a piece of `num_cells` could be copied before a step without other
+        copies.
+        """
         return num_cells <= max(self._most_moved, self.most_whole)
 
     def pieces(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yield the start and length of each piece to copy now of the cells up to `end`."""
+        """Yield the start and length of each piece to copy now, from `start` up to `end`."""
         while start < end and (count := self.take_some(end - start)):
             yield start, count
             start += count

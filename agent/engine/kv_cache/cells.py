@@ -1,16 +1,16 @@
 """Accounts for every cell of the KV cache; cells that several holders share count once.
 
-A holder is a number to which cells belong (llama.cpp's `seq_id`): numbers below `slots` are slots
-of running sequences, others are kept prefixes. A cell without a holder is free.
+A holder is a number to which cells belong (llama.cpp's `seq_id`). Numbers below `slots` are slots
+of running sequences; other numbers are kept prefixes. A cell without a holder is free.
 
-A holder's cells are a chain of segments, from its own last one back to the one at position 0;
-holders that share a prefix share its segments.
+A holder's cells are a chain of segments, from the holder's own last segment back to the segment at
+position 0. Holders that share a prefix share its segments.
 
 Invariants, checked by `check_integrity`:
 
 - a holder's last segment is not shared, so that it can grow;
-- `num_used` sums the segments with holders, `num_in_use` those with a slot;
-- `num_alone` sums a holder's segments without other holders; their `only` is its number.
+- `num_used` sums the segments with holders, `num_in_use` the segments with a slot;
+- `num_alone` sums a holder's segments without other holders; their `only` is the holder's number.
 """
 
 from collections import Counter
@@ -22,7 +22,8 @@ from ..step import Copy, Edit
 class _Segment:
     """Consecutive cells with the same holders. `parent` has the positions before them.
 
-    `only` is the exclusive or of the holders' numbers, so a single holder's number.
+    `only` is the exclusive or of the holders' numbers; with one holder, it is that holder's
+    number.
     """
 
     __slots__ = ("length", "num_holders", "num_slots", "only", "parent")
@@ -46,13 +47,13 @@ class _Segment:
 
 
 class Cells:
-    """Counts cells, without their contents."""
+    """Counts cells. The contents of cells are not stored here."""
 
     def __init__(self, *, slots: int) -> None:
         self.num_used = 0
         self.num_in_use = 0
         self.kept_alone: set[int] = set()
-        """Kept prefixes with cells that no other holder has."""
+        """Kept prefixes that have cells without other holders."""
         self._slots = slots
         self._num_alone: dict[int, int] = {}
         self._last: dict[int, _Segment] = {}
@@ -60,7 +61,7 @@ class Cells:
 
     @property
     def num_taken(self) -> int:
-        """The number of cells that no sequence gets without an eviction."""
+        """The number of cells that a sequence gets only after an eviction."""
         return self.num_used
 
     def length(self, holder: int) -> int:
@@ -95,7 +96,7 @@ class Cells:
                 segment.num_slots += 1
 
     def keep(self, slot: int, holder: int, length: int) -> list[Edit]:
-        """Share what `slot` computed with `holder`, before the slot is cleared.
+        """Share the first `length` cells of `slot` with `holder`, before the slot is cleared.
 
         Returns the edits.
         """
@@ -129,7 +130,7 @@ class Cells:
     def discard(self, slot: int, start: int, count: int) -> None:
         """Remove `count` cells of `slot` from `start` on; later cells move up.
 
-        They move for all their holders, so `slot` must be the only one from `start` on.
+        The cells move for all their holders, so `slot` must be their only holder from `start` on.
         """
         num_after = self._lengths[slot] - start - count
         if num_after < 0 or not self.is_alone(slot, start):
@@ -138,16 +139,16 @@ class Cells:
         self.grow(slot, num_after)
 
     def is_alone(self, holder: int, start: int) -> bool:
-        """Return whether `holder` is the only one of its cells from position `start` on."""
+        """Return whether `holder` shares no cells from position `start` on."""
         above = self._cut(holder, start)
         return all(one.num_holders == 1 for one in _chain(self._last[holder], above))
 
     def num_alone(self, holder: int) -> int:
-        """Return the number of cells that only `holder` has."""
+        """Return the number of cells that `holder` shares with no other holder."""
         return self._num_alone.get(holder, 0)
 
     def num_not_in_use(self, holder: int, length: int) -> int:
-        """Return how many of the first `length` cells of `holder` no slot has."""
+        """Return how many of the first `length` cells of `holder` belong to no slot."""
         return sum(one.length for one in _chain(self._cut(holder, length)) if not one.num_slots)
 
     def check_integrity(self) -> None:
@@ -212,7 +213,8 @@ class Cells:
 class Room:
     """The room for running sequences in `num_cells` cells, which `cells` counts.
 
-    llama.cpp may take fewer tokens than there are cells. Then a limit holds.
+    llama.cpp may accept fewer tokens than there are cells. Then `limit` sets the number of free
+    cells.
     """
 
     def __init__(self, cells: Cells, num_cells: int) -> None:
@@ -226,17 +228,17 @@ class Room:
 
     @property
     def num_used(self) -> int:
-        """Cells that a sequence or a kept prefix has."""
+        """The number of cells that belong to a sequence or a kept prefix."""
         return self._cells.num_used
 
     @property
     def num_kept(self) -> int:
-        """Cells that only kept prefixes have."""
+        """The number of cells that belong only to kept prefixes."""
         return self._cells.num_used - self._cells.num_in_use
 
     @property
     def num_available(self) -> int:
-        """Cells that running sequences could still get, if all kept prefixes were evicted."""
+        """Cells that running sequences could still get if all kept prefixes were evicted."""
         return self._limit - self._cells.num_in_use
 
     @property
@@ -245,7 +247,7 @@ class Room:
         return self._limit - self._cells.num_taken
 
     def limit(self, num_free: int | None = None) -> None:
-        """Count `num_free` cells as free from now on, or as many as there are; without it, all."""
+        """Count only `num_free` cells as free from now on; without `num_free`, all free cells."""
         taken = self._limit - self.num_free
         self._limit = min(self.num_cells, self.num_cells if num_free is None else taken + num_free)
 
@@ -256,7 +258,7 @@ class Room:
 
 
 def _chain(last: _Segment | None, stop: _Segment | None = None) -> Iterator[_Segment]:
-    """Yield `last` and the segments before it, up to and without `stop`."""
+    """Yield `last` and the segments before it, back to `stop`, which is not yielded."""
     segment = last
     while segment is not None and segment is not stop:
         segment.absorb(stop)

@@ -1,38 +1,39 @@
-"""One KV cache for all sequences of a model that cannot give up their last tokens.
+"""One KV cache for all sequences of a model whose sequences cannot drop their last tokens.
 
-A sliding window loses the cells behind it, and the state of a recurrent layer cannot go back. So
-another sequence can begin with computed tokens only where a sequence stands right then, or stood
-when a *checkpoint* was taken: a holder that shared all its cells and does not grow. llama.cpp
-copies a recurrent state when the sequence goes on from it; cells with two owners outlive the
-window.
+A sliding window loses the cells behind it, and a recurrent state cannot go back. So another
+sequence can begin with computed tokens only at the present position of a sequence, or at a
+*checkpoint*. A checkpoint is a holder that shared all cells of a sequence when it was taken, and
+does not grow. llama.cpp copies a recurrent state when the sequence goes on from it; cells with two
+owners outlive the window.
 
 Checkpoints are taken
 
-- where a prompt differs from another known one: the next prompt that begins so finds it;
+- where a prompt differs from another known prompt: the next prompt with this beginning finds it;
 - where another sequence waits for a part of a prompt that is being read;
 - where messages begin, if the request says so, and every `EVERY` tokens;
 - before the last token of a prompt, for the same prompt again;
 - at the end of an answer, for the next turn, and where a sequence is preempted.
 
-A part of a prompt that is read at once ends at such a place (`next_border`).
+A part of a prompt that is read at once ends at such a position (`next_border`).
 
-Rejected drafts of a sequence's last step can be taken back (`discard`). A recurrent state that was
-taken back belongs to its sequence alone until the sequence goes on. A sequence that begins with it
-before that gets a copy (`Copy.is_rolled_back`).
+Rejected drafts of a sequence's last step can be taken back (`discard`). Until the sequence goes
+on, the recurrent state after that belongs to this sequence alone. A sequence that begins with the
+state before that gets a copy (`Copy.is_rolled_back`).
 
 If numbers or cells run short, the checkpoints whose loss costs least are evicted first. They are
 *parked* in host memory (`parked_blocks`), unless everything there is worth more. They are copied
-piece by piece before the eviction, and a little ahead of need, so that nobody waits for them longer
-than the `allowance` says. A checkpoint that cannot be copied in time is lost. A parked checkpoint
-is restored the same way, under a number of its own, and stays parked, so its next eviction needs no
-copy.
+piece by piece before the eviction, and a little ahead of need, so that no sequence waits for the
+copies longer than the `allowance` says. A checkpoint that cannot be copied in time is lost. A
+parked checkpoint is restored the same way, under a new number, and stays parked, so its next
+eviction needs no copy.
 
-`greedy_dual` computes the worth of a checkpoint from the number of tokens since the one before it.
+`greedy_dual` computes the worth of a checkpoint from the number of tokens since the checkpoint
+before it.
 
 Invariants, checked by `check_integrity`:
 
 - a checkpoint has the cells of all its keys, and does not end within media;
-- a parked checkpoint is in the tree, unless one with its keys has cells.
+- a parked checkpoint is in the tree, unless a checkpoint with the same keys has cells.
 """
 
 from collections import deque
@@ -64,7 +65,7 @@ from .parked_blocks import Keys, ParkedBlocks
 from .prefix_tree import Found, Mark
 
 LEAST_GAIN = 8
-"""Minimum tokens of an answer after a checkpoint for another checkpoint at its end."""
+"""Minimum tokens of an answer between the last checkpoint and a checkpoint at the answer's end."""
 
 EVERY = 2048
 """Tokens of a long prompt between two checkpoints that are taken in any case."""
@@ -76,9 +77,9 @@ AHEAD = 8
 """The part of cells (1/8) that should be free, or belong to parked checkpoints."""
 
 RESERVE = 16
-"""Steps of streams whose cells prompts do not get while checkpoints are copied.
+"""Number of steps for whose streams cells are reserved while checkpoints are copied.
 
-Cells that are needed at once cannot wait for the copies.
+Prompts do not get these cells: cells that are needed at once cannot wait for the copies.
 """
 
 
@@ -92,7 +93,9 @@ class _Parking:
 
 @dataclass(slots=True)
 class _Restoring:
-    """The checkpoint `name` that is restored as `holder`, as long as a sequence waits for it."""
+    """The checkpoint `name` that is being restored as `holder`, as long as a sequence waits for
+    it.
+    """
 
     name: int
     holder: int
@@ -102,12 +105,12 @@ class _Restoring:
 class CheckpointMemory(Memory):
     """A memory whose kept prefixes are checkpoints.
 
-    Checkpoints that no sequence asks for are `gap` tokens apart: computing fewer takes a moment.
-    `most_parked` bytes of host memory can have further checkpoints, in blocks of `block` cells of
-    `cell_bytes`, and states of `state_bytes`. If `state_bytes` is 0, none can be copied. A restored
-    checkpoint shares no cells of the `window` before its end, because they have no other place.
-    With `copies_state`, a checkpoint gets a copy of the state when it is taken, and a sequence when
-    it begins with the checkpoint: small windows cannot be shared.
+    Checkpoints that no sequence asks for are at least `gap` tokens apart, since computing fewer
+    tokens takes a moment. `most_parked` bytes of host memory hold further checkpoints, in blocks
+    of `block` cells of `cell_bytes`, and states of `state_bytes`. If `state_bytes` is 0, no
+    checkpoint can be copied. A restored checkpoint shares no cells of the `window` before its end.
+    With `copies_state`, small windows cannot be shared. Then a checkpoint gets a copy of the state
+    when it is taken, and so does a sequence that begins with the checkpoint.
     """
 
     can_cut = False
@@ -149,22 +152,24 @@ class CheckpointMemory(Memory):
         self._parking: dict[int, _Parking] = {}
         self._restoring: _Restoring | None = None
         self._adopted: deque[tuple[int, ...]] = deque()
-        """Names of adopted checkpoints; sequences may be waiting for the last ones."""
+        """Names of adopted checkpoints; sequences may be waiting for the latest names."""
         self._began_with: dict[int, int] = {}
         self._rolled_back: set[int] = set()
-        """Slots that gave up their last cells after their last computed token."""
+        """Slots that dropped rejected drafts after their last computed token."""
 
     # ---- counts
 
     def num_needed(self, found: Found, num_tokens: int) -> int:
-        """Return the needed cells; a parked checkpoint shares none of its cells."""
+        """Return the needed cells; a sequence shares no cells with a parked checkpoint."""
         if found.source is None or found.source in self._parked:
             return num_tokens
         num_not_in_use = self._cells.num_not_in_use(found.source, found.length)
         return num_tokens - found.length + num_not_in_use
 
     def _restore(self, found: Found) -> Found | None:
-        """Restore a parked checkpoint under another number. One is restored at a time."""
+        """Restore a parked checkpoint under another number. Only one checkpoint is restored at a
+        time.
+        """
         name = found.source
         if name is None or name not in self._parked:
             return found
@@ -250,7 +255,7 @@ class CheckpointMemory(Memory):
 
     @property
     def _may_copy(self) -> bool:
-        """Return whether a checkpoint can be copied at all while others generate."""
+        """Return whether a checkpoint can be copied at all while other sequences generate."""
         largest = max(self._state_cells, self._parked.block)
         return self._can_move and self.allowance.is_possible(largest)
 
@@ -296,7 +301,7 @@ class CheckpointMemory(Memory):
     def discard(self, slot: int, start: int | None = None, count: int | None = None) -> None:
         """Remove rejected drafts of the last step of `slot`, or all its tokens.
 
-        Only these few tokens can be taken back. Cells of these models cannot move.
+        Only the drafts can be removed separately: cells of these models cannot move.
         """
         if count is not None:
             raise TypeError("cells of this model cannot move")
@@ -334,9 +339,9 @@ class CheckpointMemory(Memory):
         return max(min(num_urgent, self.room.num_free), self.room.num_free - num_reserved)
 
     def lose(self, holder: int) -> tuple[int, ...]:
-        """Forget the source of `holder`, whose cells are wrong.
+        """Forget the checkpoint of `holder`, which was restored with wrong cells.
 
-        Its parked copy and checkpoints that share blocks with it are lost, too. Returns their
+        The parked copy and all checkpoints that share blocks with it are lost, too. Returns their
         names.
         """
         source = self._began_with.get(holder, holder)
@@ -384,7 +389,7 @@ class CheckpointMemory(Memory):
         return self._length(holder)
 
     def _length(self, holder: int) -> int:
-        """Return the number of cells of a holder, or of positions parked under a name."""
+        """Return the number of cells of a holder, or of parked positions if `holder` is a name."""
         if holder in self._parked:
             return self._parked.length(holder)
         return self._cells.length(holder)
@@ -398,7 +403,7 @@ class CheckpointMemory(Memory):
         return tuple(sorted({length for length, _ in self._on(keys)}))
 
     def _on(self, keys: Sequence[int]) -> list[tuple[int, int]]:
-        """Return the checkpoints on `keys`: their lengths, and their holders or names."""
+        """Return the checkpoints on `keys`: their lengths, each with a holder or name."""
         reaches = self._tree.reaches(keys) if keys else {}
         found = [(self._length(one), one) for one in reaches if one >= self._slots]
         return [(length, one) for length, one in found if length <= reaches[one]]
@@ -472,7 +477,7 @@ class CheckpointMemory(Memory):
         super()._leave_cells(holder)
 
     def _insert_parked(self, name: int, keys: Sequence[int]) -> None:
-        """Enter a parked checkpoint in the tree; checkpoints with cells are preferred."""
+        """Enter a parked checkpoint in the tree, unless its keys have a checkpoint with cells."""
         self._tree.insert(name, keys)
         self._used_at[name] = 0
 
@@ -492,7 +497,7 @@ class CheckpointMemory(Memory):
     def _let_go(self, holder: int, *, is_urgent: bool) -> bool:
         """Evict `holder`, after parking it if there is time.
 
-        Returns whether it has left the cells.
+        Returns whether `holder` has left the cells.
         """
         if not self._park(holder) and not is_urgent:
             return False
@@ -500,7 +505,9 @@ class CheckpointMemory(Memory):
         return True
 
     def _park_ahead(self, count: int) -> None:
-        """Copy the next checkpoints to evict, if more than `count` cells, or numbers, are short."""
+        """Copy the next checkpoints to evict if more than `count` cells, or numbers, would be
+        short.
+        """
         has_cells = self.room.num_free - count >= self.room.num_cells // AHEAD
         if not self._parked.most_bytes or (has_cells and len(self._free) >= NUM_AHEAD):
             return
@@ -510,7 +517,7 @@ class CheckpointMemory(Memory):
     def _park(self, holder: int) -> bool:
         """Copy as much of `holder` as may be copied now.
 
-        Returns whether it is parked, or can never be parked.
+        Returns whether `holder` is parked, or can never be parked.
         """
         if holder in self._copies:
             return True
@@ -533,7 +540,9 @@ class CheckpointMemory(Memory):
         return self._copy_out(holder, parking)
 
     def _in_the_way(self, num_positions: int, holder: int) -> list[int] | None:
-        """Return what to remove from host memory to park `holder`; `None` if that is worth more."""
+        """Return the names to remove from host memory to park `holder`; `None` if they are worth
+        more.
+        """
         sparing = None if self._restoring is None else self._restoring.name
         return self._parked.in_the_way(num_positions, self._worth[holder], sparing={sparing})
 
@@ -559,9 +568,9 @@ class CheckpointMemory(Memory):
         return True
 
     def _begin_restoring(self, name: int) -> bool:
-        """Begin to restore `name` under a free number. Returns whether there is one.
+        """Begin to restore `name` under a free number. Returns whether there is a free number.
 
-        It shares the cells that others have of its beginning.
+        The restored checkpoint shares cells that other holders have of its beginning.
         """
         if not self._free and self._worth:
             self._let_go(min(self._worth, key=self._worth.__getitem__), is_urgent=False)
@@ -595,7 +604,9 @@ class CheckpointMemory(Memory):
         self._trim()
 
     def _trim(self) -> None:
-        """Remove parked checkpoints above the limit, except those that sequences may wait for."""
+        """Remove parked checkpoints above the limit, except checkpoints that sequences may wait
+        for.
+        """
         awaited = {name for names in self._adopted for name in names}
         while (surplus := self._parked.surplus(awaited)) is not None:
             self._forget_parked(surplus)
@@ -633,7 +644,7 @@ class CheckpointMemory(Memory):
 
 
 def _apart(gap: int, start: int, places: Iterable[int]) -> list[int]:
-    """Return places after `start` that are at least `gap` apart; the first ones have precedence."""
+    """Return places after `start` at least `gap` apart; earlier places take precedence."""
     chosen: list[int] = []
     for place in places:
         if all(abs(place - other) >= gap for other in (start, *chosen)) and place > start:

@@ -12,18 +12,17 @@ from ..step import Edit, Free, Offload, OffloadState, ReadOut
 MOST_CHECKPOINTS = 4
 """Maximum checkpoints of a stored prompt, each with a state.
 
-They are its end, the end of the prompt before the answer, and the places where its last messages
-begin.
+They are at the end of the answer, at the end of the prompt, and where the last messages begin.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """A part that `edits` read; one of them is a `ReadOut`.
+    """A part of a prefix. A step reads it with `edits`, of which one is a `ReadOut`.
 
-    The kind `cells` has the next `length` cells of a sequence. The kind `state` has a state that
-    cannot be cut, of a sequence at position `length`. The kind `tail` has the last `length` cells
-    before a state, after the last whole block.
+    The kind `cells` has the next `length` cells of a sequence. The kind `state` has the uncuttable
+    state of a sequence at position `length`. The kind `tail` has the last `length` cells before a
+    state, after the last whole block.
     """
 
     kind: Literal["cells", "tail", "state"]
@@ -35,8 +34,8 @@ class Handed:
 class HandOut:
     """The parts of a prefix that were read so far, from position `start` on.
 
-    It `is_lost` if the next part could not be read. If sequences can begin only at checkpoints, it
-    gets the last `most_checkpoints`.
+    `is_lost`: the next part could not be read. If sequences can begin only at checkpoints, the
+    last `most_checkpoints` checkpoints are read.
     """
 
     start: int = 0
@@ -57,9 +56,9 @@ class HandOut:
         return has_checkpoints if self.checkpoints else self.num_read == length
 
     def take(self, parts: Sequence[Handed], states: Sequence[State]) -> None:
-        """Add `parts`, each read as one of `states`; an empty state could not be read.
+        """Add `parts`, each with its part of `states`; an empty state could not be read.
 
-        If a checkpoint is among them, all are added or none.
+        If one of the parts is a checkpoint, either all parts are added or none.
         """
         if not all(states) and any(part.kind == "state" for part in parts):
             self.is_lost = True
@@ -93,7 +92,7 @@ class HandOut:
 def cells(
     holder: int, start: int, count: int, block: int, kind: Literal["cells", "tail"] = "cells"
 ) -> Handed:
-    """Return a part of cells, read only to be handed out; `block` must be an unused number."""
+    """Return a part of cells, read only to hand it out; `block` must be an unused number."""
     edits = (Offload(holder, start, count, block), ReadOut(block), Free((block,)))
     return Handed(kind, count, edits)
 

@@ -1,8 +1,8 @@
 """The eviction policy least recently used, which ignores the cost of a prefix.
 
-Memories that can be cut take this policy, since they run short of cells. `GreedyDual` was tried
-there, in a simulation of ten conversations. It cached 1.00 to 1.08 of the tokens, but only 0.52 to
-0.88 if long prompts that come once came in between.
+Memories whose prefixes can be cut use this policy, since they run short of cells. `GreedyDual` was
+tried in a simulation of ten conversations. It cached 1.00 to 1.08 times as many tokens, but only
+0.52 to 0.88 times as many if long prompts that come once came in between.
 """
 
 
@@ -13,7 +13,7 @@ class LeastRecentlyUsed:
         self._num_uses = 0
 
     def worth(self, num_tokens: int) -> float:
-        """Return the worth of a prefix used now: more than that of any prefix used before."""
+        """Return the worth of a prefix used now: more than the worth of any earlier use."""
         self._num_uses += 1
         return self._num_uses
 

@@ -39,7 +39,9 @@ class Policy(Protocol):
     """Decides which prefix is evicted first: the one with the least worth."""
 
     def worth(self, num_tokens: int) -> float:
-        """Return the worth of a prefix used now; without it, `num_tokens` are computed again."""
+        """Return the worth of a prefix used now. `num_tokens` must be computed again without
+        it.
+        """
 
     def went(self, worth: float) -> None:
         """Record that a prefix of this worth was evicted."""
@@ -99,14 +101,14 @@ class Memory(ABC):
 
     @abstractmethod
     def adopt(self, stored: StoredPrompt, source: int | None = None) -> int | None:
-        """Keep `stored` as a parked prefix. Returns its number, or `None` without a free one.
+        """Keep `stored` as a parked prefix. Returns its number, or `None` if no number is free.
 
-        It shares what comes before its `start` with `source`, which has that in the cells.
+        The prefix shares the cells before its `start` with `source`, which has them in the cache.
         """
 
     @abstractmethod
     def hand_out(self, keys: Sequence[int], read: HandOut) -> list[Handed] | None:
-        """Return the next parts to read of the cached prefix of `keys`, after what was `read`.
+        """Return the next parts to read of the cached prefix of `keys`, after the parts in `read`.
 
         The list is empty if nothing may be read yet. Returns `None` if nothing more is cached, or
         if it cannot be read. The caller must read the parts before the memory changes.
@@ -117,7 +119,8 @@ class Memory(ABC):
     def find(self, keys: Sequence[int], most: int, stored: StoredPrompt | None = None) -> Found:
         """Return the longest prefix of `keys`, up to `most`, that can be shared now or soon.
 
-        It also says how much of the prefix a sequence could begin with after `stored` is adopted.
+        The result also says how much of the prefix a sequence could begin with after `stored` is
+        adopted.
         """
         found = self._find(keys, most)
         if stored is None or found.length < stored.start:
@@ -141,14 +144,17 @@ class Memory(ABC):
 
     @abstractmethod
     def num_needed(self, found: Found, num_tokens: int) -> int:
-        """Return the available cells that `num_tokens` need if they begin with `found`."""
+        """Return how many available cells a sequence of `num_tokens` needs if it begins with
+        `found`.
+        """
 
     def fetch(self, found: Found) -> Found | None:
         """Restore the prefix `found`, as far as may be copied now.
 
         Returns the prefix with which a sequence can begin before the next step: `found`, maybe
-        under another number. Returns `None` if there is more to copy. There must be `num_needed`
-        available cells. A prefix that a slot still computes is ready once the slot has got there.
+        under another number. Returns `None` if more must be copied first. There must be
+        `num_needed` available cells. A prefix that a slot is still computing is ready once the
+        slot has computed it.
         """
         slot, length = found.source, found.length
         if slot is None or slot not in self._borders or length <= self._cells.length(slot):
@@ -170,11 +176,12 @@ class Memory(ABC):
     ) -> int:
         """Begin a sequence in `slot` with the prefix that was `found` and fetched.
 
-        Returns its place in a batch: the runs of a step are in the order of their places.
+        Returns the sequence's place in a batch: the runs of a step are in the order of their
+        places.
 
-        Others may share its first `most_shared` tokens, or all: then `keys` is read again later, as
-        it grows. `marks` are the keys of its prefixes, by which balancers ask for them; its
-        messages begin at `borders`.
+        Other sequences may share the first `most_shared` tokens. By default they may share all,
+        and `keys` is read again later as it grows. `marks` are the keys by which balancers ask for
+        prefixes of the sequence. The sequence's messages begin at `borders`.
         """
         self._begin(slot, found)
         if found.source is not None and found.source in self._tree:
@@ -201,9 +208,9 @@ class Memory(ABC):
     def discard(self, slot: int, start: int | None = None, count: int | None = None) -> None:
         """Remove `count` tokens of `slot` from `start` on; later tokens move up.
 
-        Without `count` it removes all tokens from `start` on, and cells that a step may have
-        written to `slot` without accounting for them; without `start` only those cells. Tokens that
-        others may share must stay.
+        Without `count`, remove all tokens from `start` on, and cells that a step may have written
+        to `slot` without accounting for them. Without `start`, remove only those unaccounted
+        cells. Tokens that other sequences may share must not be removed.
         """
 
     def leave(self, slot: int, *, keeps: bool = True) -> tuple[int, ...]:
@@ -225,13 +232,16 @@ class Memory(ABC):
     def make_room(self, count: int, *, num_urgent: int | None = None) -> int:
         """Evict kept prefixes until `count` cells are free. Returns the number of free cells.
 
-        That may be fewer, if no more cells may be copied before the next step, but at least
-        `num_urgent`, which is `count` by default. Do not ask for more than are available.
+        The result may be lower than `count` if no more cells may be copied before the next step.
+        It is at least `num_urgent`, which is `count` by default. `count` must not exceed the
+        available cells.
         """
 
     @abstractmethod
     def lose(self, holder: int) -> tuple[int, ...]:
-        """Forget the parked prefix `holder`, which is lost. Returns other numbers lost with it."""
+        """Forget the parked prefix `holder`, which is lost. Returns the other numbers lost with
+        it.
+        """
 
     def take_edits(self) -> tuple[Edit, ...]:
         """Return the edits to carry out before the next batch, and forget them."""
@@ -258,7 +268,9 @@ class Memory(ABC):
 
     @abstractmethod
     def _num_loadable(self, stored: StoredPrompt, keys: Sequence[int], most: int) -> int:
-        """Return how many of `keys`, at most `most`, a sequence can begin with out of `stored`."""
+        """Return how many of `keys`, at most `most`, a sequence can begin with if it loads
+        `stored`.
+        """
 
     @abstractmethod
     def _num_computed(self, holder: int) -> int | None:
@@ -266,7 +278,7 @@ class Memory(ABC):
 
     @abstractmethod
     def _cost(self, holder: int) -> int:
-        """Return how many tokens of a kept prefix would be computed again without it."""
+        """Return how many tokens would have to be computed again without a kept prefix."""
 
     @abstractmethod
     def _restore(self, found: Found) -> Found | None:
@@ -278,7 +290,7 @@ class Memory(ABC):
 
     @abstractmethod
     def _keep(self, slot: int, *, is_over: bool) -> None:
-        """Keep what `slot` computed, as far as it is possible and worth it."""
+        """Keep the computed tokens of `slot` as a prefix, if that is possible and worth it."""
 
     def _place(self, slot: int) -> int:
         """Return the place of `slot` in a batch."""
@@ -291,7 +303,7 @@ class Memory(ABC):
     # ---- for all kinds
 
     def _use(self, holder: int) -> None:
-        """Renew the worth of a holder; of equal ones, the last used is evicted last."""
+        """Renew the worth of a holder; of equal holders, the last used is evicted last."""
         self._num_uses += 1
         self._used_at[holder] = self._num_uses
         if self._worth.pop(holder, None) is not None:
@@ -307,7 +319,7 @@ class Memory(ABC):
         marks: Sequence[Mark],
         borders: Sequence[int],
     ) -> None:
-        """Enter the computed and planned tokens of `slot`, which others may share."""
+        """Enter the computed and planned tokens of `slot` that other sequences may share."""
         self._borders[slot] = []
         self._tree.insert(slot, keys[:most_shared])
         self._tree.mark(slot, marks)
@@ -331,10 +343,10 @@ class Memory(ABC):
     def _next_to_go(
         self, *, sparing: int | None = None, rather: Collection[int] = ()
     ) -> int | None:
-        """Return the kept prefix to evict from the cells next: the one with the least worth.
+        """Return the kept prefix to evict from the cells next: the prefix with the least worth.
 
-        Prefixes with cells of their own come first, and of these the ones in `rather`; then come
-        prefixes that share all their cells with each other.
+        Prefixes with cells of their own come first, starting with prefixes in `rather`. Prefixes
+        that share all their cells come last.
         """
         alone = (self._cells.kept_alone & self._worth.keys()) - {sparing}
         if alone:
@@ -347,20 +359,20 @@ class Memory(ABC):
         return self._cells.num_not_in_use(holder, length) if length else 0
 
     def _make_number(self) -> bool:
-        """Free a number for a kept prefix by an eviction, if necessary.
+        """Free a number for a kept prefix, by an eviction if necessary.
 
-        Returns whether one is free.
+        Returns whether a number is free.
         """
         if not self._free and self._worth:
             self._leave_cells(min(self._numbered(), key=self._worth.__getitem__))
         return bool(self._free)
 
     def _numbered(self) -> Collection[int]:
-        """Return the kept prefixes that may be evicted for a number."""
+        """Return the kept prefixes whose eviction frees a number."""
         return self._worth
 
     def _leave_cells(self, holder: int) -> None:
-        """Evict a kept prefix. Prefixes that are used from now on are worth more."""
+        """Evict a kept prefix from the cells. Prefixes that are used after that are worth more."""
         self._policy.went(self._worth[holder])
         self._drop(holder)
 

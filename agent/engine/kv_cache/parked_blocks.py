@@ -1,20 +1,21 @@
-"""Kept prefixes in host memory: cells in blocks that they share, and states of checkpoints.
+"""Kept prefixes in host memory: cells in shared blocks, and states of checkpoints.
 
 The cells of layers with full attention can be cut anywhere. They are parked in blocks of a fixed
-number of positions; a prefix's last block may be shorter, and prefixes with a common beginning
+number of positions. A prefix's last block may be shorter, and prefixes with a common beginning
 share blocks (W. Kwon et al.: Efficient memory management for large language model serving with
-PagedAttention, SOSP 2023). The layers with a sliding window and the recurrent layers have one state
-for each checkpoint.
+PagedAttention, SOSP 2023). Layers with a sliding window and recurrent layers have one state for
+each checkpoint.
 
-A parked prefix has a name, a number without cells. Some of its blocks may be absent: they were
-never copied, because the prefix still has their cells. If there is no room for a prefix, the
-prefixes with the least worth are removed, but none that is worth as much as the new one.
+A parked prefix has a name, which is a number without cells. Some of its blocks may be absent: they
+were never copied, because the prefix still has their cells. If there is no room for a prefix, the
+prefixes with the least worth are removed. A prefix that is worth as much as the new one is never
+removed.
 
 Invariants, checked by `check_integrity`:
 
 - a block is known as long as something uses it, and so are the blocks before it;
-- `num_bytes` sums present blocks and states. It is at most `most_bytes`, except for
-  adopted prefixes.
+- `num_bytes` sums present blocks and states. It is at most `most_bytes`, except for adopted
+  prefixes.
 """
 
 from collections import Counter
@@ -23,25 +24,27 @@ from dataclasses import dataclass
 from itertools import count
 
 MOST = 1024
-"""Maximum parked prefixes. A search for the longest prefix looks at all that match."""
+"""Maximum parked prefixes. A search for the longest prefix visits all matching prefixes."""
 
 Keys = tuple[int, ...]
 
 
 @dataclass(slots=True)
 class _Block:
-    """The `keys` of a block, and the block before it (`parent`). `num_users` prefixes have it."""
+    """A block: its `keys`, and the block before it (`parent`). `num_users` prefixes use
+    the block.
+    """
 
     parent: int
     keys: Keys
     num_users: int = 0
     num_in_cells: int = 0
-    """Users that still have the cells of the block."""
+    """The number of users that still have the cells of the block."""
     is_here: bool = False
 
     @property
     def num_parked(self) -> int:
-        """The number of positions that are here and not in the cells."""
+        """The number of positions that are present here and not in the cells."""
         return len(self.keys) if self.is_here and not self.num_in_cells else 0
 
 
@@ -51,7 +54,7 @@ class _Parked:
     length: int
     worth: float
     in_cells: int = 0
-    """The number of its first positions that are in the cells."""
+    """The number of the prefix's first positions that are in the cells."""
 
 
 _START = -1
@@ -125,8 +128,8 @@ class ParkedBlocks:
     ) -> list[int] | None:
         """Return the names to remove before `num_positions` more of a prefix are parked.
 
-        Returns `None` if one of them is worth as much as the prefix, which is worth `worth`. Names
-        in `sparing` are never removed.
+        Returns `None` if a prefix to remove is worth at least `worth`, the worth of the new
+        prefix. Names in `sparing` are never removed.
         """
         excess = self.num_bytes - self.most_bytes
         excess += num_positions * self._cell_bytes + self._state_bytes
@@ -157,7 +160,7 @@ class ParkedBlocks:
         self._parked[name].worth = worth
 
     def take(self, blocks: Sequence[int], keys: Keys, *, is_here: bool = True) -> int:
-        """Return the block with `keys` after `blocks`, and count one more user of it.
+        """Return the block with `keys` after `blocks`, and count one more user of the block.
 
         An unknown block is added. `is_here` marks the block as present.
         """
@@ -205,7 +208,7 @@ class ParkedBlocks:
         parked.in_cells = length
 
     def release(self, blocks: Sequence[int]) -> list[int]:
-        """Count one user less of each of `blocks`, and remove the blocks without users.
+        """Count one user less for each of `blocks`, and remove blocks without users.
 
         Returns the removed blocks that were present.
         """
@@ -227,7 +230,9 @@ class ParkedBlocks:
         return [one for one, parked in self._parked.items() if blocks & set(parked.blocks)]
 
     def surplus(self, sparing: Collection[int | None]) -> int | None:
-        """Return the name with the least worth if the limit is exceeded; none of `sparing`."""
+        """Return the name with the least worth if the limit is exceeded, ignoring names in
+        `sparing`.
+        """
         if self.num_bytes <= self.most_bytes:
             return None
         others = (name for name in self._parked if name not in sparing)
@@ -236,7 +241,7 @@ class ParkedBlocks:
     def check_integrity(self, being_parked: Sequence[Sequence[int]]) -> None:
         """Raise `RuntimeError` if an invariant is broken.
 
-        `being_parked` are further uses of blocks.
+        `being_parked` are additional uses of blocks by prefixes that are being parked.
         """
         users = Counter(id for parked in self._parked.values() for id in parked.blocks)
         users.update(id for blocks in being_parked for id in blocks)
@@ -260,7 +265,7 @@ class ParkedBlocks:
         _check(held == in_cells, f"blocks in the cells {held}")
 
     def _change(self, id: int, *, is_here: bool | None = None, num_in_cells: int = 0) -> None:
-        """Mark the block as present or absent, or count more users that have its cells."""
+        """Mark the block as present or absent, or change the count of users with its cells."""
         block = self._blocks[id]
         self.num_bytes -= self._bytes(id)
         self.num_positions -= block.num_parked

@@ -1,14 +1,15 @@
-"""A radix tree over cache keys, one a position: the holders of each prefix.
+"""A radix tree over cache keys, one key per position: the holders of each prefix.
 
-A key is a token's id in a text prompt (`prompt` describes the others). Only equality of keys counts
-here.
+A key is a token's id in a text prompt (`prompt` describes other keys). Only the equality of keys
+counts here.
 
-A holder enters with the keys of its computed and planned positions. `find` gets the numbers of
-computed positions, so that it also finds a prefix that is still being computed.
+A holder enters with the keys of its computed and planned positions. The caller of `find` says how
+many positions of a holder are computed, so `find` also finds a prefix that is still being
+computed.
 
 Invariants, checked by `check_integrity`:
 
-- each node's edge has keys, and its children begin with different ones;
+- each node's edge has keys, and its children begin with different keys;
 - a node knows the holders of its whole edge; a child's holders are among its parent's;
 - a holder's tokens end where a node ends;
 - a mark lies within its node's edge, and `marks` counts the marks of all nodes.
@@ -36,11 +37,11 @@ class PrefixMarks:
     """Keys of cached prefixes, and the keys that left the cache since the last report.
 
     Balancers identify a prefix by a key of its text, the cache by its tokens. So a sequence brings
-    the keys of its prompt's prefixes as marks on its positions. A key is held as long as one of its
-    marks exists; balancers are told when the last one is removed.
+    the keys of its prompt's prefixes as marks on its positions. A key is held as long as one of
+    its marks exists; balancers are told when the last mark is removed.
 
     Invariant: a key is never both held and gone. Both sets are bounded: a mark without room counts
-    as gone, and if too many keys are gone, all of them count as gone.
+    as gone, and if too many keys are gone, all keys count as gone.
 
     The engine's thread adds marks, the event loop's thread takes gone keys. Each step is one
     operation of a `dict`, so no lock is needed.
@@ -92,7 +93,7 @@ class PrefixMarks:
             self._lost_track = True
 
     def take_gone(self, most: int) -> Gone:
-        """Return up to `most` keys that are gone, each once. Callable from any one thread."""
+        """Return up to `most` keys that are gone, each once. Only one thread may call this."""
         if self._lost_track:
             self._lost_track = False
             self._gone.clear()
@@ -113,7 +114,7 @@ class _Node:
         self.holders = holders
         self.children: dict[int, _Node] = {}
         self.marks: dict[int, int] = {}
-        """Marked keys, each with the number of keys of the edge at which it ends."""
+        """Marked keys, each with the number of keys of the edge up to the mark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,9 +226,10 @@ class PrefixTree:
     ) -> Found:
         """Return the longest prefix of `keys`, of at most `most`, that a holder has computed.
 
-        `computed` returns how many tokens of a holder are computed, or `None` to leave it out. If
-        several holders have the prefix, the source is the last used one, by `used_at`. The prefix
-        does not end within media. If holders `are_whole`, a part of a holder's tokens is no prefix.
+        `computed` returns how many tokens of a holder are computed, or `None` to ignore the
+        holder. If several holders have the prefix, the source is the holder used last, by
+        `used_at`. The prefix does not end within media. If holders `are_whole`, a part of a
+        holder's tokens is no prefix.
         """
         best, promise = (0, -1, -1), (0, -1, -1)
         seen: set[int] = set()
@@ -261,7 +263,7 @@ class PrefixTree:
         return reaches
 
     def num_alone(self, holder: int, among: Container[int]) -> int:
-        """Return how many keys at the end of `holder` no other holder of `among` has."""
+        """Return how many last keys of `holder` it shares with no other holder in `among`."""
         count = 0
         node: _Node | None = self._ends[holder]
         while node is not None and node.parent is not None:
@@ -272,7 +274,7 @@ class PrefixTree:
         return count
 
     def others_with_all_of(self, holder: int) -> set[int]:
-        """Return the other holders that have all tokens of `holder`, and maybe more."""
+        """Return the other holders that have all tokens of `holder`."""
         return self._ends[holder].holders - {holder}
 
     def others_within(self, holder: int) -> set[int]:

@@ -3,11 +3,13 @@
 The cells to which a token attends are contiguous, in the order of their positions, whatever else
 runs. So deterministic engines use streams. The price is copying: a prefix that cannot be handed
 over is copied as a whole, because a stream's state cannot be copied in parts. A kept prefix stays
-in the stream where it was computed until a new sequence needs that stream. Then the prefix with the
-least worth is evicted. A new sequence that begins with a whole prefix takes over its stream.
+in the stream where it was computed until a new sequence needs that stream. Then the prefix with
+the least worth is evicted. A new sequence that begins with a whole prefix takes over the prefix's
+stream.
 
 The first copy before a step may take as long as a step. A sequence that needs a second copy begins
-a step later. A prefix whose copy would surely take longer than computing it is computed again.
+one step later. If copying a prefix would surely take longer than computing it, the prefix is
+computed again.
 """
 
 from collections.abc import Sequence
@@ -21,9 +23,9 @@ from .unified_memory import UnifiedMemory
 class StreamMemory(UnifiedMemory):
     """The memory of an engine with `num_streams` streams, which have `num_cells` in all.
 
-    Slots and kept prefixes are numbers below `holders`. Nothing is moved from the cells to host
-    memory. Up to `most_parked` cells of prefixes from disk or other agents are there until a
-    sequence begins with them.
+    Slots and kept prefixes are numbers below `holders`. Cells are never moved to host memory. Host
+    memory holds up to `most_parked` cells of prefixes from disk or other agents until a sequence
+    begins with them.
     """
 
     def __init__(
@@ -93,7 +95,7 @@ class StreamMemory(UnifiedMemory):
         return count
 
     def _open(self, holder: int) -> None:
-        """Give `holder` a stream, for which a kept prefix may be evicted."""
+        """Give `holder` a stream. A kept prefix may be evicted for it."""
         if self._streams.stream(holder) is not None:
             return
         if not self._streams.has_free:
@@ -105,9 +107,10 @@ class StreamMemory(UnifiedMemory):
         return next(one for one in self._by_worth() if self._streams.stream(one) is not None)
 
     def _goes_with_its_stream(self, found: Found) -> bool:
-        """Return whether a sequence that begins so takes over the stream, and nothing more is lost.
+        """Return whether a sequence that begins with `found` takes over the stream of the prefix.
 
-        The rest of the prefix may be lost if the prefix is the next to be evicted anyway.
+        The rest of the prefix is lost then. That is acceptable only if the prefix is the next to
+        be evicted.
         """
         source = found.source
         if source is None or source not in self._worth:
@@ -118,7 +121,7 @@ class StreamMemory(UnifiedMemory):
         return is_whole or (not self._streams.has_free and self._stream_to_go() == source)
 
     def _num_copied(self, found: Found) -> int:
-        """Return the cells that are copied if a sequence begins with the prefix `found`."""
+        """Return how many cells are copied if a sequence begins with the prefix `found`."""
         if found.source is None or self._goes_with_its_stream(found):
             return 0
         return self._streams.length(found.source)

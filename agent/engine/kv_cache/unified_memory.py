@@ -1,22 +1,22 @@
-"""The memory of models whose sequences can give up their last tokens: prefixes can end anywhere.
+"""The memory of models whose sequences can drop their last tokens: prefixes can end anywhere.
 
-Prefixes are shared by reference. If cells are needed, kept prefixes are moved to host memory; a
-restore takes a hundredth of the time of computing them.
+Prefixes are shared by reference. If cells are needed, kept prefixes are moved to host memory. A
+restore takes a hundredth of the time of computing.
 
 With `is_compact`, kept prefixes are also parked when another sequence begins. On CPUs every
-generated token passes over every cell in use, and after some thirty tokens that has cost as much as
-parking. They are parked only at a begin: if cells are freed during an answer, later cells are taken
-out of order, and llama.cpp's sums differ slightly, so the same seed would not give the same text
-twice.
+generated token passes over every cell in use, and after some thirty tokens that has cost as much
+as parking. Prefixes are parked only when a sequence begins. If cells were freed during an answer,
+later cells would be taken out of order, and llama.cpp's sums would differ slightly. Then the same
+seed would not give the same text twice.
 
-A model keeps no prefixes if it cannot share them: its sequences cannot give up their last tokens,
-or may have lost their first ones.
+A model that cannot share prefixes keeps none: its sequences cannot drop their last tokens, or may
+have lost their first ones.
 
 Prefixes are parked block by block from their end on, and restored from their beginning on. A
 restored block stays parked, so its next eviction needs no copy. The `allowance` limits the cells
 copied before the next step, because a running stream waits for the copies. If cells are needed
-beyond that, a prefix that shares all of its cells with others is cut. A prompt that was read from
-disk becomes a prefix in host memory.
+beyond that, a prefix that shares all of its cells with other prefixes is cut. A prompt that was
+read from disk becomes a prefix in host memory.
 
 Invariants, checked by `check_integrity`:
 
@@ -39,7 +39,7 @@ from .parked_blocks import ParkedBlocks
 from .prefix_tree import Found, Mark
 
 ENOUGH_AT_ONCE = 1024
-"""Cells parked at a sequence's begin, after which no other prefix is parked."""
+"""Once this many cells are parked, no further prefix is parked when a sequence begins."""
 
 
 class UnifiedMemory(Memory):
@@ -75,7 +75,7 @@ class UnifiedMemory(Memory):
         self._is_compact = is_compact
         self._can_share = can_share
         self._unshared: dict[int, Sequence[Mark]] = {}
-        """Marks of slots that are not shared, until their prompts are read."""
+        """Marks of slots whose tokens are not shared, until their prompts are read."""
 
     def num_needed(self, found: Found, num_tokens: int) -> int:
         """Return the needed cells. Blocks are restored whole, including the last one."""
@@ -101,7 +101,7 @@ class UnifiedMemory(Memory):
     # ---- to and from elsewhere
 
     def _num_loadable(self, stored: StoredPrompt, keys: Sequence[int], most: int) -> int:
-        """Count the tokens in common."""
+        """Count the tokens that `stored` and `keys` have in common."""
         if not self._can_share or not stored.pieces or stored.checkpoints:
             return 0
         return stored.num_common(keys, most)
@@ -235,10 +235,10 @@ class UnifiedMemory(Memory):
             self._unshared[slot] = marks
 
     def _are_absent(self, marks: Sequence[Mark]) -> None:
-        """Report that the prompt is not shared.
+        """Report that the prefixes of a prompt are not cached.
 
-        A balancer believes that it is shared when it sends the request, and again when the agent
-        has read the prompt.
+        A balancer believes that they are cached when it sends the request, and again when the
+        agent has read the prompt.
         """
         for _, key in marks:
             self.marks.absent(key)
@@ -246,14 +246,14 @@ class UnifiedMemory(Memory):
     # ---- kept prefixes
 
     def _num_computed(self, holder: int) -> int:
-        """Count the cells of a slot, and all of a kept prefix, in the cells or parked."""
+        """Count the cells of a slot; for a kept prefix, all tokens, in the cells or parked."""
         return self._tree.length(holder) if holder in self._worth else self._cells.length(holder)
 
     def _cost(self, holder: int) -> int:
         return self._tree.num_alone(holder, self._worth)
 
     def _keep(self, slot: int, *, is_over: bool) -> None:
-        """Keep what `slot` computed, unless another prefix has it already."""
+        """Keep the computed tokens of `slot`, unless another prefix has them already."""
         if not self._can_share or not self._make_number():
             return
         self._catch_up(slot)
@@ -274,7 +274,9 @@ class UnifiedMemory(Memory):
         self._drop_within(holder)
 
     def _drop_within(self, holder: int) -> None:
-        """Remove kept prefixes that `holder` begins with, since it has their cells and blocks."""
+        """Remove kept prefixes with which `holder` begins, since `holder` has their cells and
+        blocks.
+        """
         within = self._tree.others_within(holder) & self._worth.keys()
         if within & self._copies.keys():
             self._name(holder)
@@ -282,7 +284,7 @@ class UnifiedMemory(Memory):
             self._drop(one)
 
     def _numbered(self) -> Collection[int]:
-        """Return the kept prefixes that are parked, or all if none is."""
+        """Return the parked prefixes, or all kept prefixes if no prefix is parked."""
         return [one for one in self._worth if self._away(one)] or self._worth
 
     def _forget_parked(self, holder: int) -> None:
@@ -293,9 +295,9 @@ class UnifiedMemory(Memory):
             self._forget_blocks(holder)
 
     def _shorten(self, holder: int, length: int) -> None:
-        """Cut a kept prefix to its first `length` tokens, which are in the cells, or fewer.
+        """Cut a kept prefix to at most its first `length` tokens, which are in the cells.
 
-        It does not end within media.
+        The cut does not fall within media.
         """
         length = border(self._tree.keys(holder), length)
         if not length:
@@ -339,7 +341,7 @@ class UnifiedMemory(Memory):
     def _drop_copies(self, count: int) -> bool:
         """Remove blocks whose cells are present, until host memory has room for `count` cells.
 
-        Returns whether it has. The prefixes with the most worth lose their copies first.
+        Returns whether there is room. The prefixes with the most worth lose their copies first.
         """
         parked = self._parked
         if parked.num_bytes + count <= parked.most_bytes:
@@ -377,7 +379,7 @@ class UnifiedMemory(Memory):
     # ---- room
 
     def make_room(self, count: int, *, num_urgent: int | None = None) -> int:
-        """Evict prefixes from their ends on; the ones with the least worth come first."""
+        """Evict prefixes from their ends on, starting with the prefix of least worth."""
         return self._make_room(count, num_urgent=count if num_urgent is None else num_urgent)
 
     def lose(self, holder: int) -> tuple[int, ...]:
@@ -401,8 +403,8 @@ class UnifiedMemory(Memory):
     def _evict(self, num_missing: int, *, num_urgent: int, sparing: int | None) -> bool:
         """Free some of the `num_missing` cells, and `num_urgent` of them at any cost.
 
-        Returns false if no more may be copied before this step. Raises `RuntimeError` if there is
-        nothing to evict.
+        Returns false if no more may be copied before this step. Raises `RuntimeError` if nothing
+        can be evicted.
         """
         holder = self._next_to_go(sparing=sparing)
         if holder is None:
@@ -427,7 +429,7 @@ class UnifiedMemory(Memory):
         return True
 
     def _clear_the_way(self, *, sparing: int | None) -> None:
-        """Park prefixes that the new sequence does not need, about `ENOUGH_AT_ONCE` cells."""
+        """Park about `ENOUGH_AT_ONCE` cells of prefixes that the new sequence does not need."""
         if not self._parked.most_bytes:
             return
         begun = self.allowance.num_moved
@@ -468,7 +470,8 @@ class UnifiedMemory(Memory):
     def _make_host_room(self, holder: int, count: int, *, sparing: int | None) -> bool:
         """Make room in host memory for the last `count` cells of `holder`.
 
-        Copies go first, then prefixes that are worth less. Returns whether there is room.
+        Copies of present cells are removed first, then prefixes of less worth. Returns whether
+        there is room.
         """
         parked = self._parked
         if self._num_computed(holder) > parked.most_bytes:

@@ -1,7 +1,7 @@
 """llama.cpp's backends: one for processors, and one for each kind of GPU.
 
-A build for one host has them linked in. A portable build has them as separate libraries: of those
-for processors the best that runs here is loaded, and of the others every one that loads.
+A build for one host has all backends linked in. A portable build has them as separate libraries.
+The best library for processors that runs here is loaded, and every other library that loads.
 """
 
 import ctypes
@@ -24,7 +24,7 @@ def library() -> Any:
     """Return llama.cpp's library with its backends loaded. Raises `ModelError` if none runs here.
 
     This is the library that llama.cpp itself calls. `llama_cpp._ggml.libggml` opens the file by
-    another name. If that is a copy, as in wheels, it has no backends and no devices.
+    another name. In wheels that file is a copy, which has no backends and no devices.
     """
     ggml = llama_cpp._lib
     with _loading:
@@ -45,7 +45,7 @@ def libraries_folder() -> Path:
 
 
 def cpu_library() -> Path | None:
-    """Return the library that computes on the processor; `None` if the system does not tell."""
+    """Return the library that computes on the processor; `None` if the system does not say."""
     ggml = library()
     find = ggml.ggml_backend_reg_by_name
     find.restype, find.argtypes = ctypes.c_void_p, (ctypes.c_char_p,)

@@ -1,6 +1,6 @@
 """The llama.cpp context that generates: opened, warmed up, decoded with, freed.
 
-It belongs to the thread that made it.
+A context belongs to the thread that made it.
 """
 
 import ctypes
@@ -24,8 +24,9 @@ from .model import Model, load_error
 class Batch:
     """A batch of up to `size` tokens. `raw` is the argument of `llama_decode`.
 
-    NumPy owns the memory, and llama.cpp gets pointers into it, laid out once. Each token belongs to
-    one sequence, so a step only writes tokens, positions, sequence ids and which logits it needs.
+    NumPy owns the memory, and llama.cpp gets pointers into the memory, laid out once. Each token
+    belongs to one sequence, so a step only writes tokens, positions, sequence ids and which logits
+    it needs.
     """
 
     def __init__(self, size: int) -> None:
@@ -92,20 +93,21 @@ def pointer(array: np.ndarray[Any, Any], kind: Any) -> Any:
 
 
 _FEW = 16
-"""Tokens of a context that computes nothing."""
+"""The number of tokens of a context that computes nothing."""
 
 _CHUNKED = frozenset({"llama4"})
-"""Architectures whose windows begin with a chunk: completeness of a window cannot be checked."""
+"""Architectures whose windows begin with a chunk, so a window cannot be checked to be complete."""
 
 _should_stop = llama_cpp.ggml_abort_callback(("strlen", ctypes.CDLL(None)))
-"""llama.cpp calls this after each operation of a step, with a text: an empty one means go on.
+"""llama.cpp calls this after each operation of a step, with a text; an empty text means go on.
 
-It is a C function, since a Python function would have to wait for the interpreter each time.
+The function is a C function, since a Python function would have to wait for the interpreter each
+time.
 """
 
 
 _OF_CACHE_TYPES = re.compile(r"cache types?\b|V cache")
-"""Matches llama.cpp's errors about cache types that the model, or each other, do not support."""
+"""Matches llama.cpp's errors about cache types that do not fit the model or each other."""
 
 
 class CannotGenerateError(ModelError):
@@ -118,9 +120,9 @@ class Context:
     With `num_streams` the cells are divided among that many `seq_id`s, without a spare one. A
     deterministic context computes batches of at most `MOST_ROWS` rows. `num_checkpoints` further
     `seq_id`s have a row of recurrent state each. Each row also keeps the states of the last
-    `num_rollback` tokens, so that a sequence can drop that many. With `has_small_windows` layers
-    with a sliding window have cells only for the windows of the slots. With `is_mtp` it computes
-    only the MTP layers (`mtp`).
+    `num_rollback` tokens, so that a sequence can drop these tokens. With `has_small_windows`,
+    layers with a sliding window have cells only for the windows of the slots. With `is_mtp` the
+    context computes only the MTP layers (`mtp`).
 
     `handle` and `memory` are llama.cpp's. A step gives at most `num_rows` rows of logits. Raises
     `ModelError` if the context cannot be created, or cannot decode.
@@ -173,8 +175,8 @@ class Context:
     ) -> NoRoom | Aborted | Failed | None:
         """Compute `runs` as one batch; return the failure, if any.
 
-        `number` returns the `seq_id` of a slot, `position` llama.cpp's position of one of its
-        cells; without it both are the same number.
+        `number` returns the `seq_id` of a slot. `position` returns llama.cpp's position of one of
+        the slot's cells; by default it is the cell's number.
         """
         self._batch.fill(runs, number, position)
         return self.decode_raw(self._batch.raw)
@@ -210,7 +212,7 @@ class Context:
     def stop(self, is_wanted: bool) -> None:
         """Abort running and further steps (`Aborted`) while `is_wanted`.
 
-        Thread-safe. Steps on a GPU ignore it.
+        Thread-safe. Steps on a GPU cannot be aborted.
         """
         self._log.is_calm = is_wanted  # llama.cpp takes it for an error
         self._stop[0] = b"\x01" if is_wanted else b"\x00"
@@ -226,7 +228,7 @@ class Context:
     def _warm_up(self, model: Model) -> None:
         """Decode a token, so that the first request does not pay for reading the weights.
 
-        Its cell stays in slot 0.
+        The token's cell stays in slot 0.
         """
         llama_cpp.llama_set_warmup(self.handle, True)
         failure = self.decode((Run(SequenceId(0), 0, 0, (0,), False),))
@@ -240,8 +242,9 @@ def can_take_back(model: Model) -> bool:
     """Return whether a sequence can drop draft tokens that were not accepted.
 
     Layers with a sliding window still have the cells of the last step. Recurrent layers need the
-    states before those tokens: llama.cpp keeps them for some architectures, and a context tells. In
-    models with both kinds of layers, cells behind a window may be lost with a part of the step.
+    states before the draft tokens: llama.cpp keeps these states for some architectures, and a
+    context says if it does. In models with both kinds of layers, cells behind a window may be lost
+    with a part of the step.
     """
     if model.can_share:
         return True

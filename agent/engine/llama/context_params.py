@@ -1,7 +1,7 @@
 """The parameters of llama.cpp's contexts that follow from the engine's options.
 
-Both contexts over a model, for generation and for embeddings, begin with these; each sets the
-parameters that differ.
+A model can have two contexts, for generation and for embeddings. Both begin with these parameters,
+and each sets the parameters that differ.
 """
 
 from collections.abc import Mapping
@@ -61,5 +61,5 @@ def context_params(options: LoadOptions) -> Any:
 
 
 def _or_own(factor: float | None) -> float:
-    """Return `factor`, or the negative number with which llama.cpp uses the model's own."""
+    """Return `factor`, or the negative number that stands for the model's own factor."""
     return -1.0 if factor is None else factor

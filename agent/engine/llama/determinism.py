@@ -1,9 +1,8 @@
 """Computes steps in fixed batches, and checks with the model that results do not vary.
 
 llama.cpp does not promise that a token's numbers are independent of other tokens in the batch. So
-that is tested with the model, on this machine and with this build, when the model is loaded. The
-digest of the test's results identifies the arithmetic: agents with the same digest give the same
-answers.
+a test checks it when the model is loaded, on this machine and with this build. The digest of the
+test's results identifies the arithmetic: agents with the same digest give the same answers.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,16 +21,16 @@ from .rows import RowReader
 Logits = NDArray[np.float32]
 
 _NUM_CHECKED = 60
-"""Tokens computed in the check: a full batch, and a filled one."""
+"""The number of tokens computed in the check: a full batch, and a filled one."""
 
 _NUM_SINGLE = 6
-"""Number of these tokens that are computed again one by one."""
+"""The number of these tokens that are computed again one by one."""
 
 _DIGEST_BYTES = 16
 
 
 class FixedSteps:
-    """Computes steps in batches of fixed shapes, so that a sequence does not depend on others.
+    """Computes steps in batches of fixed shapes, so that sequences do not affect each other.
 
     `num_streams` is the number of streams of the KV cache of `context`.
     """
@@ -100,7 +99,7 @@ class FixedSteps:
 
 
 def checked_tokens(vocab_size: int, context_size: int) -> list[int]:
-    """Return some tokens, always the same ones for a vocabulary."""
+    """Return the tokens for the check, always the same tokens for a vocabulary."""
     return [(7919 * index + 13) % vocab_size for index in range(min(_NUM_CHECKED, context_size))]
 
 

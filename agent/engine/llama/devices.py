@@ -41,12 +41,14 @@ class FoundDevice:
 
     @property
     def is_remote(self) -> bool:
-        """Return whether the device belongs to an RPC server; `description` is then its address."""
+        """Return whether the device belongs to an RPC server. `description` is then the server's
+        address.
+        """
         return self.name.startswith("RPC")
 
 
 class _Properties(ctypes.Structure):
-    """`ggml_backend_dev_props`; with more room at its end than today's `caps` need."""
+    """`ggml_backend_dev_props`, with spare room at its end in case `caps` grows."""
 
     _fields_ = (
         ("name", ctypes.c_char_p),
@@ -99,7 +101,7 @@ class Devices:
             )
 
     def _place(self, handle: Any) -> str | None:
-        """Return the device's bus address; `None` if the backend gives none, or another name."""
+        """Return the device's bus address; `None` if the backend gives no bus address."""
         told = _Properties()
         self._tell(handle, ctypes.byref(told))
         place = (told.device_id or b"").decode(errors="replace").lower()
@@ -118,7 +120,7 @@ class Devices:
 
 
 def loaded_devices() -> Devices:
-    """Return the devices of the library that this process has loaded."""
+    """Return the devices of the llama.cpp library that this process has loaded."""
     return Devices(library())
 
 

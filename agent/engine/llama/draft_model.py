@@ -40,7 +40,9 @@ class LlamaDraftModel:
         return self._model.size_bytes
 
     def compute(self, runs: Sequence[DraftRun]) -> list[Guess]:
-        """Return guesses, in the order of the runs that ask for one. Raises `DraftFailedError`."""
+        """Return a guess for each run with `guesses`, in their order. Raises
+        `DraftFailedError`.
+        """
         failure = self._context.decode(
             [Run(run.id, run.slot, run.start, run.tokens, run.guesses) for run in runs]
         )
@@ -69,9 +71,9 @@ class LlamaDraftModel:
 def load_draft_model(
     path: Path, target: Model, options: LoadOptions, *, num_cells: int
 ) -> LlamaDraftModel:
-    """Load the draft model at `path` for sequences of `target`, in up to `num_cells` cells.
+    """Load the draft model at `path` for sequences of `target`, with a cache of up to `num_cells`.
 
-    Raises `ModelError` if it cannot be loaded, or cannot draft for `target`.
+    Raises `ModelError` if the draft model cannot be loaded, or cannot draft for `target`.
     """
     check_model_file(path, "--draft-model")
     options = options.for_draft

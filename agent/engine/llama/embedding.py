@@ -4,8 +4,8 @@ A model with a KV cache and causal attention reads a long input in chunks, so th
 its turn in between. Other models must compute an input as a whole.
 
 llama.cpp pools only within one chunk, and a context pools in only one way. So the caller does the
-pooling, and one context serves all poolings but `rank`. `rank` needs the model's classification
-head, which reads the last token, and so the last chunk.
+pooling, and one context serves all poolings except `rank`. `rank` needs the model's classification
+head, which reads the last token. So a ranking is the output of the last chunk.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,9 +27,9 @@ from .log import route_log
 from .model import Model
 
 MAX_SEQUENCES = 16
-"""Maximum inputs of a chunk; each costs a row in every graph."""
+"""Maximum inputs of a chunk; each input costs a row in every graph."""
 _LOGITS_BYTES = 64 * 1024 * 1024
-"""Maximum bytes of a chunk's logits, which llama.cpp computes and keeps for each token."""
+"""Maximum bytes of a chunk's logits: llama.cpp computes and keeps logits for each token."""
 
 
 class LlamaEmbedding:
@@ -46,7 +46,7 @@ class LlamaEmbedding:
         self.default_pooling: Pooling = model.pooling or "mean"
         self.can_rank = model.pooling == "rank"
         self.threads = (options.threads, options.threads_batch or options.threads)
-        """Threads for chunks of one token, and of more; they apply from the next chunk on."""
+        """The threads for chunks of one token, and for larger ones; set at the next chunk."""
 
     def _chunk(self) -> int:
         fitting = _LOGITS_BYTES // (4 * self._model.vocab.size)

@@ -1,6 +1,6 @@
 """An engine for models that cannot generate: it holds the weights, and runs no sequence.
 
-The worker's thread stays idle with it; such a model is used only through `embedding`.
+The worker's thread stays idle with this engine. The model is used only through `embedding`.
 """
 
 from collections.abc import Collection
@@ -78,7 +78,7 @@ class EncoderEngine:
     def load_adapter(
         self, digest: str, path: Path, turn: AbstractContextManager[object]
     ) -> NoReturn:
-        """Raise `ModelError`: such a model uses no adapters."""
+        """Raise `ModelError`: a model that cannot generate uses no adapters."""
         raise ModelError(f"adapter file {path} cannot be used: the model generates no text")
 
     def keep_adapters(self, digests: Collection[str], turn: AbstractContextManager[object]) -> None:

@@ -51,20 +51,20 @@ ATTENTION_TILE = 64
 MOST_SCORED = 64
 """Maximum prompt tokens per step with log-probabilities.
 
-Each takes a row of logits: half a megabyte with a large vocabulary.
+Each such token takes a row of logits: half a megabyte with a large vocabulary.
 """
 
 CHECKPOINT_GAP = 32
-"""Minimum tokens between two checkpoints of a prompt: fewer are quickly computed again."""
+"""Minimum tokens between two checkpoints of a prompt, since fewer are quickly computed again."""
 
 FAR = 2**24
 """A position behind all positions of sequences."""
 
 MOST_WINDOW_BYTES = 16 * 2**20
-"""Maximum bytes of a window that is copied for a checkpoint by default; that takes milliseconds."""
+"""Default maximum bytes of a window copied for a checkpoint; the copy takes milliseconds."""
 
 LEAST_WINDOWS = 8
-"""Minimum windows per slot that must fit in host memory; otherwise windows stay in the KV cache."""
+"""Minimum windows per slot that host memory must hold; otherwise windows stay in the KV cache."""
 
 NUM_MASK_THREADS = 2
 """Threads that compute grammar masks while the engine decodes; they take little of its time."""
@@ -152,7 +152,7 @@ class LlamaEngine:
     ) -> Capacity:
         """Return the capacity of steps.
 
-        Decodes a token or two: the context must be cleared afterwards.
+        Decodes a token or two, so the caller must clear the context afterwards.
         """
         model = self._model
         can_park = self._places is None
@@ -225,7 +225,7 @@ class LlamaEngine:
     def _can_park(self) -> bool:
         """Return whether cells can be offloaded to host memory.
 
-        Cells of pictures with positions in two dimensions cannot.
+        Cells of pictures with positions in two dimensions cannot be offloaded.
         """
         return self._model.can_share and self._places is None
 
@@ -235,9 +235,10 @@ class LlamaEngine:
         return bool(self.capacity.state_bytes and self.capacity.most_parked)
 
     def _blank(self, spare: int) -> State:
-        """Return the state that cannot be cut of an empty sequence.
+        """Return the uncuttable state of an empty sequence.
 
-        It is an empty recurrent state, or the window of a token behind all positions in use.
+        The state is an empty recurrent state, or the window of a token behind all positions in
+        use.
         """
         if not self._model.is_recurrent:
             self._context.decode((Run(SequenceId(0), spare, FAR, (0,), False),))
@@ -246,7 +247,7 @@ class LlamaEngine:
     def _checkpoint_bytes(self) -> tuple[int, int]:
         """Return the maximum bytes of a checkpoint's uncuttable state, and of a cell's attention.
 
-        A block's other bytes, its head and the blank, are divided among its cells.
+        The bytes of a block's head and of the blank are divided among the block's cells.
         """
         states = States(self._context)
         whole, apart = states.size(0), states.size_apart(0)  # of the warm-up's one cell
@@ -305,7 +306,7 @@ class LlamaEngine:
     def use_threads(self, threads: int, threads_batch: int) -> None:
         """Set the threads for steps of one token, and for larger steps, from now on.
 
-        A projector keeps its threads, since it cannot change them.
+        A projector keeps its number of threads, since mtmd cannot change it.
         """
         if self._fixed is not None:
             return
@@ -351,7 +352,7 @@ class LlamaEngine:
         return {media.digest: encode(media) for media in sequence.prompt.media}
 
     def _rows_of(self, run: Run) -> Rows:
-        """Return the rows of a run that reads media; a step with media reads nothing else."""
+        """Return the rows of a run that reads media. A step with media reads nothing else."""
         if run.media is None:
             raise ValueError("a step with media also has tokens")
         part = run.media
@@ -398,7 +399,7 @@ def _cells(
 
 
 def _is_apart(model: Model) -> bool:
-    """Return whether the state that cannot be cut is either windows or recurrent states."""
+    """Return whether the uncuttable state is either windows or recurrent states."""
     return not (model.is_recurrent and model.window)
 
 
@@ -413,8 +414,8 @@ def _host_bytes(model: Model, options: LoadOptions, *, has_small_windows: bool) 
 def _has_small_windows(model: Model, options: LoadOptions, num_cells: int) -> bool:
     """Return whether layers with a sliding window have cells only for the windows of the slots.
 
-    A checkpoint then copies a window while streams wait, so by default this is used only for small
-    windows.
+    With this layout a checkpoint copies a window while streams wait. So by default it is used only
+    for small windows.
     """
     if model.is_recurrent or not model.window or not model.has_checkpoints:
         return False
@@ -433,9 +434,9 @@ def _has_small_windows(model: Model, options: LoadOptions, num_cells: int) -> bo
 def _num_checkpoints(model: Model, options: LoadOptions, *, has_small_windows: bool) -> int:
     """Return the maximum number of checkpoints.
 
-    It is limited by llama.cpp's ids, and by memory for windows or rows of state. Windows may use
-    half of the memory for evicted prefixes. If tokens are drafted, a row has a state for each, and
-    one more.
+    llama.cpp's ids and the memory for windows or rows of state limit this number. Windows may use
+    half of the memory for evicted prefixes. If tokens are drafted, a row has a state for each
+    drafted token, and one more.
     """
     most = int(llama_cpp.llama_max_parallel_sequences()) - 1 - options.slots
     if not model.has_checkpoints:

@@ -1,4 +1,4 @@
-"""The options of `--fit` for a model file on this host, with its current devices and memory."""
+"""The options that `--fit` chooses for a model file on this host, for its devices and memory."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,11 +17,11 @@ from .model_params import model_params
 def fitted(
     path: Path, options: LoadOptions, share: float = 1.0, beside: Mapping[str, int] = {}
 ) -> Fitted | None:
-    """Return the choice for the model at `path`, with a `share` of the free memory.
+    """Return the options for the model at `path`, which may use a `share` of the free memory.
 
-    `beside` is the memory of other engines: it is not free, even if they have not filled it yet.
-    Returns `None` if the header lacks information. Raises `ModelError` if `options` name an unknown
-    device.
+    `beside` is the memory of other engines: it does not count as free, even before they have
+    filled it. Returns `None` if the header lacks information. Raises `ModelError` if `options`
+    name an unknown device.
     """
     devices = [_less(device, beside) for device in devices_for(options)]
     try:

@@ -26,9 +26,9 @@ SWITCH = b"-fno-dse"
 def choose(
     choice: Literal["auto"] | Kernels, *, system: str | None = None, folder: Path | None = None
 ) -> Kernels:
-    """Return the kernels to load weights for.
+    """Return the kernels for which to load weights.
 
-    `auto`: all, unless they use AMX and the build is unsafe.
+    `auto` means all kernels, unless they use AMX and the build is unsafe.
 
     `system` is llama.cpp's description of its build, and `folder` has its libraries; both have
     defaults.
@@ -56,7 +56,7 @@ def is_mended(library: Path) -> bool:
 
 
 def _libraries(folder: Path | None) -> list[Path]:
-    """Return the libraries for processors: only the loaded one, if the system tells which."""
+    """Return the libraries for processors; only the loaded library, if the system names it."""
     loaded = cpu_library() if folder is None else None
     if loaded is not None:
         return [loaded]

@@ -1,6 +1,6 @@
 """Loads a model file: its weights, their companions, and an engine over both.
 
-If a part cannot be loaded, the parts loaded before are freed. A model that cannot generate gets an
+If a part cannot be loaded, the earlier parts are freed. A model that cannot generate gets an
 engine that only makes embeddings.
 """
 
@@ -62,7 +62,7 @@ def _free() -> dict[str, int]:
 def held(
     chosen: Mapping[str, int], before: Mapping[str, int], after: Mapping[str, int]
 ) -> dict[str, int]:
-    """Return the bytes that a model takes of each memory: those chosen, or more if more is missing.
+    """Return the bytes that a model takes of each memory: as chosen, or more if it took more.
 
     For devices, the free memory `before` and `after` loading is known.
     """
@@ -73,7 +73,7 @@ def held(
 
 
 SHARES = (1.0, 0.9, 0.75, 0.5, 0.25, 0.0)
-"""Shares of the free memory that are tried in turn if an allocation fails."""
+"""Shares of the free memory to try in turn if an allocation fails."""
 
 
 def load_what_fits(
@@ -182,7 +182,7 @@ def _can_draft(model: Model, options: LoadOptions) -> bool:
 
 
 def _over(model: Model, options: LoadOptions) -> LlamaEngine:
-    """Return an engine over `model`. Raises `ModelError`; then only the model is still loaded."""
+    """Return an engine over `model`. Raises `ModelError`; then only the model stays loaded."""
     with ExitStack() as parts:
         projector = _projector(model, options, parts)
         layout = choose_layout(

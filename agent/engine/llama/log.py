@@ -1,7 +1,7 @@
 """Routes llama.cpp's log to Python's, and reports the message before an abort.
 
-llama.cpp logs much that operators do not need: its level INFO becomes DEBUG here. While a model is
-loaded its warnings and errors are held back too, because the one error that the user gets
+llama.cpp logs much that operators do not need, so its level INFO becomes DEBUG here. While a model
+is loaded, its warnings and errors become DEBUG too, because the one error for the user
 (`ModelError`) contains them.
 """
 
@@ -16,13 +16,13 @@ import llama_cpp.llama_cpp as llama_cpp
 logger = logging.getLogger(__name__)
 
 MAX_HELD = 20
-"""Maximum errors held back: the first ones give the cause, later ones are its consequences."""
+"""Maximum errors held back. The first errors give the cause; later errors follow from them."""
 
 _LEVELS = {2: logging.DEBUG, 3: logging.WARNING, 4: logging.ERROR}
-"""ggml.h's levels (info, warning, error); its debug level and unknown ones are not passed on."""
+"""ggml.h's levels (info, warning, error). Its debug level and unknown levels are not passed on."""
 
 _CONTINUED = 5
-"""ggml's level of a text that continues the line before."""
+"""ggml's level for a text that continues the previous line."""
 
 
 class LineLog:
@@ -38,7 +38,9 @@ class LineLog:
         self._held: list[str] | None = None
         self._held_warnings: list[str] = []
         self.is_calm = False
-        """While true, warnings and errors are logged as DEBUG: the reported event is intended."""
+        """If true, warnings and errors are logged as DEBUG, because the event that they report is
+        intended.
+        """
 
     def receive(self, level: int, text: bytes) -> None:
         """Take a text from llama.cpp: a line, a part of a line, or several lines."""
@@ -87,14 +89,14 @@ def route_log() -> LineLog:
 _Callback = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 
 _callbacks: list[object] = []
-"""llama.cpp keeps only the pointer: the callback must live as long as the process does."""
+"""Keeps the callback alive as long as the process, since llama.cpp keeps only a pointer to it."""
 
 
 def on_abort(say: Callable[[str], None]) -> None:
     """Call `say` with llama.cpp's message when a failed assertion is about to abort the process.
 
-    The message is one line; the call is on the failing thread. llama.cpp then prints no backtrace:
-    its debugger would keep clients waiting.
+    The message is one line. The call happens on the failing thread. llama.cpp then prints no
+    backtrace: its debugger would keep clients waiting.
     """
     callback = _Callback(lambda message: say(_line(message)))
     _callbacks[:] = [callback]

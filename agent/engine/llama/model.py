@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 _BAD_OVERRIDE = re.compile(
     r"Bad metadata override type for key '(.*)', expected (\w+) but got (\w+)"
 )
-"""Matches llama.cpp's warning after which it uses the file's own value."""
+"""Matches llama.cpp's warning that it uses the file's own value."""
 
 _TEXT_BYTES = 256
 _RANK_TEMPLATE = b"rerank"
@@ -39,7 +39,9 @@ _OTHER_MEMORIES = frozenset(
         *("glm5-next", "hy_v4", "minimax-m3", "qwen4exp"),
     }
 )
-"""Architectures whose caches contain more than cells and rows; none of them was tried."""
+"""Architectures whose caches contain more than cells and rows. They were not tried with
+checkpoints.
+"""
 
 _POOLINGS: dict[str, Pooling] = {"1": "mean", "2": "cls", "3": "last", "4": "rank"}
 """Poolings by their numbers in model files; 0 means none."""
@@ -107,7 +109,7 @@ class Model:
 
     @property
     def quantization(self) -> str:
-        """The type of most weights, such as `Q4_K_M`; empty if the file does not say it."""
+        """The type of most weights, such as `Q4_K_M`; empty if the file does not say."""
         return _FILE_TYPES.get(self._meta("general.file_type"), "")
 
     @property
@@ -126,7 +128,7 @@ class Model:
         return int(llama_cpp.llama_model_n_ctx_train(self.handle))
 
     def longest_context(self, options: LoadOptions) -> int:
-        """Return the longest context with positions scaled as `options` say.
+        """Return the longest context if positions are scaled as `options` say.
 
         With YaRN llama.cpp changes `trained_context` itself when a context is made.
         """
@@ -143,12 +145,12 @@ class Model:
 
     @property
     def can_share(self) -> bool:
-        """Return whether a sequence can share any of its cells, and drop its last ones."""
+        """Return whether sequences can share any of their cells, and drop their last cells."""
         return not self.is_recurrent and not self.window
 
     @property
     def is_recurrent(self) -> bool:
-        """Return whether some layers have a state that advances with each token only."""
+        """Return whether some layers have a state that can only advance, token by token."""
         return bool(
             llama_cpp.llama_model_is_recurrent(self.handle)
             or llama_cpp.llama_model_is_hybrid(self.handle)
@@ -165,11 +167,11 @@ class Model:
         return int(llama_cpp.llama_model_n_layer(self.handle))
 
     def window_bytes(self, options: LoadOptions) -> int:
-        """Return the maximum bytes of a window, as if all layers had one."""
+        """Return the maximum bytes of a window, as if all layers had a window."""
         return self.window * self.cell_bytes(options)
 
     def cell_bytes(self, options: LoadOptions) -> int:
-        """Return the maximum bytes of a cell's keys and values, as if all layers had the same."""
+        """Return the maximum bytes of a cell's keys and values, as if all layers were equal."""
         heads = int(llama_cpp.llama_model_n_head_kv(self.handle))
         width = int(llama_cpp.llama_model_n_embd(self.handle))
         usual = width // max(1, int(llama_cpp.llama_model_n_head(self.handle)))
@@ -181,13 +183,14 @@ class Model:
 
     @property
     def has_checkpoints(self) -> bool:
-        """Return whether a state that cannot be cut can be copied as a whole."""
+        """Return whether an uncuttable state can be copied as a whole."""
         return not self.can_share and self.architecture not in _OTHER_MEMORIES
 
     @property
     def row_bytes(self) -> int:
         """An upper estimate of the bytes of a sequence's recurrent state; 0 without recurrent
-        layers."""
+        layers.
+        """
         return row_bytes(self._number) if self.is_recurrent else 0
 
     @property
@@ -197,7 +200,9 @@ class Model:
 
     @property
     def pooling(self) -> Pooling | None:
-        """The pooling with which the model was trained to embed texts, if the file says it."""
+        """The pooling with which the model was trained to embed texts; `None` if the file does not
+        say.
+        """
         return _POOLINGS.get(self._meta(f"{self.architecture}.pooling_type"))
 
     @property
@@ -217,8 +222,9 @@ class Model:
         return tuple(task for task, is_able in able.items() if is_able)
 
     def pair(self, query: str, document: str) -> tuple[int, ...]:
-        """Return a query and a document as one text, joined as the model's template or BERT
-        expects."""
+        """Return a query and a document as one text, in the form of the model's template or of
+        BERT.
+        """
         source = llama_cpp.llama_model_chat_template(self.handle, _RANK_TEMPLATE)
         if source is not None:
             text = str(source, "utf-8", "replace")
@@ -288,7 +294,9 @@ class Model:
         return [each for each in patterns if not any(re.search(each, name) for name in names)]
 
     def _pre_tokenizer(self, options: LoadOptions) -> str:
-        """Return how texts are split before tokenisation, by the file or `--override-kv`."""
+        """Return how texts are split before tokenisation, according to the file or
+        `--override-kv`.
+        """
         kind = self._meta("tokenizer.ggml.model")
         if kind in ("gemma4", "hybriddna"):
             return kind
@@ -322,7 +330,7 @@ def meta(handle: Any, key: str) -> str:
 
 
 def _filled(template: str, values: dict[str, str]) -> str:
-    """Replace every mark at once: a value that looks like a mark stays as it is."""
+    """Replace every mark in one pass, so that a value that looks like a mark is not replaced."""
     marks = re.compile("|".join(map(re.escape, values)))
     return marks.sub(lambda match: values[match[0]], template)
 

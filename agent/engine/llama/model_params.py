@@ -1,7 +1,7 @@
 """Converts the engine's options to llama.cpp's parameters for loading a model file.
 
-Objects that the parameters point to are kept with them. Options for GPUs are checked as far as
-possible without a GPU, and a warning says that they have no effect.
+The parameters are kept together with the objects to which they point. Options for GPUs are checked
+as far as possible without a GPU, and a warning says that they have no effect.
 """
 
 import ctypes
@@ -43,7 +43,7 @@ _LOAD_MODES = {
     "dio": llama_cpp.LLAMA_LOAD_MODE_DIRECT_IO,
 }
 _LOCKED = {"auto": "mmap+mlock", "mmap": "mmap+mlock", "none": "mlock"}
-"""The load mode that replaces another with `--mlock`."""
+"""The load mode that `--mlock` turns each load mode into."""
 
 _FOR_GPUS = (
     *("device", "gpu_layers", "split_mode", "tensor_split", "main_gpu"),
@@ -107,7 +107,7 @@ def _load_mode(options: LoadOptions) -> str:
 
 
 def _chosen(options: LoadOptions, found: Devices) -> tuple[list[int], tuple[FoundDevice, ...]]:
-    """Return the devices to offload to, with handles; by default those that llama.cpp uses."""
+    """Return the devices to offload to, with handles; by default the ones of llama.cpp."""
     gpus = found.gpus()
     if options.device is None:
         remote = [each for each in gpus if each[1].is_remote]
@@ -128,7 +128,7 @@ def _chosen(options: LoadOptions, found: Devices) -> tuple[list[int], tuple[Foun
 
 
 def _check_gpus(options: LoadOptions, devices: Sequence[FoundDevice]) -> None:
-    """Raise `ModelError` if options for GPUs do not match the GPUs; warn if there are none."""
+    """Raise `ModelError` if options for GPUs do not match the GPUs; warn if there are no GPUs."""
     names = [device.name for device in devices]
     shares = () if options.tensor_split is None else shares_of(options.tensor_split)
     most = int(llama_cpp.llama_max_devices())
@@ -152,7 +152,7 @@ def _check_gpus(options: LoadOptions, devices: Sequence[FoundDevice]) -> None:
 
 
 def _idle(options: LoadOptions) -> list[str]:
-    """Return the options for GPUs that are set."""
+    """Return the options for GPUs that are set, though they have no effect."""
     fields = LoadOptions.model_fields
     return [
         "--" + name.replace("_", "-")
@@ -171,7 +171,7 @@ def _shares(text: str) -> Any:
 
 
 def _placements(options: LoadOptions, found: Devices) -> list[_Placement]:
-    """Return patterns and buffer types; explicit ones come first."""
+    """Return patterns and buffer types; explicit patterns come first."""
     wanted = () if options.override_tensor is None else placements_of(options.override_tensor)
     wanted += tuple((EXPERTS_OF % layer, "CPU") for layer in range(options.n_cpu_moe))
     types = found.buffer_types() if wanted else {}

@@ -1,14 +1,15 @@
-"""Multi-token prediction (MTP): layers of a model that predict the tokens after its next one.
+"""Multi-token prediction (MTP): layers of a model that predict the tokens after the next token.
 
-They act as a draft model over the same weights, with a context and cells of their own. With each
-token they take the hidden state from which the model chose it: the state of the previous position.
-The model's context outputs these states in each step; within a draft, the layers use their own.
+The layers act as a draft model over the same weights, with a context and cells of their own. Their
+input is each token with the hidden state from which the model chose the token: the state of the
+previous position. The model's context outputs these states in each step. Within a draft, the
+layers use their own states.
 
 Only the last `WINDOW` states of a sequence are kept. So the layers do not see earlier tokens, nor
 tokens that were cached when a sequence began. Their predictions depend mostly on the hidden state,
 and are verified.
 
-llama.cpp outputs hidden states through functions that are not in its C headers: the library has
+llama.cpp outputs hidden states through functions that are not in its C headers. The library has
 them under C++ names, and a build may lack them. `llama_batch_ext_set_embd_state` is public, but
 does nothing in this version; a batch with tokens and embeddings works.
 """
@@ -58,7 +59,7 @@ class _HiddenApi:
         self._given_out.restype = ctypes.POINTER(ctypes.c_float)
 
     def give_out(self, context: Context, *, of_outputs: bool) -> None:
-        """Make each step output the states of all its tokens, or of those with logits."""
+        """Make each step output the states of all its tokens, or only of tokens with logits."""
         self._give_out(context.handle, True, of_outputs)
 
     def rows(self, context: Context, count: int, width: int) -> Row:
@@ -84,7 +85,7 @@ class HiddenStates:
         self.end = start + len(rows)
 
     def at(self, position: int) -> Row | None:
-        """Return the state of a position, if it is kept."""
+        """Return the state of a position; `None` if it is not kept."""
         index = position - (self.end - len(self._rows))
         return self._rows[index] if 0 <= index < len(self._rows) else None
 
@@ -96,8 +97,9 @@ _NO_STATES = HiddenStates()
 class _Text:
     """The computed tokens of a draft slot.
 
-    The first `num_true` tokens were computed from the model's states, the last ones, `drafted`,
-    from the layers' own. `state` is the layers' own state of the position `last`.
+    The first `num_true` tokens were computed from the model's states, and the last tokens,
+    `drafted`, from the layers' own states. `state` is the layers' own state of the position
+    `last`.
     """
 
     num_true: int = 0
@@ -125,7 +127,7 @@ class _Text:
 class LlamaMtp:
     """`draft_model.DraftModel` over the MTP layers of a model; `target` computes its sequences.
 
-    Raises `ModelError` if there can be no context for them.
+    Raises `ModelError` if the MTP layers cannot have a context.
     """
 
     def __init__(
@@ -172,7 +174,7 @@ class LlamaMtp:
         self._hidden.pop(id, None)
 
     def take(self, runs: Sequence[Run]) -> None:
-        """Store the hidden states of `runs`, which `target` has just computed; none is media."""
+        """Store the hidden states of `runs`, which `target` has just computed; no run is media."""
         num_tokens = sum(len(run.tokens) for run in runs)
         rows = self._api.rows(self._target, num_tokens, self._width)
         first = 0
@@ -185,9 +187,9 @@ class LlamaMtp:
     # ---- drafts
 
     def compute(self, runs: Sequence[DraftRun]) -> list[Guess]:
-        """Return guesses, in the order of the runs that ask for one. Raises `DraftFailedError`.
+        """Return a guess for each run with `guesses`, in their order. Raises `DraftFailedError`.
 
-        Tokens whose hidden state is unknown are left out.
+        Tokens without a known hidden state are skipped.
         """
         tokens: list[int] = []
         positions: list[int] = []
@@ -225,10 +227,10 @@ class LlamaMtp:
         self._context.free()
 
     def _prepared(self, run: DraftRun, spare: int) -> tuple[int, tuple[int, ...], list[Row]]:
-        """Return what to compute for `run`: its start, tokens, and the state for each token.
+        """Return the tokens to compute for `run`: their start, the tokens, and the state of each.
 
-        Drafted and accepted tokens are computed again from the model's own states, if there are
-        `spare` rows.
+        Drafted tokens that were accepted are computed again from the model's own states, if there
+        are `spare` rows.
         """
         text, hidden = self._texts[run.slot], self._hidden.get(run.id, _NO_STATES)
         start, tokens = run.start, run.tokens
@@ -268,8 +270,8 @@ class LlamaMtp:
 def has_mtp(path: Path) -> bool:
     """Return whether the model at `path` has usable layers for MTP.
 
-    llama.cpp ends the process if an architecture has no graph for them, so only tried architectures
-    count. A file that cannot be loaded has none.
+    llama.cpp ends the process if an architecture has no graph for MTP layers, so only tried
+    architectures count. The result is false for a file that cannot be loaded.
     """
     llama_cpp.llama_backend_init()
     params = llama_cpp.llama_model_default_params()
@@ -297,7 +299,7 @@ def has_mtp(path: Path) -> bool:
 def load_mtp(
     model: Model, target: Context, options: LoadOptions, *, num_cells: int
 ) -> LlamaMtp | None:
-    """Return the MTP layers of `model`; `None` if they are missing or cannot be used."""
+    """Return the MTP layers of `model`; `None` if it has none, or if they cannot be used."""
     if not model.loads_mtp:
         return None
     try:

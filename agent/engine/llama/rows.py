@@ -43,8 +43,8 @@ class RowReader:
     def read(self, runs: tuple[Run, ...], rows: NDArray[np.float32] | None = None) -> Decoded:
         """Choose tokens, and compute prompts' log-probabilities, after `runs` were decoded.
 
-        `rows` are their rows in the order of `Batch.fill`; by default those of the last batch. A
-        failure of one sequence is logged, and affects no other.
+        `rows` are the rows of `runs` in the order of `Batch.fill`; by default the rows of the last
+        batch. A failure of one sequence is logged, and affects no other sequence.
         """
         runs = tuple(run for run in runs if run.samples or run.scored)
         if not runs:
@@ -119,7 +119,7 @@ class _Read:
     broken: set[SequenceId] = field(default_factory=set)
 
     def broke(self, run: Run) -> None:
-        """Log the current exception, and give the run's sequence no token."""
+        """Log the current exception. The sequence of `run` gets no token."""
         logger.exception("sequence %d ends: no token could be chosen for it", run.id)
         self.broken.add(run.id)
 
@@ -132,7 +132,7 @@ def _num_rows(run: Run) -> int:
 
 
 def _chosen(run: Run, rows: Row, sampler: Sampler) -> list[int]:
-    """Choose along the draft, up to and including the first token that differs."""
+    """Choose along the draft, up to and including the first token that differs from the draft."""
     chosen = [sampler.choose(rows[0])]
     if not run.num_drafted:
         return chosen

@@ -1,8 +1,8 @@
 """Devices of llama.cpp's RPC servers (`rpc-server`): in other processes or on other hosts.
 
-Such a server has no authentication and no encryption. It serves one process at a time; others wait
-silently. llama.cpp aborts the process if a server is missing or has another protocol version, so
-each server is contacted first.
+Such a server has no authentication and no encryption. It serves one process at a time, and other
+processes wait silently. llama.cpp aborts the process if a server is missing or has another
+protocol version. So each server is contacted before llama.cpp uses it.
 """
 
 import ctypes
@@ -15,16 +15,16 @@ from ..model_error import ModelError
 from .backends import library
 
 DEADLINE = 10.0
-"""Seconds that a server has to answer."""
+"""Seconds within which a server has to answer."""
 
 PROTOCOL = (7, 0, 0)
 """The version of the pinned llama.cpp: `RPC_PROTO_…_VERSION` in its `ggml-rpc.h`."""
 
 Version = tuple[int, int, int]
-"""Major, minor and patch; the patch does not change the protocol."""
+"""Major, minor and patch version. The patch version does not change the protocol."""
 
 _CAPABILITIES = bytes(24)
-"""Capabilities of the client: the transport TCP alone."""
+"""The client's capabilities: only the transport TCP."""
 
 _HELLOS = tuple(b"\x0e" + len(body).to_bytes(8, "little") + body for body in (_CAPABILITIES, b""))
 """A command and the length of its body. Old servers hang up unless the body is empty."""
@@ -68,7 +68,7 @@ def speaks(version: Version) -> bool:
 
 
 def _version(server: str, deadline: float) -> Version | None:
-    """Return the server's version; `None` if it sends none. Raises `ModelError`."""
+    """Return the server's version; `None` if the server sends no version. Raises `ModelError`."""
     try:
         answers = (_answer(server, hello, deadline) for hello in _HELLOS)
         return next(filter(None, answers), None)
@@ -97,7 +97,7 @@ def _answer(server: str, hello: bytes, deadline: float) -> Version | None:
 
 
 def _received(connection: socket.socket, size: int, ends_at: float) -> bytes:
-    """Receive `size` bytes, fewer if the other side hangs up. Raises `TimeoutError`."""
+    """Receive `size` bytes, or fewer if the other side hangs up. Raises `TimeoutError`."""
     found = b""
     while len(found) < size:
         connection.settimeout(max(0.001, ends_at - time.monotonic()))

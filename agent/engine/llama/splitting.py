@@ -1,12 +1,12 @@
 """Bounds the stack and time that llama.cpp's tokenizers take.
 
-A BPE tokenizer first splits a text into words. For some vocabularies that splitter is written by
-hand. For all others llama.cpp uses `std::regex`, which calls itself for each character of a match.
-Each call takes 320 bytes of stack, for every expression and every kind of character (llama.cpp
-0.3.36's build with GCC). So a long word without a break overflows the stack of an ordinary thread.
+A BPE tokenizer first splits a text into words. Some vocabularies have a splitter written by hand.
+For all others llama.cpp uses `std::regex`, which calls itself for each character of a match. Each
+call takes 320 bytes of stack, for every expression and every kind of character (llama.cpp 0.3.36's
+build with GCC). So a long word without a break overflows the stack of an ordinary thread.
 
-Before that, llama.cpp looks for special tokens in the whole text. Each token found costs time for
-all found before it, so the time grows with the square of their number.
+Before that, llama.cpp looks for special tokens in the whole text. Each found token costs time for
+all earlier ones, so the time grows with the square of their number.
 """
 
 import mmap
@@ -24,16 +24,16 @@ from ..withdrawal import check_wanted
 # ---- stack
 
 STACK_PER_CHARACTER = 640
-"""Bytes of stack per character: twice what was measured."""
+"""Bytes of stack per character: twice the measured number."""
 
 LEAST_STACK = 2**20
 """Bytes of stack that do not depend on the text."""
 
 SHORT = 512
-"""Characters for which every thread has enough stack."""
+"""The number of characters for which every thread has enough stack."""
 
 WINDOW = 200_000
-"""Characters of a window. A text is refused if one of its windows has no break.
+"""The number of characters of a window. A text is refused if one of its windows has no break.
 
 The windows are adjacent, from the beginning of the text.
 """
@@ -50,14 +50,15 @@ modern-bert mpt olmo phi-2 pixtral qwen2 qwen35 refact roberta-bpe sarvam-moe sm
 solar-open stablelm2 starcoder trillion
 """
 HAND_WRITTEN = frozenset(_NAMES.split())
-"""Values of `tokenizer.ggml.pre` whose splitter needs no more stack for a longer word."""
+"""Values of `tokenizer.ggml.pre` whose splitter needs the same stack for any length of word."""
 
 _BLANKS = r" \t\n\r\v\f"
 _SIGNS = r"!-/:-@\[-`{-~"
 _LETTERS = "A-Za-zÀ-ÖØ-öø-ɏΑ-ΡΣ-Ωα-ωЀ-ҁא-תؠ-يऄ-हก-ะぁ-ゖァ-ヺ一-龥가-힣"
 """Letters in every version of Unicode.
 
-Other characters beyond ASCII count as any kind: no table here has to agree with llama.cpp's.
+Other characters beyond ASCII count as any kind, so that no table here has to agree with
+llama.cpp's.
 """
 
 _SOME_DIGITS = rf"[^\x00-/:-\x7f{_LETTERS}]"
@@ -84,16 +85,18 @@ _OVER_LINES = ("superbpe", "hybriddna")
 # ---- time
 
 _TRIED_ANEW = {"deepseek-llm": f"{_SOME_BLANKS}{{32,}}", "superbpe": f"{_SOME_DIGITS}{{32,}}"}
-"""Splitters that scan the rest of such a stretch again from each of its characters."""
+"""Splitters that scan the rest of a stretch again from each character of the stretch."""
 
 MOST_TRIES = 10**8
-"""Maximum characters scanned this way in one text; this takes about 5 seconds."""
+"""Maximum characters that are scanned again in one text; this takes about 5 seconds."""
 
 T = TypeVar("T")
 
 
 class Splitter:
-    """The splitter of a vocabulary, by its `name` in the model file; `None` if it has none."""
+    """The splitter of a vocabulary, by its `name` in the model file; `None` if the file names
+    none.
+    """
 
     def __init__(self, name: str | None) -> None:
         self.is_recursive = name is not None and name not in HAND_WRITTEN
@@ -125,7 +128,7 @@ class Splitter:
                 )
 
     def split(self, num_characters: int, tokenize: Callable[[], T]) -> T:
-        """Call `tokenize`, for a part of a checked text, with enough stack."""
+        """Call `tokenize`, for a part of a checked text, on a thread with enough stack."""
         if not self.is_recursive or num_characters <= SHORT:
             return tokenize()
         deepest = min(num_characters, MOST_AT_ONCE)
@@ -136,14 +139,14 @@ _creation = threading.Lock()
 """Held while a thread is created: the size of a stack is a setting of the whole process."""
 
 _deep = threading.Lock()
-"""Held by a thread with a very large stack: there is at most one, so memory is bounded."""
+"""Held by a thread with a very large stack, so that there is at most one and memory is bounded."""
 
 VERY_LARGE = 64 * 2**20
-"""Bytes of stack that only one thread at a time may exceed."""
+"""The number of bytes of stack that only one thread at a time may exceed."""
 
 
 def _with_stack(size: int, work: Callable[[], T]) -> T:
-    """Call `work` on a thread with a stack of `size` bytes; its memory is taken as it is used."""
+    """Call `work` on a thread with a stack of `size` bytes. The memory is taken as it is used."""
     done: Future[T] = Future()
 
     def run() -> None:
@@ -167,7 +170,7 @@ def _with_stack(size: int, work: Callable[[], T]) -> T:
 # ---- special tokens
 
 LEAST_CUT = 4096
-"""Bytes of a text below which cutting gains nothing."""
+"""The number of bytes of a text below which cutting gains nothing."""
 
 MOST_FOUND = 128
 """Maximum special tokens in one part of a text."""
@@ -176,9 +179,9 @@ LEAST_LINES = 64 * 1024
 """Minimum bytes of a part of a text that ends at a line's end."""
 
 _LINE = re.compile(rb"(?<=[!-~]\n)(?=[!-~])")
-"""Matches the beginning of a line, if neither line has white space there.
+"""Matches the beginning of a line, if neither neighbouring line has white space there.
 
-Splitters look at the white space around a line's end, and at what follows it.
+Splitters look at the white space around a line's end, and at the characters after it.
 """
 
 _START, _REST = b"\xff", b"\xfe"
@@ -204,8 +207,8 @@ class SpecialTexts:
     def parts(self, data: bytes, *, ends_at_lines: bool) -> Iterator[bytes]:
         """Yield parts of `data` that each take little time and together have the same tokens.
 
-        `data` is cut before special tokens and, if no word has characters of two lines, between
-        lines.
+        `data` is cut before special tokens. If no word has characters of two lines, `data` is also
+        cut between lines.
         """
         cuts = self._cuts(data) if len(data) > LEAST_CUT and self._is_clear else ()
         for start, end in pairwise((0, *cuts, len(data))):
@@ -242,9 +245,9 @@ def _is_blank(data: bytes, place: int) -> bool:
 
 
 def _overlap(texts: Iterable[bytes]) -> bool:
-    """Return whether one text ends as another of the same length begins.
+    """Return whether one text ends with the beginning of another text of the same length.
 
-    It is unknown which of the two llama.cpp looks for first.
+    The order in which llama.cpp looks for two such texts is unknown.
     """
     begun: dict[tuple[int, bytes], set[bytes]] = {}
     ends = [(text, length) for text in texts for length in range(1, len(text))]

@@ -1,7 +1,7 @@
 """A model's vocabulary: text to token ids and back.
 
-Read-only to its callers, so any thread may use it while the worker decodes; it lives as long as its
-model. Pieces are looked up on first use, and cached.
+A vocabulary never changes, so any thread may use it while the worker decodes. It lives as long as
+its model. Pieces are looked up on first use, and cached.
 """
 
 import ctypes
@@ -38,7 +38,9 @@ class LlamaVocab:
     """`loaded_model.Vocab` over llama.cpp's vocabulary handle."""
 
     def __init__(self, handle: Any, pre_tokenizer: str = "") -> None:
-        """`pre_tokenizer`: the model file's name for the way texts are split."""
+        """Make the vocabulary. `pre_tokenizer` is the model file's name for the way texts are
+        split.
+        """
         self.handle = handle
         self.size: int = llama_cpp.llama_vocab_n_tokens(handle)
         self._attributes = array(
@@ -83,7 +85,7 @@ class LlamaVocab:
 
     @cached_property
     def _only_characters(self) -> frozenset[str] | None:
-        """The characters that have tokens; `None` if byte tokens cover all others.
+        """The characters that have tokens; `None` if byte tokens cover all other characters.
 
         llama.cpp ends the process if it lacks the token of a byte.
         """
@@ -131,9 +133,9 @@ class LlamaVocab:
     def longest_token(self) -> int:
         """The maximum bytes of text per token; 0 if there is no bound.
 
-        Only two kinds of tokenizers keep every byte: SentencePiece's BPE (with its byte tokens) and
-        byte-level BPE. Others normalise, or have one token for any unknown word. A control token
-        that swallows white space also removes the bound.
+        Only two kinds of tokenizers keep every byte: SentencePiece's BPE (with its byte tokens)
+        and byte-level BPE. Other tokenizers normalise, or have one token for any unknown word. A
+        control token that swallows white space also removes the bound.
         """
         if llama_cpp.llama_vocab_type(self.handle) not in _LOSSLESS or self._with(_STRIPS):
             return 0
@@ -163,7 +165,7 @@ class LlamaVocab:
         return piece
 
     def name(self, token: int) -> bytes:
-        """Return the vocabulary's name of `token`: for a control token, its text."""
+        """Return the vocabulary's name of `token`; for a control token, the token's text."""
         return self._look_up(token, special=True)
 
     def _look_up(self, token: int, *, special: bool) -> bytes:
@@ -181,7 +183,9 @@ class LlamaVocab:
         return self.name(token).decode("utf-8", "replace")
 
     def _control_texts(self) -> tuple[str, ...]:
-        """Return the texts of control tokens, except those meant as text (some `<think>`)."""
+        """Return the texts of control tokens, except texts that are meant to be read, such as
+        `<think>`.
+        """
         return tuple(filter(None, map(self._text_of, sorted(self._with(_CONTROLS)))))
 
     def _special_texts(self, tokens: set[int]) -> SpecialTexts:
@@ -237,7 +241,7 @@ def grammar_tokens(vocab: LlamaVocab) -> GrammarTokens | None:
 
 
 def _beginning(vocab: LlamaVocab, pieces: Sequence[bytes]) -> str:
-    """Return a text that is put before a text to tokenise it as the middle of an answer.
+    """Return a text to put before another, so that it is tokenised as the middle of an answer.
 
     Some vocabularies write a space before the first word of a text. Raises `ValueError` if that
     cannot be avoided.
@@ -262,7 +266,7 @@ def _beginning(vocab: LlamaVocab, pieces: Sequence[bytes]) -> str:
 
 
 def _inner_tokens(vocab: LlamaVocab, begin: str, text: str) -> tuple[int, ...]:
-    """Return the tokens of `text` after `begin`; empty if a token spans both, or on failure."""
+    """Return the tokens of `text` after `begin`; empty on failure, or if one token spans both."""
     before = vocab.tokenize(begin, add_special=False, parse_special=False) if begin else ()
     try:
         tokens = vocab.tokenize(begin + text, add_special=False, parse_special=False)

@@ -1,7 +1,7 @@
 """The maximum duration of an audio file, before it is decoded: WAV and MP3.
 
-llama.cpp decodes, and reserves memory for what a file's header claims. So a header that claims more
-than the file contains, or an encoding of unknown size, is refused here.
+llama.cpp decodes, and reserves as much memory as a file's header claims. So this module refuses a
+header that claims more than the file contains, and an encoding of unknown size.
 """
 
 import struct
@@ -42,7 +42,7 @@ class _Chunk:
     kind: bytes
     body: memoryview
     size: int
-    """The size in the header."""
+    """The size that the header gives."""
 
 
 def _chunks(data: bytes) -> Iterator[_Chunk]:
@@ -87,7 +87,7 @@ def _format(body: memoryview) -> tuple[int, int]:
 def _mp3(data: NDArray[np.uint8]) -> float:
     """Return the duration, counting everything that looks like a frame's header.
 
-    No decoder finds more frames.
+    No decoder finds more frames than that.
     """
     if len(data) < 4:
         raise UnreadableMediaError("the MP3 file has no sound")

@@ -29,7 +29,7 @@ _BOUNDS = (
 MOST_SCANS = 64
 """Maximum scans of a progressive JPEG; encoders write about 10.
 
-A scan may have 60 bytes of the file, and takes as long as any other.
+A scan may have as few as 60 bytes, and takes as long as any other scan.
 """
 MOST_SEGMENTS = 10_000
 """Maximum metadata segments of a JPEG; joining them takes quadratic time."""

@@ -15,8 +15,7 @@ class MediaReader(Protocol):
 
     @property
     def identity(self) -> str:
-        """A value that identifies the weights: only engines with equal values give equal
-        answers."""
+        """The identity of the weights: only engines with equal identities give equal answers."""
 
     @property
     def num_cached_bytes(self) -> int:
@@ -24,12 +23,12 @@ class MediaReader(Protocol):
 
     @property
     def senses(self) -> tuple[Sense, ...]:
-        """The kinds of media that it reads."""
+        """The kinds of media that the reader accepts."""
 
     def read_image(self, data: bytes) -> tuple[Span, ...]:
         """Return the spans for a picture file: the media, and tokens around them.
 
-        The media are not encoded yet: the engine does that when a sequence opens. Raises
+        The media are encoded later, when the engine opens the sequence. Raises
         `UnreadableMediaError`.
         """
 

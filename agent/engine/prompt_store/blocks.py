@@ -2,12 +2,13 @@
 
 A prefix is on disk in blocks of `BLOCK` tokens. A block's name is a digest of everything that its
 cells depend on: the model and the cache (`Origin`), the adapter, the scope, and every token from
-the first one on. So prompts with a common prefix share its blocks, and a further turn of a
+the first one on. So prompts with a common prefix share its blocks, and the next turn of a
 conversation writes only its new blocks. A block is useful only with all blocks before it.
 
 If sequences can begin only at checkpoints, blocks have the attention, which can be cut. A
-checkpoint is another file: it has the tokens after the last whole block before its end, and the
-state there. Its name says which block it follows, and how many tokens later it ends.
+checkpoint is a separate file. It has the tokens between the last whole block and the checkpoint,
+and the state at the checkpoint. Its name says which block it follows, and how many tokens later it
+ends.
 """
 
 import re
@@ -23,22 +24,22 @@ from ..prompt import Prompt
 from .stored_prompt import Origin
 
 PART_BYTES = 256 * 2**20
-"""Bytes of a prefix that are read at once, since host memory holds few of them."""
+"""Bytes of a prefix that are read at once; a limit, since host memory is scarce."""
 
 WORTH = 2.0
 """Write a block only if computing it takes at least this many times as long as reading it.
 
-An existing block is read as soon as that is faster than computing it.
+An existing block is read even if reading is only a little faster than computing.
 """
 
 LATENCY = 0.002
-"""Seconds that any file takes, however small."""
+"""Seconds to read any file, however small."""
 
 FIRST_RATE = 2**30
-"""Bytes per second that a disk is assumed to read at first. Checksums take as long."""
+"""Bytes per second that a disk is assumed to read at first. Computing checksums takes as long."""
 
 HOPE = 0.98
-"""Factor on the price per read request: a disk that was slow once is tried again later."""
+"""Factor on the price whenever a prefix is found, so that a slow disk is tried again later."""
 
 _FORGETTING = 0.8
 _NAME_BYTES = 24
@@ -62,8 +63,8 @@ class CheckpointOnDisk:
 class OnDisk:
     """The blocks on disk of a prompt's prefix, with `block` tokens each.
 
-    Reading one takes about `seconds`. If sequences can begin only at a `checkpoint`, the blocks are
-    the whole ones before its last token.
+    Reading one block takes about `seconds`. If sequences can begin only at a `checkpoint`, the
+    blocks are the whole blocks before the checkpoint's last token.
     """
 
     names: tuple[str, ...]
@@ -83,13 +84,15 @@ class OnDisk:
         return num_tokens // self.block * self.block
 
     def usable(self, num_tokens: int) -> int:
-        """Return with how many of its first `num_tokens` tokens a sequence could begin."""
+        """Return with how many of the first `num_tokens` tokens a sequence could begin."""
         if self.checkpoint is not None:
             return self.checkpoint.length if self.checkpoint.length <= num_tokens else 0
         return self.whole(min(self.num_tokens, num_tokens))
 
     def reading(self, num_tokens: int) -> float:
-        """Return the seconds to read `num_tokens` tokens; with a checkpoint everything is read."""
+        """Return the seconds to read `num_tokens` tokens; with a checkpoint, the seconds to read
+        all.
+        """
         if self.checkpoint is not None:
             return self.seconds * len(self.names) + self.checkpoint.seconds
         return self.seconds * num_tokens / self.block
@@ -100,7 +103,7 @@ class ReadBlocks:
     """Read the whole blocks of `prompt` from position `start` on.
 
     A read that takes longer than `patience` seconds is useless: computing would have been faster.
-    With the name of a `checkpoint`, at which `prompt` ends, everything is read or nothing.
+    With the name of a `checkpoint`, at which `prompt` ends, the read must be complete.
     """
 
     prompt: Prompt
@@ -114,9 +117,10 @@ class ReadBlocks:
 class Left:
     """A cached prefix of whole blocks that a sequence has left.
 
-    Computing it takes `seconds`, as far as known. If sequences can begin only at checkpoints, it
-    ends at one, and `checkpoints` has the increasing lengths of its last ones. `marks` has the keys
-    of balancers for its prefixes, with their lengths.
+    Computing the prefix takes `seconds`, as far as known. If sequences can begin only at
+    checkpoints, the prefix ends at a checkpoint, and `checkpoints` has the increasing lengths of
+    its last checkpoints. `marks` has the keys by which balancers ask for its parts, with their
+    lengths.
     """
 
     prompt: Prompt
@@ -131,13 +135,13 @@ def whole(num_tokens: int) -> int:
 
 
 class BlockNames:
-    """Names for blocks and checkpoints computed by `origin`; they begin with its `tag`."""
+    """Names for blocks and checkpoints computed by `origin`. All names begin with its `tag`."""
 
     def __init__(self, origin: Origin) -> None:
         self._seed = blake2b(_origins.dump_json(origin), digest_size=_NAME_BYTES).digest()
         self.tag = self._seed[:_TAG_BYTES].hex()
         self.start = f"{self.tag}-{self._seed.hex()}"
-        """The name that precedes checkpoints which end within the first block."""
+        """The name that precedes a checkpoint which ends within the first block."""
 
     def of(self, prompt: Prompt) -> Iterator[str]:
         """Yield the names of the whole blocks of `prompt`, up to its first picture."""
@@ -164,7 +168,7 @@ class BlockNames:
 
 
 def is_checkpoint(name: str) -> bool:
-    """Return whether this is the name of a checkpoint, not of a block."""
+    """Return whether `name` belongs to a checkpoint, not to a block."""
     return name.count("-") > 1
 
 

@@ -1,14 +1,16 @@
 """The folder of `--cache-dir`: files that appear atomically, and a limit for all of them.
 
 The folder has stored prompts (by key), and the disk tier's blocks and checkpoints. Several agents
-may share it, on one host or over a network. A file is written under a temporary name, synchronised
-and renamed. Its writer holds a lock on it meanwhile, which the system drops with the process. An
-unlocked temporary file is left over from a killed process, and is removed.
+may share the folder, on one host or over a network. A file is written under a temporary name,
+synchronised and renamed. During that time the writer holds a lock on the file, which the system
+drops with the process. An unlocked temporary file is left over from a killed process, and is
+removed.
 
-Blocks are evicted for prompts, which requests have asked for, but never prompts for blocks.
+To make room for prompts, which requests have asked for, blocks are evicted, but prompts are never
+evicted for blocks.
 
 Invariant: after a save these files, including unfinished ones, take at most the limit. Agents that
-add blocks at the same time may exceed it a little, until one of them scans the folder again.
+add blocks at the same time may exceed the limit a little, until an agent scans the folder again.
 """
 
 import fcntl
@@ -33,7 +35,7 @@ SLACK = 1 / 32
 """Share of the limit that is freed at once for blocks, since a scan of all files takes a while."""
 
 SURE = 1 / 4
-"""Share of the free room that is used before the next scan: other agents use the room too."""
+"""Share of the free room to use before the next scan, since other agents use the room too."""
 
 _SUFFIXES = (PROMPT_SUFFIX, BLOCK_SUFFIX, CHECKPOINT_SUFFIX, UNFINISHED_SUFFIX)
 
@@ -125,7 +127,7 @@ class CacheFolder:
     def add(self, path: Path, parts: tuple[State, ...]) -> list[CacheFile] | None:
         """Write the block `path`; return the other files if the folder was scanned.
 
-        Raises `OSError` and `FullError`.
+        Raises `OSError`, and `FullError` if stored prompts leave no room.
         """
         size = sum(map(len, parts))
         files = None

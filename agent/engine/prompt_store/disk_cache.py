@@ -1,15 +1,15 @@
 """The disk tier of the prefix cache: prefixes are written to disk and read back.
 
 A prefix is written soon after a sequence has left it, block by block (`blocks`), if reading will
-take much less time than computing took. Blocks on disk are not written again. So a prefix that host
-memory evicts is on disk already, and a killed process loses little. Blocks are read for a sequence
-whose prompt has a longer prefix on disk than in memory. Reading and writing have one thread each;
-the engine's thread only passes states over, and takes them.
+take much less time than computing took. Blocks on disk are not written again. So a prefix that
+host memory evicts is on disk already, and a killed process loses little. Blocks are read for a
+sequence whose prompt has a longer prefix on disk than in memory. Reading and writing have one
+thread each; the engine's thread only hands states over.
 
-If sequences can begin only at checkpoints, the last few checkpoints of a left sequence are written,
-the shortest first, and only those that save more computing than reading them takes. A checkpoint's
-blocks are written before it, so a checkpoint on disk can be used. It is read as a whole, its state
-last.
+If sequences can begin only at checkpoints, the last few checkpoints of a left sequence are
+written, the shortest first. A checkpoint is written only if it saves more computing time than its
+reading takes. The checkpoint's blocks are written before it, so that each checkpoint on disk can
+be used. It is read as a whole, its state last.
 
 A damaged file is counted and logged, and its block is computed; nothing else is affected.
 """
@@ -52,13 +52,13 @@ from .stored_prompt import MAX_DESCRIPTION, Origin, Piece, StoredPrompt, Unusabl
 logger = logging.getLogger(__name__)
 
 MAX_WAITING = 64
-"""Maximum prefixes waiting to be written; further ones are not written."""
+"""Maximum prefixes waiting to be written; further prefixes are not written."""
 
 LARGEST = 1 / 2
-"""Share of the limit that one prefix may take; its further blocks are not written."""
+"""Share of the limit that one prefix may take; further blocks of the prefix are not written."""
 
 PAUSE = 60.0
-"""Seconds without writes after one failed: the disk or the folder may be full."""
+"""Seconds without writes after a failed write: the disk or the folder may be full."""
 
 LOOK_AGAIN = 5.0
 """Seconds until the folder is scanned again for checkpoints of other agents."""
@@ -101,8 +101,8 @@ class _Close:
 class _Writing:
     """A prefix being written, whose blocks have these `names`.
 
-    `ends` are the ends of what is still to write, in order: blocks, or checkpoints with the missing
-    blocks before them. The next one is read from position `start` on.
+    `ends` has the ends of the parts still to write, in order: blocks, or checkpoints with the
+    missing blocks before them. The next part is read from position `start` on.
     """
 
     prompt: Prompt
@@ -113,7 +113,7 @@ class _Writing:
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """A read that is answered once, by the first answer."""
+    """A read that gets one answer: the first one."""
 
     wanted: ReadBlocks
     reply: Reply
@@ -122,7 +122,7 @@ class _Job:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def answer(self, prefix: StoredPrompt | None) -> None:
-        """Pass on the answer, unless there was one."""
+        """Pass on the answer, unless an earlier answer was passed on."""
         with self._lock:
             if self.is_over:
                 return
@@ -135,8 +135,8 @@ class _Job:
 class DiskCache:
     """Blocks in `folder` computed by `origin`; a token's state has about `cell_bytes`.
 
-    If sequences can begin only at checkpoints, each has `state_bytes` more. `hand_out` exports
-    states from the engine. The constructor scans the folder. Raises `OSError`.
+    If sequences can begin only at checkpoints, each checkpoint has `state_bytes` in addition.
+    `hand_out` exports states from the engine. The constructor scans the folder. Raises `OSError`.
     """
 
     def __init__(
@@ -160,7 +160,9 @@ class DiskCache:
         self.known = KnownFiles()
         """The blocks and checkpoints of this model."""
         self._tails: dict[str, frozenset[int]] = {}
-        """Per block: the tokens after it at which known checkpoints end."""
+        """For each block, the ends of known checkpoints after it, as numbers of tokens after the
+        block.
+        """
         self._tails_lock = threading.Lock()
         self._looks_again_at = float("-inf")
         self._bad: dict[str, None] = {}
@@ -171,7 +173,7 @@ class DiskCache:
         self._news: SimpleQueue[Left | _HandedOut | _Finish | _Close] = SimpleQueue()
         self._waiting: deque[Left] = deque()
         self._left: Left | None = None
-        """The prefix being written, or found not to be worth it."""
+        """The prefix being written, or a prefix that proved not worth writing."""
         self._writing: _Writing | None = None
         self._rests_until = float("-inf")
         self._finishing: list[threading.Event] = []
@@ -221,8 +223,10 @@ class DiskCache:
     def read_parts(self, prompt: Prompt, found: OnDisk, patience: float) -> StoredPrompt | None:
         """Return the `found` prefix of `prompt`, or as much as could be read. Blocks.
 
-        Other reads come between its parts of up to `PART_BYTES`. A checkpoint is read at once. Each
-        part has `patience` seconds.
+        The prefix is read in parts of up to `PART_BYTES`, and other reads may come between them. A
+        checkpoint is read in one part. Each part has `patience` seconds.
+
+        `reply` gets the blocks that could be read, on another thread.
         """
         length, prefix = found.num_tokens, None
         checkpoint = None if found.checkpoint is None else found.checkpoint.name
@@ -256,7 +260,7 @@ class DiskCache:
         self._jobs.put(job)
 
     def offer(self, left: Left) -> None:
-        """Write the blocks of a cached prefix that are worth it, without blocking."""
+        """Write those blocks of a cached prefix that are worth writing, without blocking."""
         if self._news.qsize() + len(self._waiting) < MAX_WAITING:
             self._news.put(left)
 
@@ -267,7 +271,7 @@ class DiskCache:
         done.wait(seconds)
 
     def close(self) -> None:
-        """Begin nothing more; block until the current block is written, or `CLOSING` has passed."""
+        """Start no new work; block until the current block is written, or `CLOSING` has passed."""
         for queue in (self._jobs, self._news):
             queue.put(_Close())
         for thread in (self._reader, self._writer):
@@ -305,7 +309,9 @@ class DiskCache:
         return self._price.seconds(self._state_bytes + tail * self._block_bytes // BLOCK)
 
     def _looked_again(self) -> bool:
-        """Scan for other agents' checkpoints, unless just done; return whether it scanned."""
+        """Scan for checkpoints of other agents, unless a scan was recent. Returns whether it
+        scanned.
+        """
         now = self._clock()
         if now < self._looks_again_at:
             return False
@@ -316,7 +322,7 @@ class DiskCache:
         return True
 
     def _learn(self, name: str, tails: dict[str, frozenset[int]]) -> None:
-        """Record where the checkpoint `name` ends, if it is one of this model."""
+        """Record where the checkpoint `name` ends, if it belongs to this model."""
         place = place_of(name)
         if place is not None and name.startswith(f"{self._names.tag}-"):
             after, tail = place
@@ -367,14 +373,14 @@ class DiskCache:
         return True
 
     def _touch(self, names: Iterable[str]) -> None:
-        """Mark files as used, later blocks as older: earlier blocks are useful without them."""
+        """Mark files as used, later blocks as older: they are useless without earlier blocks."""
         now = time.time_ns()
         for place, name in enumerate(names):
             with suppress(OSError):  # it has gone, or is another user's
                 os.utime(self._path(name), ns=(now, now - 1000 * place))
 
     def _warn(self, name: str, reason: str) -> None:
-        """Log a problem, at warning level only once: if a disk fails, thousands may follow."""
+        """Log a problem, the first time as a warning: if a disk fails, thousands may follow."""
         level = logging.INFO if self._has_warned else logging.WARNING
         self._has_warned = True
         logger.log(level, "disk cache file %s %s", _file(name), reason)
@@ -499,7 +505,7 @@ class DiskCache:
                 assert_never(news)
 
     def _go_on(self) -> None:
-        """Begin to write the next prefix that is worth it, if none is being written."""
+        """Begin to write the next prefix that is worth writing, if no prefix is being written."""
         while self._writing is None:
             if self._left is not None:
                 self._note_keys(self._left)
@@ -521,7 +527,7 @@ class DiskCache:
             self._ask(self._writing)
 
     def _blocks_worth_it(self, left: Left, names: list[str]) -> deque[int]:
-        """Return the ends of missing blocks, if they are worth writing."""
+        """Return the ends of missing blocks if the blocks are worth writing; otherwise no ends."""
         most = int(LARGEST * self._folder.limit_bytes) // max(1, self._block_bytes)
         del names[most:]
         missing = [place for place, name in enumerate(names) if not self._has(name)]
@@ -533,7 +539,9 @@ class DiskCache:
         return deque((place + 1) * BLOCK for place in missing)
 
     def _checkpoints_worth_it(self, left: Left, names: list[str]) -> deque[int]:
-        """Return the checkpoints worth writing, each compared with the one before it on disk."""
+        """Return the checkpoints worth writing, each compared with the checkpoint before it on
+        disk.
+        """
         there = [*takewhile(self._has, names)]
         most = LARGEST * self._folder.limit_bytes - self._state_bytes
         lengths = deque[int]()
@@ -547,16 +555,18 @@ class DiskCache:
         return lengths
 
     def _pays(self, left: Left, before: int, length: int) -> bool:
-        """Return whether the checkpoint at `length` saves enough over the one at `before`."""
+        """Return whether a checkpoint at `length` saves enough compared with a checkpoint at
+        `before`.
+        """
         computing = left.seconds * (length - before) / len(left.prompt)
         num_blocks = (length - 1) // BLOCK - max(0, before - 1) // BLOCK
         reading = num_blocks * self._price.seconds(self._block_bytes)
         return computing >= WORTH * (reading + self._checkpoint_seconds(1 + (length - 1) % BLOCK))
 
     def _note_keys(self, left: Left) -> None:
-        """Record balancers' keys for prefixes of `left` that are on disk, up to less than a block.
+        """Record balancers' keys for prefixes of `left` of which the disk has all whole blocks.
 
-        The remaining tokens are computed in any case.
+        The tokens after the last whole block are computed in any case.
         """
         there = tuple(takewhile(self.known.__contains__, self._names.of(left.prompt)))
         for length, key in left.marks:

@@ -2,10 +2,11 @@
 
 Balancers identify a prefix by a key of its text, the disk by its files. A key belongs to the last
 file that its prefix needs. While that file exists, the prefix is available, even if no memory has
-it. When the file is removed, so is the key. Threads that read, write and look up share this object.
+it. When the file is removed, its keys are removed as well. Threads that read, write and look up
+share this object.
 
-Invariants: a key belongs to one existing file; files and bytes are counted. Keys are bounded: the
-oldest ones are forgotten, which costs a balancer a wrong guess.
+Invariants: a key belongs to one existing file; files and bytes are counted. The number of keys is
+bounded: the oldest keys are forgotten, and then a balancer may guess wrong.
 """
 
 import threading
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from .blocks import is_checkpoint
 
 MAX_KEYS = 2**16
-"""Maximum keys remembered, and removed keys not yet taken: about 10 MB each."""
+"""Maximum keys remembered, and maximum removed keys not yet taken: about 10 MB each."""
 
 
 class KnownFiles:
@@ -67,7 +68,7 @@ class KnownFiles:
             self._drop(name)
 
     def replace(self, sizes: Mapping[str, int]) -> None:
-        """Replace all known files by these."""
+        """Replace all known files by the files in `sizes`."""
         with self._lock:
             for name in self._sizes.keys() - sizes.keys():
                 self._drop(name)
@@ -107,7 +108,7 @@ class KnownFiles:
     def take_gone(self, is_elsewhere: Callable[[int], bool]) -> tuple[int, ...]:
         """Return keys whose files were removed since the last call.
 
-        Keys whose prefix `is_elsewhere` are left out.
+        Keys whose prefix `is_elsewhere` are omitted.
         """
         with self._lock:
             gone, self._gone = self._gone, OrderedDict()

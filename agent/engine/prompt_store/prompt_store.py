@@ -1,7 +1,7 @@
 """Stored prompts by key: one file each, in the folder of `--cache-dir`.
 
 A file that vanishes during a look-up counts as absent. Problems with a file are returned and
-logged, never raised. Loading and saving block, so they run on other threads than the engine's.
+logged, never raised. Loading and saving block, so the engine's thread does neither.
 """
 
 import logging
@@ -53,9 +53,9 @@ class PromptStore:
             return ignored(f"prompt cache file {path.name} cannot be read: {error.strerror}")
 
     def save(self, key: str, prompt: StoredPrompt) -> Ignored | None:
-        """Store `prompt` under `key`, replacing an earlier one; return `None` if that worked.
+        """Store `prompt` under `key`, replacing an earlier prompt. Returns `None` on success.
 
-        Only requests of its scope find it.
+        Only requests of the prompt's scope find it.
         """
         full_key = _full_key(key, prompt.prompt.scope)
         parts = pack(full_key, self._origin, prompt)

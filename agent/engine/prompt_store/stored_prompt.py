@@ -1,10 +1,16 @@
 """The file format of a stored prompt: tokens, KV cache states, and a checksum.
 
-Layout, integers little-endian: magic, version (u16), length of the description (u32), description
-(JSON: key, origin, counts, adapter if any), tokens (i32 each), the pieces' sizes (tokens u32, bytes
-u64), those of checkpoints (tokens u32, bytes of tail and state u64 each), the pieces' states, tails
-and states of checkpoints, and a BLAKE2b digest of everything before it. Only `Readable.read` does
-input. No more memory is allocated than the file's size justifies.
+Integers are little-endian. The parts of a file, in order:
+
+- magic, version (u16), length of the description (u32);
+- the description (JSON: key, origin, counts, adapter if any);
+- the tokens (i32 each);
+- the sizes of pieces (tokens u32, bytes u64);
+- the sizes of checkpoints (tokens u32, bytes of tail and state u64 each);
+- the states of pieces, and the tails and states of checkpoints;
+- a BLAKE2b digest of everything before it.
+
+Only `Readable.read` does input. No more memory is allocated than the file's size justifies.
 """
 
 import hashlib
@@ -44,10 +50,10 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
-    """The state at a checkpoint, for models that share prefixes only there.
+    """The state at a checkpoint, for models that share prefixes only at checkpoints.
 
-    It belongs to the end of the first `length` tokens. The pieces have the attention of whole
-    blocks; `tail` has the attention of the positions after the last block that ends before
+    The state belongs to the end of the first `length` tokens. The pieces have the attention of
+    whole blocks; `tail` has the attention of the positions after the last block that ends before
     `length`. `state` is everything else: windows, recurrent states.
     """
 
@@ -72,20 +78,20 @@ class StoredPrompt:
 
     @property
     def is_usable(self) -> bool:
-        """Return whether a sequence can begin with it."""
+        """Return whether a sequence can begin with the stored prompt."""
         return bool(self.pieces or self.checkpoints)
 
     def num_common(self, keys: Sequence[int], most: int) -> int:
         """Return the length of the common prefix with `keys`, at most `most`.
 
-        It never ends within media.
+        The prefix never ends within media.
         """
         stored = self.prompt.keys
         most = min(len(stored), most)
         return border(keys, next((i for i in range(most) if stored[i] != keys[i]), most))
 
     def first(self, num_tokens: int) -> "StoredPrompt":
-        """Return the pieces that cover the first `num_tokens`, or the checkpoints up to there."""
+        """Return the pieces that cover the first `num_tokens`, or the checkpoints within them."""
         if self.checkpoints:
             fitting = tuple(one for one in self.checkpoints if one.length <= num_tokens)
             return replace(self, prompt=self.prompt.part(0, num_tokens), checkpoints=fitting)
@@ -110,7 +116,7 @@ class ModelIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The model and engine that computed a state: only the same ones can continue from it.
+    """The model and engine that computed a state; only an equal origin can use the state.
 
     `engine` names llama.cpp's version, `cache` the types of its keys and values.
     """
@@ -123,7 +129,7 @@ class Origin:
 
     @property
     def digest(self) -> str:
-        """A digest that is equal if states can be exchanged, as far as known."""
+        """A digest that is equal for origins that can exchange states, as far as known."""
         return hashlib.blake2b(repr(self).encode(), digest_size=16).hexdigest()
 
 
@@ -194,9 +200,9 @@ def pack(key: str, origin: Origin, prompt: StoredPrompt) -> tuple[State, ...]:
 def unpack(
     file: Readable, size: int, *, key: str, origin: Origin, scope: str | None = None
 ) -> StoredPrompt:
-    """Read the file that `pack` made of a prompt under `key`, of `size` bytes.
+    """Read the prompt that `pack` wrote under `key`, from a file of `size` bytes.
 
-    The result gets `scope`, which the file does not contain: the key must ensure it. Raises
+    The result gets `scope`, which the file does not contain: the key must ensure the scope. Raises
     `UnusableFile`.
     """
     source = _Source(file, size)
@@ -261,7 +267,7 @@ def _described(data: bytes) -> _Description:
 
 
 def _check_lengths(num_tokens: int, pieces: list[int], checkpoints: list[int]) -> None:
-    """Raise `UnusableFile` unless pieces cover all tokens, or with checkpoints no more."""
+    """Raise `UnusableFile` unless pieces cover all tokens, or fewer with checkpoints."""
     num_stored = sum(pieces)
     has_all = num_stored <= num_tokens if checkpoints else num_stored == num_tokens
     if 0 in pieces or not has_all:

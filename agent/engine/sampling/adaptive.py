@@ -1,8 +1,8 @@
 """llama.cpp's `adaptive_p`: draws tokens whose probability is near a target.
 
 The other samplers come first. Each remaining token is weighed by the distance of its probability
-from the target. If the tokens so far were likelier than the request's target, the target falls; if
-they were less likely, it rises. So their mean comes near the request's target.
+from the target. If the tokens so far were likelier than the request's target, the moving target
+falls; if they were less likely, it rises. So the mean comes near the request's target.
 """
 
 import numpy as np

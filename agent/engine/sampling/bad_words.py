@@ -12,12 +12,12 @@ class BadWords:
     """The last tokens of one answer; tokens that would complete one of `words` are ruled out."""
 
     def __init__(self, words: Sequence[Sequence[int]], said: Sequence[int]) -> None:
-        """Words have at least one token. `said` are the answer's tokens so far."""
+        """Begin after the answer's tokens `said`. Each word has at least one token."""
         size = max((len(word) for word in words), default=1) - 1
         self._last = deque(said[max(len(said) - size, 0) :], maxlen=size)
         self._alone = np.array([word[0] for word in words if len(word) == 1], np.intp)
         self._longer: defaultdict[int, list[tuple[tuple[int, ...], int]]] = defaultdict(list)
-        """Maps the second last token to all tokens before the last, and the last one."""
+        """Maps a word's second last token to all tokens before the last, and the last token."""
         for *head, end in words:
             if head:
                 self._longer[head[-1]].append((tuple(head), end))

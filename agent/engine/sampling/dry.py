@@ -1,9 +1,9 @@
 """llama.cpp's `dry`: a penalty for tokens that would continue a repetition.
 
 `lengths[i]` is the number of the last tokens that also occur up to position i of the window. With
-each token every length either grows by one or becomes 0, so a token costs one pass over the window.
-Setting up also takes time in proportion to the window, but in Python, so it is not done on the
-decode thread.
+each token every length either grows by one or becomes 0, so a token costs one pass over the
+window. The set-up also takes time in proportion to the window, but in Python, so the decode thread
+does not do it.
 """
 
 import math
@@ -20,7 +20,7 @@ from ..loaded_model import Vocab
 from .sampling import Breakers, Dry
 
 _LOG_OF_MOST = 88.7228391
-"""The logarithm of the largest single precision number, which limits penalties."""
+"""The logarithm of the largest single precision number; penalties stay below that number."""
 
 
 class DryPenalty:
@@ -84,8 +84,8 @@ class DryPenalty:
 class LastBreak:
     """The end of the last breaker in a window, while tokens are added to the window's end.
 
-    The last position that begins a whole breaker counts, with the longest breaker there. A position
-    is decided once as many tokens follow it as the longest breaker has.
+    The last position that begins a whole breaker counts, with the longest breaker there. A
+    position is decided once as many tokens follow it as the longest breaker has.
     """
 
     def __init__(self, breakers: Breakers, window: Sequence[int]) -> None:
@@ -109,7 +109,7 @@ class LastBreak:
         self._count += 1
 
     def num_after(self, size: int) -> int:
-        """Return the number of tokens after the last breaker among the last `size`.
+        """Return the number of tokens after the last breaker among the last `size` tokens.
 
         Without a breaker, return `size`.
         """
@@ -124,7 +124,7 @@ class LastBreak:
     def _find(self, tokens: Sequence[int], first: int, most: int) -> tuple[int, int] | None:
         """Return the last breaker that begins among the first `most` of `tokens`.
 
-        The number of `tokens[0]` is `first`.
+        `first` is the number of `tokens[0]` in the sequence.
         """
         for place in range(most - 1, -1, -1):
             for length, tails in self._tails.get(tokens[place], ()):
@@ -134,15 +134,15 @@ class LastBreak:
 
 
 def _by_length(tails: Sequence[tuple[int, ...]]) -> list[tuple[int, frozenset[tuple[int, ...]]]]:
-    """Group tails by length, the longest first: many tails cost as much as one per length."""
+    """Group tails by length, the longest first; all tails of one length are looked up at once."""
     lengths = sorted({len(tail) for tail in tails}, reverse=True)
     return [(each, frozenset(tail for tail in tails if len(tail) == each)) for each in lengths]
 
 
 def repeats(tokens: Sequence[int]) -> list[int]:
-    """Return, for each token but the last, how many of the last tokens also occur up to it.
+    """Return, for each token except the last, how many of the last tokens also occur up to it.
 
-    It takes one pass from the end (Z-algorithm): a comparison also counts for later positions.
+    This takes one pass from the end (Z-algorithm): a comparison also counts for later positions.
     """
     said = tokens[::-1]
     size = len(said)
@@ -170,11 +170,11 @@ _GAP = "\u0100"
 
 
 class BreakerFinder:
-    """Finds sequence breakers in `vocab`: the tokens that a breaker's text can consist of.
+    """Finds sequence breakers in `vocab`: the tokens whose texts contain a breaker's text.
 
-    A text may be within one token, or begin in one and continue in the next. Searching a large
-    vocabulary takes a moment, so results are cached, and nothing is done before the first search.
-    Thread-safe: at worst two threads search for the same text.
+    A text may be within one token, or begin in one token and continue in the next. Searching a
+    large vocabulary takes a moment, so results are cached, and nothing is done before the first
+    search. Thread-safe: at worst two threads search for the same text.
     """
 
     def __init__(self, vocab: Vocab) -> None:

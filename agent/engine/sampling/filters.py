@@ -2,19 +2,19 @@
 
 llama.cpp copies every logit into an entry of twelve bytes and orders the entries. For a large
 vocabulary that costs more than all other bookkeeping of a step. Here the row is read in place.
-Nearly always filters keep few tokens, and a bound proves which, without sorting. These are copied,
-sorted, and drawn from as in llama.cpp: the same seed gives the same token.
+Filters nearly always keep few tokens, and a bound proves which tokens, without sorting. Only these
+tokens are copied, sorted, and drawn from as in llama.cpp: the same seed gives the same token.
 
 If many tokens remain (a flat row, or no filter at all), nothing is sorted: tokens are drawn in the
 order of their ids. The result of the last filter is then not even computed. A token is drawn from
-all, and accepted if it passes. Otherwise another one is drawn from the tokens before it, with a
-number that follows from the first. Each token's probability is the same. The same holds for weights
-at another temperature than the filters' (`Weights.draw_raised`), which are not computed for all
-tokens.
+all tokens, and accepted if it passes the filter. Otherwise another token is drawn from the tokens
+before it, with a number that follows from the first. Each token keeps its probability. Weights at
+another temperature than the filters' (`Weights.draw_raised`) are handled in the same way: they are
+not computed for all tokens.
 
-If the next filter needs the result of the last one, that is computed, except for a nucleus of a
-flat row (`NucleusWithin`). If the result is an eighth of the row or less, a sample locates it, sums
-prove it, and all that follows works on a short row.
+If the next filter needs the result of the last filter, that result is computed, except for a
+nucleus of a flat row (`NucleusWithin`). If the result is an eighth of the row or less, a sample
+locates it and sums prove it. All further work is done on a short row.
 """
 
 import math
@@ -43,7 +43,7 @@ from .weights import (
 )
 
 _SHORT = 8
-"""If at most one of this many tokens remains, they are copied to a shorter row."""
+"""If at most one in this many tokens remains, the remaining tokens are copied to a shorter row."""
 
 _NUM_TOPS = 1024
 """Minimum columns used to locate the end of a nucleus."""
@@ -52,7 +52,7 @@ _ROUNDED_UP = 1.00001
 """Margin for sums in single precision that are used as bounds."""
 
 _HOT = 2
-"""Temperature from which on a token drawn from all rarely passes a strict filter."""
+"""From this temperature on, a token drawn from all tokens rarely passes a strict filter."""
 
 _SLIGHT = 0.01
 """Share of the total: a nucleus nearly always has tokens that weigh less."""
@@ -65,9 +65,9 @@ _LEAST_WEIGHT = np.float32(np.finfo(np.float32).smallest_subnormal)
 class Pool:
     """The tokens of `row` that may still be drawn; filters are applied in llama.cpp's order.
 
-    `tops` are the tops of `row` (`selection`); the highest is finite, and no logit is NaN. `likely`
-    are the weights of `row` at a temperature of 1, and `ranked` its highest tokens in order, if
-    known. Tokens that XTC drops may be ruled out in `row`.
+    `tops` are the tops of `row` (`selection`); the highest is finite, and no logit is NaN.
+    `likely` are the weights of `row` at a temperature of 1, and `ranked` its highest tokens in
+    order, if known. Tokens that XTC drops may be ruled out in `row`.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Pool:
     ) -> None:
         self._row = row
         self._names: Ids | None = None
-        """The tokens of `_row`, if it is only a part of the whole row."""
+        """The tokens of `_row`, if `_row` is only a part of the whole row."""
         self._tops = tops
         self._top = tops.max()
         self._shift = shift_of(self._top)
@@ -89,15 +89,15 @@ class Pool:
         self._ids: Ids | None = None
         """The remaining tokens in the order of the draw, if few; `None` if many."""
         self._is_sorted = False
-        """True if the highest of `_ids` come first."""
+        """True if `_ids` begins with its highest tokens."""
         self._passing: Mask | None = None
-        """A mask of the remaining ones of many tokens; `None` if all remain."""
+        """If many tokens remain, a mask of them; `None` if all remain."""
         self._likely = likely
         """The weights of many tokens, at a temperature of 1."""
         self._prefix: Prefix | None = None
-        """The result of the last filter on many tokens, if it is not computed yet."""
+        """The result of the last filter on many tokens, if that result is not computed yet."""
         self._leaders: Leaders | None = None
-        """The first of many tokens in draw order; `_num_dropped` of them are excluded."""
+        """The first of many tokens in draw order; `_num_dropped` of these are excluded."""
         self._num_dropped = 0
 
     @property
@@ -142,9 +142,9 @@ class Pool:
         self._prefix = Heaviest(self._nearness(likely), likely, mass * likely.total)
 
     def keep_nucleus(self, mass: float, min_p: float = 0.0) -> None:
-        """Keep the fewest highest tokens with `mass` together, and of these the ones above `min_p`.
+        """Keep the fewest highest tokens with `mass` together, without tokens below `min_p`.
 
-        Both filters keep the highest tokens, so the stricter one decides.
+        Both filters keep the highest tokens, so the stricter filter decides.
         """
         heaviest = float(self._weight(self._top))
         outer = self._prefix
@@ -179,7 +179,7 @@ class Pool:
         self._keep_from(self._floor(min_p))
 
     def drop_top_choices(self, threshold: float) -> None:
-        """Drop all tokens with a probability of at least `threshold`, except the least likely one.
+        """Drop tokens with a probability of at least `threshold`, except the least likely one.
 
         https://github.com/oobabooga/text-generation-webui/pull/6335
         """
@@ -251,7 +251,7 @@ class Pool:
     # ---- few
 
     def _few_ids(self) -> Ids | None:
-        """Return the remaining tokens, if few."""
+        """Return the remaining tokens, if they are few."""
         if self._ids is None and self._row.size <= FEW:
             return np.arange(self._row.size)
         return self._ids
@@ -269,7 +269,7 @@ class Pool:
     def _cut(
         self, ids: Ids, mass: float, values: Row | None = None, whole: float | None = None
     ) -> None:
-        """Keep the highest of `ids` with `mass` of `whole`, by the weights `values`.
+        """Keep the highest of `ids` that together have `mass` of `whole`, by the weights `values`.
 
         Without `values` and `whole`, `ids` are the whole.
         """
@@ -295,7 +295,7 @@ class Pool:
             self._keep_ids(ids)
 
     def _few_from(self, floor: np.float32) -> Ids | None:
-        """Return the tokens whose logits reach `floor`, in the order of ids, if few."""
+        """Return the tokens whose logits reach `floor`, in the order of ids, if they are few."""
         if self._passing is not None or int(np.count_nonzero(self._tops >= floor)) > FEW:
             return None
         ids = reaching(self._row, self._tops, floor)
@@ -307,7 +307,7 @@ class Pool:
     # ---- many
 
     def _keep(self, passing: Mask) -> None:
-        """Keep the tokens in `passing`, of many."""
+        """Of many tokens, keep only the tokens in `passing`."""
         if self._passing is not None:
             passing = passing & self._passing
         count = int(np.count_nonzero(passing))
@@ -318,7 +318,7 @@ class Pool:
             self._likely = None if self._likely is None else self._likely.only(passing)
 
     def _left(self, ids: Ids | None) -> Ids | None:
-        """Return the tokens of `ids` that remain, of many."""
+        """Of many tokens, return the tokens of `ids` that remain."""
         return ids if ids is None or self._passing is None else ids[self._passing[ids]]
 
     def _settle(self) -> None:
@@ -373,7 +373,7 @@ class Pool:
         return int(ids[self._row[ids].argmax()])
 
     def _nearness(self, likely: Weights) -> Nearness:
-        """Return the distance of each token's surprise from the expected one, as keys."""
+        """Return the distance of each token's surprise from the expected surprise, as keys."""
         row, out = self._row, self._scratch.row("nearness", self._row.size)
         expected = sum_of(likely.values, row) / likely.total
         if not math.isfinite(expected):  # what is ruled out has no weight, but infinitely often
@@ -390,8 +390,8 @@ class Pool:
     def _contenders(self, target: float) -> Ids | None:
         """Return a few tokens that include the whole nucleus, or `None` if there may be many.
 
-        The highest of each column together weigh no more than as many of the highest tokens. So if
-        they have the mass, nothing below the lowest of them belongs to the nucleus.
+        The highest tokens of each column together weigh no more than as many of the highest
+        tokens. So if they have the mass, no token below the lowest of them belongs to the nucleus.
         """
         if self._passing is not None:
             return None
@@ -414,10 +414,10 @@ class Pool:
         return weights
 
     def _drop_of_nucleus(self, nucleus: Heaviest, threshold: float) -> bool:
-        """Drop the top choices of a postponed nucleus; return `False` if it must be computed first.
+        """Drop the top choices of a postponed nucleus; return `False` to have it computed first.
 
-        The nucleus weighs at least its mass, and less than one token more. So it is mostly certain
-        which tokens are above the threshold, and the rest is a nucleus of the others.
+        The nucleus weighs at least its mass, and at most one token more. So it is mostly certain
+        which tokens are above the threshold, and the rest is a nucleus of the other tokens.
         """
         values, total = nucleus.weights.values, nucleus.least_total
         least = threshold * total

@@ -16,7 +16,7 @@ LEAST = -9999.0
 
 @dataclass(frozen=True, slots=True)
 class LogProbs:
-    """Natural logarithms for the `token` that followed, and for the `top` ones, best first."""
+    """Natural logarithms for the `token` that followed, and for the `top` tokens, best first."""
 
     token: int
     log_prob: float
@@ -27,7 +27,7 @@ class RawRow:
     """A row of logits before any change, and its `num_top` likeliest tokens.
 
     If the row `will_change`, it is copied to `scratch`, valid until the next row. Filters that
-    begin with the `num_ranked` highest tokens find them here.
+    begin with the `num_ranked` highest tokens find these tokens here.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class RawRow:
         return tuple(zip(ids.tolist(), log_probs, strict=True))
 
     def of(self, token: int) -> LogProbs:
-        """Return the log-probabilities for `token`, if it is the one that follows."""
+        """Return the log-probabilities for `token`, if `token` is the one that follows."""
         return LogProbs(token, _finite(float(self._row[token]) - self._whole), self._top)
 
 

@@ -15,7 +15,7 @@ from .selection import FEW, Ids, Leaders, Row, highest, highest_mask, reaching
 from .weights import Scratch, Weights, exponentials, shift_of
 
 _NUM_RANKED = 100
-"""Number of highest tokens that tell how steeply the probabilities fall; llama.cpp's choice."""
+"""Number of highest tokens that show how steeply the probabilities fall; llama.cpp's choice."""
 
 
 class Mirostat:
@@ -31,7 +31,7 @@ class Mirostat:
     def draw(self, row: Row, tops: Row, temperature: np.float32, scratch: Scratch) -> int:
         """Draw a token.
 
-        `tops` are the tops of `row` (`selection`); the highest is finite, none is NaN.
+        `tops` are the tops of `row` (`selection`); the highest is finite, and no logit is NaN.
         """
         top, out = tops.max(), scratch.row("drawn", row.size)
         ranking = Ranking(row, tops, shift_of(top, temperature), temperature)
@@ -47,7 +47,7 @@ class Mirostat:
         return int(ids[place])
 
     def _draw_of_many(self, weights: Weights, ranking: "Ranking") -> int:
-        """Draw from many tokens, with the highest first in the order."""
+        """Draw from many tokens, which are ordered with the highest first."""
         token = weights.draw_sorted(self._rng.draw(), Leaders(ranking.row, ranking.tops))
         self._learn(weights.values[token] / np.float32(weights.total))
         return token
@@ -58,7 +58,7 @@ class Mirostat:
             self._most_surprise = self._most_surprise - self._eta * (surprise - self._tau)
 
     def _steep(self, weights: Weights, ranking: "Ranking") -> Ids | Weights:
-        """Return the likeliest tokens within the surprise, assuming a power law."""
+        """Return the likeliest tokens within the allowed surprise, assuming a power law."""
         values = weights.values
         ids = ranking.highest(min(_NUM_RANKED, values.size))
         probabilities = values[ids] / np.float32(weights.total)
@@ -97,9 +97,9 @@ def place_of(probabilities: NDArray[np.float32], rng: Mt19937) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The order of a row's tokens, by its `tops`; a weight is `exp((logit - shift) / temperature)`.
+    """A row's tokens in order, by its `tops`; a weight is `exp((logit - shift) / temperature)`.
 
-    So the highest logits are the heaviest tokens.
+    The highest logits are therefore the heaviest tokens.
     """
 
     row: Row
@@ -121,7 +121,7 @@ class Ranking:
 
 
 def _num_within(power: float, surprise: float, size: int) -> int:
-    """Return the number of ranks of a power law within the surprise: from 1 to `size`."""
+    """Return how many ranks of a power law are within `surprise`: from 1 to `size`."""
     try:
         excess = power - 1
         share = excess * 2**surprise / (1 - size**-excess)

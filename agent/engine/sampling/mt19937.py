@@ -8,7 +8,7 @@ import numpy as np
 _BELOW_ONE = float(np.nextafter(np.float32(1), np.float32(0)))
 
 _MOST_SKIPPED = 2**16
-"""Maximum draws skipped at once: bounds the memory."""
+"""Maximum draws skipped at once, to bound the memory."""
 
 
 class Mt19937:

@@ -78,7 +78,7 @@ def softmax(logits: Row) -> Row:
 def _kept(
     name: str, logits: Row, sampling: Sampling, draw_for_xtc: Callable[[], float]
 ) -> Ids | NDArray[np.bool_]:
-    """Return which of `logits` a sampler keeps, in order or the highest first."""
+    """Return which of `logits` a sampler keeps, in their order or the highest first."""
     top = logits.max()
     match name:
         case "temperature":  # of 0, which keeps the highest alone

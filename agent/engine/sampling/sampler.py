@@ -1,6 +1,6 @@
 """Chooses a sequence's next token from its row of logits.
 
-It does what llama.cpp's own chain does, in the order of its `common_sampler`: biases, penalties,
+The sampler follows llama.cpp's own chain, in the order of its `common_sampler`: biases, penalties,
 DRY, top-n-sigma, top-k, typical, top-p, min-p, XTC, temperature, `adaptive_p`, and the draw by
 seed. A request can give another order (`ordered`), or mirostat: then biases, temperature and
 mirostat apply. The draws are llama.cpp's too, so the same seed gives the same tokens. As in
@@ -33,7 +33,7 @@ from .weights import Scratch, wide_sums
 
 _LEAST_DRAW = 5e-324
 _LEAST_TEMPERATURE = np.finfo(np.float32).tiny
-"""The smallest divisor of logits; far above it the best token is always drawn."""
+"""The smallest divisor of logits. Far above it, the best token is always drawn."""
 
 
 class Sampler:
@@ -42,8 +42,9 @@ class Sampler:
     When a draft is checked, rows come one by one, up to the first token that differs: every chosen
     token counts as generated.
 
-    A broken row, or a tiny temperature, gives a token too. NumPy would warn about it: the caller
-    silences that, once for all rows (`np.errstate`). Samplers of one thread share a `scratch`.
+    A broken row, or a tiny temperature, also gives a token. NumPy would warn about such a row: the
+    caller silences the warnings once for all rows (`np.errstate`). Samplers of one thread share a
+    `scratch`.
     """
 
     def __init__(
@@ -69,11 +70,11 @@ class Sampler:
         in_order = sequence.sampling.samplers
         self._histories = tuple(histories.values())
         self._before = tuple(each for name, each in histories.items() if name not in in_order)
-        """The histories that change a row first; the others follow the request's order."""
+        """The histories that change a row first; all others follow the request's order."""
         self._in_order = {name: each for name, each in histories.items() if name in in_order}
         self._temperature = max(np.float32(sequence.sampling.temperature), _LEAST_TEMPERATURE)
         self.cut = cut_of(sequence.sampling, self._temperature)
-        """The filters, if `draw_together` can apply them: between `change` and `take`."""
+        """The filters, if `draw_together` can apply them between `change` and `take`."""
         self._rng = Mt19937(sequence.sampling.seed)
         self._rng.skip(sequence.sampling.num_draws(len(sequence.said)))
         # XTC has a generator of its own, from the same seed.
@@ -82,16 +83,20 @@ class Sampler:
         self._mirostat = Mirostat(sequence.sampling, self._rng) if has_mirostat else None
         self._adaptive = _adaptive(sequence.sampling)
         self._drawn: tuple[int, np.float32] | None = None
-        """The token drawn last with its probability, which `_adaptive` learns if it is chosen."""
+        """The last drawn token with its probability, which `_adaptive` learns if the token is
+        chosen.
+        """
         self._log_probs: list[LogProbs] = []
 
     @property
     def failure(self) -> str | None:
-        """The reason why the sequence's constraint can no longer be satisfied, if so."""
+        """The reason why the sequence's constraint can no longer be satisfied; `None` if it can
+        be.
+        """
         return self._grammar.failure if self._grammar else None
 
     def choose(self, row: Row) -> int:
-        """Choose the next token. `row`, the logits for it, is overwritten."""
+        """Choose the next token from its logits `row`, which is overwritten."""
         if self._sampling.top_log_probs is None:
             return self._choose(row, None)
         will_change = self._will_change
@@ -108,7 +113,9 @@ class Sampler:
         return token
 
     def score(self, row: Row, token: int) -> LogProbs:
-        """Return the log-probabilities of a prompt's token; `row`, its logits, is kept."""
+        """Return the log-probabilities of a prompt's token from its logits `row`, which is not
+        changed.
+        """
         num_top = self._sampling.top_log_probs or 0
         return RawRow(row, num_top, self._scratch, will_change=False).of(token)
 
@@ -131,7 +138,7 @@ class Sampler:
 
     @property
     def _num_ranked(self) -> int:
-        """The number of highest tokens that the filters begin with; 0 if they begin with all."""
+        """The number of highest tokens with which the filters begin; 0 if they begin with all."""
         sampling = self._sampling
         begins = sampling.mirostat == 0 and sampling.top_n_sigma <= 0
         return sampling.top_k if begins and sampling.top_k <= FEW else 0
@@ -158,7 +165,7 @@ class Sampler:
         return self._pick(row, None)
 
     def take(self, token: int) -> int:
-        """Record the picked `token`. Returns the chosen one, which may be forced."""
+        """Record the picked `token`. Returns the chosen token, which may be a forced one."""
         if self._forced:
             token = self._forced.popleft()
         self._num_chosen += 1
@@ -259,7 +266,7 @@ def _adaptive(sampling: Sampling) -> AdaptiveProbability | None:
 
 
 class _History(Protocol):
-    """Depends on the tokens so far: the prompt's and the chosen ones."""
+    """A sampler that depends on the tokens so far: of the prompt and of the answer."""
 
     def apply(self, row: Row) -> None:
         """Change the logits of earlier tokens."""
@@ -303,6 +310,6 @@ def _allowed(sampling: Sampling, vocab: Vocab) -> Mask | None:
 
 
 def _ends(sampling: Sampling, vocab: Vocab) -> Ids:
-    """Return the tokens that must not end an answer of fewer than `min_tokens` tokens."""
+    """Return the tokens that must not end an answer before it has `min_tokens` tokens."""
     stops = {token for token in sampling.stop_tokens if 0 <= token < vocab.size}
     return np.array(sorted(stops | vocab.end_tokens), np.intp)

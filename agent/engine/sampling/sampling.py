@@ -16,8 +16,8 @@ They map the first token to the continuations that complete a breaker.
 class Dry:
     """A penalty on tokens that would continue a repetition of the last `penalty_last_n` tokens.
 
-    It begins with repetitions of `allowed_length` tokens, at `multiplier` logits, and grows by the
-    factor `base` with each further token.
+    The penalty begins with repetitions of `allowed_length` tokens, at `multiplier` logits, and
+    grows by the factor `base` with each further token.
     https://github.com/oobabooga/text-generation-webui/pull/5677
     """
 
@@ -33,21 +33,21 @@ class Sampling:
     """The sampling options of one request; the defaults are llama.cpp's.
 
     `seed` is below 2**32. `logit_bias` has (token id, bias in logits) pairs. `ignore_eos` prevents
-    end-of-generation tokens. The first `min_tokens` tokens are neither end-of-generation tokens nor
-    `stop_tokens`, unless a grammar allows no other. A `top_k` of 0, `top_p` of 1, `min_p` of 0,
-    `typical_p` of 1, `top_n_sigma` of 0, `xtc_probability` of 0, `dynatemp_range` of 0 and an
-    `adaptive_target` below 0 turn that sampler off. Penalties look at the last `repeat_last_n`
-    tokens, including the prompt's, as in llama-server. A `mirostat` of 1 or 2 replaces all filters
-    and penalties.
+    end-of-generation tokens. The first `min_tokens` tokens are neither end-of-generation tokens
+    nor `stop_tokens`, unless a grammar allows no other token. A `top_k` of 0, `top_p` of 1,
+    `min_p` of 0, `typical_p` of 1, `top_n_sigma` of 0, `xtc_probability` of 0, `dynatemp_range` of
+    0 and an `adaptive_target` below 0 turn that sampler off. Penalties look at the last
+    `repeat_last_n` tokens, including the prompt's, as in llama-server. A `mirostat` of 1 or 2
+    replaces all filters and penalties.
 
-    `samplers` are the active samplers in their order, if that differs from llama.cpp's and may
-    change the result.
+    `samplers` are the active samplers in their order, if that order differs from llama.cpp's and
+    may change the result.
 
-    If `allowed_tokens` are given, only they are chosen. A token that would complete one of the
-    `bad_words` in the answer, each a sequence of tokens, is never chosen.
+    If `allowed_tokens` are given, only these tokens are chosen. A token that would complete one of
+    the `bad_words` in the answer, each a sequence of tokens, is never chosen.
 
-    With each token, its log-probability and those of the `top_log_probs` likeliest tokens are
-    reported; `None` reports nothing.
+    Each token is reported with its log-probability and the log-probabilities of the
+    `top_log_probs` likeliest tokens; `None` reports nothing.
     """
 
     seed: int
@@ -125,17 +125,18 @@ class Sampling:
 
     @property
     def may_pass_over_the_best(self) -> bool:
-        """Return whether a filter may drop the highest logit."""
+        """Return whether a filter may drop the token with the highest logit."""
         return self.mirostat == 0 and (self.typical_p < 1 or self.has_xtc)
 
     @property
     def can_resume(self) -> bool:
-        """Return whether a sampler can continue exactly after tokens that another one chose.
+        """Return whether a sampler can continue exactly after tokens that another sampler chose.
 
-        Three samplers depend on earlier rows of logits, which are no longer there, and start again.
-        Mirostat draws only if there is a choice, and its `mu` follows the tokens' surprise;
-        `adaptive_p` follows a mean of probabilities; XTC draws, from a generator of its own, only
-        if at least two candidates remain. A rare row without finite logits also takes no draw.
+        Three samplers depend on earlier rows of logits, which are no longer available, so they
+        start again. Mirostat draws only if there is a choice, and its `mu` follows the tokens'
+        surprise. `adaptive_p` follows a mean of probabilities. XTC draws, from a generator of its
+        own, only if at least two candidates remain. A rare row without finite logits also takes no
+        draw.
         """
         if self.has_adaptive:
             return False
@@ -152,7 +153,7 @@ class Sampling:
 
     @property
     def is_greedy(self) -> bool:
-        """Return whether the answer is always the highest logit after biases."""
+        """Return whether the answer always has the token with the highest logit after biases."""
         return (
             self.temperature <= 0
             and not self.has_penalties

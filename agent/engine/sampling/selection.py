@@ -10,7 +10,7 @@ Ids = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
 WIDTH = 4096
-"""Minimum columns of the table that a row is laid out as; a shorter row is one line."""
+"""Minimum columns of the table into which a row is folded; a shorter row is one line."""
 
 FEW = 2048
 """Maximum number of tokens that are sorted."""
@@ -35,7 +35,9 @@ def without_nan(row: Row) -> Row:
 
 
 def highest(row: Row, count: int, tops: Row | None = None) -> Ids:
-    """Return the ids of the `count` highest logits, descending; `tops` are the row's, if known."""
+    """Return the ids of the `count` highest logits, descending; `tops` are the row's tops, if
+    known.
+    """
     ids = contenders(row, count, tops)
     if ids.size > 2 * count + FEW:  # many are equal
         bound = np.partition(row[ids], -count)[-count]
@@ -45,7 +47,9 @@ def highest(row: Row, count: int, tops: Row | None = None) -> Ids:
 
 
 class Leaders:
-    """The highest tokens of `row` in order, as many as requested; `tops` are the row's."""
+    """The highest tokens of `row` in order, as many as requested; `tops` are the row's tops, if
+    known.
+    """
 
     def __init__(self, row: Row, tops: Row) -> None:
         self.row = row
@@ -53,9 +57,9 @@ class Leaders:
         self._found: Ids = np.empty(0, np.intp)
 
     def of(self, count: int) -> Ids:
-        """Return ids of at least `count` tokens, descending; all others are lower than the last.
+        """Return ids of at least `count` tokens, descending; all other tokens are lower.
 
-        There are fewer if many are equal.
+        The result has fewer ids if many logits are equal.
         """
         if self._found.size < count:
             ids = contenders(self.row, min(count, self.row.size), self._tops)
@@ -79,8 +83,8 @@ def highest_mask(row: Row, count: int) -> Mask:
 def _bound_of(row: Row, count: int) -> np.float32:
     """Return the lowest of the `count` highest logits.
 
-    A sample gives two logits that nearly always enclose it. Only the logits between them are
-    partitioned, which takes a millisecond for a long row.
+    A sample gives two logits that nearly always enclose the result. Only the logits between these
+    two are partitioned, which takes a millisecond for a long row.
     """
     some = np.sort(sample_of(row))
     expected = count * some.size / row.size
@@ -102,7 +106,7 @@ def sample_of(row: Row) -> Row:
 
 
 def tops_of(row: Row) -> Row:
-    """Return the highest logit of each column of `row` as a table; NaN if the column has one.
+    """Return the highest logit of each column of `row` as a table; NaN if the column has a NaN.
 
     The last few logits, which do not fill a line, are columns of their own.
     """
@@ -148,7 +152,8 @@ def _shape(size: int) -> tuple[int, int]:
 def contenders(row: Row, count: int, tops: Row | None) -> Ids:
     """Return the ids of all logits that reach a bound; at least `count` do, and not many more.
 
-    The highest of each of `count` columns gives `count` logits that reach the lowest of these.
+    The bound is the lowest of the highest logits of `count` columns, so at least `count` logits
+    reach it.
     """
     tops = tops_of(row) if tops is None else tops
     if count > tops.size:
@@ -162,7 +167,7 @@ def contenders(row: Row, count: int, tops: Row | None) -> Ids:
 def _allowed(row: Row, count: int) -> Ids:
     """Return the ids that are not ruled out, filled up to `count` ids.
 
-    A constraint can rule out nearly the whole vocabulary, and then the bound excludes nothing.
+    If a constraint rules out nearly the whole vocabulary, the bound excludes nothing.
     """
     allowed = np.flatnonzero(row > -np.inf)
     missing = count - allowed.size

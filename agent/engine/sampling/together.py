@@ -1,12 +1,12 @@
 """Draws the tokens of many rows at once, if the filters of all keep a few highest tokens.
 
 Each row is searched for its highest tokens, one after the other, so that a row stays in the
-processor's cache. What follows takes NumPy longer to call than to do: some twenty calls for forty
-tokens. Here each of these calls is for all rows of a step.
+processor's cache. For the remaining work NumPy's calls cost more than their computations: some
+twenty calls for forty tokens. Here each of these calls is for all rows of a step.
 
-A row gets the token that `filters.Pool` gives it, bit for bit. It gets none if that is not certain:
-if it is broken, if it rules out nearly all tokens, or if its highest tokens have equals, whose
-order is not defined.
+A row gets the same token as from `filters.Pool`, bit for bit. It gets none if that is not certain:
+if the row is broken, if it rules out nearly all tokens, or if its highest tokens have equals,
+whose order is not defined.
 """
 
 import math
@@ -23,7 +23,7 @@ MOST = 128
 """Maximum tokens that a row keeps."""
 
 _SPARE = 16
-"""Contenders for each kept token; if there are more, many are equal."""
+"""Contenders for each kept token; if there are more, many logits are equal."""
 
 _NONE: tuple[Ids, Row] = np.empty(0, np.intp), np.empty(0, np.float32)
 
@@ -32,7 +32,7 @@ _LEAST_DRAW = 5e-324
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The filters of a row: the `count` highest tokens, of these a nucleus, and min-p.
+    """The filters of a row: keep the `count` highest tokens, of these a nucleus, and apply min-p.
 
     `depth` is the logarithm of min-p.
     """
@@ -44,7 +44,7 @@ class Cut:
 
 
 def cut_of(sampling: Sampling, temperature: np.float32) -> Cut | None:
-    """Return the filters of `sampling`; `None` if there are others, or if they may keep many."""
+    """Return the filters of `sampling`; `None` if they are others, or may keep many tokens."""
     if not 0 < sampling.top_k <= MOST or sampling.temperature <= 0:
         return None
     if sampling.top_n_sigma > 0 or sampling.typical_p < 1 or sampling.has_xtc:
@@ -57,7 +57,7 @@ def cut_of(sampling: Sampling, temperature: np.float32) -> Cut | None:
 
 
 def draw_together(rows: Row, cuts: Sequence[Cut], draw: Callable[[int], float]) -> list[int | None]:
-    """Return the token of each of `rows`, or `None` if its sampler has to choose alone.
+    """Return the token of each of `rows`, or `None` if the row's sampler has to choose alone.
 
     `draw` gives the uniform draw in [0, 1) of a row that gets a token.
     """
@@ -74,7 +74,7 @@ def draw_together(rows: Row, cuts: Sequence[Cut], draw: Callable[[int], float]) 
 
 
 def _contenders(row: Row, count: int) -> tuple[Ids, Row]:
-    """Return tokens with the `count` highest ones, and their logits; none if they are not few."""
+    """Return at least `count` highest tokens and their logits; none if they are many."""
     tops = tops_of(row)
     if count <= tops.size and math.isfinite(tops.max()):
         ids = contenders(row, count, tops)
@@ -84,7 +84,7 @@ def _contenders(row: Row, count: int) -> tuple[Ids, Row]:
 
 
 def _highest(found: Sequence[tuple[Ids, Row]], count: int) -> tuple[Ids, Row]:
-    """Return ids and logits of each row's `count` highest tokens of those found, descending."""
+    """Return ids and logits of each row's `count` highest `found` tokens, descending."""
     width = max(count, max(ids.size for ids, _ in found))
     all_ids = np.zeros((len(found), width), np.intp)
     depths = np.full((len(found), width), np.inf, np.float32)
@@ -100,7 +100,7 @@ def _places(
 ) -> Ids:
     """Return the place of the token that each row's number draws.
 
-    `logits` are in order; those that are out of the highest ones are not drawn.
+    `logits` are in order. Logits marked in `is_out` are not among the highest, and are not drawn.
     """
     masses = np.array([cut.mass for cut in cuts], np.float32)
     floors = logits[:, 0] + np.array([cut.depth for cut in cuts], np.float32)

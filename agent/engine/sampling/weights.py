@@ -1,9 +1,9 @@
 """A row of logits as weights, their exponentials, and draws from them without sorting.
 
 Weights are summed in blocks: a draw finds its block first, and then its token in the block. Arrays
-as long as the row go only through NumPy's vectorised loops, without a branch per token. Choosing by
-a mask (`row[mask]`, `numpy.where`) takes ten times as long as multiplying by it. Arrays of a row's
-size are reused (`Scratch`), since the memory of new ones must be paged in.
+as long as the row go only through NumPy's vectorised loops, without a branch per token. Choosing
+by a mask (`row[mask]`, `numpy.where`) takes ten times as long as multiplying by the mask. Arrays
+of a row's size are reused (`Scratch`), since the memory of new arrays must be paged in.
 """
 
 import math
@@ -18,19 +18,21 @@ from numpy.typing import NDArray
 from .selection import CAUTION, FEW, Ids, Leaders, Mask, Row, highest, highest_mask, sample_of
 
 BLOCK = 512
-"""Weights that are summed together."""
+"""The number of weights that are summed together."""
 
 _PART = 16 * BLOCK
-"""Part of a row that is searched first if a part may suffice."""
+"""The part of a row that is searched first if a part may suffice."""
 
 _GLANCE = 1024
-"""Number of tokens sorted to see whether they are all that is needed."""
+"""The number of tokens that are sorted first, in case they are all that is needed."""
 
 _BRACKET = 40
-"""Tokens of a sample around an edge, within which all tokens are examined."""
+"""The number of sampled tokens around an edge, within which all tokens are examined."""
 
 LEADERS = (64, 256)
-"""Numbers of tokens sorted to be drawn first of many; the second if the first is too small."""
+"""How many of many tokens are sorted to be drawn first: the second number if the first is too
+small.
+"""
 
 _FLAT = 0.1
 """Share of the total below which leaders are rarely drawn, so few of them are sorted."""
@@ -41,14 +43,14 @@ _UNSHIFTED = (-20, 40)
 """Outside this range the highest exponent is shifted to 0, to keep sums of squares finite."""
 
 _MOST_TRIES = 16
-"""Rejected draws after which the weights are reduced, so that draws are accepted."""
+"""Rejected draws after which the weights are reduced, so that later draws are accepted."""
 
 _ROUNDED_UP = 1.0001
 """Margin for sums in single precision."""
 
 
 def _is_exp2_fast() -> bool:
-    """Return whether NumPy's `exp2` is vectorised: with AVX-512, where `exp` is slower."""
+    """Return whether NumPy's `exp2` is vectorised. With AVX-512 it is, and `exp` is slower."""
     loops = np.lib.introspect.opt_func_info(func_name="^exp2$", signature="float32")
     chosen = str(loops.get("exp2", {}).get("ff", {}).get("current", ""))
     return chosen.startswith(("X86_V4", "AVX512"))
@@ -56,9 +58,9 @@ def _is_exp2_fast() -> bool:
 
 _IS_EXP2_FAST = _is_exp2_fast()
 _LEAST_EXPONENT = np.float32(-85)
-"""Exponents below this give denormal numbers, with which `exp2` is many times slower.
+"""Exponents below this give denormal numbers, which make `exp2` many times slower.
 
-A few do no harm, so only a sample is checked.
+A few denormal numbers do no harm, so only a sample is checked.
 """
 _LOG2_E = np.float32(np.log2(np.e))
 
@@ -96,7 +98,7 @@ def shift_of(top: np.float32, temperature: np.float32 = ONE) -> np.float32:
 
 
 def exponentials(row: Row, top: np.float32, temperature: np.float32, out: Row) -> Row:
-    """Write the weight of each logit of `row` to `out` and return it; `top` is the highest logit.
+    """Write the weight of each logit of `row` to `out`; `top` is the highest logit.
 
     Only the ratios of weights have a meaning.
     """
@@ -148,11 +150,11 @@ def leave_out(values: Row, chosen: Mask) -> None:
 class Part(Protocol):
     """The first tokens in some order; testing one token is cheaper than listing all.
 
-    Of equals those with the lower ids come first.
+    Of equal tokens the ones with the lower ids come first.
     """
 
     def includes(self, token: int) -> bool:
-        """Return whether `token` is among them."""
+        """Return whether the part contains `token`."""
 
     def before(self, token: int) -> Mask:
         """Return a mask of the tokens before `token`."""
@@ -167,14 +169,16 @@ class Prefix(Part, Protocol):
     def few(self) -> Ids | None:
         """Return the tokens in order if they are few.
 
-        Returns `None` if they are many, or if that is expensive to tell.
+        Returns `None` if they are many, or if counting them is expensive.
         """
 
     def some(self, most: int) -> Ids | None:
-        """Return about `most` tokens that include all of them; `None` if they may be more."""
+        """Return about `most` tokens that include the whole prefix; `None` if it may have more."""
 
     def among(self, ids: Ids) -> "Prefix":
-        """Return the same tokens, by their positions in `ids`, which include all of them."""
+        """Return the same prefix of the row `ids`, which include all its tokens, by positions in
+        `ids`.
+        """
 
 
 class Weights:
@@ -220,9 +224,9 @@ class Weights:
     def draw_raised(self, power: float, numbers: Iterator[float], prefix: Prefix) -> int | None:
         """Draw a token of `prefix` by its weight to the `power`, at most 2, or return `None`.
 
-        Only weights of some blocks are raised. A block is drawn by an upper bound on the sum of its
-        raised weights. Draws beyond the real sum, or beyond the prefix, are rejected. `None` after
-        several rejected draws has no meaning for the result.
+        Only weights of some blocks are raised. A block is drawn by an upper bound on the sum of
+        its raised weights. Draws beyond the real sum, or beyond the prefix, are rejected. After
+        several rejected draws the result is `None`, which says nothing about the tokens.
         """
         scale = float(self._of_blocks.max())
         bounds = self._most_raised(power, scale).cumsum()
@@ -240,8 +244,8 @@ class Weights:
     def _most_raised(self, power: float, scale: float) -> NDArray[np.float64]:
         """Return upper bounds on the raised sums of each block, in multiples of `scale`.
 
-        They follow from Hölder's inequality, the number of weights, their sum, and the sum of their
-        squares.
+        The bounds follow from Hölder's inequality, the number of weights, their sum, and the sum
+        of their squares.
         """
         sums = self._of_blocks / np.float64(scale)
         if power <= 1:
@@ -252,7 +256,7 @@ class Weights:
         return np.asarray(bounds * _ROUNDED_UP)
 
     def draw_sorted(self, number: float, leaders: Leaders, num_dropped: int = 0) -> int:
-        """Draw a token by its weight, with the `leaders` first in the order, then any others.
+        """Draw a token by its weight; the `leaders` come first in the order.
 
         The first `num_dropped` leaders are excluded. `values` are overwritten.
         """
@@ -275,10 +279,10 @@ class Weights:
     def draw_raised_sorted(
         self, power: float, number: float, leaders: Leaders, num_dropped: int = 0
     ) -> int | None:
-        """Draw as `draw_sorted` does by weights to the `power`, at least 1.
+        """Draw as `draw_sorted` does, but by weights to the `power`, which is at least 1.
 
         Returns `None` if no leader is certain. No other token weighs more than the last leader,
-        which bounds the sum of the others.
+        which bounds the sum of the other weights.
         """
         first = leaders.of(max(LEADERS[0], num_dropped + 1))
         if not first.size:
@@ -322,7 +326,7 @@ def evens(number: float) -> Iterator[float]:
 def further(number: float) -> float:
     """Return another uniform draw that follows from `number` (SplitMix64).
 
-    So a token takes one draw of a generator, however often the draw is repeated.
+    With it a token takes one draw of a generator, however often the draw is repeated.
     """
     bits = (int(number * 2**64) + 0x9E3779B97F4A7C15) % 2**64
     bits = (bits ^ bits >> 30) * 0xBF58476D1CE4E5B9 % 2**64
@@ -337,7 +341,7 @@ class Highest:
         self._keys = keys
         self._count = count
         self._floor = NO_FLOOR
-        """A lower bound of all their keys."""
+        """A lower bound of the keys of all these tokens."""
 
     def includes(self, token: int) -> bool:
         """Return whether `token` is one of these tokens."""
@@ -362,7 +366,7 @@ class Highest:
         return highest(self._keys, self._count) if self._count <= FEW else None
 
     def some(self, most: int) -> Ids | None:
-        """Return about `most` tokens that include all of them; `None` if they may be more."""
+        """Return about `most` tokens that include all of these; `None` if these may be more."""
         if self._count > most:
             return None
         keys = np.sort(sample_of(self._keys))
@@ -372,7 +376,9 @@ class Highest:
         return ids if ids.size >= self._count else None
 
     def among(self, ids: Ids) -> "Highest":
-        """Return the same tokens, by their positions in `ids`, which include all of them."""
+        """Return the same set over the row `ids`, which include all its tokens, by positions in
+        `ids`.
+        """
         return Highest(self._keys[ids], self._count)
 
 
@@ -411,14 +417,14 @@ class Heaviest:
     ) -> None:
         self._any_keys = keys
         self.weights = weights
-        """The weights of all tokens."""
+        """The weights of all tokens of the row."""
         self._weights = weights.values
         self._total = weights.total
         self.mass = mass
         """The mass that the tokens together reach."""
         self._floor = floor
         self._border: np.float32 | None = None
-        """A key that a sample found: most likely all tokens have higher ones."""
+        """A key from a sample: most likely the keys of all these tokens are higher."""
 
     @cached_property
     def _keys(self) -> Row:
@@ -455,13 +461,13 @@ class Heaviest:
         return False
 
     def goes_below(self, key: np.float32) -> bool:
-        """Return whether some of the tokens, without the floor, have keys below `key`."""
+        """Return whether some of the tokens have keys below `key`, ignoring the floor."""
         return self._is_short(self._total, key)
 
     def _is_short(self, weight: float, key: np.float32) -> bool:
         """Return whether `weight` minus the weight below `key` is less than the mass.
 
-        Mostly a part of the row suffices.
+        Usually a part of the row suffices to decide.
         """
         share = max(self._total - self.mass, 0.0) / self._total
         size = max(_PART, int(2 * share * self._weights.size))
@@ -500,7 +506,7 @@ class Heaviest:
         return ids if self._floor == NO_FLOOR else ids[self._keys[ids] >= self._floor]
 
     def some(self, most: int) -> Ids | None:
-        """Return about `most` tokens that include all of them; `None` if they may be more."""
+        """Return about `most` tokens that include all of these; `None` if these may be more."""
         border, count = self._guess
         self._border = border
         if count > most:
@@ -510,7 +516,7 @@ class Heaviest:
 
     @cached_property
     def _guess(self) -> tuple[np.float32, int]:
-        """A key that most likely all tokens reach, and about how many tokens reach it."""
+        """Return a key that most likely all tokens reach, and about how many tokens reach it."""
         # What is left out is many and light, so a sample tells its weight better than the others'.
         keys, weights = self._sample()
         ratio = self._keys.size / keys.size
@@ -530,13 +536,15 @@ class Heaviest:
         return keys[order], sample_of(self._weights)[order]
 
     def among(self, ids: Ids) -> "Heaviest":
-        """Return the same tokens, by their positions in `ids`, which include all of them."""
+        """Return the same set over the row `ids`, which include all its tokens, by positions in
+        `ids`.
+        """
         weights = Weights(self._weights[ids])
         keys = weights.values if self.is_nucleus else self._keys[ids]
         return Heaviest(keys, weights, self.mass, self._floor)
 
     def _mask_by_bracket(self) -> Mask:
-        """Return the mask without the floor, after examining the few tokens around the edge."""
+        """Return the mask, ignoring the floor, after examining only the tokens around the edge."""
         low, high, before = self._bracket()
         passing: Mask = self._keys > high
         near = ((self._keys > low) & ~passing).nonzero()[0]
@@ -546,7 +554,7 @@ class Heaviest:
         return passing
 
     def _mask_in_order(self) -> Mask:
-        """Return the mask without the floor, after sorting all keys."""
+        """Return the mask, ignoring the floor, after sorting all keys."""
         order = np.argsort(-self._keys)
         sums = wide_sums(self._weights[order])
         edge = self._keys[order[min(int(sums.searchsorted(self.mass)), order.size - 1)]]
@@ -558,10 +566,10 @@ class Heaviest:
         return passing
 
     def _bracket(self) -> tuple[np.float32, np.float32, float]:
-        """Return a key below the last token's, one that is not, and the mass above the second.
+        """Return a key below the last token's, a key not below it, and the mass above that.
 
-        Few tokens are between them. A sample says where to search, and the weights above a key
-        there are summed.
+        Few tokens are between the two keys. A sample says where to search, and the weights above a
+        key there are summed.
         """
         keys, weights = self._sample()
         sums = weights.cumsum()
@@ -588,8 +596,8 @@ class Heaviest:
 class NucleusWithin:
     """The fewest heaviest of the `outer` tokens with a `share` of the outer tokens' weight.
 
-    The outer tokens weigh at least their mass, and less than the heaviest token more. So for most
-    tokens the sums over all tokens decide. For others both sets are computed.
+    The outer tokens weigh at least their mass, and at most one token more. So for most tokens the
+    sums over all tokens decide. For the other tokens both sets are computed.
     """
 
     def __init__(self, outer: Heaviest, share: float, heaviest: float) -> None:
@@ -615,7 +623,7 @@ class NucleusWithin:
         return bool(self.mask()[token])
 
     def before(self, token: int) -> Mask:
-        """Return a mask of the tokens before `token`: all of them."""
+        """Return a mask of the tokens before `token`, which are all tokens of the nucleus."""
         return self.mask()
 
     def mask(self) -> Mask:
@@ -632,11 +640,13 @@ class NucleusWithin:
         return None
 
     def some(self, most: int) -> Ids | None:
-        """Return about `most` tokens that include all of them; `None` if they may be more."""
+        """Return about `most` tokens that include all of these; `None` if these may be more."""
         return self._outer.some(most)
 
     def among(self, ids: Ids) -> "NucleusWithin":
-        """Return the same tokens, by their positions in `ids`, which include all of them."""
+        """Return the same set over the row `ids`, which include all its tokens, by positions in
+        `ids`.
+        """
         return NucleusWithin(self._outer.among(ids), self._share, self._heaviest)
 
 

@@ -13,7 +13,7 @@ BROKEN = "the engine failed to choose this answer's next token; the agent's log 
 
 
 class Accounting:
-    """Updates the queue and the memory as the step's sequences advance, shift and end."""
+    """Updates the queue and the memory when the step's sequences advance, shift or end."""
 
     def __init__(self, state: SchedulerState) -> None:
         self._state = state
@@ -64,7 +64,7 @@ class Accounting:
         return outputs
 
     def break_off(self, slot: int, reason: str) -> SequenceOutput:
-        """End the slot's sequence with an error, and keep nothing of what it computed."""
+        """End the slot's sequence with an error, and drop its computed tokens."""
         one = self._state.clear(slot)
         self._memory.room.limit()
         return SequenceOutput(one.id, (), one.end(EngineFailed(reason)))
@@ -88,7 +88,9 @@ class Accounting:
     def _decoded(
         self, step: Step, one: Progress, elapsed: float, last: float, drafting: float
     ) -> None:
-        """Account for a generating sequence; record a stall if prompts of others made it wait."""
+        """Account for a generating sequence. Record a stall if prompts of other sequences delayed
+        it.
+        """
         one.decode(elapsed + drafting)
         if step.num_prompt_tokens or one.last_token_at != last:
             own = drafting
@@ -116,8 +118,8 @@ class Accounting:
     ) -> SequenceOutput:
         """Add the `chosen` tokens to `one`, and end or shift it if necessary.
 
-        All but the last of them are computed already. If the step `has_read` tokens of its prompt,
-        the output has its counts.
+        All chosen tokens except the last are computed already. If the step `has_read` tokens of
+        the prompt, the output has the sequence's counts.
         """
         for index, token in enumerate(chosen):
             if index:

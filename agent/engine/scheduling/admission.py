@@ -1,18 +1,18 @@
 """Admission: which waiting sequences begin now, and with which computed prefix.
 
-Sequences begin in order of rank. If there is no room for one, later ones wait too, so that large
-ones do not wait for ever. A sequence whose prefix another sequence is computing waits for the
-prefix instead of computing it again; later ones need not wait.
+Sequences begin in order of rank. If there is no room for a sequence, later sequences wait too, so
+that large sequences do not wait for ever. A sequence whose prefix another sequence is computing
+waits for the prefix instead of computing it again; later sequences need not wait.
 
 There must be room for more than the next step. A sequence begins if there is room for the rest of
 its prompt, for the rest of the prompts being read, and for some more tokens of each sequence. So a
 preempted sequence is not preempted again after one token.
 
 A parked prefix is copied back first, limited by the cells that may be copied before each step. The
-sequence that begins with it waits; later ones need not.
+sequence that begins with the prefix waits; later sequences need not wait.
 
 If the disk has more of a prompt than memory, the sequence waits for the read, if reading is faster
-than computing (`disk_reads`). Later ones need not wait.
+than computing (`disk_reads`). Later sequences need not wait.
 """
 
 from ..kv_cache.prefix_tree import Found
@@ -21,10 +21,10 @@ from .progress import Progress
 from .state import SchedulerState
 
 HEADROOM = 16
-"""Tokens for which each sequence must have room before one has to be preempted."""
+"""Tokens for which each sequence must have room, so that no sequence is soon preempted."""
 
 WORTH_WAITING = 8
-"""Minimum tokens of a prefix to wait for; computing fewer takes no longer than a step."""
+"""Minimum tokens of a prefix that is worth waiting for: fewer take no longer than a step."""
 
 
 class Admission:
@@ -59,7 +59,7 @@ class Admission:
     def _begin_stored(self, one: Progress, found: Found, stored: StoredPrompt) -> bool:
         """Begin `one` with the prefix that is `stored` for it.
 
-        Returns whether later ones may begin.
+        Returns whether later sequences may begin.
         """
         memory = self._memory
         source = found.source if stored.start else None
@@ -79,7 +79,7 @@ class Admission:
         return True
 
     def _begin(self, one: Progress, found: Found) -> None:
-        """Begin with the prefix that was found, if it is in the cells or is restored at once."""
+        """Begin `one` with the prefix `found`, if it is in the cells or restored at once."""
         present = self._memory.fetch(found)
         if present is not None:
             self._enter(one, present)

@@ -1,10 +1,10 @@
 """Gives other requests precedence over requests of the class `batch` in the engine.
 
-While the prompt of another request waits, batch prompts are not read. On CPUs, where each
-additional sequence makes a step longer, batch requests do not generate meanwhile either, for at
-most `max_stall` seconds. A step that computes only batch requests may be stopped if another request
-comes, as long as batch requests lose no more time than they get. While there are other requests,
-and for a while after, a step reads fewer tokens of batch prompts (`prefill`).
+While the prompt of another request waits, batch prompts are not read. On CPUs each additional
+sequence makes a step longer. So there batch requests do not generate while such a prompt is read,
+for at most `max_stall` seconds. A step that computes only batch requests may be stopped if another
+request comes, as long as batch requests lose no more time than they get. While there are other
+requests, and for a while after, a step reads fewer tokens of batch prompts (`prefill`).
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -14,18 +14,18 @@ from ..step import Step
 from .progress import Progress
 
 RECENT = 60.0
-"""Seconds for which other requests count as present after the last one ended."""
+"""Seconds for which other requests count as present after the last of them ended."""
 
 MOST_LOST = 0.5
-"""Seconds that may be lost in a row; afterwards, as many as batch steps took since."""
+"""Seconds of stopped steps in a row; after that, as many seconds as batch steps took since."""
 
 
 @dataclass(slots=True)
 class Background:
     """Decides when batch requests pause, and whether their steps may be stopped.
 
-    `may_pause`: steps are much shorter without some sequences. `may_stop`: the engine can undo at
-    once what a stopped step computed.
+    `may_pause`: steps are much shorter without some sequences. `may_stop`: the engine can undo a
+    stopped step at once.
     """
 
     max_stall: float
@@ -40,13 +40,15 @@ class Background:
             self._others_until = now + RECENT
 
     def are_others_here(self, now: float) -> bool:
-        """Return whether there are other requests, or were recently."""
+        """Return whether there are requests other than batch requests, or were recently."""
         return now < self._others_until
 
     def staying(
         self, generating: dict[int, Progress], readers: Collection[Progress], now: float
     ) -> dict[int, Progress]:
-        """Return the sequences that generate in a step that reads prompts of `readers`, if any."""
+        """Return the sequences that generate in the next step, which may read prompts of
+        `readers`.
+        """
         if not self.may_pause or not readers or any(one.is_background for one in readers):
             return generating
         return {
@@ -56,7 +58,7 @@ class Background:
         }
 
     def may_be_stopped(self, step: Step, running: Mapping[int, Progress]) -> bool:
-        """Return whether `step` may be aborted for a new request, with nothing computed."""
+        """Return whether `step` may be aborted for a new request, with all its work lost."""
         return (
             self.may_stop
             and self._may_lose > 0.0

@@ -1,9 +1,9 @@
 """Reads of prefixes from disk for waiting sequences, one at a time.
 
 A sequence begins with the prefix in memory, or waits until the disk's longer prefix is read, if
-reading is faster than computing. Other sequences run meanwhile. A long prefix is read in parts, so
-that host memory holds one part at a time. While one part is copied to the cells, the next one is
-read.
+reading is faster than computing. Other sequences run in the meantime. A long prefix is read in
+parts, so that host memory holds one part at a time. While one part is copied to the cells, the
+next part is read.
 """
 
 from dataclasses import dataclass
@@ -17,25 +17,25 @@ from ..sequence import SequenceId
 from .progress import Progress
 
 LEAST_GAIN = 4
-"""A read must gain at least one block divided by this number; a smaller gain is not worth it."""
+"""A read must save at least one block divided by this number; a smaller gain is not worth it."""
 
 LEAST_PATIENCE = 2.0
-"""Seconds; a sleeping disk wakes up in less."""
+"""Default patience in seconds: long enough for a sleeping disk to wake up."""
 
 UNKNOWN_PATIENCE = 30.0
-"""Seconds, if the cost of computing is unknown."""
+"""Patience in seconds if the cost of computing is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiskRead:
-    """A read of `blocks` for a waiting sequence; report `arrived` with its id."""
+    """A read of `blocks` for a waiting sequence. Report its result to `arrived` with the id."""
 
     id: SequenceId
     blocks: ReadBlocks
 
 
 class DiskReads:
-    """Decides on reads, hands them out, and takes their results."""
+    """Decides on reads, returns them to the caller, and takes their results."""
 
     def __init__(self, capacity: Capacity, memory: Memory, cost: StepCost) -> None:
         self._memory = memory
@@ -89,9 +89,9 @@ class DiskReads:
         return asked
 
     def arrived(self, one: Progress | None, prefix: StoredPrompt | None) -> None:
-        """Take the prefix that was read for `one`, which is `None` if it no longer waits.
+        """Take the prefix that was read for `one`; `None` is a sequence that no longer waits.
 
-        `prefix` has as much as could be read.
+        `prefix` has the tokens that could be read.
         """
         read, self._current = self._current, None
         if read is None or one is None or one.on_disk is None:

@@ -1,8 +1,9 @@
-"""Exports: prefixes read from the cache to be stored or sent, a part before each step.
+"""Exports: prefixes read from the cache to be stored or sent, one part before each step.
 
-An export ends with the prefix that could be read. It is shorter than requested, or missing, if
-cells left the cache meanwhile. An export takes no slot and no cells, and computes nothing. Exports
-that can wait come after all others, and take a small part of the time of streams.
+An export ends with the prefix that could be read. The prefix is shorter than requested, or
+missing, if cells left the cache in the meantime. An export takes no slot and no cells, and
+computes nothing. Exports that can wait come after all other exports, and take a small part of the
+time of streams.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ ExportId = NewType("ExportId", int)
 """An id that is unique in one agent process."""
 
 PART = 0.1
-"""The part of a stream's time that exports which can wait may take."""
+"""The part of a stream's time for exports that can wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,8 @@ class _Export:
 class Exports:
     """Reads prefixes in the order of the requests, one before each step.
 
-    If states `are_whole`, each part costs as much as the whole stream. Exports that can wait then
-    wait as long as any sequence generates.
+    If states `are_whole`, each part costs as much as the whole stream. Then exports that can wait
+    do so as long as any sequence generates.
     """
 
     def __init__(self, memory: Memory, moves: MoveCost, *, are_whole: bool = False) -> None:
@@ -67,11 +68,11 @@ class Exports:
 
     @property
     def is_idle(self) -> bool:
-        """Return whether no export is unread or untaken."""
+        """Return whether every export was read and taken."""
         return not self._waiting and not self._done
 
     def add(self, id: ExportId, prompt: Prompt, wanted: HandOut, *, can_wait: bool = False) -> None:
-        """Request the longest prefix of `prompt` in the cache, as `wanted`."""
+        """Request the longest cached prefix of `prompt`; `wanted` says which part of it."""
         self._waiting.append(_Export(id, prompt, can_wait, wanted))
 
     def withdraw(self, id: ExportId) -> None:

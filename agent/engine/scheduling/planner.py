@@ -3,8 +3,8 @@
 Preemption comes first: every running sequence must be able to gain a token. Then waiting sequences
 begin, as far as there is room. Then the step is composed for the sequences of one adapter
 (`AdapterTurns`), with batch requests last (`background`). It has a token of each generating
-sequence, and as much of the prompts as time and cells allow, or one of the two (`prefill`). A
-picture to which the model attends as a whole is read in one step, which reads nothing else, however
+sequence, and as much of the prompts as time and cells allow, or only one of the two (`prefill`).
+If the model attends to a picture as a whole, one step reads the picture and nothing else, however
 long that takes. Drafts use only cells that no sequence needs.
 """
 
@@ -24,10 +24,10 @@ from .state import SchedulerState
 from .step_budget import StepBudget
 
 ROUND = 0.2
-"""The part of the maximum stall that a round of all adapters may take if turns are longer."""
+"""The share of the maximum stall that a round of all adapters may take if turns are longer."""
 
 MOST_IN_TURN = 16
-"""Maximum steps of a turn; a change of adapters then costs little in comparison."""
+"""Maximum steps of a turn; with more steps a change of adapters costs little in comparison."""
 
 PROBED = 2
 """Steps of a turn until the cost of a step without a change of adapter is known."""
@@ -38,7 +38,7 @@ AdapterKey = str | None
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The adapter of a step; the step may read the adapter's prompts if `reads`."""
+    """The adapter of a step. If `reads`, the step may read the adapter's prompts."""
 
     adapter: AdapterKey = None
     reads: bool = False
@@ -48,12 +48,12 @@ class AdapterTurns:
     """Decides which adapter the next step computes, if sequences use different adapters.
 
     llama.cpp applies adapters to a whole batch, so one step computes sequences of one adapter.
-    Adapters with generating sequences take turns of equally many tokens for each sequence, however
-    many sequences an adapter has, so all streams advance at one pace. A change of adapters costs as
-    much as a small step. So if a round of all adapters is short, a turn has several steps; while
-    prompts wait, it has one. Prompts are read at most once in a round: the next one in the fair
-    order, whatever its adapter. So a stream waits for one turn of each other adapter, and for one
-    step that reads.
+    Adapters with generating sequences take turns. A turn has equally many tokens for each
+    sequence, however many sequences an adapter has, so all streams advance at one pace. A change
+    of adapters costs as much as a small step. So if a round of all adapters is short, a turn has
+    several steps; while prompts wait, a turn has one step. Prompts are read at most once in a
+    round: the next prompt in the fair order, whatever its adapter. So a stream waits for one turn
+    of each other adapter, and for one step that reads.
 
     With one adapter a round is one step: streams and prompts take turns, or share steps
     (`prefill`).
@@ -78,8 +78,8 @@ class AdapterTurns:
         """Choose the next turn among the adapters that can generate and the `readers`.
 
         The first of the `readers` is the adapter of the next prompt. The last adapter continues up
-        to `most_steps`, unless there are readers. Adapters that have waited since prompts were read
-        come first, the longest waiting first.
+        to `most_steps`, unless there are readers. Adapters that have waited since prompts were
+        read come first, the longest waiting first.
         """
         readers = list(readers)
         generating = dict.fromkeys(generating)
@@ -114,9 +114,9 @@ class AdapterTurns:
 def steps_of_a_turn(budget: StepBudget, sizes: Iterable[int]) -> int:
     """Return the steps of each adapter's turn, from the number of sequences under each adapter.
 
-    It is at least one. A stream waits for all other turns, so only short rounds get several steps.
-    The more steps a turn has, the less the changes of adapters cost. If every step so far changed
-    the adapter, a second step measures what steps cost without a change.
+    The result is at least one. A stream waits for all other turns, so only short rounds get
+    several steps. The more steps a turn has, the less the changes of adapters cost. If every step
+    so far changed the adapter, a second step measures the cost of steps without a change.
     """
     sizes = list(sizes)
     seconds = sum(map(budget.cost.generate, sizes))
@@ -129,7 +129,9 @@ def steps_of_a_turn(budget: StepBudget, sizes: Iterable[int]) -> int:
 
 
 class Planner:
-    """Plans steps. It changes the queue and the memory; the step carries the changes out."""
+    """Plans steps. The planner changes the queue and the memory; the step carries the
+    changes out.
+    """
 
     def __init__(self, state: SchedulerState) -> None:
         self._state = state
@@ -207,7 +209,7 @@ class Planner:
             self._preempt()
 
     def _relieve_whole(self) -> None:
-        """Preempt if all sequences read pictures as a whole, and none of the pictures has room."""
+        """Preempt if all sequences read pictures as a whole, and no picture has room."""
         while running := self._queue.running:
             num_available = self._memory.room.num_available
             if any(one.num_at_once <= num_available for one in running.values()):
@@ -260,7 +262,7 @@ class Planner:
         reading: dict[int, Progress],
         shares: Mapping[SequenceId, int],
     ) -> tuple[Run, ...]:
-        """Return the runs of generating sequences, then those of sequences that read prompts."""
+        """Return the runs of sequences that generate, then of sequences that read prompts."""
         return (
             *(
                 next_run(slot, one, drafts.get(slot, ()))
@@ -274,7 +276,7 @@ class Planner:
         )
 
     def _divided(self) -> tuple[dict[int, Progress], dict[int, Progress]]:
-        """Return the generating sequences and the reading ones, by slot."""
+        """Return the generating sequences and the reading sequences, by slot."""
         generating: dict[int, Progress] = {}
         reading: dict[int, Progress] = {}
         for slot, one in self._queue.running.items():
@@ -316,7 +318,7 @@ class Planner:
 def _offered(
     generating: dict[int, Progress], proposals: Mapping[SequenceId, Proposal]
 ) -> dict[int, Proposal]:
-    """Return the proposals for generating sequences by slot, cut to what each may gain."""
+    """Return the proposals by slot, cut to the number of tokens that a sequence may gain."""
     if not proposals:
         return {}
     return {

@@ -7,18 +7,18 @@ there is room for all of it.
 
 **How much.** As many tokens as fit the seconds of a step (`step_budget`), by the measured cost of
 prefill (`cost.step_cost`), the batch and the free cells. The cost of the very first step is
-unknown, so it gets few tokens. While there are other requests, batch requests get a part of that.
-Prompts with log-probabilities share the logits that a step can give.
+unknown, so it gets few tokens. While there are other requests, batch requests get only a part of
+these tokens. Prompts with log-probabilities share the logits that a step can give.
 
 **With streams, or alone.** A mixed step reads the weights once instead of twice, which pays while
 there is little to read. On CPUs it no longer pays if a batch is large enough for llama.cpp's tiled
-attention. That computes all queries of a tile against all cells that any of them needs, so rows of
-different sequences are computed against each other's cells. A chunk of 64 tokens with 7 streams
-takes 523 ms in one step, and 481 in two; a chunk of 32 takes 278 and 319. If a mixed step does not
-pay, steps that generate and steps that read take turns.
+attention. Tiled attention computes all queries of a tile against all cells that any of them needs,
+so rows of different sequences are computed against each other's cells. A chunk of 64 tokens with 7
+streams takes 523 ms in one step, and 481 ms in two; a chunk of 32 takes 278 ms and 319 ms. If a
+mixed step does not pay, steps that generate and steps that read take turns.
 
-A partial tile costs as much as a full one. Fewer tokens than a tile cost even more at later
-positions. 60 tokens take 850 ms at position 1,200, and 360 ms at the start. So the remainder is
+A partial tile costs as much as a full tile. Fewer tokens than a tile cost even more at later
+positions: 60 tokens take 850 ms at position 1,200, and 360 ms at the start. So the remainder is
 read first, and then whole tiles to the end.
 
 If each sequence has a cache of its own, llama.cpp computes parts of a batch that differ in length
@@ -44,18 +44,18 @@ DRAFTED = 0.25
 """The part of a step's prompt tokens that drafts may take."""
 
 SHARE = 4
-"""While there are other requests, batch prompts get one in this many of the tokens."""
+"""While there are other requests, one in this many tokens is for batch prompts."""
 
 TILE = 64
-"""Batch prompts get at least this many tokens, if time allows: fewer cost as much."""
+"""Batch prompts get at least this many tokens, if time allows: fewer tokens cost as much."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
     """The prompts that a step can read, with `num_streaming` sequences that generate.
 
-    `wanted` is the number of tokens of each of the `readers`, `all_wanted` of all reading
-    sequences.
+    `wanted` is the number of tokens of each of the `readers`. `all_wanted` is the number for every
+    reading sequence.
     """
 
     readers: tuple[Progress, ...]
@@ -75,7 +75,7 @@ class Prompts:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether the reader reads a picture to which the model attends as a whole."""
+        """Return whether the prompts are one picture to which the model attends as a whole."""
         return any(one.num_at_once for one in self.readers)
 
 
@@ -136,8 +136,8 @@ class Prefill:
     ) -> bool:
         """Return whether a step reads the prompt tokens without the generating sequences.
 
-        Media always need a step of their own: llama.cpp takes them in separate batches. Sequences
-        that wait meanwhile are next (`AdapterTurns`).
+        Media always need a step of their own: llama.cpp takes them in separate batches. The
+        sequences that wait for such a step are next (`AdapterTurns`).
         """
         if not num_generating or not num_prompt_tokens:
             return False
@@ -145,18 +145,19 @@ class Prefill:
         return is_dear or is_media or not self._can_mix
 
     def most_drafted(self, num_generating: int, num_pending: int, num_prompt_tokens: int) -> int:
-        """Return how many tokens may be drafted. Prompts with `num_pending` tokens give up a part.
+        """Return how many tokens may be drafted; drafts take a part of the prompts' tokens.
 
-        They give up a part of their `num_prompt_tokens`, but keep the minimum of a step.
+        If prompts have `num_pending` tokens, drafts take a part of the `num_prompt_tokens`, but
+        leave the minimum of a step.
         """
         if not num_pending:
             return self._batch_size - num_generating
         return min(floor(DRAFTED * num_prompt_tokens), num_prompt_tokens - _least(num_pending))
 
     def share(self, prompts: Prompts, most: int, *, num_others: int) -> dict[SequenceId, int]:
-        """Return the share of each prompt of `most` tokens; frees cells for them and `num_others`.
+        """Return each prompt's share of `most` tokens. Frees cells for them and for `num_others`.
 
-        Both together must be at most `most()` and the streams.
+        `most` and `num_others` together must not exceed `most()` and the streams.
         """
         num_read = self._make_room(min(most, prompts.num_wanted), num_others)
         if num_read:
@@ -173,7 +174,7 @@ class Prefill:
         return batch_share(most) if self._background.are_others_here(self._tally.now) else most
 
     def _make_room(self, num_read: int, num_others: int) -> int:
-        """Free cells, and return how many of `num_read` tokens fit besides `num_others` cells.
+        """Free cells; return how many of `num_read` tokens fit in addition to `num_others` cells.
 
         If a prefix has to be parked for them, a part of the prompt may have to wait.
         """
@@ -199,7 +200,7 @@ class Prefill:
     def _of_a_kind(
         self, reading: Mapping[int, Progress], wanted: dict[SequenceId, int]
     ) -> dict[SequenceId, int]:
-        """Return the part of `wanted` of one kind: tokens, media, or a whole picture."""
+        """Return the part of `wanted` of the same kind: tokens, media, or a whole picture."""
         media = {one.id for one in reading.values() if one.reads_media and one.id in wanted}
         if not media:
             return wanted
@@ -224,8 +225,8 @@ def tokens_in_time(
 ) -> int:
     """Return how many of `num_pending` tokens from position `depth` fit into a step's time.
 
-    It is at least one, and can exceed `num_pending`. Copying the states of `num_moved` cells takes
-    its part of the time.
+    The result is at least one, and can exceed `num_pending`. Copying the states of `num_moved`
+    cells takes a part of the time.
     """
     seconds = budget.seconds(num_generating) - budget.moves.seconds(num_moved)
     fitting = budget.cost.prefill_within(
@@ -250,14 +251,14 @@ def whole_tiles(most: int, num_wanted: int, *, tile: int) -> int:
 def urgent_first(
     reading: Iterable[Progress], wants: Mapping[SequenceId, int]
 ) -> dict[SequenceId, int]:
-    """Return the `wants` of requests other than batch requests, or all if there are no others."""
+    """Return the `wants` of requests other than batch requests; all if there are no others."""
     urgent = {one.id for one in reading if not one.is_background}
     found = {id: wanted for id, wanted in wants.items() if id in urgent and wanted}
     return found or dict(wants)
 
 
 def batch_share(most: int) -> int:
-    """Return how many of `most` tokens to read of batch requests while there are others."""
+    """Return how many of `most` tokens go to batch requests while there are other requests."""
     return max(min(most, TILE), most // SHARE)
 
 
@@ -265,9 +266,9 @@ def batch_share(most: int) -> int:
 
 
 def split_fairly(wants: Sequence[float], budget: float) -> list[float]:
-    """Split `budget` into one part for each want, none larger than its want.
+    """Split `budget` into one part for each want; no part is larger than its want.
 
-    Max-min fairness: the parts are equal, and what small wants leave goes to the larger ones.
+    Max-min fairness: the parts are equal, and tokens that small wants leave go to larger wants.
     """
     shares = [0.0] * len(wants)
     num_left = len(wants)
@@ -283,16 +284,17 @@ _DIGITS = 6
 
 
 class FairOrder:
-    """The order in which prompts are read: first the one that processor sharing would finish first.
+    """The order in which prompts are read: first the prompt that processor sharing finishes first.
 
     Processor sharing reads all prompts at the same pace. That is fair, but all finish late: eight
-    equal prompts finish when the eighth does. Read one after the other, in the order in which they
-    would finish under sharing, none finishes later than under sharing, most finish far earlier, and
-    no prompt waits for ever behind newcomers. This is the Fair Sojourn Protocol (E. J. Friedman, S.
-    G. Henderson: Fairness and efficiency in web server protocols, SIGMETRICS 2003).
+    equal prompts finish when the eighth does. Here prompts are read one after the other, in the
+    order in which they would finish under sharing. Then none finishes later than under sharing,
+    most finish far earlier, and no prompt waits for ever behind newcomers. This is the Fair
+    Sojourn Protocol (E. J. Friedman, S. G. Henderson: Fairness and efficiency in web server
+    protocols, SIGMETRICS 2003).
 
-    The class simulates the sharing: the tokens that would be left of each prompt. Invariant: under
-    sharing as many tokens are left in total as there really are. So the simulated sharing ends when
+    The class simulates the sharing: the tokens that would be left of each prompt. Invariant: the
+    total of tokens left under sharing equals the real total. So the simulated sharing ends when
     everything is read.
     """
 
@@ -300,8 +302,7 @@ class FairOrder:
         self._ahead: dict[SequenceId, float] = {}
         """Tokens by which each prompt is ahead of sharing, or behind if negative.
 
-        A prompt that is finished stays here until sharing would finish it, in the order of
-        finishing.
+        A finished prompt stays here until sharing would finish it, in the order of finishing.
         """
 
     def __len__(self) -> int:

@@ -1,8 +1,8 @@
 """One sequence's progress: its tokens, and how many of them are computed.
 
-Invariant: `num_computed < len(history)` while it runs. There is always a token to compute, at least
-the last one, because the next token is chosen from its logits. A sequence whose cells were given up
-(`rewind`) reads its own tokens again like a prompt, and continues where it was.
+Invariant: `num_computed < len(history)` while the sequence runs. At least the last token remains
+to be computed, because the next token is chosen from its logits. A sequence whose cells were given
+up (`rewind`) reads its own tokens again like a prompt, and continues at its end.
 """
 
 from typing import Literal
@@ -20,11 +20,11 @@ _ENDLESS = 2**62
 class Progress:
     """The state of a sequence; `history` is its prompt and generated tokens, less discarded ones.
 
-    `rank` orders waiting sequences; others come before those that are `is_background`
-    (`background`). `ceiling` is the maximum number of tokens in its slot; there it ends, unless it
-    has a `window`. A sequence that `is_finishing` ends with its next token. The prompt that is
-    `stored` for it is released once it is in the cells, or in the kept prefix with the number
-    `adopted_as`. The prefix that is `on_disk` may be read while it waits.
+    `rank` orders waiting sequences; other sequences come before those that are `is_background`
+    (`background`). `ceiling` is the maximum number of tokens in the slot; there the sequence ends,
+    unless it has a `window`. A sequence that `is_finishing` ends with its next token. `stored` is
+    the stored prompt to begin with. It is released once it is in the cells, or in the kept prefix
+    with the number `adopted_as`. The prefix `on_disk` may be read while the sequence waits.
     """
 
     __slots__ = (
@@ -67,7 +67,7 @@ class Progress:
         self.window = window
         prompt = sequence.prompt if window is None else window.fit(sequence.prompt)
         self.place = 0
-        """The place of its slot in a batch."""
+        """The place of the sequence's slot in a batch."""
         self.history = History(prompt)
         self.history.extend(sequence.said)
         if window is not None:
@@ -79,13 +79,13 @@ class Progress:
         self.adopted_as: int | None = None
         self.on_disk = sequence.on_disk if window is None else None
         self.num_read_from_disk = 0
-        """The parts that were read of it for saving, after it has ended."""
+        """The parts of the sequence that were read for saving, after the sequence has ended."""
         self.num_cached = 0
         self.num_computed = 0
         self.num_generated = self._num_said = len(sequence.said)
         self.last_token_at = 0.0
         self.told_at = 0.0
-        """The time of its arrival, or of the last progress report to its client."""
+        """The time of the sequence's arrival, or of the last progress report to its client."""
         self._prompt_length = len(sequence.prompt)
         # Nothing comes before the first token, so nothing says how likely it was.
         self._num_scored = 1 if sequence.scores_prompt and window is None else self._prompt_length
@@ -94,16 +94,16 @@ class Progress:
         self._num_prefilled = 0
         self._prefill_seconds: float | None = None
         self.decode_seconds: float | None = None
-        """The seconds of its decode steps; `None` before the first one."""
+        """The seconds of the sequence's decode steps; `None` before the first step."""
 
     @property
     def adapter(self) -> str | None:
-        """The adapter of its tokens; see `Prompt.adapter`."""
+        """The adapter of the sequence's tokens; see `Prompt.adapter`."""
         return self.history.adapter
 
     @property
     def num_stored(self) -> int:
-        """The number of tokens whose states are stored for it."""
+        """The number of tokens whose states are stored for the sequence."""
         return 0 if self.stored is None else len(self.stored.prompt) - self.stored.start
 
     @property
@@ -113,7 +113,7 @@ class Progress:
 
     @property
     def num_in_span(self) -> int:
-        """The number of pending positions in a row that are tokens, or belong to the same media."""
+        """The number of next positions that are all tokens, or belong to the same media."""
         return self.history.span_left(self.num_computed)
 
     @property
@@ -128,22 +128,22 @@ class Progress:
 
     @property
     def num_left(self) -> int:
-        """The maximum number of tokens that it may still gain."""
+        """The maximum number of tokens that the sequence may still gain."""
         return self._most_generated - self.num_generated
 
     @property
     def num_to_gain(self) -> int:
-        """The maximum number of tokens that it may still gain before its slot is full."""
+        """The maximum number of tokens to gain before the sequence's slot is full."""
         return min(self.num_left, self.ceiling - len(self.history))
 
     @property
     def most_ahead(self) -> int:
-        """The maximum number of tokens to draft: all of them and one more must fit."""
+        """The maximum number of tokens to draft, with room for the drafted tokens and one more."""
         return self.num_to_gain - 1
 
     @property
     def most_shared(self) -> int | None:
-        """The number of its first tokens that others may share; `None` for all.
+        """The number of first tokens that other sequences may share; `None` for all.
 
         Cells that may move later are not shared: they would move for the other sequences, too.
         """
@@ -151,10 +151,10 @@ class Progress:
 
     @property
     def most_reused(self) -> int:
-        """The number of its first tokens that it may take from the cache.
+        """The number of first tokens that the sequence may take from the cache.
 
-        The last token is left out, because its logits are needed, and so are tokens whose logits
-        give a log-probability of the prompt.
+        The last token is excluded, because its logits are needed. Tokens whose logits give a
+        log-probability of the prompt are excluded too.
         """
         most = len(self.history) - 1
         if self.window is not None:
@@ -168,23 +168,23 @@ class Progress:
 
     @property
     def is_generating(self) -> bool:
-        """Return whether a step needs exactly its last token; otherwise the sequence reads."""
+        """Return whether a step needs exactly the last token; otherwise the sequence reads."""
         has_begun = self.num_generated > self._num_said
         return has_begun and self.num_computed + 1 == len(self.history.keys)
 
     @property
     def heard_at(self) -> float:
-        """The time of its arrival, its last token or its last progress report."""
+        """The time of the sequence's arrival, its last token or its last progress report."""
         return max(self.told_at, self.last_token_at)
 
     @property
     def is_full(self) -> bool:
-        """Return whether it has reached its maximum number of tokens, or the slot's."""
+        """Return whether the sequence has reached its maximum number of tokens, or the slot's."""
         return self.num_left <= 0
 
     @property
     def must_shift(self) -> bool:
-        """Return whether its window is full."""
+        """Return whether the sequence's window is full."""
         return self.window is not None and len(self.history) >= self.ceiling
 
     def next_tokens(self, count: int) -> tuple[int, ...]:
@@ -192,7 +192,7 @@ class Progress:
         return self.history.token_ids(self.num_computed, self.num_computed + count)
 
     def to_score(self, count: int) -> range:
-        """Return the prompt positions that the next `count` tokens give log-probabilities of."""
+        """Return the prompt positions whose log-probabilities the next `count` tokens give."""
         first = max(self._num_scored, self.num_computed + 1)
         return range(first, min(self._prompt_length, self.num_computed + count + 1))
 
@@ -203,7 +203,8 @@ class Progress:
     def start(self, num_shared: int) -> int:
         """Begin in a slot in which the first `num_shared` tokens are computed already.
 
-        Returns how many tokens of its prompt were cached: 0 if it only returns after a preemption.
+        Returns how many tokens of the prompt were cached; 0 if the sequence returns after a
+        preemption.
         """
         self.num_computed = num_shared
         if self._was_started:
@@ -218,7 +219,9 @@ class Progress:
         self.num_read_from_disk = len(prefix.prompt)
 
     def begin_anew(self) -> int:
-        """Begin again from nothing, because the prefix is lost. Returns its lost cached tokens."""
+        """Begin again from nothing, because the prefix is lost. Returns the number of lost cached
+        tokens.
+        """
         self.stored = self.on_disk = None
         num_cached, self.num_cached = self.num_cached, 0
         self._was_started = False
@@ -240,12 +243,12 @@ class Progress:
         self._num_scored += count
 
     def decode(self, seconds: float) -> None:
-        """Record that its last token was computed in a step of `seconds`."""
+        """Record that the last token was computed in a step of `seconds`."""
         self._advance(1)
         self.decode_seconds = (self.decode_seconds or 0.0) + seconds
 
     def confirm(self) -> None:
-        """Record that its last token was drafted, and is computed already."""
+        """Record that the last token was drafted, and is computed already."""
         self._advance(1)
 
     def extend(self, token: int, now: float) -> None:
@@ -255,21 +258,24 @@ class Progress:
         self.last_token_at = now
 
     def shift(self, window: Window, *, is_moved: bool) -> None:
-        """Discard the oldest tokens after the head; later ones have moved, or are read again."""
+        """Discard the oldest tokens after the head.
+
+        If `is_moved`, later tokens have moved; otherwise they are read again.
+        """
         start = window.num_kept
         self.history.discard(start, window.num_discarded)
         self.num_computed = self.num_computed - window.num_discarded if is_moved else start
 
     def rewind(self) -> None:
-        """Mark all tokens as not computed, because its cells are lost."""
+        """Mark all tokens as not computed, because the sequence's cells are lost."""
         self.num_computed = 0
 
     def end(self, reason: Literal["stop", "length"] | RequestError) -> SequenceEnd:
-        """Return its end, with its counts so far."""
+        """Return the sequence's end, with the counts so far."""
         return SequenceEnd(reason, self.stats())
 
     def stats(self) -> SequenceStats:
-        """Return its counts so far."""
+        """Return the sequence's counts so far."""
         return SequenceStats(
             prompt_tokens=self._prompt_length,
             cached_tokens=self.num_cached,

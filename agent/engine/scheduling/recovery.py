@@ -1,4 +1,4 @@
-"""Recovery after a step that failed: sequences compute again or end, or fewer cells count.
+"""Recovery after a failed step: sequences compute again or end, or fewer cells count.
 
 Each method takes the step that was planned last, after its edits were carried out.
 """
@@ -22,7 +22,7 @@ class Recovery:
         self._tally = state.tally
 
     def make_room(self, step: Step) -> list[SequenceOutput]:
-        """Count fewer cells until a sequence has left, since the cache took fewer tokens.
+        """Count fewer cells until a sequence has left, after the cache took fewer tokens.
 
         The next step then finds room as usual. A sequence that does not fit alone fails.
         """
@@ -42,9 +42,9 @@ class Recovery:
         return room.num_kept < num_kept
 
     def take_back(self, step: Step) -> None:
-        """Discard the cells of an aborted step: it is unknown which were written.
+        """Discard the cells of an aborted step, because it is unknown which cells were written.
 
-        Their sequences compute them again.
+        The step's sequences compute their tokens again.
         """
         for run in step.runs:
             if self._state.capacity.can_share and run.media is None:
@@ -83,7 +83,7 @@ class Recovery:
 
 
 def _left_empty(step: Step, holders: tuple[int, ...]) -> set[int]:
-    """Return `holders` and the holders that were to share cells with them."""
+    """Return `holders` and all holders that were to share cells with them."""
     empty = set(holders)
     for edit in step.edits:
         if isinstance(edit, Copy | Place) and edit.source in empty:

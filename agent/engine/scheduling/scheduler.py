@@ -1,12 +1,12 @@
 """The scheduler of the engine: plans each step, and takes its outcome.
 
-`plan` and `commit` alternate; `add` and `drop` come between steps. Before a `plan`, the
-drafter answers the `draft_requests`. A sequence waits (best priority first, then by arrival), runs
-in a slot, and ends exactly once, unless it is dropped.
+`plan` and `commit` alternate; `add` and `drop` come between steps. Before a `plan`, the drafter
+answers the `draft_requests`. A sequence waits (best priority first, then by arrival), runs in a
+slot, and ends exactly once, unless it is dropped.
 
 If cells run short, kept prefixes are evicted first. Then the sequence of the worst rank is
-preempted. Its tokens stay, its cells are freed, and it waits at the head of its rank to be computed
-again. Newcomers wait.
+preempted. Its tokens stay, its cells are freed, and it waits at the head of its rank to be
+computed again. New sequences wait until then.
 
 Invariants, checked by `check_integrity`:
 
@@ -77,7 +77,7 @@ class Scheduler:
         self._exports = state.exports
         self._disk_reads = state.disk_reads
         self._waits_for_disk = False
-        """Whether the last step was empty, since all sequences wait for reads from disk."""
+        """Whether the last step was empty because all sequences wait for reads from disk."""
         self._planner = Planner(state)
         self._accounting = Accounting(state)
         self._recovery = Recovery(state)
@@ -118,7 +118,9 @@ class Scheduler:
         )
 
     def take_evicted(self, most: int) -> Gone:
-        """Return up to `most` marked prefixes that left the cache. Callable from any one thread."""
+        """Return up to `most` marked prefixes that left the cache. Only one thread may call
+        this.
+        """
         return self._memory.marks.take_gone(most)
 
     def has_prefix(self, key: int) -> bool:
@@ -168,7 +170,7 @@ class Scheduler:
     def export(
         self, id: ExportId, prompt: Prompt, wanted: HandOut, *, can_wait: bool = False
     ) -> None:
-        """Export the longest prefix of `prompt` in the cache with the next steps, as `wanted`.
+        """Export the longest cached prefix of `prompt`; `wanted` says which part of it.
 
         If the export `can_wait`, it takes little time of generating sequences.
         """
@@ -185,7 +187,7 @@ class Scheduler:
         return self._exports.take()
 
     def note_left(self) -> None:
-        """Record prefixes that sequences leave from now on, for `take_left`."""
+        """From now on, record prefixes that sequences leave, for `take_left`."""
         self._state.notes_left = True
 
     def take_left(self) -> list[Left]:
@@ -198,7 +200,7 @@ class Scheduler:
         return self._disk_reads.take()
 
     def arrived(self, sequence_id: SequenceId, prefix: StoredPrompt | None) -> None:
-        """Take the prefix that was read from disk for a sequence, as far as it could be read."""
+        """Take the tokens of a sequence that could be read from disk."""
         self._check_no_step()
         self._waits_for_disk = False
         waiting = (one for one in self._queue.waiting if one.id == sequence_id)
@@ -213,9 +215,10 @@ class Scheduler:
         return self._planner.draft_prices()
 
     def plan(self, proposals: Mapping[SequenceId, Proposal] = NO_PROPOSALS) -> Step | None:
-        """Return the next step, to be executed and answered with `commit`; `None` if idle.
+        """Return the next step; `None` if idle. Execute it, and answer with `commit`.
 
-        It uses the `proposals` that fit and pay. Proposals that were not requested are ignored.
+        The step uses the `proposals` that fit and pay. Proposals that were not requested are
+        ignored.
         """
         self._check_no_step()
         if self.is_idle:
@@ -226,7 +229,7 @@ class Scheduler:
         return step
 
     def may_be_stopped(self, step: Step) -> bool:
-        """Return whether the planned `step` may be aborted, since it has only batch requests."""
+        """Return whether the planned `step` may be aborted, because it has only batch requests."""
         return self._background.may_be_stopped(step, self._running)
 
     def commit(
@@ -240,7 +243,7 @@ class Scheduler:
         """Account for `step`, which took `elapsed` seconds. Returns what each sequence gained.
 
         `pause` is the idle time in seconds before the step while there was work; `drafting` is the
-        part of it in which proposals were made.
+        part of `pause` in which proposals were made.
         """
         if step is not self._planned:
             raise RuntimeError("this is not the step that was planned last")
@@ -285,7 +288,7 @@ class Scheduler:
     def _still_reading(self) -> list[SequenceOutput]:
         """Return progress reports of sequences that gained nothing for `TELL_PAUSE`.
 
-        They include sequences that wait in the engine, since each step brings their turn nearer.
+        Sequences that wait in the engine are included, since each step brings their turn nearer.
         """
         now = self._tally.now
         if now < self._tell_from:
@@ -309,7 +312,7 @@ class Scheduler:
 
 
 def refusal(sequence: NewSequence, ceiling: int) -> RequestError | None:
-    """Return the error of a `sequence` that cannot run in a slot of `ceiling` tokens, or `None`."""
+    """Return the error of a `sequence` that does not fit a slot of `ceiling` tokens, or `None`."""
     prompt = sequence.prompt
     num_tokens = len(prompt)
     if num_tokens == 0:
@@ -327,7 +330,7 @@ def refusal(sequence: NewSequence, ceiling: int) -> RequestError | None:
 
 
 def _media_refusal(sequence: NewSequence) -> RequestError | None:
-    """Return the error of media at the prompt's end, with a shift or with log-probabilities."""
+    """Return the error if media end the prompt, or come with a shift or log-probabilities."""
     if isinstance(sequence.prompt.spans[-1], Media):
         return InvalidRequest("the prompt ends with media: give at least one token after them")
     if sequence.shift is not None:
@@ -360,7 +363,7 @@ def _with_prompts(outputs: list[SequenceOutput], log_probs: Explained) -> list[S
 
 
 def _num_chosen(output: SequenceOutput) -> int:
-    """Return how many tokens were chosen for the output, an end token included."""
+    """Return how many tokens were chosen for the output, including an end token."""
     is_stopped = output.end is not None and output.end.reason == "stop"
     return len(output.tokens) + is_stopped
 

@@ -25,7 +25,7 @@ _rank = attrgetter("rank")
 
 
 class SequenceQueue:
-    """Waiting sequences by rank, and running ones by slot; its attributes are for reading only.
+    """Waiting sequences by rank, and running sequences by slot. Read the attributes only.
 
     Invariant: a sequence waits or runs, once; a slot is free or holds one sequence.
 
@@ -90,7 +90,7 @@ class SequenceQueue:
         return next((one for one in self.everybody if one.id == sequence_id), None)
 
     def stop_waiting(self, sequence_id: SequenceId) -> None:
-        """Remove a sequence from the waiting ones. Unknown ids are ignored."""
+        """Remove a sequence from the waiting sequences. Unknown ids are ignored."""
         self.waiting = [one for one in self.waiting if one.id != sequence_id]
 
     def last(self) -> int:
@@ -114,7 +114,7 @@ def _check(holds: bool, finding: str) -> None:
 
 
 class SchedulerState:
-    """One record for all parts. Each part changes it; between two steps it is consistent."""
+    """One record for all parts of the scheduler. Between two steps it is consistent."""
 
     def __init__(
         self, *, slots: int, max_stall: float, end_tokens: frozenset[int], capacity: Capacity
@@ -147,7 +147,8 @@ class SchedulerState:
     def _note(self, one: Progress, checkpoints: tuple[int, ...]) -> None:
         """Record the prefix that `one` leaves, which may be worth copying to disk.
 
-        A batch request rarely comes again, so only the part that others had computed is recorded.
+        A batch request rarely comes again, so for it only the part that other sequences had
+        computed is recorded.
         """
         if one.window is not None or one.history.has_media:
             return
@@ -162,14 +163,14 @@ class SchedulerState:
     def preempt(self, slot: int) -> None:
         """Preempt the sequence in `slot`: it gives up its cells, and waits to continue.
 
-        If its model has checkpoints, its state becomes one. Otherwise nothing is kept, since a kept
-        prefix would be the next to be evicted.
+        If the model has checkpoints, the sequence's state becomes one. Otherwise nothing is kept,
+        since a kept prefix would be the next to be evicted.
         """
         self.memory.leave(slot, keeps=not self.memory.can_cut)
         self._wait_again(self.queue.leave(slot))
 
     def requeue(self, slot: int) -> None:
-        """Requeue the sequence in `slot`, whose cells are wrong: it computes all of them again."""
+        """Requeue the sequence in `slot`, whose cells are wrong; it computes all tokens again."""
         self._wait_again(self.clear(slot))
 
     def clear(self, slot: int) -> Progress:

@@ -1,8 +1,9 @@
 """The budget of a step: how many seconds it may take, and which other work fits into them.
 
-A step with generating sequences should take at most `max_stall`, so that their streams do not stall
-longer. Without them it may take up to `PATIENCE` seconds, because the engine takes neither new
-sequences nor cancels during a step. `prefill` decides how many prompt tokens fit.
+A step with generating sequences should take at most `max_stall`, so that their streams do not
+stall longer. Without generating sequences a step may take up to `PATIENCE` seconds, because the
+engine takes neither new sequences nor cancels during a step. `prefill` decides how many prompt
+tokens fit.
 """
 
 from ..capacity import Capacity
@@ -14,10 +15,10 @@ PATIENCE = 2.0
 """Maximum seconds for which commands wait if no sequence generates."""
 
 MARGIN = 0.92
-"""The part of the bound for which steps are sized, because steps vary."""
+"""The share of the bound for which steps are sized, because steps vary."""
 
 PROPOSING = 0.5
-"""The part of the bound that drafting may take, if no prompts are read."""
+"""The share of the bound that drafting may take, if no prompts are read."""
 
 
 class StepBudget:
@@ -42,10 +43,10 @@ class StepBudget:
         return self.moves.within(self.seconds(num_generating), is_alone=not num_generating)
 
     def most_whole(self, num_generating: int) -> float:
-        """Return how many cells may be copied before a step as one piece; infinite without streams.
+        """Return how many cells a step may copy first as one piece; infinite without streams.
 
-        The copy must be likely to take no longer than a step if it is a stream, and certain if it
-        is a state that goes to host memory.
+        If the copy is of a stream, it must be likely to take no longer than a step. If it is of a
+        state that goes to host memory, it must be certain to.
         """
         if not num_generating:
             return float("inf")

@@ -1,7 +1,7 @@
 """The draft model's cache: which sequence each slot follows, and how far.
 
-A slot's tokens are those that were computed in it: the first tokens of its sequence, and then
-drafted ones. If the sequence continues differently, the rest is cut off. A slot that follows no
+A slot's tokens are the tokens that were computed in it: the first tokens of its sequence, and then
+drafted tokens. If the sequence continues differently, the rest is removed. A slot that follows no
 sequence keeps its tokens for the next sequence with the same beginning.
 
 Invariant: all slots together hold at most `num_cells` tokens.
@@ -36,7 +36,7 @@ class DraftText:
     debt: float = 0.0
 
     def reconcile(self, history: History) -> int:
-        """Note the sequence's length; return how many of the slot's tokens are its first ones.
+        """Note the sequence's length; return how many of the slot's tokens are its first tokens.
 
         The sequence's last token is never among them, because its logits are needed.
         """
@@ -77,9 +77,9 @@ class DraftCache:
     def follow(
         self, id: SequenceId, history: History, present: Collection[SequenceId]
     ) -> DraftText | None:
-        """Return the sequence's text, its own or a free one; `None` if there is none.
+        """Return the sequence's text, its own or a free text; `None` if there is none.
 
-        Sequences that are `present` keep theirs. The caller then reconciles the text.
+        Sequences that are `present` keep their texts. The caller then reconciles the text.
         """
         self._now += 1
         text = self._by_id.get(id) or self._take(id, history, present)
@@ -97,7 +97,8 @@ class DraftCache:
     def evict(self, count: int, present: Collection[SequenceId]) -> list[DraftText] | None:
         """Return the texts to empty so that `count` cells are free; `None` if that is impossible.
 
-        Texts of sequences that are `present` stay; of the others the least recently used go first.
+        Texts of sequences that are `present` stay; of the other texts the least recently used go
+        first.
         """
         others = [text for text in self.texts if text.tokens and text.id not in present]
         others.sort(key=lambda text: text.last_used)
@@ -137,7 +138,7 @@ class DraftCache:
 
 
 def num_alike(one: Sequence[int], other: Sequence[int]) -> int:
-    """Return the length of the common prefix."""
+    """Return the length of the common prefix of two texts."""
     length = min(len(one), len(other))
     one, other = list(one[:length]), list(other[:length])
     if one == other:

@@ -1,12 +1,13 @@
-"""The adapters loaded for a model, and the selection of those for the next batch.
+"""The adapters loaded for a model, and the selection of adapters for the next batch.
 
-llama.cpp selects adapters for a whole context: changing the selection costs a little (it plans its
-buffers again), keeping it costs nothing. An adapter stays loaded while sequences use it that were
-opened when it was available. It is freed before the steps that follow the last of them.
+llama.cpp selects adapters for a whole context. Changing the selection costs a little, since
+llama.cpp plans its buffers again; keeping the selection costs nothing. An adapter that is no
+longer available stays loaded while earlier sequences use it. After the last of these sequences
+ended, the next steps free the adapter.
 
 llama.cpp reads a model's list of adapters when a context is made and when a batch is decoded. So
-`load` and `keep` take the steps' turn whenever they change the list, for a part of a file at a time
-(`parts`): no step waits longer than that. Each part is an adapter to llama.cpp.
+`load` and `keep` take the steps' turn whenever they change the list. They do that for one part of
+a file at a time (`parts`), so no step waits longer. Each part is an adapter to llama.cpp.
 """
 
 import ctypes
@@ -33,8 +34,8 @@ Turn = AbstractContextManager[object]
 class Adapters:
     """The adapters of a model, by digest.
 
-    `model` is llama.cpp's handle; `guard` is held while its list of adapters changes. A thread that
-    takes `guard` and a turn takes `guard` first, since it is also held while a context is made.
+    `model` is llama.cpp's handle. `guard` is held while the model's list of adapters changes, and
+    while a context is made. A thread that needs both `guard` and a turn takes `guard` first.
     `open` and `close` may be called at any time.
     """
 
@@ -95,7 +96,7 @@ class Adapters:
     def apply(self, context: Any, key: str | None) -> None:
         """Select the adapters of `key` for the next batches of `context`, always the same context.
 
-        Before that, one part of the unused adapters is freed.
+        Before the selection, one part of the unused adapters is freed.
         """
         self._collect()
         if key == self._applied:
@@ -110,7 +111,7 @@ class Adapters:
         self._applied = key
 
     def _collect(self) -> None:
-        """Free a part, unless a context is being made: then the next step does it."""
+        """Free one part. If a context is being made, do nothing: the next step frees the part."""
         if len(self._available) < len(self._handles):
             self._retire()
         if self._unneeded and self._guard.acquire(blocking=False):
@@ -120,7 +121,7 @@ class Adapters:
                 self._guard.release()
 
     def _retire(self) -> None:
-        """Queue adapters to be freed that are neither available, nor used, nor selected."""
+        """Queue adapters to be freed if they are neither available, nor used, nor selected."""
         applied = {use.digest for use in adapter_uses(self._applied)}
         with self._lock:
             idle = [

@@ -1,10 +1,10 @@
 """Cuts an adapter's file into small files, each of which llama.cpp loads quickly.
 
-llama.cpp loads a file in one go and lists the adapter with its model at the end, while no step may
-run. For a usual adapter that takes longer than a stream may wait (rank 16 of an 8B model in 32-bit
-floats, 168 MiB: half a second and more). An adapter's change of a weight depends only on the two
-tensors of that weight. So several adapters that each have some of the weights, applied together,
-compute the same as one adapter with all of them.
+llama.cpp loads a file in one go. At the end it lists the adapter with its model, and no step may
+run during that time. For a usual adapter that takes longer than a stream may wait (rank 16 of an
+8B model in 32-bit floats, 168 MiB: half a second and more). An adapter's change of a weight
+depends only on the two tensors of that weight. So several adapters that each have some of the
+weights, applied together, compute the same as one adapter with all weights.
 
 A file that is not a GGUF is not cut: llama.cpp reports what is wrong with it.
 """
@@ -19,7 +19,7 @@ from typing import IO
 from ....gguf.header import MAGIC, GgufHeader, HeaderError, read_header
 
 PART_BYTES = 16 * 2**20
-"""Bytes that llama.cpp reads and copies within some hundredths of a second."""
+"""Bytes that llama.cpp reads and copies within a few hundredths of a second."""
 
 _HEAD = struct.Struct("<4sIQQ")
 _OFFSET = struct.Struct("<Q")
@@ -29,9 +29,9 @@ _ENDS = (".lora_a", ".lora_b")
 
 @dataclass(frozen=True, slots=True)
 class _Tensor:
-    """A tensor.
+    """A tensor of an adapter's file.
 
-    `facts` has its name, shape and type as bytes of the file; its data are from `start` to `stop`.
+    `facts` has the name, shape and type as bytes of the file. The data are from `start` to `stop`.
     """
 
     name: str
@@ -53,8 +53,8 @@ class _Tensor:
 def parts_of(path: Path, most: int = PART_BYTES) -> Generator[Path]:
     """Yield the file at `path` if it is small or cannot be cut; otherwise one part after another.
 
-    Each part is deleted when the next is requested. A part exceeds `most` bytes only if the two
-    tensors of one weight do. Raises `OSError`.
+    Each part is deleted when the next part is requested. A part exceeds `most` bytes only if the
+    two tensors of one weight do. Raises `OSError`.
     """
     size = path.stat().st_size
     if size <= most:

@@ -64,10 +64,10 @@ class Cells(Protocol):
         """Append `pieces` (each a count and a state) after the first `start` cells of `holder`."""
 
     def read_state(self, holder: int, length: int) -> State:
-        """Read the state of `holder` that cannot be cut, at position `length`."""
+        """Read the uncuttable state of `holder` at position `length`."""
 
     def write_state(self, holder: int, length: int, state: State) -> bool:
-        """Write the state of `holder` that cannot be cut, at position `length`."""
+        """Write the uncuttable state of `holder` at position `length`."""
 
     def end(self) -> None:
         """Note that all edits of a step are done."""
@@ -99,7 +99,7 @@ class Edits:
         return Edited(tuple(failed), tuple(saved), seconds)
 
     def _carry_out(self, edit: Edit, group: Sequence[Edit]) -> int | None:
-        """Carry out one edit or one group; return the holder if it failed, or `None`."""
+        """Carry out one edit or one group. Returns the holder if the edit failed, or `None`."""
         cells, is_done = self._cells, True
         holder = edit.holder if isinstance(edit, Clear | Copy | Restore | RestoreState) else None
         match edit:
@@ -158,7 +158,9 @@ class Edits:
 
 
 def _grouped(edits: Iterable[Edit]) -> Iterable[list[Edit]]:
-    """Yield groups: consecutive blocks restored to one holder form one; other edits stand alone."""
+    """Yield groups: consecutive blocks restored to one holder form a group; other edits stand
+    alone.
+    """
     group: list[Edit] = []
     for edit in edits:
         last = group[-1] if group else None

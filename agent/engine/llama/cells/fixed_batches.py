@@ -28,7 +28,7 @@ MOST_ROWS = 48
 """Maximum rows of a batch: a multiple of all tiles, below the 64 at which attention uses tiles."""
 
 FILLING = 0
-"""The token of filling rows."""
+"""The token that fills missing rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,8 @@ class FixedBatch:
     """Rows that llama.cpp computes at once.
 
     `tokens`, `positions` and `streams` have one entry per row; `outputs` are the rows with logits.
-    `read` are the places of the wanted rows among the outputs. `fillings` are the cells to remove
-    afterwards: a stream, and the position from which on its cells go.
+    `read` has the places of the wanted rows among the outputs. `fillings` names the cells to
+    remove afterwards: a stream, and the position from which on its cells are removed.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -66,9 +66,9 @@ def fixed_batches(
 ) -> Iterator[FixedBatch]:
     """Yield the batches of a step's `runs`; rows to read come in the order of the runs.
 
-    `stream_of` returns the stream of a slot. `length` returns the number of a stream's cells; it is
-    called after earlier batches were computed and their filling cells removed. `num_streams` comes
-    from `layout.num_streams_for`.
+    `stream_of` returns the stream of a slot. `length` returns the number of a stream's cells. It
+    is called after earlier batches were computed and their filling cells removed. `num_streams`
+    comes from `layout.num_streams_for`.
     """
     for is_single, some in groupby(runs, key=_is_single):
         if is_single:

@@ -1,7 +1,8 @@
 """llama.cpp's positions of cells for pictures that take fewer positions than cells.
 
-With positions in two dimensions (M-RoPE) all cells of a picture have one position in time. The next
-token's position follows after the longer side of the picture, in rows or columns.
+With positions in two dimensions (M-RoPE) all cells of a picture have one position in time. The
+position of the next token is that position plus the longer side of the picture, in rows or
+columns.
 """
 
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ class _Picture:
 
 
 class Places:
-    """The pictures in the cells of each holder; cells are cut only at their borders."""
+    """The pictures in the cells of each holder; cells are cut only at the borders of pictures."""
 
     def __init__(self) -> None:
         self._pictures: dict[int, tuple[_Picture, ...]] = {}

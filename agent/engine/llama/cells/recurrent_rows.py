@@ -1,7 +1,7 @@
-"""Rows of recurrent state: the size of one, and the number of checkpoints that have one.
+"""Rows of recurrent state: the size of a row, and the number of checkpoints with a row.
 
-llama.cpp allocates all rows with the KV cache. Each slot, the spare sequence and each checkpoint of
-a recurrent or hybrid model take one.
+llama.cpp allocates all rows with the KV cache. Each slot, the spare sequence and each checkpoint
+of a recurrent or hybrid model take one row.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ def row_bytes(number: Callable[[str], int | None]) -> int:
 def num_rows(row_bytes: int, *, slots: int, host_cache: int, is_offloaded: bool) -> int:
     """Return the number of checkpoints with a row: one per slot, and more if memory allows.
 
-    On processors the limit is `host_cache`, in bytes.
+    On processors the limit of memory is `host_cache`, in bytes.
     """
     most_bytes = DEVICE_BYTES if is_offloaded else host_cache
     fitting = most_bytes // row_bytes if row_bytes else 0

@@ -1,12 +1,12 @@
 """llama.cpp's format of a sequence's state: cut into pieces of cells, and joined again.
 
-llama.cpp writes and reads all cells of a sequence at once. A piece is what it would have written
-for some of the cells with one cache for all, so pieces work with both layouts.
+llama.cpp writes and reads all cells of a sequence at once. A piece has some of the cells, in the
+format for one cache for all sequences. So pieces work with both layouts.
 
 A state has a head (magic number, sequence), the number of streams, and for each stream its number
-of cells. If the number is not 0, the position of each cell follows, and for each layer a head and
-the rows. Keys have one row per cell. Values have that too, or one row per element with the cells
-next to each other. Integers have 4 bytes.
+of cells. If that number is not 0, the position of each cell follows, and for each layer a head and
+the rows. Keys have one row per cell. Values have one row per cell as well, or one row per element
+with the cells next to each other. Integers have 4 bytes.
 """
 
 import struct
@@ -83,7 +83,7 @@ def cut(states: CellStates, start: int, count: int) -> State:
 def join(states: Sequence[State], length: int, num_streams: int) -> State:
     """Join consecutive `states`; return the first `length` cells as a state for `num_streams`.
 
-    Raises `UnknownStateError` if they are not consecutive, or belong to different models.
+    Raises `UnknownStateError` if the states are not consecutive, or belong to different models.
     """
     parsed = [parse(state) for state in states]
     positions = [position for one in parsed for position in one.positions]

@@ -20,14 +20,14 @@ _MOST_SCRATCH = 128 * 2**20
 
 
 class Cache(Protocol):
-    """A context's cells; both attributes are llama.cpp's pointers."""
+    """A context and its cells; both attributes are llama.cpp's pointers."""
 
     handle: Any
     memory: Any
 
 
 class States:
-    """States of sequences of `cache`, by `seq_id`; batches must be able to use the id."""
+    """The states of sequences of `cache`, by `seq_id`; batches must be able to use the id."""
 
     def __init__(self, cache: Cache) -> None:
         self._context = cache.handle
@@ -48,10 +48,9 @@ class States:
         return self._read(number, state)
 
     def read_briefly(self, number: int, place: int = 0) -> State:
-        """Return the same as `read` in a reused buffer, which is valid until the next read with
-        this `place`.
+        """Return the same as `read` in a buffer, valid until the next read with this `place`.
 
-        Memory that was used before takes a tenth of the time of new memory.
+        Used memory takes a tenth of the time of new memory.
         """
         size = self.size(number)
         if size > _MOST_SCRATCH:
@@ -59,7 +58,7 @@ class States:
         return self._read(number, self._scratch_for(size, place))
 
     def size_apart(self, number: int) -> int:
-        """Return the bytes that `read_apart` reads."""
+        """Return the number of bytes that `read_apart` reads."""
         flags = llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
         return int(llama_cpp.llama_state_seq_get_size_ext(self._context, number, flags))
 
@@ -73,17 +72,16 @@ class States:
         return self._read_apart(number, state)
 
     def read_apart_briefly(self, number: int) -> State:
-        """Return the same as `read_apart` in a reused buffer, which is valid until the next brief
-        read."""
+        """Return the same as `read_apart`, in a reused buffer; valid until the next brief read."""
         size = self.size_apart(number)
         if size > _MOST_SCRATCH:
             return self.read_apart(number)
         return self._read_apart(number, self._scratch_for(size, 0))
 
     def write_apart(self, number: int, state: State) -> bool:
-        """Replace the state that `read_apart` reads; other layers keep theirs.
+        """Replace the state that `read_apart` reads; other layers keep their states.
 
-        Returns `False` if that failed: `number` then has no cells.
+        Returns `False` on failure: `number` then has no cells.
         """
         data = np.frombuffer(state, np.uint8)
         flags = llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
@@ -115,7 +113,7 @@ class States:
     def write(self, number: int, state: State) -> bool:
         """Replace the cells of `number` by `state`.
 
-        Returns `False` if that failed: it then has no cells.
+        Returns `False` on failure: `number` then has no cells.
         """
         data = np.frombuffer(state, np.uint8)
         if data.size and data.size == llama_cpp.llama_state_seq_set_data(

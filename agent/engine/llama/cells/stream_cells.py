@@ -1,7 +1,7 @@
 """llama.cpp's cells in the layout `streams`: a `seq_id` is a stream with its own cells.
 
-Between streams llama.cpp always copies the whole capacity. So cells are copied through their state,
-which is much smaller for a part of a stream's cells.
+llama.cpp always copies the whole capacity of a stream to another stream. So cells are copied
+through their state, which is much smaller for a part of a stream's cells.
 """
 
 import logging
@@ -68,7 +68,7 @@ class StreamCells:
         llama_cpp.llama_memory_seq_add(self._memory, number, start + count, _END, -count)
 
     def read(self, holder: int, start: int, count: int) -> State:
-        """Return the state of `count` cells; for several parts the stream is read once."""
+        """Return the state of `count` cells. The stream is read only once for several parts."""
         if self._last_read is None or self._last_read[0] != holder:
             self._last_read = None  # it is read to where the last one is
             self._last_read = holder, parse(self._states.read_briefly(self._stream_of[holder]))
@@ -90,11 +90,11 @@ class StreamCells:
         return self._checked(number, length, is_written=self._states.write(number, whole))
 
     def read_state(self, holder: int, length: int) -> State:
-        """Raise `TypeError`: only models whose state cannot be cut have a separate state."""
+        """Raise `TypeError`: only models with an uncuttable state have a separate state."""
         raise TypeError(f"a state of holder {holder} at {length}")
 
     def write_state(self, holder: int, length: int, state: State) -> bool:
-        """Raise `TypeError`: only models whose state cannot be cut have a separate state."""
+        """Raise `TypeError`: only models with an uncuttable state have a separate state."""
         raise TypeError(f"a state of holder {holder} at {length}")
 
     def end(self) -> None:
@@ -102,7 +102,7 @@ class StreamCells:
         self._last_read = None
 
     def _checked(self, number: int, length: int, *, is_written: bool) -> bool:
-        """Return whether the stream has `length` cells; empty it if not."""
+        """Return whether the stream has `length` cells; empty the stream if it has not."""
         first = llama_cpp.llama_memory_seq_pos_min(self._memory, number)
         last = llama_cpp.llama_memory_seq_pos_max(self._memory, number)
         if is_written and first == 0 and last == length - 1:

@@ -1,13 +1,13 @@
 """llama.cpp's cells if all sequences share one cache.
 
 Cached prefixes have `seq_id`s above the slots. With a unified cache llama.cpp's memory accepts any
-id below its own limit, while every id that batches may use (`n_seq_max`) costs a row of logits and
-work in each decode. One spare id is between the two. llama.cpp saves and loads states only of ids
-that batches may use, and only all cells of an id at once. So a piece of a sequence gets the spare
-id while it is read or written.
+id below its own limit. But every id that batches may use (`n_seq_max`) costs a row of logits and
+work in each decode. One spare id is between the two kinds. llama.cpp saves and loads states only
+of ids that batches may use, and only all cells of an id at once. So a piece of a sequence gets the
+spare id while it is read or written.
 
-llama.cpp reads and writes the state that cannot be cut separately (`PARTIAL_ONLY`): the cells of
-layers with a sliding window, and recurrent states. A checkpoint's block has none of that. For it,
+llama.cpp reads and writes the uncuttable state separately (`PARTIAL_ONLY`): the cells of layers
+with a sliding window, and recurrent states. A checkpoint's block has none of that. For the block,
 the spare id gets a *blank*: an empty recurrent state, or the window of a token behind all
 positions, since llama.cpp does not accept an empty window.
 """
@@ -29,11 +29,11 @@ class UnifiedCells:
     """The cells of `cache`, which has `slots` slots.
 
     With `places`, pictures take fewer positions than cells; then nothing is offloaded. With
-    `checked_window` each copy is checked, and so are the cells that `clear` leaves: they must end
-    at the right position and contain a window of that many positions. A window of 0 means a
-    recurrent state. A `blank` is the state that cannot be cut, of an empty sequence. With
-    `are_windows_apart` layers with a window have a small cache of their own; holders above the
-    slots keep their windows in host memory, so they take no room there.
+    `checked_window`, copies and the cells that `clear` leaves are checked: they must end at the
+    right position and contain a window of that many positions. A `checked_window` of 0 means a
+    recurrent state. A `blank` is the uncuttable state of an empty sequence. With
+    `are_windows_apart`, layers with a window have a small cache of their own. Holders above the
+    slots then keep their windows in host memory, so they take no room in that cache.
     """
 
     def __init__(
@@ -118,10 +118,10 @@ class UnifiedCells:
         llama_cpp.llama_memory_seq_cp(self._memory, self._number(source), number, 0, end)
 
     def _copy_rolled_back(self, source: int, holder: int, end: int) -> bool:
-        """Share the cells of attention, and copy the state.
+        """Share the cells of attention, and copy the recurrent state.
 
         llama.cpp records per id which of its last states is current, and `seq_cp` does not copy
-        that record. A state that is read is always the current one.
+        that record. A state that was read is always the current one.
         """
         state = self._states.read_apart_briefly(self._number(source))
         self._share(source, self._number(holder), end)
@@ -146,8 +146,8 @@ class UnifiedCells:
     def _share_attention(self, source: int, number: int, end: int) -> bool:
         """Share the cells of layers that attend to the start; return whether it worked.
 
-        The spare id gets all cells, replaces the state that cannot be cut by a blank, and passes
-        the rest on.
+        The spare id gets all cells and a blank in place of the uncuttable state. Then `number`
+        gets the cells of the spare id.
         """
         if not self._spare_attention(source, 0, end):
             return False
@@ -166,7 +166,7 @@ class UnifiedCells:
     def read(self, holder: int, start: int, count: int) -> State:
         """Return the state of `count` cells of `holder`; empty if it cannot be read.
 
-        If there is a blank, it contains only their attention.
+        If there is a blank, the state contains only the attention of these cells.
         """
         if self._blank:
             is_there = self._spare_attention(self._number(holder), start, start + count)
@@ -194,7 +194,7 @@ class UnifiedCells:
         return bool(self._blank) or self._length(holder) == end
 
     def read_state(self, holder: int, length: int) -> State:
-        """Return the state of `holder` at `length` that cannot be cut; empty if unreadable."""
+        """Return the uncuttable state of `holder` at `length`; empty if it cannot be read."""
         if holder in self._windows:
             return self._windows[holder]
         if holder < self._spare:
@@ -205,7 +205,7 @@ class UnifiedCells:
         return state
 
     def write_state(self, holder: int, length: int, state: State) -> bool:
-        """Write the state of `holder` that cannot be cut, at `length`; return whether it worked."""
+        """Write the uncuttable state of `holder` at `length`; return whether it worked."""
         if self._are_windows_apart:
             self._windows[holder] = state
             return bool(state)
@@ -218,8 +218,8 @@ class UnifiedCells:
     def _is_whole(self, holder: int, length: int) -> bool:
         """Return whether a holder can continue after `length` positions, as far as known.
 
-        llama.cpp reuses cells behind the window of the next token if they have one owner. A
-        recurrent state has one position, the last.
+        llama.cpp reuses cells behind the window of the next token if they have only one owner. A
+        recurrent state has only the last position.
         """
         first = llama_cpp.llama_memory_seq_pos_min(self._memory, self._number(holder))
         most = max(0, length + 1 - self._checked_window) if self._checked_window else length - 1

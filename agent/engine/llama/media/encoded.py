@@ -16,9 +16,9 @@ from ..context import pointer
 class EncodedMedia:
     """Encoded media. `rows` are (positions, width), used in place of token embeddings.
 
-    They advance the sequence by `num_advanced` of llama.cpp's positions. If positions have several
-    dimensions and the media begin at llama.cpp's position p, row i has the position `origins[i] +
-    slopes[i] * p`, with 4 parts each.
+    The media advance the sequence by `num_advanced` of llama.cpp's positions. If positions have
+    several dimensions and the media begin at llama.cpp's position p, row i has the position
+    `origins[i] + slopes[i] * p`, with 4 parts each.
     """
 
     rows: NDArray[np.float32]
@@ -28,7 +28,7 @@ class EncodedMedia:
 
     @property
     def num_bytes(self) -> int:
-        """The bytes of the rows, which are nearly all."""
+        """The bytes of the rows, which are nearly all bytes of the media."""
         return self.rows.nbytes
 
 
@@ -69,7 +69,10 @@ NUM_PARTS = 4
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """`count` rows of `media` from `first` on, for `seq_id`; the media begin at `position`."""
+    """Consecutive rows of `media` for `seq_id`: `count` rows from `first` on.
+
+    The media begin at `position`.
+    """
 
     media: EncodedMedia
     first: int
@@ -79,7 +82,9 @@ class Rows:
 
     @property
     def places(self) -> NDArray[np.int32]:
-        """Positions as (parts, count): one part, or four with several dimensions."""
+        """The positions as an array (parts, count), with one part, or four with several
+        dimensions.
+        """
         some = slice(self.first, self.first + self.count)
         if self.media.origins is None or self.media.slopes is None:
             start = self.position + self.first

@@ -1,6 +1,7 @@
 """A projector: the part of a model that converts media to embeddings, in a file of its own.
 
-mtmd reads it, and knows how each family of models scales and cuts pictures and decodes sounds.
+mtmd reads the file. mtmd knows how each family of models scales and cuts pictures and decodes
+sounds.
 """
 
 import ctypes
@@ -31,7 +32,9 @@ MOST_CACHED = 256 * 2**20
 
 
 class _Chunk:
-    """mtmd's own copy of a part of media, scaled and cut; freed with this object, or before."""
+    """mtmd's own copy of a part of media, scaled and cut. It is freed with this object, or
+    earlier.
+    """
 
     def __init__(self, handle: Any) -> None:
         self.handle = mtmd.mtmd_input_chunk_copy(handle)
@@ -48,7 +51,8 @@ class _Picture(Media):
 class Projector:
     """A projector for the model with llama.cpp's `model` handle.
 
-    `read_image` and `read_audio` may be called on any thread, `encode` and `free` on one at a time.
+    `read_image` and `read_audio` may be called on any thread. `encode` and `free` may be called on
+    any thread, but only on one at a time.
     """
 
     def __init__(
@@ -124,7 +128,7 @@ class Projector:
             mtmd.mtmd_bitmap_free(bitmap)
 
     def encode(self, media: Media) -> EncodedMedia:
-        """Return media that `read_image` returned as rows; computed or from the cache.
+        """Return rows of embeddings for media from `read_image`, computed or from the cache.
 
         Raises `ValueError` if the media were freed, and `RuntimeError` if the computation fails.
         """
@@ -206,7 +210,10 @@ def _line(num_positions: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
 
 
 def _places(chunk: Any, num_positions: int, start: int) -> NDArray[np.int32]:
-    """Return (positions, 4): time, row, column and a spare part, of a picture at `start`."""
+    """Return the positions of a picture that begins at `start`, as an array (positions, 4).
+
+    The four parts are time, row, column and a spare part.
+    """
     tokens = mtmd.mtmd_input_chunk_get_tokens_image(chunk)
     places = (mtmd.mtmd_decoder_pos * num_positions)()
     mtmd.mtmd_helper_image_get_decoder_pos(tokens, start, places)
