@@ -23,7 +23,7 @@ from ....shared.inference import (
 from ....shared.sampling import AnyStopStrings, Temperature, TopK, TopP
 from ....shared.strict import STRICT, ListOf
 from ..common.field_names import FieldNames
-from ..common.readable import check_readable
+from ..common.request_checks import check_readable
 from ..fields.field_notes import FieldNotes
 from ..fields.field_table import FieldTable
 from .context_edits import ContextManagement

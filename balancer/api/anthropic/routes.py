@@ -20,7 +20,7 @@ from ...fleet.caller import Caller
 from ...fleet.runtime.fleet_runtime import FleetRuntime, new_request_id
 from ..access.permissions import Needs
 from ..common.counting import count_tokens
-from ..common.readable import check_copies
+from ..common.request_checks import check_copies
 from ..conversations import Conversations
 from ..endpoint import Endpoint, Generation, KnownAnswer, Opened, handler
 from ..route import ANTHROPIC, Route

@@ -14,7 +14,7 @@ from pydantic import Field, TypeAdapter
 from ....shared.inference import GenerateRequest, PromptInput, TopLogprobs
 from ....shared.strict import STRICT, ListOf
 from ..common.field_names import FieldNames
-from ..common.readable import check_readable
+from ..common.request_checks import check_readable
 from ..fields.field_notes import FieldNotes
 from ..fields.field_table import FieldTable, Ignored, Refused, Rule, nothing
 from ..openai.completions.extras import Guided, neutral_seed, plain_extras, the_only

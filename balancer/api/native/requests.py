@@ -14,9 +14,7 @@ from ....shared.inference import GenerateRequest
 from ....shared.strict import STRICT, ListOf
 from ....shared.validation import parse_json
 from ..common.field_names import FieldNames
-from ..common.message_check import check_messages
-from ..common.readable import check_readable
-from ..common.tool_check import check_tools
+from ..common.request_checks import check_messages, check_readable, check_tools
 from ..openapi.schemas import Body
 
 MAX_BATCH_REQUESTS = 256

@@ -22,8 +22,7 @@ from ....shared.inference import (
     can_go_on,
 )
 from ....shared.strict import STRICT
-from ..common.readable import check_readable
-from ..common.tool_check import check_tools
+from ..common.request_checks import check_readable, check_tools
 from ..fields.field_notes import FieldNotes
 from ..fields.field_table import FieldTable
 from ..openai.completions.formats import ANY_OBJECT

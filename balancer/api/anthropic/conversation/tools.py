@@ -8,7 +8,7 @@ from pydantic import Field, StringConstraints
 
 from .....shared.inference import NamedTool, ToolChoice
 from .....shared.strict import STRICT
-from ...common.tool_check import FunctionName
+from ...common.request_checks import FunctionName
 
 Json = dict[str, Any]
 

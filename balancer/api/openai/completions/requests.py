@@ -40,9 +40,7 @@ from .....shared.template_variables import TemplateVariables
 from .....shared.validation import parse_json
 from ...common.body_fields import in_list, parse_named
 from ...common.field_names import SAME_NAMES, FieldNames
-from ...common.message_check import check_messages
-from ...common.readable import check_copies, check_readable
-from ...common.tool_check import check_tools
+from ...common.request_checks import check_copies, check_messages, check_readable, check_tools
 from ...fields.field_notes import FieldNotes
 from ...fields.field_table import FieldTable
 from .. import fields

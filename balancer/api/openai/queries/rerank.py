@@ -16,7 +16,7 @@ from .....shared.strict import STRICT, ListOf
 from ....fleet.queries.query import QueryRequest
 from ...common.embeddings import named
 from ...common.parts import first_fault, in_parts, scores_of
-from ...common.readable import check_copies
+from ...common.request_checks import check_copies
 from ...fields.field_notes import FieldNotes
 from ...fields.field_table import FieldTable
 from .. import fields

@@ -16,7 +16,7 @@ from ...access.permissions import Needs
 from ...common.answering import json_response
 from ...common.counting import count_tokens
 from ...common.idempotency import RestoreRetained, retained_opener
-from ...common.readable import check_copies
+from ...common.request_checks import check_copies
 from ...conversations import Conversations
 from ...endpoint import Endpoint, Generation, KnownAnswer, Opened, handler, obeyed, respond
 from ...route import OPENAI, Route

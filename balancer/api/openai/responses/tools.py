@@ -12,7 +12,7 @@ from pydantic import Field, StringConstraints
 
 from .....shared.inference import MAX_TOOLS
 from .....shared.strict import STRICT, ListOf
-from ...common.tool_check import FunctionName
+from ...common.request_checks import FunctionName
 from ..completions.formats import qualified
 from .items import Json
 

@@ -10,7 +10,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.api.app import inference_app
-from arriero.balancer.api.common.readable import MAX_TEXT_BYTES
+from arriero.balancer.api.common.request_checks import MAX_TEXT_BYTES
 from arriero.balancer.api.conversation_store import ConversationStore, E, Entry
 from arriero.balancer.api.conversations import Conversations
 from arriero.balancer.api.openai.responses.items import item_id
