@@ -49,7 +49,7 @@ LAYERS = (
     "balancer/diary balancer/history balancer/jobs balancer/tracing",
     "balancer/durable",
     "balancer/api/transport balancer/api/openapi",
-    "balancer/api/access balancer/api/common balancer/api/fields balancer/api/links "
+    "balancer/api/common balancer/api/fields balancer/api/guard balancer/api/links "
     "balancer/api/route",
     "balancer/api",
     "balancer/management balancer/cluster",
@@ -120,8 +120,7 @@ SHELLS = {
     "agent/upstream": "client generation queries watch",
     "balancer": "*",
     "balancer/access": "access key_service offline open_access session_service",
-    "balancer/api": "app conversations endpoint limit_headers route",
-    "balancer/api/access": "guard leases",
+    "balancer/api": "app conversations endpoint guard limit_headers route",
     "balancer/api/common": "answering counting idempotency merge models",
     "balancer/api/links": "fetching filling",
     "balancer/api/native": "socket_key web_socket",

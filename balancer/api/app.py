@@ -13,15 +13,13 @@ from ..access.access import Access
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from ..fleet.runtime.retained_requests import RetainedRequests
 from ..jobs.jobs import Jobs
-from .access.guard import ACCESS, guard
-from .access.leases import Leases
-from .access.permissions import Needs
 from .anthropic import routes as anthropic_routes
 from .common import models
 from .common.answering import json_response
 from .common.idempotency import RESTORE_RETAINED, RETAINED_REQUESTS, RestoreRetained, restore_none
 from .conversations import Conversations
 from .endpoint import tell_ignored
+from .guard import Leases, Needs, guard
 from .limit_headers import limit_headers
 from .llama_server import routes as llama_server_routes
 from .native import routes as native_routes
@@ -103,7 +101,6 @@ def inference_app(
     outer = middleware(_error_answer, hosts, absent)
     app = web.Application(middlewares=[outer, admit, _refuse_anthropics_files])
     mount(app, routes)
-    app[ACCESS] = access
     app[RETAINED_REQUESTS] = retained
     app[RESTORE_RETAINED] = restore_retained
     app[BODIES] = bodies

@@ -14,7 +14,7 @@ from importlib.metadata import version
 from aiohttp import hdrs, web
 from pydantic_core import to_json
 
-from .access.permissions import Needs, Table
+from .guard import Needs, Table
 from .openapi.document import Doc, Operation, document, json_answer
 from .transport.http import ACTING, Handler
 

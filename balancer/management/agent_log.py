@@ -19,9 +19,8 @@ from ...shared.errors import (
 )
 from ...shared.inference import AgentId
 from ...shared.reports.log_lines import LogLine
-from ..api.access.leases import Leases
-from ..api.access.permissions import Needs
 from ..api.common.answering import uncached_json
+from ..api.guard import Leases, Needs
 from ..api.openapi.document import AnswerDoc, Doc, json_answer, parameter
 from ..api.route import Route
 from ..api.transport.streaming import begin_stream

@@ -6,8 +6,8 @@ from importlib.metadata import version
 
 from aiohttp import web
 
-from ..api.access.permissions import Needs
 from ..api.common.answering import uncached_json
+from ..api.guard import Needs
 from ..api.openapi.document import Doc, json_answer
 from ..api.route import Route
 from .answer_types import Balancer, Balancers

@@ -11,9 +11,8 @@ from typing_extensions import TypedDict
 
 from ...shared.errors import Conflict, InvalidRequest, NotFound, StoreUnavailable
 from ...shared.models.assignments import Device
-from ..api.access.leases import Leases
-from ..api.access.permissions import Needs
 from ..api.common.answering import uncached_json
+from ..api.guard import Leases, Needs
 from ..api.openapi.document import AnswerDoc, Doc, json_answer, parameter
 from ..api.route import Route
 from ..api.transport.callers import identity_key

@@ -20,7 +20,7 @@ from itertools import islice
 from aiohttp import web
 
 from ...shared.errors import RateLimited, ShuttingDown
-from ..api.access.leases import Leases
+from ..api.guard import Leases
 from ..api.transport.streaming import begin_stream
 from ..cluster.cluster_view import ClusterView
 from ..cluster.others import NO_OTHERS

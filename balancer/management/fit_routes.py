@@ -17,8 +17,8 @@ from ...shared.models.sources import MAX_SOURCE, Source, check_http
 from ...shared.reports.model_info import ModelFit
 from ...shared.strict import STRICT
 from ...shared.validation import echo, parse_json
-from ..api.access.permissions import Needs
 from ..api.common.answering import uncached_json
+from ..api.guard import Needs
 from ..api.openapi.document import Doc, json_answer, parameter
 from ..api.route import Route
 from ..fleet.runtime.fleet_runtime import FleetRuntime, HostFit

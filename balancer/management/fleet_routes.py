@@ -10,8 +10,8 @@ from aiohttp import web
 
 from ...shared.errors import InvalidRequest, NotFound
 from ...shared.inference import AgentId, RequestId
-from ..api.access.permissions import Needs
 from ..api.common.answering import uncached_json
+from ..api.guard import Needs
 from ..api.openapi.document import Doc, json_answer, parameter
 from ..api.route import Route
 from ..cluster.cluster_view import ClusterView

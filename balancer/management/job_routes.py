@@ -8,8 +8,8 @@ from aiohttp import web
 from typing_extensions import TypedDict
 
 from ...shared.errors import Conflict, NotFound, StoreUnavailable
-from ..api.access.permissions import Needs
 from ..api.common.answering import json_response
+from ..api.guard import Needs
 from ..api.openapi.document import Doc, json_answer
 from ..api.route import Route
 from ..api.transport.fault_reports import RefusalReport

@@ -17,8 +17,8 @@ from ..access.access_key import AccessKey
 from ..access.identity import PriorityClass, Role
 from ..access.key_service import KeyService
 from ..access.key_spec import KeySpec, parse_spec
-from ..api.access.permissions import Needs
 from ..api.common.answering import uncached_json
+from ..api.guard import Needs
 from ..api.openapi.document import Doc, ErrorClass, json_answer
 from ..api.openapi.schemas import Body
 from ..api.route import Route

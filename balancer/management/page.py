@@ -10,7 +10,7 @@ from pathlib import PurePath
 from aiohttp import web
 
 from ...shared.errors import NotFound
-from ..api.access.permissions import Needs
+from ..api.guard import Needs
 from ..api.openapi.document import AnswerDoc, Doc
 from ..api.route import Route
 

@@ -8,10 +8,8 @@ from aiohttp import hdrs, web
 from ...shared.errors import InvalidRequest, NotFound, RateLimited, RequestError, ShuttingDown
 from ...shared.messages import Issue
 from ...shared.quantities import Address
-from ..api.access.guard import ACCESS, guard
-from ..api.access.leases import Leases
-from ..api.access.permissions import Needs
 from ..api.common.answering import uncached_json
+from ..api.guard import Leases, Needs, guard
 from ..api.native.routes import generate_route
 from ..api.openapi.document import AnswerDoc, Doc, json_answer, parameter
 from ..api.route import Route, document_route, mount, permissions
@@ -59,7 +57,6 @@ def management_app(
         client_max_size=MAX_BODY_BYTES,
     )
     mount(app, routes)
-    app[ACCESS] = access
     app[BODIES] = parts.bodies
     app[ONLY_JSON] = True  # its pages have cookies
     app.on_response_prepare.append(_forbid_sniffing)

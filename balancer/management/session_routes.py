@@ -24,9 +24,8 @@ from ..access.access import Access
 from ..access.identity import Identity, Role
 from ..access.session_service import ENDED, SessionService, csrf_of
 from ..access.sessions import LIFETIME, Session
-from ..api.access.guard import Identify, keys_in
-from ..api.access.permissions import Needs
 from ..api.common.answering import uncached_json
+from ..api.guard import Identify, Needs, keys_in
 from ..api.openapi.document import Doc, json_answer, parameter
 from ..api.openapi.schemas import Body
 from ..api.route import Route

@@ -18,11 +18,11 @@ from ....shared.errors import RequestError
 from ....shared.inference import Count, Done, Event, GenerateRequest, RequestId
 from ...fleet.caller import Caller
 from ...fleet.runtime.fleet_runtime import FleetRuntime, new_request_id
-from ..access.permissions import Needs
 from ..common.counting import count_tokens
 from ..common.request_checks import check_copies
 from ..conversations import Conversations
 from ..endpoint import Endpoint, Generation, KnownAnswer, Opened, handler
+from ..guard import Needs
 from ..route import ANTHROPIC, Route
 from ..transport.bodies import Bodies
 from ..transport.http import Handler, error_response, request_id_key

@@ -15,7 +15,7 @@ from ....shared.reports.model_info import Task
 from ...fleet.caller import Caller
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ...fleet.view import ModelStatus, ModelView
-from ..access.permissions import Needs
+from ..guard import Needs
 from ..route import OPENAI, Route
 from ..transport.callers import caller_of
 from .answering import json_response

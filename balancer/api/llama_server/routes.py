@@ -14,10 +14,10 @@ from ...fleet.caller import Caller
 from ...fleet.queries.query import QueryRequest
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ...fleet.view import ModelView
-from ..access.permissions import Needs
 from ..common.models import model_named
 from ..common.parts import only
 from ..endpoint import Endpoint, Generation, Opened, Query, handler, respond
+from ..guard import Needs
 from ..route import LLAMA_SERVER, Route
 from ..transport.callers import caller_of
 from .answers import CompletionAnswer

@@ -21,13 +21,13 @@ from ....shared.inference import Done, EndEvent, Event, Failed, GenerateRequest,
 from ...fleet.caller import Caller
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ...fleet.runtime.stream import PACKED_LOG_PROB
-from ..access.permissions import Needs
 from ..common.accumulator import Accumulator
 from ..common.answering import json_response
 from ..common.idempotency import OpenStream, idempotency_key, keyed_opener
 from ..common.merge import Merged, open_all, or_refusal
 from ..common.rendering import Rendering
 from ..endpoint import Endpoint, Generation, Opened, Query, handler, preferred
+from ..guard import Needs
 from ..openapi.document import OF_MODELS, Doc, json_answer, streamed
 from ..openapi.schemas import Body, Form
 from ..route import Route

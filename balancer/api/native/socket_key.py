@@ -14,7 +14,7 @@ from aiohttp import web
 from ....shared.errors import InvalidRequest, Unauthorized
 from ...access.identity import Identity
 from ...fleet.caller import Caller
-from ..access.leases import Leases
+from ..guard import Leases
 from ..transport.callers import caller_of, held_by
 
 AUTHENTICATE_TIMEOUT = 10.0

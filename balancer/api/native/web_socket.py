@@ -47,11 +47,10 @@ from ....shared.inference import Done, EndEvent, Event, Failed, GenerateRequest,
 from ...fleet.queries.query_handle import QueryHandle
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ...fleet.runtime.stream import PACKED_LOG_PROB
-from ..access.leases import Leases
-from ..access.permissions import Needs
 from ..common.accumulator import Accumulator
 from ..common.answering import written
 from ..common.merge import EventStream, Merged, open_all, or_refusal
+from ..guard import Leases, Needs
 from ..openapi.document import AnswerDoc, Doc, ErrorAnswer, json_answer
 from ..route import Route
 from ..transport.bodies import MAX_BODY_BYTES, Held, body_too_large

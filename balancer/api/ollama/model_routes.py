@@ -11,10 +11,10 @@ from ...fleet.caller import Caller
 from ...fleet.queries.query import QueryRequest
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ...fleet.view import ModelView
-from ..access.permissions import Needs
 from ..common.answering import json_response
 from ..common.parts import only
 from ..endpoint import Endpoint, KnownAnswer, Query, handler
+from ..guard import Needs
 from ..route import OLLAMA, Route
 from ..transport.callers import caller_of
 from .answers import time_text

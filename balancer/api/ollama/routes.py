@@ -10,12 +10,12 @@ from ....shared.errors import RequestError
 from ...fleet.caller import Caller
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ...fleet.view import ModelView
-from ..access.permissions import Needs
 from ..common.accumulator import Accumulator
 from ..common.field_names import FieldNames
 from ..common.models import unknown_model
 from ..endpoint import Endpoint, Generation, KnownAnswer, handler
 from ..fields.field_notes import FieldNotes
+from ..guard import Needs
 from ..route import OLLAMA, Route
 from ..transport.http import error_response
 from ..transport.streaming import NDJSON

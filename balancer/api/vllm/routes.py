@@ -10,10 +10,10 @@ from ....shared.queries import Result
 from ...fleet.caller import Caller
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ...fleet.view import ModelView
-from ..access.permissions import Needs
 from ..common.answering import json_response
 from ..common.models import model_named
 from ..endpoint import Endpoint, Query, handler, respond
+from ..guard import Needs
 from ..route import VLLM, Route
 from ..transport.callers import caller_of
 from .tokens import (

@@ -9,8 +9,8 @@ from typing_extensions import TypedDict
 
 from ....shared.errors import InvalidRequest
 from ....shared.inference import Count
-from ...api.access.permissions import Needs
 from ...api.common.answering import uncached_json
+from ...api.guard import Needs
 from ...api.openapi.document import Doc, json_answer, parameter
 from ...api.route import Route
 from ...cluster.cluster_view import ClusterView

@@ -17,8 +17,8 @@ from ....shared.messages import Issue
 from ....shared.quantities import Duration
 from ....shared.strict import STRICT
 from ....shared.validation import parse_json
-from ...api.access.permissions import Needs
 from ...api.common.answering import uncached_json
+from ...api.guard import Needs
 from ...api.openapi.document import Doc, json_answer, parameter
 from ...api.openapi.schemas import Body
 from ...api.route import Route

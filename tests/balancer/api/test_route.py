@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from arriero.balancer.api.access.permissions import Needs
+from arriero.balancer.api.guard import Needs
 from arriero.balancer.api.openapi.document import Doc, json_answer
 from arriero.balancer.api.route import OPENAI, Route, document_route, mount, permissions
 from tests.waiting import HANGS

@@ -12,7 +12,7 @@ from .....shared.strict import STRICT, at_most
 from .....shared.validation import parse_json
 from ....jobs.batch import Batch, NewBatch
 from ....jobs.jobs import Jobs
-from ...access.permissions import Needs
+from ...guard import Needs
 from ...route import OPENAI, Route
 from ...transport.bodies import BODIES
 from ...transport.callers import caller_of

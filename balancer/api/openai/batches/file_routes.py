@@ -25,7 +25,7 @@ from ....jobs.blobs import BlobsAway
 from ....jobs.files import Files, Upload
 from ....jobs.jobs import Jobs
 from ....store.job_records import SavedFile
-from ...access.permissions import Needs
+from ...guard import Needs
 from ...route import OPENAI, Route
 from ...transport.bodies import BODY_SILENCE
 from ...transport.callers import caller_of

@@ -5,8 +5,8 @@ from functools import partial
 from .....shared.inference import tier_of
 from ....fleet.caller import Caller
 from ....fleet.runtime.fleet_runtime import FleetRuntime
-from ...access.permissions import Needs
 from ...endpoint import Endpoint, Generation, Opened, handler
+from ...guard import Needs
 from ...route import OPENAI, Route
 from .answers import AnswerShape, Chat, ChoicesAnswer, ChunkHead, Completion
 from .requests import CompletionsRequest, parse_chat, parse_completion

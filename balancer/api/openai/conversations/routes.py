@@ -11,9 +11,9 @@ from typing_extensions import TypedDict
 
 from .....shared.errors import NotFound
 from ....fleet.runtime.fleet_runtime import new_request_id
-from ...access.permissions import Needs
 from ...common.answering import json_response
 from ...endpoint import obeyed
+from ...guard import Needs
 from ...route import OPENAI, Route
 from ...transport.callers import caller_of
 from ...transport.fault_reports import RefusalReport

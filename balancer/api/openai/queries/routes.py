@@ -3,8 +3,8 @@
 from ....fleet.caller import Caller
 from ....fleet.queries.query import QueryRequest
 from ....fleet.runtime.fleet_runtime import FleetRuntime
-from ...access.permissions import Needs
 from ...endpoint import Endpoint, Query, handler
+from ...guard import Needs
 from ...route import COHERE, JINA, OPENAI, Route
 from .embeddings import EmbeddingsCall, parse_embeddings
 from .rerank import RerankCall, parse_rerank

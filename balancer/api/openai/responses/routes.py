@@ -12,13 +12,13 @@ from ....fleet.caller import Caller
 from ....fleet.runtime.fleet_runtime import FleetRuntime
 from ....fleet.runtime.retained_requests import RetainedRequests
 from ....fleet.runtime.stream import LISTED_LOG_PROB
-from ...access.permissions import Needs
 from ...common.answering import json_response
 from ...common.counting import count_tokens
 from ...common.idempotency import RestoreRetained, retained_opener
 from ...common.request_checks import check_copies
 from ...conversations import Conversations
 from ...endpoint import Endpoint, Generation, KnownAnswer, Opened, handler, obeyed, respond
+from ...guard import Needs
 from ...route import OPENAI, Route
 from ...transport.bodies import Bodies
 from ...transport.callers import caller_of

@@ -23,12 +23,11 @@ from .....shared.errors import (
 from .....shared.inference import Done, Event, Failed
 from ....fleet.runtime.fleet_runtime import FleetRuntime
 from ....fleet.runtime.stream import LISTED_LOG_PROB
-from ...access.leases import Leases
-from ...access.permissions import Needs
 from ...conversation_store import DEFAULT_BYTES, ConversationStore, E, Entry
 from ...conversations import Conversations
 from ...endpoint import opened_of
 from ...fields.field_notes import FieldNotes
+from ...guard import Leases, Needs
 from ...route import OPENAI, Route
 from ...transport.bodies import MAX_BODY_BYTES, Bodies, Held, body_too_large
 from ...transport.callers import caller_of

@@ -10,8 +10,8 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.access.access import Access
 from arriero.balancer.access.identity import Role
-from arriero.balancer.api.access.permissions import Needs, may
 from arriero.balancer.api.app import inference_app
+from arriero.balancer.api.guard import Needs, may
 from arriero.balancer.api.route import ROUTES, permissions
 from arriero.balancer.fleet.core.fleet import Fleet
 from arriero.balancer.fleet.limits import Limits

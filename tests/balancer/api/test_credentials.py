@@ -5,7 +5,7 @@ from urllib.parse import quote
 import pytest
 from multidict import CIMultiDict
 
-from arriero.balancer.api.access.guard import is_upgrade, keys_in, refuse_key_in_url
+from arriero.balancer.api.guard import is_upgrade, keys_in, refuse_key_in_url
 from arriero.shared.errors import Unauthorized
 from tests.balancer.access.builders import secret
 

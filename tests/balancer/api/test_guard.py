@@ -10,10 +10,9 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from arriero.balancer.access.access import Access
 from arriero.balancer.access.identity import CallerLimits
-from arriero.balancer.api.access import leases
-from arriero.balancer.api.access.guard import guard
-from arriero.balancer.api.access.permissions import Needs
+from arriero.balancer.api import guard as guard_module
 from arriero.balancer.api.app import inference_app
+from arriero.balancer.api.guard import Needs, guard
 from arriero.balancer.api.transport.callers import caller_of, known_caller
 from arriero.balancer.api.transport.http import middleware
 from arriero.shared.errors import Unauthorized
@@ -172,7 +171,7 @@ class Handlers:
 
 @pytest.fixture
 async def handlers(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Handlers, TestClient]]:
-    monkeypatch.setattr(leases, "GRACE", 0.0)
+    monkeypatch.setattr(guard_module, "GRACE", 0.0)
     handlers = Handlers(Access([record("ci", 1), record("other", 2)]))
     app = handlers.app()
     async with TestClient(TestServer(app, handler_cancellation=True)) as client:

@@ -1,1 +1,0 @@
-"""Permissions of callers: what routes may need, the keys in a request, and the middleware."""
