@@ -5,9 +5,10 @@ An API declares for each endpoint how a body is read (`parse`) and what answers 
 frame does the rest, for HTTP requests (`handler`) and for lines of batches (`collected`).
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from typing import Generic, TypeVar
 
 from aiohttp import hdrs, web
@@ -23,7 +24,7 @@ from ..fleet.runtime.stream import PACKED_LOG_PROB, Stream
 from .common.answering import json_response, written
 from .common.field_names import SAME_NAMES, FieldNames
 from .common.idempotency import OpenStream, idempotency_key, keyed_opener
-from .common.merge import Merged, open_together
+from .common.merge import Merged, open_all
 from .common.rendering import Rendering
 from .fields.field_notes import FieldNotes
 from .transport.bodies import parsed
@@ -38,7 +39,6 @@ from .transport.streaming import (
     send_events,
     send_stream,
 )
-from .transport.waiting import headers_after
 
 W = TypeVar("W")
 
@@ -201,10 +201,8 @@ async def _generated(
     else:
         open_one = await keyed_opener(request, key, tell_waiting=tell_waiting)
         caller = caller_of(request)  # its key may have ended meanwhile
-    if (drawn := request.get(request_id_key)) is None:
-        streams = open_together(open_one, generation.requests)
-    else:  # for the one request that there is
-        streams = [open_one(each, RequestId(drawn)) for each in generation.requests]
+    drawn = request.get(request_id_key)
+    streams = _opened(open_one, generation.requests, None if drawn is None else RequestId(drawn))
     try:
         id = request[request_id_key] = streams[0].id
         content_type = preferred(request, generation.content_types)
@@ -245,12 +243,26 @@ async def _sent(
 
 
 def waits_of(request: web.Request, is_streamed: bool) -> float | None:
-    """Return the seconds after which a waiting client is sent its place.
+    """Return the seconds after which a waiting client is sent its place; `None` stands for never.
 
-    `None` stands for never.
+    The first progress begins the response. A later error is then an event, because the HTTP status
+    was sent. So the first progress comes late, but early enough for proxies that cut silent
+    connections. A client that wants it earlier sends `Prefer: wait=SECONDS` (RFC 7240). It cannot
+    have it later.
     """
+    if not is_streamed:
+        return None
     early_headers = request.app.get(EARLY_HEADERS_KEY, EARLY_HEADERS)
-    return headers_after(is_streamed, early_headers, request.headers.getall("Prefer", []))
+    return min([early_headers, *_preferred(request.headers.getall("Prefer", []))])
+
+
+def _preferred(preferences: Iterable[str]) -> Iterable[float]:
+    """Yield the seconds of each `wait` that is a whole number; other preferences are unknown."""
+    for preference in ",".join(preferences).split(","):
+        name, _, value = preference.partition(";")[0].partition("=")
+        seconds = value.strip().strip('"')
+        if name.strip().lower() == "wait" and seconds.isascii() and seconds.isdigit():
+            yield float(seconds[:9])
 
 
 async def _queried(request: web.Request, runtime: FleetRuntime, query: Query) -> web.Response:
@@ -285,7 +297,7 @@ async def collected(
     with _Renaming(answer.names):
         kept = answer.kept(is_streamed=False)
         open_one = partial(runtime.open, caller=caller, kept_log_prob=kept)
-        streams = open_together(open_one, answer.requests)
+        streams = _opened(open_one, answer.requests)
         try:
             rendering = answer.rendering(opened_of(runtime, caller, answer, streams[0]))
             return streams[0].id, to_json(await _whole(streams, rendering))
@@ -312,6 +324,19 @@ class _Renaming:
             renamed = self._names.renamed(error)
             if renamed is not error:
                 raise renamed from error
+
+
+def _opened(
+    open_one: OpenStream, requests: Sequence[GenerateRequest], id: RequestId | None = None
+) -> list[Stream]:
+    """Open a stream for each request. If the caller's limits do not allow all, open none.
+
+    A single request gets the `id`.
+    """
+    if len(requests) == 1:
+        return [open_one(requests[0], id)]
+    left = count(len(requests), -1)
+    return open_all(lambda request: open_one(request, together=next(left)), requests)
 
 
 def _close(streams: Sequence[Stream]) -> None:

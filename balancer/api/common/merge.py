@@ -7,7 +7,6 @@ events that pile up.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import ExitStack
-from itertools import count
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
@@ -43,7 +42,6 @@ class RefusedStream:
 
 
 AnyStream = TypeVar("AnyStream", bound=EventStream)
-OpenedStream = TypeVar("OpenedStream", bound=EventStream, covariant=True)
 
 
 def open_all(
@@ -57,25 +55,6 @@ def open_all(
             opened.callback(streams[-1].close)
         opened.pop_all()
         return streams
-
-
-class OpenOne(Protocol[OpenedStream]):
-    """Opens one request, the first of a group of `together` requests."""
-
-    def __call__(self, request: GenerateRequest, /, *, together: int) -> OpenedStream: ...
-
-
-def open_together(
-    open_one: OpenOne[AnyStream], requests: Sequence[GenerateRequest]
-) -> list[AnyStream]:
-    """Open a stream for each request, like `open_all`.
-
-    If the caller's limits do not allow all requests, no stream is opened.
-    """
-    if len(requests) == 1:
-        return [open_one(requests[0], together=1)]
-    left = count(len(requests), -1)
-    return open_all(lambda request: open_one(request, together=next(left)), requests)
 
 
 def or_refusal(

@@ -1,11 +1,4 @@
-"""Progress on streams while a request waits or its prompt is read, and when such a stream begins.
-
-The first progress begins the response. A later error is then an event, because the HTTP status was
-sent. So the first progress comes late, but early enough for proxies that cut silent connections. A
-client that wants it earlier sends `Prefer: wait=SECONDS` (RFC 7240).
-"""
-
-from collections.abc import Iterable
+"""Progress on streams while a request waits or its prompt is read."""
 
 from typing_extensions import TypedDict
 
@@ -22,29 +15,6 @@ def events_after(is_streamed: bool) -> float | None:
     Returns `None` if the answer is whole.
     """
     return EVENTS_AFTER if is_streamed else None
-
-
-def headers_after(
-    is_streamed: bool, early_headers: float, preferences: Iterable[str]
-) -> float | None:
-    """Return the seconds of waiting after which a stream begins.
-
-    `preferences` are its `Prefer` headers.
-
-    A client may ask for an earlier beginning than `early_headers` seconds, but not for a later one.
-    """
-    if not is_streamed:
-        return None
-    return min([early_headers, *_preferred(preferences)])
-
-
-def _preferred(preferences: Iterable[str]) -> Iterable[float]:
-    """Yield the seconds of each `wait` that is a whole number; other preferences are unknown."""
-    for preference in ",".join(preferences).split(","):
-        name, _, value = preference.partition(";")[0].partition("=")
-        seconds = value.strip().strip('"')
-        if name.strip().lower() == "wait" and seconds.isascii() and seconds.isdigit():
-            yield float(seconds[:9])
 
 
 class PromptProgress(TypedDict):

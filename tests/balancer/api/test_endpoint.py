@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.test_utils import TestClient, TestServer, make_mocked_request
+from multidict import CIMultiDict
 
 from arriero.balancer.api.app import inference_app
 from arriero.balancer.api.common.field_names import FieldNames
 from arriero.balancer.api.common.rendering import Rendering
 from arriero.balancer.api.endpoint import (
+    EARLY_HEADERS_KEY,
     IGNORED_HEADER,
     Endpoint,
     Generation,
@@ -21,6 +23,7 @@ from arriero.balancer.api.endpoint import (
     Query,
     collected,
     handler,
+    waits_of,
 )
 from arriero.balancer.api.transport.bodies import BODIES, Bodies
 from arriero.balancer.api.transport.fault_reports import FAULT_REPORTS, FaultReports
@@ -352,3 +355,24 @@ async def test_a_strict_balancer_refuses(path: str, body: dict[str, Any], field:
 async def test_the_native_api_refuses_what_it_does_not_know(client: TestClient) -> None:
     answer = await client.post("/api/v1/generate", json={"prompt": "a", "colour": "red"})
     assert (answer.status, (await answer.json())["error"]["field"]) == (400, "colour")
+
+
+@pytest.mark.parametrize(
+    ("preferences", "after"),
+    [
+        ([], 20.0),
+        (["wait=3"], 3.0),
+        (['respond-async, Wait = "7"; foo=1'], 7.0),
+        (["wait=9", "return=minimal"], 9.0),
+        (["wait=0"], 0.0),
+        (["wait=60"], 20.0),
+        (["wait=9" * 100], 20.0),
+        (["wait=soon", "wait=-1, wait=\u0663", "wait"], 20.0),
+    ],
+)
+def test_a_client_may_prefer_an_earlier_beginning(preferences: list[str], after: float) -> None:
+    app = web.Application()
+    app[EARLY_HEADERS_KEY] = 20.0
+    headers = CIMultiDict(("Prefer", each) for each in preferences)
+    request = make_mocked_request("POST", "/", headers, app=app)
+    assert (waits_of(request, True), waits_of(request, False)) == (after, None)
