@@ -6,7 +6,7 @@ samplers, such as `top_k` and `min_p`, `ignore_eos`, and, as in vLLM, `chat_temp
 `add_generation_prompt` and `continue_final_message`.
 
 Output formats beyond OpenAI's are given as `grammar`, as in the native API, or as vLLM, SGLang and
-llama-server have them (`extras`). `functions` are older tools (`functions`).
+llama-server have them (`extras`). `functions` are older tools.
 
 Without `max_tokens`, or with -1, an answer may go on to the context's ceiling, on `/v1/completions`
 too; other defaults are llama.cpp's. Of `n` choices, choice i draws with `seed + i`.
@@ -44,7 +44,6 @@ from ...common.request_checks import check_copies, check_messages, check_readabl
 from ...fields.field_notes import FieldNotes
 from ...fields.field_table import FieldTable
 from .. import fields
-from . import functions
 from .extras import ServerExtras, either, neutral_seed, plain_extras, the_only
 from .formats import (
     FORMAT_NAMES,
@@ -148,8 +147,19 @@ _chat = TypeAdapter(_ChatBody)
 _completion = TypeAdapter(_CompletionBody)
 _one_prompt: TypeAdapter[PromptInput] = TypeAdapter(PromptInput, config=LAZY)
 
+_FUNCTIONS = ("functions", "function_call", "messages[].function_call", "messages[].role=function")
+"""Fields of OpenAI's older functions, which become tools."""
+
+_FUNCTION_NAMES = {
+    "tools[].function": "functions[]",
+    "tools": "functions",
+    "tool_choice": "function_call",
+    "messages[].tool_calls": "messages[].function_call",
+}
+"""Names of the fields of tools in a body with functions."""
+
 CHAT_FIELDS = FieldTable(
-    _chat, fields.CHAT, kinds=fields.CHAT_KINDS, prepared=(*functions.FIELDS, *REASONING)
+    _chat, fields.CHAT, kinds=fields.CHAT_KINDS, prepared=(*_FUNCTIONS, *REASONING)
 )
 COMPLETION_FIELDS = FieldTable(_completion, fields.COMPLETION)
 
@@ -160,7 +170,7 @@ def parse_chat(body: bytes, notes: FieldNotes | None = None) -> CompletionsReque
 
     def prepare(given: dict[str, Any]) -> dict[str, Any]:
         nonlocal has_functions
-        given, has_functions = functions.with_tools(plain_extras(given))
+        given, has_functions = _with_tools(plain_extras(given))
         if isinstance(messages := given.get("messages"), list):
             given["messages"] = [
                 with_reasoning(each) if isinstance(each, dict) else each for each in messages
@@ -173,7 +183,7 @@ def parse_chat(body: bytes, notes: FieldNotes | None = None) -> CompletionsReque
     plain = to_json(raw)
     parsed = parse_json(_chat, plain)
     check_messages(parsed.messages)
-    own = functions.function_names(SAME_NAMES) if has_functions else SAME_NAMES
+    own = FieldNames(_FUNCTION_NAMES if has_functions else {})
     check_tools(parsed.tools or (), own)
     check_copies(parsed.n * len(plain), field="n")
     if parsed.top_logprobs and not parsed.logprobs:
@@ -203,7 +213,7 @@ def parse_chat(body: bytes, notes: FieldNotes | None = None) -> CompletionsReque
     if parsed.max_completion_tokens is not None:
         names = names.also(_COMPLETION_TOKENS)
     if has_functions:
-        names = functions.function_names(names)
+        names = names.also(_FUNCTION_NAMES)
     return _requested(parsed, [conversation], names, has_functions=has_functions)
 
 
@@ -373,3 +383,69 @@ def _neutral(parsed: _CompletionsBody, prompt: dict[str, Any], choice: int) -> G
         prompt_cache_key=parsed.prompt_cache_key,
         **fields,
     )
+
+
+# ---- OpenAI's older functions
+
+
+def _with_tools(body: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    """Return `body` with tools in place of functions, and whether it had functions.
+
+    A function's result names the function, not the call, but chat templates need the id of the
+    call. So calls get ids, and results are matched to calls by name. Raises `InvalidRequest`.
+    """
+    functions, choice = body.get("functions"), body.get("function_call")
+    given = {name: value for name, value in body.items() if name not in _FUNCTIONS}
+    if isinstance(messages := body.get("messages"), list):
+        given["messages"] = _with_tool_calls(messages)
+    if choice is not None and not functions:
+        raise InvalidRequest("`function_call` needs `functions`", field="function_call")
+    if not functions:
+        return given, False
+    if taken := next((name for name in ("tools", "tool_choice") if name in body), None):
+        raise InvalidRequest(f"give only one of `functions` and `{taken}`", field="functions")
+    if not isinstance(functions, list):
+        raise InvalidRequest("`functions` must be a list", field="functions")
+    given["tools"] = [{"type": "function", "function": each} for each in functions]
+    given["parallel_tool_calls"] = False
+    if choice is not None:
+        given["tool_choice"] = _choice_of(choice)
+    return given, True
+
+
+def _choice_of(choice: object) -> object:
+    match choice:
+        case "none" | "auto":
+            return choice
+        case {"name": str()}:
+            return {"type": "function", "function": choice}
+        case _:
+            raise InvalidRequest(
+                "`function_call` must be 'none', 'auto' or an object with a `name`",
+                field="function_call",
+            )
+
+
+def _with_tool_calls(messages: list[Any]) -> list[Any]:
+    ids: dict[object, str] = {}
+    made = []
+    for place, message in enumerate(messages):
+        made.append(message)
+        if not isinstance(message, dict):
+            continue
+        if isinstance(call := message.get("function_call"), dict):
+            id = ids[_name(call.get("name"))] = _call_id(place)
+            rest = {name: value for name, value in message.items() if name != "function_call"}
+            made[-1] = {**rest, "tool_calls": [{"id": id, "type": "function", "function": call}]}
+        elif message.get("role") == "function":
+            id = ids.get(_name(message.get("name")), _call_id(place))  # its call may be cut off
+            made[-1] = {**message, "role": "tool", "tool_call_id": id}
+    return made
+
+
+def _call_id(place: int) -> str:
+    return f"call{place:05}"  # nine characters, as some templates ask for
+
+
+def _name(name: object) -> str:
+    return name if isinstance(name, str) else ""
