@@ -114,9 +114,8 @@ class Admission:
         if isinstance(within, RequestError):
             return Newcomer(request, within)
         reservation = self._reservation(within, limits)
-        would_wait = not self._state.requests.dispatch.has_free_slot(within.model)
         all_of_them = reservation if together == 1 else replace(reservation, num_copies=together)
-        over = self._over(caller, limits, all_of_them, now, would_wait=would_wait)
+        over = self._over(within, caller, limits, all_of_them, now)
         return self._within_memory(within, over, reservation, caller)
 
     def query(
@@ -130,8 +129,7 @@ class Admission:
         if error is not None:
             return Newcomer(query_request, error)
         reservation = reservation_of_queries(query_request.parts)
-        would_wait = not self._state.dispatcher.has_room(query_request)
-        over = self._over(caller, limits, reservation, now, would_wait=would_wait)
+        over = self._over(query_request, caller, limits, reservation, now)
         return self._within_memory(query_request, over, reservation, caller)
 
     def named(self, request: GenerateRequest, caller: Caller) -> GenerateRequest:
@@ -269,24 +267,29 @@ class Admission:
 
     def _over(
         self,
+        request: GenerateRequest | QueryRequest,
         caller: Caller,
         limits: CallerLimits,
         reservation: Reservation,
         now: float,
-        *,
-        would_wait: bool,
     ) -> RequestError | None:
         error = self._limiter.refusal(caller, reservation, now)
-        if error is not None or not would_wait or limits.max_queued is None:
+        if error is not None or limits.max_queued is None:
             return error
         live = self._limiter.live(caller)
-        if sum(grant.request.is_waiting for grant in live) < limits.max_queued:
+        num_waiting = sum(grant.request.is_waiting for grant in live)
+        if num_waiting < limits.max_queued or self._starts_at_once(request):
             return None
         return RateLimited(
             f"{limits.max_queued} of your requests are waiting, which is the limit; "
             "try again when one has started",
             retry_after=SOON,
         )
+
+    def _starts_at_once(self, request: GenerateRequest | QueryRequest) -> bool:
+        if isinstance(request, GenerateRequest):
+            return self._state.requests.dispatch.has_free_slot(request.model)
+        return self._state.dispatcher.has_room(request)
 
     def check_integrity(self) -> None:
         """For tests: raise if an invariant does not hold."""

@@ -193,48 +193,6 @@ class FleetSlots(Generic[D]):
                 raise RuntimeError(f"the slots for {key} are miscounted")
 
 
-class Free:
-    """Agents with free slots, lowest load first; of agents with the same load, the one that waited
-    longest."""
-
-    __slots__ = ("_groups", "_keys")
-
-    def __init__(self) -> None:
-        self._groups: Groups[QueueKey, LinkId, tuple[float, int]] = Groups()
-        self._keys: dict[LinkId, tuple[QueueKey, ...]] = {}
-
-    def __contains__(self, link: object) -> bool:
-        return link in self._keys
-
-    def put(self, link: LinkId, keys: tuple[QueueKey, ...], load: float, turn: int) -> None:
-        """Add or update an agent that takes requests of `keys`.
-
-        `turn` is greatest for the agent that got a request last.
-        """
-        if self._keys.get(link, keys) != keys:
-            self.discard(link)
-        self._keys[link] = keys
-        for key in keys:
-            self._groups.set(key, link, (load, turn))
-
-    def discard(self, link: LinkId) -> None:
-        """Remove an agent, if it has an entry."""
-        for key in self._keys.pop(link, ()):
-            self._groups.remove(key, link)
-
-    def first(self, key: QueueKey) -> LinkId | None:
-        """Return the agent that gets the next request of this queue."""
-        first = self._groups.first(key)
-        return first[1] if first else None
-
-    def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
-        self._groups.check_integrity()
-        for link, keys in self._keys.items():
-            if any(link not in self._groups.keys(key) for key in keys):
-                raise RuntimeError(f"{link} is misplaced")
-
-
 def _order(agent: AgentSlots[D]) -> tuple[int, int]:
     return len(agent.running), agent.turn
 
@@ -246,18 +204,23 @@ MENDED_TOGETHER = 8
 class Ranks(Generic[D]):
     """The order in which agents with free slots get requests: cheapest first.
 
+    Of agents that cost the same, the one that waited longest is first.
+
     A changed agent is ranked again only when the first agent of a queue is asked for, because one
     frame may change an agent many times. A new measurement of a speed outdates all ranks. Outdated
     ranks are updated a few at a time, oldest first, so that no request waits for thousands of
     updates. In a busy fleet most agents change before their turn comes.
     """
 
-    __slots__ = ("_changed", "_edition", "_editions", "_free", "_router", "_slots")
+    __slots__ = ("_changed", "_edition", "_editions", "_free", "_keys", "_router", "_slots")
 
     def __init__(self, router: RoutingPolicy, slots: FleetSlots[D]) -> None:
         self._router = router
         self._slots = slots
-        self._free = Free()
+        self._free: Groups[QueueKey, LinkId, tuple[float, int]] = Groups()
+        """Agents with free slots, by the queues that they serve."""
+        self._keys: dict[LinkId, tuple[QueueKey, ...]] = {}
+        """The queues under which each of these agents is ranked."""
         self._edition = 0
         """How often all ranks were outdated."""
         self._editions: OrderedDict[LinkId, int] = OrderedDict()
@@ -269,7 +232,8 @@ class Ranks(Generic[D]):
         """Return the agent with a free slot that gets the next request of this queue."""
         if not isinstance(key, Alone):
             self._rank_changed()
-            return self._free.first(key)
+            first = self._free.first(key)
+            return None if first is None else first[1]
         apart = [each for each in self._slots if each.is_apart and each.has_free_slot]
         found = min((each for each in apart if each.serves(key)), key=_order, default=None)
         return None if found is None else found.link
@@ -282,18 +246,25 @@ class Ranks(Generic[D]):
 
     def _rank_changed(self) -> None:
         for agent in self._changed.values():
-            if agent.has_free_slot:
-                load = self.load(agent, agent.keys[0])
+            keys = agent.keys if agent.has_free_slot else ()
+            if self._keys.get(agent.link) != keys:
+                self._discard(agent.link)
+            if keys:
+                load = self.load(agent, keys[0])
                 rank = 0.0 if load is None else self._router.rank(agent.link, load)
-                self._free.put(agent.link, agent.keys, rank, agent.turn)
-            else:
-                self._free.discard(agent.link)
+                self._keys[agent.link] = keys
+                for key in keys:
+                    self._free.set(key, agent.link, (rank, agent.turn))
         self._changed.clear()
+
+    def _discard(self, link: LinkId) -> None:
+        for key in self._keys.pop(link, ()):
+            self._free.remove(key, link)
 
     def remove(self, link: LinkId) -> None:
         """Remove an agent."""
         self._changed.pop(link, None)
-        self._free.discard(link)
+        self._discard(link)
         self._editions.pop(link, None)
 
     def outdate(self) -> None:
@@ -329,7 +300,10 @@ class Ranks(Generic[D]):
         if list(self._editions.values()) != sorted(self._editions.values()):
             raise RuntimeError("ranks of older editions are not first")
         for agent in self._slots:
-            if (agent.link in self._free) != agent.has_free_slot:
+            keys = agent.keys if agent.has_free_slot else ()
+            if self._keys.get(agent.link, ()) != keys:
+                raise RuntimeError(f"{agent.link} is misplaced")
+            if any(agent.link not in self._free.keys(key) for key in keys):
                 raise RuntimeError(f"{agent.link} is misplaced")
 
 
@@ -463,28 +437,23 @@ class Dispatch(Generic[D]):
     def enqueue(self, request: D) -> list[AssignSlot[D]] | Refuse:
         """Add a new request: assign it, let it wait (an empty list), or refuse it if the queue is
         full."""
-        self._arrives(request)
-        has_slot = self.has_free_slot(request.queue_key)
-        if not has_slot and (error := self._refusal(request)) is not None:
-            self.ended(request)
-            return Refuse(request.id, error)
-        assigned = self._place([request])
-        if request.slot is None:
+        assigned = self.resume(request)
+        if request.slot is None and request.held_for is None:
+            if (error := self._refusal(request)) is not None:
+                self.ended(request)
+                return Refuse(request.id, error)
             self._load_shedding.waits(request)
         return assigned
 
     def resume(self, request: D) -> list[AssignSlot[D]]:
         """Add a request that was accepted before; like `enqueue`, but a full queue does not refuse
         it."""
-        self._arrives(request)
-        return self._place([request])
-
-    def _arrives(self, request: D) -> None:
         if request.arrival:
             raise ValueError(f"request {request.id} is here already")
         self._num_arrived += 1
         request.arrival = self._num_arrived
         self._waiting.arrived(request, self.now)
+        return self._place([request])
 
     def _refusal(self, request: D) -> QueueFull | None:
         """Return the error for a new request that would make the queue too long, or `None`."""

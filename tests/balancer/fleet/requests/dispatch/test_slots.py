@@ -9,7 +9,6 @@ from arriero.balancer.fleet.requests.dispatch.dispatch import (
     MENDED_TOGETHER,
     AgentSlots,
     FleetSlots,
-    Free,
     Ranks,
 )
 from arriero.balancer.fleet.requests.eligibility import Engine, Offer
@@ -176,27 +175,15 @@ def test_a_load_counts_those_who_run_and_those_who_are_held() -> None:
     assert ranks.load(agents[A], "n") is None
 
 
-def test_the_agent_with_the_lowest_load_is_first() -> None:
-    free = Free()
-    free.put(A, (None, "llama"), 0.5, 1)
-    free.put(B, (None, "bert"), 0.5, 0)
-    assert (free.first(None), free.first("llama"), free.first("gpt")) == (B, A, None)
-    free.put(A, (None, "llama"), 0.25, 1)
-    assert free.first(None) == A
-    free.put(A, (None, "bert"), 0.75, 2)
-    assert (free.first("llama"), free.first("bert")) == (None, B)
-    free.discard(B)
-    free.discard(B)
-    assert (free.first(None), B in free, A in free) == (A, False, True)
-    free.check_integrity()
-
-
-def test_an_engine_has_agents_of_its_own() -> None:
-    free, engine = Free(), Engine("llama", "abc")
-    free.put(A, (None, "llama"), 0.0, 0)
-    assert free.first(engine) is None
-    free.put(A, (None, "llama", engine), 0.0, 0)
-    assert free.first(engine) == A
-    free.put(A, (None, "llama"), 0.0, 0)
-    assert free.first(engine) is None
-    free.check_integrity()
+def test_an_agent_is_ranked_for_what_it_serves_now() -> None:
+    agents, ranks, _ = scene({A: 1.0, B: 2.0})
+    engine = Engine("n", "f")
+    assert (ranks.first("m"), ranks.first(engine)) == (A, None)
+    agents.offers(agents[A], Offer(model="n", slots=1, fingerprint="f"))
+    ranks.update(agents[A])
+    assert (ranks.first("m"), ranks.first("n"), ranks.first(engine)) == (B, A, A)
+    ranks.check_integrity()
+    agents.offers(agents[A], Offer(model="n", slots=1))
+    ranks.update(agents[A])
+    assert (ranks.first("n"), ranks.first(engine), ranks.first(None)) == (A, None, A)
+    ranks.check_integrity()
