@@ -28,8 +28,8 @@ from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import IO, BinaryIO
 
-from .jobs.blobs import ROOTS, UNFINISHED, BlobGone, Blobs, BlobsAway, LocalBlobs
-from .jobs.files import PIECE, blob_of
+from .jobs.blobs import ROOTS, UNFINISHED, BlobGone, Blobs, BlobsAway, LocalBlobs, blob_of
+from .jobs.files import PIECE
 from .jobs.files_place import FilesPlace, open_blobs
 
 FORMAT = 1

@@ -47,9 +47,10 @@ from .fleet.runtime.fleet_runtime import FleetRuntime
 from .fleet.runtime.retained_requests import MAX_RETAINED, RetainedRequests
 from .fleet.shares import Shares
 from .history.recorder import Recorders
+from .jobs.batch_run import callers
 from .jobs.blobs import BlobsAway
 from .jobs.files_place import FileLimits, place_beside
-from .jobs.jobs import Jobs, callers, open_jobs
+from .jobs.jobs import Jobs, open_jobs
 from .management import troubles
 from .management.answer_types import Trouble
 from .management.events import EventHub

@@ -10,16 +10,18 @@ writes it.
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ...shared.errors import InternalError, RequestTimeout
+from ..access.access import Access
+from ..fleet.caller import Caller
 from ..store.job_records import Chunk
-from .batch import Batch, Fault
-from .blobs import on_thread
-from .files import blob_of
+from .batch import Batch, BatchCaller, Fault
+from .blobs import blob_of, on_thread
 from .inputs import BatchStopped, Index, check_input, read_chunk
 from .lines import Again, Line, answer_line, error_line, in_order, judge
 from .results import ChunkSpool, finalize
@@ -154,6 +156,27 @@ class Progress:
         since, num_before = self._samples[0]
         num = self.num_ended - num_before
         return num / (now - since) if num and now > since else None
+
+
+def callers(
+    access: Access, clock: Callable[[], float] = time.time, *, outlive_keys: bool = False
+) -> Callable[[BatchCaller], Caller | None]:
+    """Return a function that gives the caller who made a batch, with the limits of now.
+
+    The function returns `None` if the caller's key is no longer valid. If batches `outlive_keys`,
+    it then returns a caller who has only the limits of all callers.
+    """
+
+    def caller_of(maker: BatchCaller) -> Caller | None:
+        if maker.owner is None:
+            return Caller(address=maker.address, user_agent="batch")
+        key = access.ring.get(maker.name)
+        if key is None or key.identity.owner != maker.owner or key.problem(clock()) is not None:
+            ended = Caller(name=maker.name, user_agent="batch", owner=maker.owner)
+            return ended if outlive_keys else None
+        return Caller(name=maker.name, user_agent="batch", limits=key.limits, owner=maker.owner)
+
+    return caller_of
 
 
 class BatchTaken(Exception):

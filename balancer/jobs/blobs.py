@@ -19,6 +19,16 @@ ROOTS = ("files", "batches")
 """The folders of all names."""
 
 
+def blob_of(id: str) -> str:
+    """Return the name of the blob with a file's bytes."""
+    return f"files/{id}"
+
+
+def results_blob(key: str, *, is_error: bool) -> str:
+    """Return the name of the blob with a chunk's outputs or errors."""
+    return f"{key}.{'errors' if is_error else 'outputs'}"
+
+
 class BlobsAway(Exception):
     """The storage cannot be reached, read or written; a retry may help."""
 

@@ -25,7 +25,7 @@ from ..fleet.caller import Account, Caller
 from ..fleet.shares import EVERYBODY, Amounts, Shares
 from ..store.job_records import FileTotals, Order, SavedFile
 from ..store.jobs import JobStore
-from .blobs import Blobs, BlobWriter, on_thread
+from .blobs import Blobs, BlobWriter, blob_of, on_thread
 from .files_place import FileLimits
 
 MAX_UPLOADS = 16
@@ -299,11 +299,6 @@ def _sum(stored: Mapping[str, int], coming: Amounts[str]) -> dict[str, int]:
 def new_file_id() -> str:
     """Return an id that nobody can guess."""
     return f"file-{uuid.uuid4().hex}"
-
-
-def blob_of(id: str) -> str:
-    """Return the name of the blob with a file's bytes."""
-    return f"files/{id}"
 
 
 FORGOTTEN = 86_400.0

@@ -22,8 +22,7 @@ from typing import BinaryIO, Self
 from ...shared.errors import NotFound
 from ..store.job_records import Chunk
 from .batch import MAX_FAULTS, Batch, Fault
-from .blobs import on_thread
-from .files import blob_of
+from .blobs import blob_of, on_thread
 from .lines import MAX_LINE, Line, parse_line
 from .tools import Tools
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from ...shared.reports.figures import Family, Figure
-from ..access.access import Access
 from ..fleet.caller import Caller
 from ..fleet.shares import Shares
 from ..store.jobs import JobStore
@@ -145,24 +144,3 @@ async def open_jobs(
         patience=patience,
     )
     return Jobs(files, runner)
-
-
-def callers(
-    access: Access, clock: Callable[[], float] = time.time, *, outlive_keys: bool = False
-) -> Callable[[BatchCaller], Caller | None]:
-    """Return a function that gives the caller who made a batch, with the limits of now.
-
-    The function returns `None` if the caller's key is no longer valid. If batches `outlive_keys`,
-    it then returns a caller who has only the limits of all callers.
-    """
-
-    def caller_of(maker: BatchCaller) -> Caller | None:
-        if maker.owner is None:
-            return Caller(address=maker.address, user_agent="batch")
-        key = access.ring.get(maker.name)
-        if key is None or key.identity.owner != maker.owner or key.problem(clock()) is not None:
-            ended = Caller(name=maker.name, user_agent="batch", owner=maker.owner)
-            return ended if outlive_keys else None
-        return Caller(name=maker.name, user_agent="batch", limits=key.limits, owner=maker.owner)
-
-    return caller_of

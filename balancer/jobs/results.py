@@ -17,8 +17,8 @@ from ..store.job_records import ChunkResults, SavedFile
 from ..store.jobs import JobStore
 from .batch import Batch
 from .batches import Batches
-from .blobs import Blobs, BlobWriter, on_thread, raising_away
-from .files import PIECE, blob_of
+from .blobs import Blobs, BlobWriter, blob_of, on_thread, raising_away, results_blob
+from .files import PIECE
 
 
 class Spool:
@@ -92,7 +92,7 @@ class ChunkSpool:
                 for n, was_error, at, size in _records(file)
                 if n in numbers and was_error == is_error
             }
-            writer = blobs.create(blob_name(key, is_error=is_error))
+            writer = blobs.create(results_blob(key, is_error=is_error))
             try:
                 for number in sorted(places):
                     at, size = places[number]
@@ -111,11 +111,6 @@ class ChunkSpool:
                 self.is_error[number] = was_error
                 end = at + size
             file.truncate(end)
-
-
-def blob_name(key: str, *, is_error: bool) -> str:
-    """Return the name of the blob with a chunk's outputs or errors."""
-    return f"{key}.{'errors' if is_error else 'outputs'}"
 
 
 def _records(file: BinaryIO) -> Iterator[tuple[int, bool, int, int]]:
@@ -190,7 +185,7 @@ class _ResultFile:
         for chunk in chunks:
             size = chunk.num_error_bytes if self._is_error else chunk.num_output_bytes
             if size:
-                self._copy(blob_name(chunk.key, is_error=self._is_error), size)
+                self._copy(results_blob(chunk.key, is_error=self._is_error), size)
 
     def commit(self) -> None:
         if self._writer is not None:

@@ -10,8 +10,9 @@ from arriero.balancer.access.access import Access
 from arriero.balancer.access.access_key import AccessKey
 from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.jobs.batch import BatchCaller
+from arriero.balancer.jobs.batch_run import callers
 from arriero.balancer.jobs.files_place import FileLimits, FilesPlace
-from arriero.balancer.jobs.jobs import Pace, callers, open_jobs
+from arriero.balancer.jobs.jobs import Pace, open_jobs
 from arriero.balancer.jobs.lines import Answered, Line
 from tests.balancer.jobs.builders import FakeFleet, House, created, echo, ended, request_line
 from tests.balancer.stores import MemoryStore

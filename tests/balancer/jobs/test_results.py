@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from arriero.balancer.jobs import results as finalizing
-from arriero.balancer.jobs.blobs import BlobsAway, LocalBlobs
+from arriero.balancer.jobs.blobs import BlobsAway, LocalBlobs, results_blob
 from arriero.balancer.jobs.files_place import WorkPlace
-from arriero.balancer.jobs.results import RESULTS_KEPT, Spool, blob_name, finalize
+from arriero.balancer.jobs.results import RESULTS_KEPT, Spool, finalize
 from arriero.balancer.store.job_records import Chunk, ChunkResults
 from tests.balancer.jobs.builders import House, created, request_line
 from tests.balancer.jobs.contract import read, write
@@ -21,8 +21,8 @@ def test_results_are_stored_in_the_order_of_the_lines(tmp_path: Path) -> None:
     chunk.add(1, b"1\n", is_error=False)
     chunk.add(2, b"bad\n", is_error=True)
     results = chunk.store(blobs, "batches/b/0")
-    assert read(blobs, blob_name("batches/b/0", is_error=False)) == b'1\n{"a": "3 3"}\n'
-    assert read(blobs, blob_name("batches/b/0", is_error=True)) == b"bad\n"
+    assert read(blobs, results_blob("batches/b/0", is_error=False)) == b'1\n{"a": "3 3"}\n'
+    assert read(blobs, results_blob("batches/b/0", is_error=True)) == b"bad\n"
     assert (results.num_output_bytes, results.num_error_bytes) == (15, 4)
     assert (results.num_completed, results.num_failed) == (2, 1)
     chunk.delete()
@@ -42,7 +42,7 @@ def test_a_torn_record_is_cut_off(tmp_path: Path, torn: bytes) -> None:
     blobs = LocalBlobs(tmp_path / "blobs")
     last = Spool(tmp_path).open("b", 0)
     last.store(blobs, "k")
-    assert read(blobs, blob_name("k", is_error=False)) == b"one\nthree\n"
+    assert read(blobs, results_blob("k", is_error=False)) == b"one\nthree\n"
 
 
 def test_a_record_that_did_not_fit_is_not_the_beginning_of_the_next(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ async def test_all_chunks_in_their_order(tmp_path: Path) -> None:
             row = Chunk(number=number, offset=0, num_bytes=1, first_line=1, num_lines=2)
             await house.store.add_chunks(id, [row])
             key = f"batches/{id}/{number}"
-            write(blobs, blob_name(key, is_error=False), b"o%d\n" % number)
+            write(blobs, results_blob(key, is_error=False), b"o%d\n" % number)
             results = ChunkResults(
                 key=key,
                 num_output_bytes=3,
@@ -108,7 +108,7 @@ async def test_all_chunks_in_their_order(tmp_path: Path) -> None:
                 num_failed=0,
             )
             if number == 3:
-                write(blobs, blob_name(key, is_error=True), b"e3\n")
+                write(blobs, results_blob(key, is_error=True), b"e3\n")
                 results = ChunkResults(
                     key=key, num_output_bytes=3, num_error_bytes=3, num_completed=1, num_failed=1
                 )
