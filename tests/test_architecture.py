@@ -144,7 +144,7 @@ SHELLS = {
     "balancer/store": "conversations database diary health history jobs retained store "
     "write_behind writer",
     "balancer/tls": "certificates tls_protocol",
-    "cli": "arguments boundary desired_state load server_batch waiting_line",
+    "cli": "arguments desired_state load server_batch waiting_line",
     "cli/commands": "*",
     "client": "__init__ batch_jobs batches client http management socket",
     "shared": "lifecycle line_writer log log_bell",

@@ -8,8 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ...shared.printable import printable
-from ..arguments import Target, UsageError, make_parser
-from ..boundary import run
+from ..arguments import Target, UsageError, make_parser, run
 from ..output import console, duration, in_gib, print_json
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..arguments import Target, UsageError, make_parser
-from ..boundary import run
+from ..arguments import Target, UsageError, make_parser, run
 from ..desired_state import add_flags, change
 
 EXAMPLE = """a file such as

@@ -6,8 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..arguments import Target, UsageError, make_parser
-from ..boundary import run_plain
+from ..arguments import Target, UsageError, make_parser, run_plain
 from ..output import console, print_json
 
 if TYPE_CHECKING:

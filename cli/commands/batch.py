@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from .. import server_batch
-from ..arguments import EXIT_FAILED, Target, UsageError, make_parser, positive
+from ..arguments import EXIT_FAILED, Target, UsageError, make_parser, positive, run
 from ..batch_lines import Line, answered, has_failed, parse_line, result_line
-from ..boundary import run
 from ..output import print_json, say
 from .generate import add_options, options_of
 

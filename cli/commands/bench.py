@@ -10,8 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..arguments import EXIT_FAILED, Target, UsageError, make_parser, positive, positives
-from ..boundary import run
+from ..arguments import EXIT_FAILED, Target, UsageError, make_parser, positive, positives, run
 from ..load import Level, Timed, ask, summed_up
 from ..output import console, print_json
 

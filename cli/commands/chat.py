@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..arguments import EXIT_USAGE, Target, make_parser
-from ..boundary import exit_code_of, run_plain, sentence_of
+from ..arguments import EXIT_USAGE, Target, exit_code_of, make_parser, run_plain, sentence_of
 from ..output import console
 from ..waiting_line import WaitingLine
 from .generate import add_options, options_of

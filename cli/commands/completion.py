@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 
 from ...shared.command_line import GROUP
-from ..arguments import Target, make_parser
-from ..boundary import run_plain
+from ..arguments import Target, make_parser, run_plain
 
 
 def main(argv: Sequence[str] | None = None) -> int:

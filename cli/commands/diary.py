@@ -6,8 +6,7 @@ from contextlib import aclosing
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ..arguments import Target, make_parser, positive
-from ..boundary import run
+from ..arguments import Target, make_parser, positive, run
 from ..output import console, print_json
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ...shared.printable import printable
-from ..arguments import EXIT_FAILED, Target, make_parser
-from ..boundary import run
+from ..arguments import EXIT_FAILED, Target, make_parser, run
 from ..checks import (
     Finding,
     of_certificate,

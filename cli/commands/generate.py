@@ -8,8 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ...shared.printable import printable
-from ..arguments import Target, UsageError, make_parser, positive
-from ..boundary import run
+from ..arguments import Target, UsageError, make_parser, positive, run
 from ..output import print_json, say
 from ..waiting_line import WaitingLine
 

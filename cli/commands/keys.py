@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ...client.errors import RequestFailed
-from ..arguments import Target, UsageError, make_parser, positive
-from ..boundary import run
+from ..arguments import Target, UsageError, make_parser, positive, run
 from ..output import console, print_json, say
 
 ACTIONS = ("create", "list", "revoke", "rotate", "bootstrap")

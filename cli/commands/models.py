@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from ..arguments import Target, UsageError, make_parser, positive
-from ..boundary import run
+from ..arguments import Target, UsageError, make_parser, positive, run
 from ..desired_state import add_flags, change, models_view
 from ..output import console, in_gib, print_json
 

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ..arguments import Target, UsageError, make_parser, positive
-from ..boundary import run
+from ..arguments import Target, UsageError, make_parser, positive, run
 from ..output import console, duration, print_json
 
 if TYPE_CHECKING:

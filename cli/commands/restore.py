@@ -6,8 +6,7 @@ from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
-from ..arguments import Target, UsageError, make_parser
-from ..boundary import run_plain
+from ..arguments import Target, UsageError, make_parser, run_plain
 from ..output import console, print_json
 from .backup import add_places, places_of
 

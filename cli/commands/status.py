@@ -7,8 +7,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from ...shared.printable import printable
-from ..arguments import Target, make_parser
-from ..boundary import run
+from ..arguments import Target, make_parser, run
 from ..fleet_state import FleetState
 from ..output import console, duration, issues, namesakes, print_json, rate
 

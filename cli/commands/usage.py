@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...shared.printable import printable
-from ..arguments import Target, make_parser
-from ..boundary import run
+from ..arguments import Target, make_parser, run
 from ..output import console, print_json
 
 COLUMNS = ("day", "caller", "model")
