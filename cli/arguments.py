@@ -12,13 +12,16 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import urlsplit
 
 from ..client.client import INFERENCE_URL, MANAGEMENT_URL
 from ..client.errors import ArrieroError, RequestFailed, Unreachable
 from ..shared.nearest import meant
 from .output import say
+
+if TYPE_CHECKING:
+    from ..client import Client, Retries
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -60,6 +63,18 @@ class Target:
     management: str
     key: str | None = None
     tls_ca: str | None = None
+
+    def client(self, retries: "Retries | None" = None) -> "Client":
+        """Return a client of the balancer."""
+        from ..client import Client  # late: `--help` does without it, and it takes a while
+
+        return Client(
+            self.url,
+            management=self.management,
+            key=self.key,
+            tls_ca=self.tls_ca,
+            retries=retries,
+        )
 
 
 def make_parser(command: str, description: str) -> argparse.ArgumentParser:

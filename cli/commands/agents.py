@@ -36,11 +36,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 async def _agents(arguments: argparse.Namespace, target: Target) -> None:
-    from ...client import Client
 
-    async with Client(
-        target.url, management=target.management, key=target.key, tls_ca=target.tls_ca
-    ) as client:
+    async with target.client() as client:
         fleet = client.management
         agents = await fleet.agents()
         if arguments.action == "list":

@@ -33,12 +33,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 async def _apply(arguments: argparse.Namespace, target: Target) -> int | None:
-    from ...client import Client
 
     desired = read_state(Path(arguments.file))
-    async with Client(
-        target.url, management=target.management, key=target.key, tls_ca=target.tls_ca
-    ) as client:
+    async with target.client() as client:
         return await change(client.management, lambda _before: desired, arguments)
 
 

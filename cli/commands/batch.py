@@ -48,21 +48,19 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 async def _batch(arguments: argparse.Namespace, target: Target) -> int | None:
-    from ...client import Client, Retries
+    from ...client import Retries
 
     defaults = options_of(arguments)
     if arguments.server_side:
         return await _on_server(arguments, target, defaults)
-    async with Client(target.url, key=target.key, tls_ca=target.tls_ca) as client:
+    async with target.client() as client:
         await client.readiness()  # a wrong address is not worth any patience
     with _open_input(arguments.input) as lines, _Output(Path(arguments.output)) as output:
         total = _compare(lines, output, defaults)
         lines.seek(0)
         # A batch has time: it waits for as long as its requests are refused for want of room.
         retries = Retries(patience=10_000)
-        async with Client(
-            target.url, key=target.key, tls_ca=target.tls_ca, retries=retries
-        ) as client:
+        async with target.client(retries=retries) as client:
             todo = (line for line in _lines(lines, defaults) if not output.has(line))
             await _run(client, todo, output, total=total, at_once=arguments.concurrency)
     summary = {"lines": total, "failed": output.num_failed, "answered": output.num_answered}
@@ -77,14 +75,12 @@ async def _batch(arguments: argparse.Namespace, target: Target) -> int | None:
 async def _on_server(
     arguments: argparse.Namespace, target: Target, defaults: dict[str, Any]
 ) -> int | None:
-    from ...client import Client, Retries
+    from ...client import Retries
 
     if defaults or arguments.concurrency:
         raise UsageError("--server-side takes no other options: each line has its own")
     output = Path(arguments.output)
-    async with Client(
-        target.url, key=target.key, tls_ca=target.tls_ca, retries=Retries(limit=20)
-    ) as client:
+    async with target.client(retries=Retries(limit=20)) as client:
         with _bar() as bar:
             task = bar.add_task("", total=None, rate="")
 

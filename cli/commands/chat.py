@@ -123,7 +123,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _chat(arguments: argparse.Namespace, target: Target) -> int:
-    from ...client import Client
 
     if sys.stdin.isatty():
         import readline  # noqa: F401  # input() then has a history and can be edited
@@ -132,7 +131,7 @@ def _chat(arguments: argparse.Namespace, target: Target) -> int:
     if arguments.no_thinking:
         options["thinking"] = False
     with asyncio.Runner() as runner:
-        client = Client(target.url, key=target.key, tls_ca=target.tls_ca)
+        client = target.client()
         try:
             return _Chat(runner, client, console(), options, arguments.system).run()
         finally:

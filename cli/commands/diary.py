@@ -32,15 +32,12 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 async def _diary(arguments: argparse.Namespace, target: Target) -> None:
-    from ...client import Client
 
     choice: dict[str, str | int] = {"limit": arguments.limit}
     if arguments.since:
         choice["since"] = arguments.since
     screen = console()
-    async with Client(
-        target.url, management=target.management, key=target.key, tls_ca=target.tls_ca
-    ) as client:
+    async with target.client() as client:
         if arguments.follow:
             async with aclosing(client.management.diary_events(**choice)) as events:
                 async for event in events:

@@ -53,17 +53,11 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 async def _doctor(arguments: argparse.Namespace, target: Target) -> int | None:
-    from ...client import Client, Retries
+    from ...client import Retries
 
     findings = list(_of_host())
     never = Retries(limit=0)
-    async with Client(
-        target.url,
-        management=target.management,
-        key=target.key,
-        tls_ca=target.tls_ca,
-        retries=never,
-    ) as client:
+    async with target.client(retries=never) as client:
         findings += await _of_balancer(client, target)
     for address in dict.fromkeys((target.url, target.management)):
         findings += await _of_certificate(address, target.tls_ca)

@@ -77,10 +77,9 @@ def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 async def _generate(arguments: argparse.Namespace, target: Target) -> int | None:
-    from ...client import Client
 
     request = options_of(arguments) | _question(arguments)
-    async with Client(target.url, key=target.key, tls_ca=target.tls_ca) as client:
+    async with target.client() as client:
         if arguments.json:
             print_json(asdict(await client.generate(**request)))
             return None

@@ -90,11 +90,7 @@ async def _keys(arguments: argparse.Namespace, target: Target) -> None:
     elif arguments.state is not None:
         await _in_store(arguments.state, lambda keys: _act(arguments, keys))
     else:
-        from ...client import Client
-
-        async with Client(
-            target.url, management=target.management, key=target.key, tls_ca=target.tls_ca
-        ) as client:
+        async with target.client() as client:
             await _act(arguments, client.management)
 
 

@@ -107,15 +107,12 @@ def _label(text: str) -> tuple[str, str]:
 
 
 async def _models(arguments: argparse.Namespace, target: Target) -> int | None:
-    from ...client import Client
 
     if arguments.action != "list" and arguments.model is None:
         has_source = arguments.action in ("add", "fit")
         what = "give its source" if has_source else "give its name"
         raise UsageError(f"{arguments.action} which model? {what.capitalize()}")
-    async with Client(
-        target.url, management=target.management, key=target.key, tls_ca=target.tls_ca
-    ) as client:
+    async with target.client() as client:
         if arguments.action == "list":
             _list(await client.management.models(), as_json=arguments.json)
             return None

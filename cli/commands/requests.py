@@ -49,11 +49,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 async def _requests(arguments: argparse.Namespace, target: Target) -> None:
 
-    from ...client import Client
-
-    async with Client(
-        target.url, management=target.management, key=target.key, tls_ca=target.tls_ca
-    ) as client:
+    async with target.client() as client:
         if arguments.action != "list" and arguments.request is None:
             raise UsageError(f"{arguments.action} which request? Give its id")
         if arguments.action == "cancel":

@@ -30,13 +30,9 @@ def build_parser() -> argparse.ArgumentParser:
 async def _status(arguments: argparse.Namespace, target: Target) -> None:
     from rich.live import Live
 
-    from ...client import Client
-
     state = FleetState()
     async with (
-        Client(
-            target.url, management=target.management, key=target.key, tls_ca=target.tls_ca
-        ) as client,
+        target.client() as client,
         aclosing(client.management.events()) as events,
     ):
         if arguments.once or arguments.json or not sys.stdout.isatty():

@@ -47,14 +47,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 async def _usage(arguments: argparse.Namespace, target: Target) -> None:
 
-    from ...client import Client
-
     choice = {"since": arguments.since, "by": arguments.by}
     if arguments.until:
         choice["until"] = arguments.until
-    async with Client(
-        target.url, management=target.management, key=target.key, tls_ca=target.tls_ca
-    ) as client:
+    async with target.client() as client:
         usage = await client.management.usage(**choice)
     if arguments.json:
         print_json(usage)
