@@ -72,6 +72,7 @@ async def main(settings: BalancerSettings, shutdown: Shutdown, pipes: Pipes | No
                 await parts.request_service.flush(LAST_WRITES)
             if parts.conversation_service is not None:
                 await parts.conversation_service.flush(LAST_WRITES)
+            tasks.create_task(parts.desired_state.flush(LAST_WRITES))
             await parts.persistence.flush(parts.runtime.views.totals())
             await parts.diary.flush(LAST_WRITES)
             if parts.peers is not None:

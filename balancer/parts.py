@@ -5,7 +5,7 @@ import logging
 import secrets
 from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from typing import Any
@@ -103,7 +103,8 @@ class Parts:
     def store_statuses(self) -> dict[str, StoreStatus]:
         """Return the status of the store for each task that writes to it, by what the task
         writes."""
-        statuses = {"history": self.persistence.writer.status()}
+        history, num_saves = self.persistence.writer.status(), int(self.desired_state.is_saving)
+        statuses = {"history": replace(history, num_pending=history.num_pending + num_saves)}
         if self.request_service is not None:
             statuses["requests"] = self.request_service.status()
         if self.conversation_service is not None:
@@ -167,9 +168,7 @@ async def assemble(
     conversations, conversation_service = open_conversations(settings, persistence)
     bodies = bodies_of(settings, metrics, access, runtime.memory, until_the_end)
     retained, request_service = retained_requests(settings, persistence, runtime, access)
-    desired_state = DesiredStateService(
-        runtime, persistence.writer.persist, is_lasting=persistence.store.is_lasting
-    )
+    desired_state = DesiredStateService(runtime, persistence.store, persistence.writer.health)
     drains = DrainService(runtime, persistence.store)
     keys = KeyService(access, persistence.store)
     diary = Diary(runtime, persistence.store)

@@ -1,4 +1,4 @@
-"""What survives a restart: the store of `--state`, its writer task, and the history."""
+"""What survives a restart: the store of `--state`, and the history in it."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,17 +8,17 @@ from ..shared.lifecycle import StartupError
 from .cluster.peer_store import NotificationHub, PeerStore
 from .fleet.view import FleetTotals
 from .history.history_task import HistoryTask
+from .store.history_writer import HistoryWriter
 from .store.port import StoreRefused
 from .store.store import Store, open_store
 from .store.url import StoreUrl
-from .store.writer import StoreWriter
 
 LAST_WRITES = 3.0
 """Seconds that the store has, at the end, for what was not written yet."""
 
 
 class Persistence:
-    """The store and its users. `writer` writes the desired state and the history to `store`.
+    """The store and its users. `writer` writes the history to `store`.
 
     Everything else is read and written at once, because its callers wait. `peers` finds other
     balancers, in a store that several can share.
@@ -27,7 +27,7 @@ class Persistence:
     def __init__(self, store: Store, peers: PeerStore | None = None) -> None:
         self.store = store
         self.peers = peers
-        self.writer = StoreWriter(store)
+        self.writer = HistoryWriter(store)
         self.history = HistoryTask(handed_over=self.writer.unwritten)
 
     @classmethod

@@ -141,8 +141,8 @@ SHELLS = {
     "balancer/management": "agent_log balancers events page",
     "balancer/management/metrics": "fleet_collector loop_delay",
     "balancer/management/steering": "desired_state_service drains",
-    "balancer/store": "conversations database diary health history jobs retained store "
-    "write_behind writer",
+    "balancer/store": "conversations database diary health history history_writer jobs retained "
+    "store write_behind",
     "balancer/tls": "certificates tls_protocol",
     "cli": "arguments desired_state load server_batch waiting_line",
     "cli/commands": "*",

@@ -43,13 +43,12 @@ def open_peers(
     """
     if persistence.peers is None:
         return None
-    store = persistence.store
     responder = Responder(runtime, render, persistence.history)
     peers = Peers(
         persistence.peers,
         runtime,
         {
-            "desired_state": lambda: desired_state.reconcile(store),
+            "desired_state": desired_state.reconcile,
             "keys": keys.reconcile,
             "sessions": sessions.reconcile,
             "batches": reads_none if jobs is None else jobs.reconcile,

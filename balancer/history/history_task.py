@@ -9,7 +9,7 @@ from itertools import chain
 
 from ..fleet.view import FleetTotals
 from ..store.history import HistoryStore
-from ..store.history_backlog import HistoryBatch
+from ..store.history_writer import HistoryBatch, HistoryWriter
 from ..store.port import StoreAway
 from ..store.records import (
     MAX_ENDINGS,
@@ -23,7 +23,6 @@ from ..store.records import (
     UsageRow,
     UsageSum,
 )
-from ..store.writer import StoreWriter
 from .chart import By, Chart, chart
 from .endings import Endings, latest
 from .recorder import HistoryRecorder
@@ -99,7 +98,7 @@ class HistoryTask:
         sums = (item for step in steps for item in step.models.items())
         return {name for name, each in sums if each.completion_tokens} - {OTHERS}
 
-    async def run(self, totals: Callable[[], FleetTotals], writer: StoreWriter) -> None:
+    async def run(self, totals: Callable[[], FleetTotals], writer: HistoryWriter) -> None:
         """Close a step each second, until cancelled."""
         while True:
             await asyncio.sleep(1 - self.clock() % 1)
@@ -118,7 +117,7 @@ class HistoryTask:
         self._unwritten += [(step, 1), *((each, 60) for each in minutes)]
         del self._unwritten[: -STEPS_KEPT[1]]
 
-    def write(self, writer: StoreWriter) -> None:
+    def write(self, writer: HistoryWriter) -> None:
         """Give the store what is new since the last call."""
         steps, self._unwritten = self._unwritten, []
         endings = self.endings.take_unwritten()
@@ -127,7 +126,7 @@ class HistoryTask:
             saved = [to_saved(step, width, self.run_id) for step, width in steps]
             writer.append(saved, endings, usage)
 
-    def end(self, totals: FleetTotals, writer: StoreWriter) -> None:
+    def end(self, totals: FleetTotals, writer: HistoryWriter) -> None:
         """Give the store everything, because this balancer ends."""
         self.tick(totals)
         if self._shared is not None:  # else the minute goes on after the next start

@@ -1,8 +1,6 @@
-"""Records of the store, and the messages that ask for a write.
+"""Records of the store. Times are seconds since 1970, in UTC.
 
-The fleet's core never waits for a store. A change of the desired state is a `Persist`: the
-`StoreWriter` saves it, with retries, and answers with one `PersistOutcome`. Times are seconds since
-1970, in UTC.
+The fleet's core never waits for a store.
 """
 
 from dataclasses import dataclass
@@ -37,40 +35,15 @@ class SavedState:
     document: str
 
 
-# ---- saving the desired state: the core's decision, and the event that answers it
-
-
 @dataclass(frozen=True, slots=True)
 class Persist:
-    """Save `document` as the revision after `expected`; 0 if nothing was saved before."""
-
-    expected: int
-    document: str
-
-
-@dataclass(frozen=True, slots=True)
-class Persisted:
-    """The state was saved, as the revision after the expected one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Conflicted:
-    """The state was not saved, because another call saved `current`."""
-
-    current: SavedState | None
-
-
-@dataclass(frozen=True, slots=True)
-class NotPersisted:
-    """The save was given up, because the store was away for too long or too much waited.
+    """Save `document` as the revision after `expected`; 0 if nothing was saved before.
 
     A save whose confirmation was lost may still be in the store; load before the next save.
     """
 
-    reason: str
-
-
-PersistOutcome = Persisted | Conflicted | NotPersisted
+    expected: int
+    document: str
 
 
 # ---- history

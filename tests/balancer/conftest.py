@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from arriero.balancer import persistence
-from arriero.balancer.store import database, write_behind, writer
+from arriero.balancer.management.steering import desired_state_service
+from arriero.balancer.store import database, write_behind
 from tests.balancer.store.postgres import PostgresServer
 from tests.balancer.stores import close_all
 from tests.waiting import HANGS
@@ -17,7 +18,7 @@ def stores_have_time() -> Iterator[None]:
         patched.setattr(database, "CONNECT_TIMEOUT", HANGS)
         patched.setattr(persistence, "LAST_WRITES", HANGS)
         patched.setattr(write_behind, "TRY_TIMEOUT", HANGS)
-        patched.setattr(writer, "SAVE_TIMEOUT", HANGS)
+        patched.setattr(desired_state_service, "SAVE_TIMEOUT", HANGS)
         yield
 
 

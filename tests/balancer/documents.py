@@ -13,8 +13,10 @@ from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.balancer.management.steering.desired_state_service import DesiredStateService
+from arriero.balancer.store.health import StoreHealth
 from tests.balancer.management.apps import management_app
 from tests.balancer.openapi_checks import Json
+from tests.balancer.stores import MemoryStore
 
 
 @cache
@@ -34,7 +36,7 @@ async def _served_by_inference() -> Json:
 
 async def _served_by_management() -> Json:
     runtime = _runtime()
-    desired_state = DesiredStateService(runtime, lambda _persist: asyncio.Future())
+    desired_state = DesiredStateService(runtime, MemoryStore(), StoreHealth("the store"))
     return await _served(
         management_app(runtime, EventHub(runtime), Metrics(), desired_state=desired_state)
     )

@@ -1,5 +1,6 @@
 """A balancer's parts, made from its settings."""
 
+import asyncio
 import json
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -13,6 +14,7 @@ from arriero.balancer.api.conversation_store import ConversationStore
 from arriero.balancer.api.openai.responses.answer import ResponseAnswer
 from arriero.balancer.api.openai.responses.requests import parse_response
 from arriero.balancer.api.openai.responses.stored import Stored
+from arriero.balancer.control.desired_state import DesiredState
 from arriero.balancer.fleet.limits import Limits
 from arriero.balancer.numbers import collect_numbers, measure_loop_delay
 from arriero.balancer.parts import (
@@ -23,7 +25,7 @@ from arriero.balancer.parts import (
 )
 from arriero.balancer.persistence import Persistence
 from arriero.balancer.settings import BalancerSettings
-from arriero.balancer.store.records import Persist, StoreStatus
+from arriero.balancer.store.records import StoreStatus
 from arriero.balancer.store.url import parse_store_url
 from arriero.shared.inference import RequestId, Token
 from arriero.shared.lifecycle import StartupError
@@ -71,11 +73,14 @@ async def test_with_a_store_answers_outlive_the_balancer(tmp_path: Path) -> None
         assert parts.request_service is not None
         assert parts.store_statuses() == {"history": StoreStatus(), "requests": StoreStatus()}
         assert parts.issues() == ()
-        parts.persistence.writer.persist(Persist(7, "{}"))
-        parts.persistence.writer._health.went_away("gone")
+        change = asyncio.create_task(parts.desired_state.put(DesiredState(), expected=None))
+        await asyncio.sleep(0)
+        parts.persistence.writer.health.went_away("gone")
         status = parts.store_status()
         assert status == StoreStatus(status.away_since, "gone", num_pending=1)
         assert [issue.code for issue in parts.issues()] == ["store_away"]
+        await change
+        assert parts.issues() == ()
 
 
 async def test_a_part_that_cannot_be_made_closes_those_before_it(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from arriero.balancer.persistence import Persistence, peer_store_of
 from arriero.balancer.store.records import (
     EndingFilter,
     Persist,
-    Persisted,
     SavedState,
 )
 from arriero.balancer.store.store import Store
@@ -30,7 +29,7 @@ async def life(url: str, id: str) -> list[str]:
         persistence.history.recorder.tokens(3, Origin("ana", "tiny"))
         persistence.history.recorder.ended(ending(id))
         save = Persist(saved.revision if saved else 0, id)
-        assert await persistence.writer.persist(save) == Persisted()
+        await persistence.store.save_desired_state(save)
         await persistence.flush(TOTALS)
         running.cancel()
     await persistence.close()

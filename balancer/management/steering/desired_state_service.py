@@ -6,23 +6,15 @@ keeps the present state. Invariant: at most one save is in progress.
 
 import asyncio
 import logging
-from collections.abc import Callable
-from functools import partial
-from typing import assert_never
 
-from ....shared.errors import Conflict, InvalidRequest, StoreUnavailable
+from ....shared.errors import Conflict, InvalidRequest, RequestError, StoreUnavailable
 from ...control.desired_state import DesiredState
 from ...control.state_document import desired_state_json, parse_desired_state
 from ...fleet.runtime.fleet_runtime import FleetRuntime
-from ...store.port import StoreAway
-from ...store.records import (
-    Conflicted,
-    NotPersisted,
-    Persist,
-    Persisted,
-    PersistOutcome,
-    SavedState,
-)
+from ...store import write_behind
+from ...store.health import StoreHealth
+from ...store.port import RevisionConflict, StoreAway
+from ...store.records import Persist, SavedState
 from ...store.store import Store
 
 logger = logging.getLogger(__name__)
@@ -30,27 +22,27 @@ logger = logging.getLogger(__name__)
 RECONCILE_TIMEOUT = 15.0
 """Seconds to read the store; a save that is under way comes first."""
 
+SAVE_TIMEOUT = 10.0
+"""Seconds for which a save is tried."""
+
 
 class DesiredStateService:
     """The desired state. `revision` is its revision; 0 before there was one."""
 
-    def __init__(
-        self,
-        runtime: FleetRuntime,
-        persist: Callable[[Persist], asyncio.Future[PersistOutcome]],
-        *,
-        is_lasting: bool = True,
-    ) -> None:
-        """`persist` belongs to the store's writer (`StoreWriter`).
-
-        `is_lasting`: the store is on disk.
-        """
+    def __init__(self, runtime: FleetRuntime, store: Store, health: StoreHealth) -> None:
+        """`health` is the health of `store`, as the writer of the history sees it as well."""
         self.revision = 0
         self.state = DesiredState()
         self._runtime = runtime
-        self._persist = persist
-        self._must_warn = not is_lasting
-        self._saving: asyncio.Future[PersistOutcome] | None = None
+        self._store = store
+        self._health = health
+        self._must_warn = not store.is_lasting
+        self._saving: asyncio.Task[RequestError | None] | None = None
+
+    @property
+    def is_saving(self) -> bool:
+        """Whether a change is being saved."""
+        return self._saving is not None
 
     def restore(self, saved: SavedState | None) -> None:
         """Apply the saved state. Raises `InvalidRequest` if this version cannot read it."""
@@ -66,37 +58,65 @@ class DesiredStateService:
         self._check(expected)
         if state == self.state and self.revision:
             return
-        self._saving = self._persist(Persist(self.revision, desired_state_json(state).decode()))
-        self._saving.add_done_callback(partial(self._save_ended, state))
-        match await asyncio.shield(self._saving):
-            case Conflicted():
-                raise _stale(self.revision)
-            case NotPersisted(reason=reason):
-                raise StoreUnavailable(f"the desired state is not saved: {reason}")
-            case Persisted():
-                pass
+        self._saving = asyncio.get_running_loop().create_task(self._saved(state))
+        if (error := await asyncio.shield(self._saving)) is not None:
+            raise error
 
-    def _save_ended(self, state: DesiredState, saving: asyncio.Future[PersistOutcome]) -> None:
-        """Apply the outcome of a save, even if its caller has left."""
-        self._saving = None
-        match saving.result():
-            case Persisted():
-                self._apply(state, self.revision + 1)
-            case Conflicted(current=current):
-                self._apply_saved(current)
-            case NotPersisted(reason=reason):
-                logger.warning("the desired state is not saved: %s", reason)
-            case never:
-                assert_never(never)
+    async def flush(self, within: float) -> None:
+        """Wait for the save that is under way, at most `within` seconds; then give it up."""
+        if self._saving is not None:
+            _, late = await asyncio.wait({self._saving}, timeout=within)
+            for saving in late:
+                logger.warning("a save of the desired state did not finish in time and is lost")
+                saving.cancel()
 
-    async def reconcile(self, store: Store) -> bool:
-        """Apply a state that another balancer saved in `store`.
+    async def _saved(self, state: DesiredState) -> RequestError | None:
+        """Save a state and apply it, even if its caller has left. Returns the error, if any."""
+        try:
+            await self._save(Persist(self.revision, desired_state_json(state).decode()))
+        except RevisionConflict as conflict:
+            self._health.answered()
+            self._apply_saved(conflict.current)
+            return _stale(self.revision)
+        except StoreAway as error:
+            problem = f"the store is away: {error}"
+        except Exception:  # the boundary of a save
+            logger.exception("unexpected error while saving the desired state")
+            self._health.answered()
+            self._health.failed()
+            problem = "internal error; the balancer's log has the details"
+        else:
+            self._health.wrote()
+            self._apply(state, self.revision + 1)
+            return None
+        finally:
+            self._saving = None
+        logger.warning("the desired state is not saved: %s", problem)
+        return StoreUnavailable(f"the desired state is not saved: {problem}")
+
+    async def _save(self, persist: Persist) -> None:
+        """Save, with retries while the store is away, the last one at the deadline."""
+        clock = asyncio.get_running_loop().time
+        until, pause = clock() + SAVE_TIMEOUT, write_behind.FIRST_PAUSE
+        while True:
+            try:
+                async with write_behind.in_time():
+                    return await self._store.save_desired_state(persist)
+            except StoreAway as error:
+                self._health.went_away(error)
+                if (left := until - clock()) <= 0:
+                    raise
+            await asyncio.sleep(min(pause, left))
+            pause = min(2 * pause, write_behind.LONGEST_PAUSE)
+
+    async def reconcile(self) -> bool:
+        """Apply a state that another balancer saved in the store.
 
         Returns whether the store could be read.
         """
         try:
             async with asyncio.timeout(RECONCILE_TIMEOUT):
-                current = await self._saved_state(store)
+                current = await self._newest()
         except (StoreAway, TimeoutError) as error:
             logger.warning(
                 "the balancer could not read a changed desired state from the store: %s", error
@@ -106,12 +126,12 @@ class DesiredStateService:
             self._apply_saved(current)
         return True
 
-    async def _saved_state(self, store: Store) -> SavedState | None:
+    async def _newest(self) -> SavedState | None:
         """Read the saved state while nothing is being saved here."""
         while True:
             if self._saving is not None:
                 await asyncio.wait({self._saving})
-            current = await store.load_desired_state()
+            current = await self._store.load_desired_state()
             if self._saving is None:
                 return current
 

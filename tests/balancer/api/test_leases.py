@@ -1,6 +1,5 @@
 """What is open for long ends with its key: streams of events, and agents' links."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -16,6 +15,7 @@ from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.balancer.management.steering.desired_state_service import DesiredStateService
+from arriero.balancer.store.health import StoreHealth
 from arriero.shared.messages import (
     FromAgent,
     Hello,
@@ -28,6 +28,7 @@ from arriero.shared.messages import (
 from tests.balancer.access.builders import record, secret
 from tests.balancer.fleet.builders import hello, model_info
 from tests.balancer.management.apps import management_app
+from tests.balancer.stores import MemoryStore
 from tests.waiting import HANGS
 
 BOUND = record("rack", 2, "agent", limits=CallerLimits(models=("llama",)), labels=(("gpu", "yes"),))
@@ -45,7 +46,7 @@ def runtime() -> FleetRuntime:
 
 @pytest.fixture
 async def client(runtime: FleetRuntime, access: Access) -> AsyncIterator[TestClient]:
-    desired_state = DesiredStateService(runtime, lambda _persist: asyncio.Future())
+    desired_state = DesiredStateService(runtime, MemoryStore(), StoreHealth("the store"))
     hub = EventHub(runtime)
     app = management_app(runtime, hub, Metrics(), desired_state=desired_state, access=access)
     async with TestClient(TestServer(app)) as client:

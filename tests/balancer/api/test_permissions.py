@@ -1,6 +1,5 @@
 """What each role may, spelt out for every route of both ports, on the real apps."""
 
-import asyncio
 import re
 from typing import get_args
 
@@ -20,8 +19,10 @@ from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.balancer.management.routes import metrics_route
 from arriero.balancer.management.steering.desired_state_service import DesiredStateService
+from arriero.balancer.store.health import StoreHealth
 from tests.balancer.access.builders import record, secret
 from tests.balancer.management.apps import management_app
+from tests.balancer.stores import MemoryStore
 
 ROLES: tuple[Role, ...] = get_args(Role)
 SECRETS: dict[Role, str] = {role: secret(number) for number, role in enumerate(ROLES)}
@@ -32,7 +33,7 @@ def apps() -> dict[str, web.Application]:
     metrics = Metrics()
     runtime = FleetRuntime(Fleet(Limits(max_buffered_requests=0)), recorder=metrics)
     access = Access(record(role, number, role) for number, role in enumerate(ROLES))
-    desired_state = DesiredStateService(runtime, lambda _persist: asyncio.Future())
+    desired_state = DesiredStateService(runtime, MemoryStore(), StoreHealth("the store"))
     hub = EventHub(runtime)
     hub.close()  # so that no stream of events goes on for ever
     return {

@@ -24,7 +24,7 @@ def opened(persistence: Persistence, runtime: FleetRuntime) -> Peers | None:
         "here",
         persistence,
         runtime,
-        desired_state=DesiredStateService(runtime, persistence.writer.persist),
+        desired_state=DesiredStateService(runtime, persistence.store, persistence.writer.health),
         drains=DrainService(runtime, persistence.store),
         keys=KeyService(access := Access(), persistence.store),
         sessions=SessionService(access, persistence.store),

@@ -9,7 +9,7 @@ from arriero.balancer.cluster.responder import FORGOTTEN, Rates, Responder
 from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.history.history_task import HistoryTask
-from arriero.balancer.store.writer import StoreWriter
+from arriero.balancer.store.history_writer import HistoryWriter
 from arriero.shared.inference import AgentId, GenerateRequest
 from tests.balancer.fleet.recording import ManualClock
 from tests.balancer.history.builders import TOTALS, ending
@@ -69,7 +69,7 @@ async def test_what_its_store_does_not_have_yet(runtime: FleetRuntime) -> None:
     assert [each["id"] for each in told["requests"]] == ["b"]
     told = answer(responder, "history", since=1001)
     assert (told["source"], [each["at"] for each in told["steps"]]) == (history.run_id, [1001])
-    history.write(StoreWriter(FakeStore()))
+    history.write(HistoryWriter(FakeStore()))
     assert answer(responder, "ended")["requests"] == []
     assert answer(responder, "history", since=0)["steps"] == []
 

@@ -9,8 +9,8 @@ import pytest
 from arriero.balancer.fleet.recorder import Origin
 from arriero.balancer.fleet.view import FleetTotals
 from arriero.balancer.history.history_task import MOST_REPORTED, HistoryTask
+from arriero.balancer.store.history_writer import HistoryWriter
 from arriero.balancer.store.records import EndingFilter, UsageQuery
-from arriero.balancer.store.writer import StoreWriter
 from tests.balancer.fleet.recording import ManualClock
 from tests.balancer.history.builders import TOTALS, ending
 from tests.balancer.store.fakes import FakeStore
@@ -23,8 +23,8 @@ HERE = Origin("ana", "tiny")
 
 
 @asynccontextmanager
-async def writing(store: FakeStore) -> AsyncIterator[StoreWriter]:
-    writer = StoreWriter(store)
+async def writing(store: FakeStore) -> AsyncIterator[HistoryWriter]:
+    writer = HistoryWriter(store)
     task = asyncio.create_task(writer.run())
     yield writer
     assert await writer.flush(5)
@@ -57,7 +57,7 @@ async def test_it_ticks_by_itself() -> None:
         has_looked.set()
         return TOTALS
 
-    task = asyncio.create_task(history.run(totals, StoreWriter(FakeStore())))
+    task = asyncio.create_task(history.run(totals, HistoryWriter(FakeStore())))
     async with asyncio.timeout(HANGS):
         await has_looked.wait()
     task.cancel()
@@ -115,7 +115,7 @@ async def test_without_its_store_a_history_begins_anew(caplog: pytest.LogCapture
 async def test_a_store_that_does_not_last_is_given_nothing() -> None:
     clock = ManualClock()
     history = HistoryTask(clock=clock)
-    writer = StoreWriter(MemoryStore())
+    writer = HistoryWriter(MemoryStore())
     clock.now += 1
     history.tick(TOTALS)
     history.write(writer)
@@ -175,7 +175,7 @@ class Balancer:
 
     def __init__(self, store: FakeStore, clock: ManualClock) -> None:
         self._store = store
-        self.writer = StoreWriter(store)
+        self.writer = HistoryWriter(store)
         self.history = HistoryTask(clock=clock, handed_over=self.writer.unwritten)
         self.history.share(store.history)
 

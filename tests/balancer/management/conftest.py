@@ -1,6 +1,5 @@
 """A real fleet runtime without agents' sockets, and the management port over it."""
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -12,8 +11,10 @@ from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.balancer.management.steering.desired_state_service import DesiredStateService
-from arriero.balancer.store.records import Persist, Persisted, PersistOutcome
+from arriero.balancer.store.health import StoreHealth
+from arriero.balancer.store.records import Persist
 from tests.balancer.management.apps import management_app
+from tests.balancer.stores import MemoryStore
 
 
 @pytest.fixture
@@ -31,16 +32,20 @@ def hub(runtime: FleetRuntime) -> EventHub:
     return EventHub(runtime, interval=0.01)
 
 
+class ForgetfulStore(MemoryStore):
+    """Saves at once, and keeps nothing."""
+
+    @property
+    def is_lasting(self) -> bool:
+        return True
+
+    async def save_desired_state(self, persist: Persist) -> None:
+        """Confirm the save."""
+
+
 @pytest.fixture
 def desired_state(runtime: FleetRuntime) -> DesiredStateService:
-    """Saves at once."""
-
-    def persist(persist: Persist) -> asyncio.Future[PersistOutcome]:
-        ended: asyncio.Future[PersistOutcome] = asyncio.Future()
-        asyncio.get_running_loop().call_soon(ended.set_result, Persisted())
-        return ended
-
-    return DesiredStateService(runtime, persist)
+    return DesiredStateService(runtime, ForgetfulStore(), StoreHealth("the store"))
 
 
 @pytest.fixture

@@ -63,8 +63,6 @@ class FakeHistory(HistoryStore):
     def __init__(self, store: FakeStore) -> None:
         super().__init__(store.database)
         self._store = store
-        self.is_stuck = asyncio.Event()
-        """Set by a test whose history is never written."""
         self.steps: list[SavedStep] = []
         self.endings: list[EndedRequest] = []
 
@@ -74,8 +72,6 @@ class FakeHistory(HistoryStore):
         endings: Sequence[EndedRequest],
         usage: Sequence[UsageRow] = (),
     ) -> None:
-        if self.is_stuck.is_set():
-            await asyncio.Event().wait()
         await self._store.answer()
         await super().append_history(steps, endings, usage)
         self.steps += steps

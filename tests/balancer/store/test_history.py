@@ -25,7 +25,7 @@ from arriero.balancer.store.records import (
 )
 from arriero.balancer.store.tables import USAGE
 from tests.balancer.store.conftest import OpenStore
-from tests.balancer.store.test_history_backlog import ending, step
+from tests.balancer.store.test_history_writer import ending, step
 
 FULL = EndedRequest(
     id="r1",

@@ -13,10 +13,10 @@ from arriero.balancer.access.key_service import saved
 from arriero.balancer.cluster.notifications import Changed
 from arriero.balancer.store import store as stores
 from arriero.balancer.store.database import engine_of, notify_changed
+from arriero.balancer.store.history_writer import HistoryWriter
 from arriero.balancer.store.port import KeyConflict, RevisionConflict, StoreAway, StoreRefused
 from arriero.balancer.store.records import (
     Persist,
-    Persisted,
     SavedCordon,
     SavedKey,
     SavedState,
@@ -24,12 +24,11 @@ from arriero.balancer.store.records import (
 )
 from arriero.balancer.store.store import Store, open_store
 from arriero.balancer.store.url import parse_store_url
-from arriero.balancer.store.writer import StoreWriter
 from tests.balancer.access.builders import record, secret
 from tests.balancer.store.conftest import OpenStore
 
 from .postgres import PASSWORD, PostgresServer
-from .test_history_backlog import ending, step
+from .test_history_writer import ending, step
 
 
 @pytest.fixture
@@ -310,23 +309,18 @@ async def test_a_server_that_ends_and_comes_back(postgres: PostgresServer) -> No
     """Writes wait meanwhile, and are there in the end."""
     store = Store(parse_store_url(postgres.database()))
     await store.open()
-    writer = StoreWriter(store)
+    writer = HistoryWriter(store)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(writer.run())
-        first, second = Persist(0, "first"), Persist(1, "second")
-        assert await writer.persist(first) == Persisted()
         await asyncio.to_thread(postgres.stop)
         with pytest.raises(StoreAway):
             await store.load_desired_state()
         writer.append([step(1)], [ending("r")])
-        saving = writer.persist(second)
         assert not await writer.flush(0.3)
         assert writer.status().is_away
         await asyncio.to_thread(postgres.start)
-        assert await saving == Persisted()
         assert await writer.flush(20)
         running.cancel()
-    assert await store.load_desired_state() == SavedState(2, "second")
     assert await store.history.load_steps(StepRange(1, 0)) == [step(1)]
     await store.close()
 

@@ -13,7 +13,7 @@ from arriero.balancer.management.history.history_query import (
 )
 from arriero.balancer.store.records import EndingFilter, EndingPlace, place_of
 from arriero.shared.errors import InvalidRequest
-from tests.balancer.store.test_history_backlog import ending
+from tests.balancer.store.test_history_writer import ending
 
 NOW = 1_700_000_000.5
 

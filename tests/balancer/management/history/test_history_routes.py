@@ -18,10 +18,10 @@ from arriero.balancer.management.events import EventHub
 from arriero.balancer.management.metrics.metrics import Metrics
 from arriero.balancer.management.steering.desired_state_service import DesiredStateService
 from arriero.balancer.persistence import Persistence
+from arriero.balancer.store.history_writer import HistoryWriter
 from arriero.balancer.store.records import StoreStatus
 from arriero.balancer.store.store import Store
 from arriero.balancer.store.url import StoreUrl
-from arriero.balancer.store.writer import StoreWriter
 from tests.balancer import documents
 from tests.balancer.fleet.recording import ManualClock
 from tests.balancer.history.builders import TOTALS, ending
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("closes_stores")
 DOCUMENT: dict[str, Any] = documents.management()
 
 
-class Writer(StoreWriter):
+class Writer(HistoryWriter):
     """Says of the store what a test sets."""
 
     now = StoreStatus()

@@ -1,58 +1,121 @@
-"""The task that writes: nobody waits for it, and it survives every failure."""
+"""The history that waits for the store, and the task that writes it."""
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import cast
 
 import pytest
 
-from arriero.balancer.store import health, write_behind, writer
+from arriero.balancer.store import health, history_writer, write_behind
 from arriero.balancer.store.health import LOST
+from arriero.balancer.store.history_writer import (
+    HistoryBacklog,
+    HistoryBatch,
+    HistoryWriter,
+    Record,
+    batch_of,
+)
 from arriero.balancer.store.records import (
-    Conflicted,
     EndedRequest,
     EndingFilter,
-    NotPersisted,
-    Persist,
-    Persisted,
-    PersistOutcome,
-    SavedState,
     SavedStep,
     StepRange,
     StoreStatus,
     UsageQuery,
     UsageRow,
 )
-from arriero.balancer.store.writer import StoreWriter
 from tests.balancer.stores import MemoryStore
 from tests.waiting import HANGS
 
 from .conftest import OpenStore
 from .fakes import FakeStore
-from .test_history_backlog import ending, step, usage
+
+
+def step(at: int) -> SavedStep:
+    return SavedStep(1, at, "{}")
+
+
+def ending(id: str) -> EndedRequest:
+    return EndedRequest(id=id, ended_at=0, kind="generate", code="stop", caller="anonymous")
+
+
+def usage(day: int, requests: int = 1, caller: str = "alice") -> UsageRow:
+    return UsageRow(run="run", day=day, caller=caller, model="tiny", requests=requests)
+
+
+def taken(backlog: HistoryBacklog) -> list[Record]:
+    """All that waits; it is written."""
+    batch = backlog.next_batch()
+    backlog.written(batch, None)
+    return list(batch)
+
+
+def test_records_are_written_by_their_kinds() -> None:
+    backlog = HistoryBacklog()
+    assert not backlog.has_any
+    assert backlog.append([step(1)], [ending("r")], [usage(1)]) == 0
+    assert backlog.has_any and len(backlog) == 3
+    assert backlog.unwritten == HistoryBatch((step(1),), (ending("r"),)), "no usage"
+    assert batch_of(backlog.next_batch()) == HistoryBatch((step(1),), (ending("r"),), (usage(1),))
+    assert len(taken(backlog)) == 3
+    assert not backlog.has_any and backlog.unwritten == HistoryBatch()
+
+
+def test_what_comes_during_a_try_is_not_lost_and_not_written_twice() -> None:
+    backlog = HistoryBacklog()
+    backlog.append([step(1)], [])
+    tried = backlog.next_batch()
+    backlog.append([step(2)], [])
+    backlog.written(tried, None)
+    assert taken(backlog) == [step(2)]
+
+
+def test_a_part_may_be_written_and_one_lost() -> None:
+    backlog = HistoryBacklog()
+    backlog.append([step(at) for at in range(4)], [ending("r")])
+    batch = backlog.next_batch()
+    backlog.written(batch[:2], None)
+    backlog.lost(batch[2])
+    assert backlog.unwritten == HistoryBatch((step(3),), (ending("r"),))
+
+
+def test_the_oldest_of_the_history_are_dropped_and_counted() -> None:
+    backlog, room = HistoryBacklog(), history_writer.MAX_STEPS
+    assert backlog.append([step(at) for at in range(room)], [ending("r")]) == 0
+    assert backlog.append([step(room)], []) == 1
+    found = batch_of(backlog.next_batch())
+    assert (found.steps[0], found.steps[-1], len(found.steps)) == (step(1), step(room), room)
+    assert found.endings == (ending("r"),)
+
+
+def test_of_usage_the_newest_is_written() -> None:
+    backlog = HistoryBacklog()
+    backlog.append([], [], [usage(1), usage(1, caller="bob")])
+    tried = backlog.next_batch()
+    backlog.append([], [], [usage(1, requests=2)])
+    assert list(backlog.next_batch()) == [usage(1, 2), usage(1, caller="bob")]
+    backlog.written(tried, None)
+    assert taken(backlog) == [usage(1, 2)], "what was written is not that"
+
+
+def test_usage_that_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history_writer, "MAX_USAGE", 2)
+    backlog = HistoryBacklog()
+    assert backlog.append([], [], [usage(day) for day in (1, 2, 3)]) == 1
+    assert taken(backlog) == [usage(2), usage(3)]
+
 
 pytestmark = pytest.mark.usefixtures("closes_stores")
 
-FIRST = Persist(0, "state")
-
 
 class Running:
-    """A writer that runs, its store, and its saves, whose outcomes are read in their order."""
+    """A writer that runs, and its store."""
 
     def __init__(self) -> None:
         self.store = FakeStore()
-        self.saves: deque[asyncio.Future[PersistOutcome]] = deque()
-        self.writer = StoreWriter(self.store)
-
-    def persist(self, persist: Persist) -> None:
-        self.saves.append(self.writer.persist(persist))
-
-    async def outcome(self) -> PersistOutcome:
-        async with asyncio.timeout(HANGS):
-            return await self.saves.popleft()
+        self.writer = HistoryWriter(self.store)
 
 
 @pytest.fixture
@@ -71,31 +134,16 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write_behind, "LONGEST_PAUSE", 0.02)
 
 
-async def test_a_save_is_confirmed(running: Running) -> None:
-    running.persist(FIRST)
-    assert not any(each.done() for each in running.saves)
-    assert await running.outcome() == Persisted()
-    assert await running.store.load_desired_state() == SavedState(1, "state")
-
-
-async def test_a_conflict_comes_with_what_is_saved(running: Running) -> None:
-    await MemoryStore.save_desired_state(running.store, Persist(0, "another's"))
-    running.persist(FIRST)
-    assert await running.outcome() == Conflicted(SavedState(1, "another's"))
-
-
 async def test_while_the_store_is_away_writes_are_tried_until_it_is_back(
     running: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, health.__name__)
     running.store.goes_away()
-    running.persist(FIRST)
     running.writer.append([step(1)], [ending("r")])
-    await running.store.calls(4)
+    await running.store.calls(2)
     status = running.writer.status()
-    assert (status.problem, status.num_pending) == ("connection refused", 3)
+    assert (status.problem, status.num_pending) == ("connection refused", 2)
     running.store.problem = None
-    assert await running.outcome() == Persisted()
     assert await running.writer.flush(HANGS)
     assert (running.store.history.steps, running.store.history.endings) == (
         [step(1)],
@@ -104,67 +152,6 @@ async def test_while_the_store_is_away_writes_are_tried_until_it_is_back(
     assert not running.writer.status().is_away
     told = [each.getMessage() for each in caplog.records]
     assert told == ["the store is away: connection refused", "the store is back"]
-
-
-async def test_a_save_is_given_up_in_the_end(
-    running: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(writer, "SAVE_TIMEOUT", 0.05)
-    running.store.goes_away()
-    running.persist(FIRST)
-    reason = "the store is away: connection refused"
-    assert await running.outcome() == NotPersisted(reason)
-
-
-async def test_a_store_that_hangs_counts_as_away(
-    running: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(write_behind, "TRY_TIMEOUT", 0.02)
-    running.store.is_open.clear()
-    running.persist(FIRST)
-    await running.store.calls(2)
-    assert running.writer.status().problem == "no answer within 0.02 s"
-    running.store.is_open.set()
-    assert await running.outcome() == Persisted()
-
-
-async def test_a_fault_ends_its_own_write_only(
-    running: Running, caplog: pytest.LogCaptureFixture
-) -> None:
-    running.store.problem = ZeroDivisionError("a fault")
-    running.persist(FIRST)
-    outcome = await running.outcome()
-    assert outcome == NotPersisted("internal error; the balancer's log has the details")
-    assert "ZeroDivisionError: a fault" in caplog.text
-    running.store.problem = None
-    running.persist(FIRST)
-    assert await running.outcome() == Persisted()
-
-
-async def test_saves_go_in_their_order_and_are_told_later(running: Running) -> None:
-    saves = [Persist(number, "state") for number in range(3)]
-    for each in saves:
-        running.persist(each)
-    assert not any(each.done() for each in running.saves)
-    assert running.writer.status().num_pending == 3
-    assert [await running.outcome() for _ in saves] == [Persisted() for each in saves]
-    assert running.writer.status().num_pending == 0
-
-
-async def test_a_save_does_not_wait_for_the_history(running: Running) -> None:
-    running.store.history.is_stuck.set()
-    running.writer.append([step(1)], [])
-    running.persist(FIRST)
-    assert await running.outcome() == Persisted()
-
-
-async def test_a_flush_waits_for_saves_too(running: Running) -> None:
-    running.store.goes_away()
-    running.persist(FIRST)
-    assert not await running.writer.flush(0.05)
-    running.store.problem = None
-    assert await running.writer.flush(HANGS)
-    assert await running.outcome() == Persisted()
 
 
 async def test_a_flush_waits_no_longer_than_it_may(running: Running) -> None:
@@ -177,7 +164,7 @@ async def test_a_flush_waits_no_longer_than_it_may(running: Running) -> None:
 
 
 async def test_a_store_that_does_not_last_is_given_no_history() -> None:
-    bare = StoreWriter(MemoryStore())
+    bare = HistoryWriter(MemoryStore())
     bare.append([step(1)], [ending("r")])
     assert bare.status().num_pending == 0
 
@@ -200,7 +187,7 @@ async def test_what_cannot_be_written_costs_itself_and_nothing_beside_it(
     rows: list[UsageRow],
 ) -> None:
     store = await opened_sql()
-    writer = StoreWriter(store)
+    writer = HistoryWriter(store)
     good = [usage(1, caller="ana"), usage(1, caller="zoe")]
     writer.append(
         [step(1), step(2), *steps, step(4)],

@@ -1,9 +1,13 @@
-"""Records of the history that wait to be written to the store."""
+"""Writes the history to the store, so that nothing else waits for it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
-from .records import EndedRequest, SavedStep, UsageRow
+from .health import StoreHealth
+from .records import EndedRequest, SavedStep, StoreStatus, UsageRow
+from .store import Store
+from .write_behind import WriteBehind
 
 MAX_STEPS = 10_000
 MAX_ENDINGS = 10_000
@@ -89,3 +93,75 @@ class HistoryBacklog:
     def lost(self, item: Record) -> None:
         """Give up `item`, which can never be written."""
         self.written([item], None)
+
+
+class HistoryWriter:
+    """Writes the history of a balancer. `append` never waits, and may be called before `run`."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._backlog = HistoryBacklog()
+        self.health = StoreHealth("the store")
+        self._writing: WriteBehind[Record, None] = WriteBehind(
+            self._backlog,
+            self._append,
+            health=self.health,
+            loss="a record of the history could not be written, and is lost",
+            name_of=_name_of,
+        )
+
+    @property
+    def keeps_history(self) -> bool:
+        """Whether the store is on disk, and so keeps the history beyond the balancer's end."""
+        return self._store.is_lasting
+
+    def status(self) -> StoreStatus:
+        """The store's status after the last attempt."""
+        return self._writing.status()
+
+    def unwritten(self) -> HistoryBatch:
+        """Return the appended history that is not known to be in the store, without usage."""
+        return self._backlog.unwritten
+
+    def append(
+        self,
+        steps: Sequence[SavedStep],
+        endings: Sequence[EndedRequest],
+        usage: Sequence[UsageRow] = (),
+    ) -> None:
+        """Add to the history, if the store is on disk."""
+        if self.keeps_history and (steps or endings or usage):
+            self.health.num_lost += self._backlog.append(steps, endings, usage)
+            self._writing.stir()
+
+    async def run(self) -> None:
+        """Write waiting items, until cancelled."""
+        await self._writing.run()
+
+    async def flush(self, within: float) -> bool:
+        """Wait until everything is written, at most `within` seconds. Returns whether it is.
+
+        `run` must be running.
+        """
+        return await self._writing.flush(within)
+
+    async def _append(self, records: Sequence[Record]) -> None:
+        batch = batch_of(records)
+        await self._store.history.append_history(batch.steps, batch.endings, batch.usage)
+
+
+def _name_of(record: Record) -> Mapping[str, object]:
+    match record:
+        case SavedStep():
+            return {"record": "step", "at": record.at, "width": record.width}
+        case EndedRequest():
+            return {"record": "ended request", "id": record.id, "caller": record.caller}
+        case UsageRow():
+            return {
+                "record": "usage",
+                "day": record.day,
+                "caller": record.caller,
+                "of": record.model,
+            }
+        case _:
+            assert_never(record)
