@@ -133,7 +133,6 @@ SHELLS = {
     "supervisor worker",
     "balancer/diary": "diary",
     "balancer/durable": "*service",
-    "balancer/fleet/queries": "query_handle",
     "balancer/fleet/runtime": "*",
     "balancer/history": "history_task shared_past",
     "balancer/jobs": "batch_run batches blobs files files_place inputs jobs remote_blobs results "

@@ -1,16 +1,18 @@
-"""The common part of the lives of requests and queries: time in the queue, and deadlines.
+"""The common part of the lives of requests and queries, and all that have not ended.
 
 Invariants: `expires_at` never moves; the time in the queue adds up over all waits.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil, inf
 from typing import Protocol
 
-from ...shared.errors import QueueTimeout
+from ...shared.errors import QueueTimeout, RequestError
 from ...shared.inference import AgentId, RequestId
 from .caller import Caller
+from .change_log import ChangeLog
+from .deadlines import Deadlines
 from .limits import Limits
 from .view import RequestView
 
@@ -146,3 +148,59 @@ class Lifecycle:
         if self._queued_at is None:
             return inf
         return self._queued_at + (self._limits.buffered_request_timeout - self._waited)
+
+
+class Lives:
+    """The requests and queries that were accepted and have not ended, by id, oldest first.
+
+    Invariant: each is armed for its deadline.
+    """
+
+    def __init__(self, changes: ChangeLog) -> None:
+        self._changes = changes
+        self._lives: dict[RequestId, Lifecycle] = {}
+        self._deadlines: Deadlines[Lifecycle] = Deadlines()
+        self.get: Callable[[RequestId], Lifecycle | None] = self._lives.get
+        """One that has not ended; asked for each token."""
+        self.arm = self._deadlines.arm
+        self.next_deadline = self._deadlines.next
+        self.due = self._deadlines.due
+
+    def __len__(self) -> int:
+        return len(self._lives)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._lives
+
+    def __iter__(self) -> Iterator[Lifecycle]:
+        return iter(self._lives.values())
+
+    def add(self, life: Lifecycle) -> None:
+        """Add an accepted request; call `arm` before time passes."""
+        self._lives[life.id] = life
+        self._changes.advance()
+
+    def remove(self, life: Lifecycle) -> None:
+        """Remove a request that has ended."""
+        del self._lives[life.id]
+        self._deadlines.disarm(life)
+        self._changes.advance()
+
+    def refused(self, errors: Mapping[str, RequestError]) -> dict[Lifecycle, RequestError]:
+        """Return the requests that would wait in vain, with their errors by model name.
+
+        If a later attempt may help, requests whose answer has begun wait for it.
+        """
+        found = {}
+        for each in self:
+            error = errors.get(each.asked.model or "") if each.is_waiting else None
+            if error is not None and not (error.retryable and each.has_streamed):
+                found[each] = error
+        return found
+
+    def check_integrity(self) -> None:
+        """For tests: raise if an invariant does not hold."""
+        self._deadlines.check_integrity()
+        for each in self:
+            if each.armed_at is None:
+                raise RuntimeError(f"{each.id} has no deadline, or has ended")

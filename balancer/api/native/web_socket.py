@@ -44,9 +44,8 @@ from ....shared.errors import (
     Unauthorized,
 )
 from ....shared.inference import Done, EndEvent, Event, Failed, GenerateRequest, RequestId
-from ...fleet.queries.query_handle import QueryHandle
 from ...fleet.runtime.fleet_runtime import FleetRuntime
-from ...fleet.runtime.stream import PACKED_LOG_PROB
+from ...fleet.runtime.stream import PACKED_LOG_PROB, QueryHandle
 from ..common.accumulator import Accumulator
 from ..common.answering import written
 from ..common.merge import EventStream, Merged, open_all, or_refusal

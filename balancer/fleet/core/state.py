@@ -11,9 +11,8 @@ from ..deadlines import earliest
 from ..decisions import Decision, LinkId
 from ..device_past import DevicePast
 from ..identities import Identities
-from ..lifecycle import Lifecycle
+from ..lifecycle import Lifecycle, Lives
 from ..limits import Limits
-from ..lives import Lives
 from ..model_registry import ModelRegistry
 from ..queries.query import QueryLifecycle
 from ..queries.query_dispatcher import QueryDispatcher

@@ -27,9 +27,8 @@ from ....shared.messages import Ask, Reply, Withdraw
 from ....shared.queries import Declined, Query, Result
 from ..change_log import ChangeLog
 from ..decisions import Decision, LinkId, Refuse, Settle
-from ..lifecycle import NotServed, WhyNotServed
+from ..lifecycle import Lives, NotServed, WhyNotServed
 from ..limits import Limits
-from ..lives import Lives
 from ..load_shedding import Wait, refusal_of
 from ..registry import Agent, Registry
 from ..requests.dispatch.dispatch import AssignSlot, Dispatch

@@ -58,7 +58,7 @@ from ..decisions import Decision, Deliver, Finish, FirstToken, LinkId, Moved
 from ..lifecycle import Lifecycle, NotServed
 from ..limits import Limits
 from ..recorder import Ending, MoveReason, Origin
-from ..routing.cache_keys import digest_of
+from ..routing.prefix_index import digest_of
 from ..token_estimate import charge_of, charge_of_usage
 from ..view import RequestState, RequestView
 from .delivered import Claim, Delivered, Reported, consistent

@@ -25,9 +25,8 @@ from ..change_log import ChangeLog
 from ..circuit_breaker import Needed
 from ..deadlines import earliest
 from ..decisions import Decision, DeliverTokens, FirstToken, LinkId, Moved, Refuse
-from ..lifecycle import NotServed, WhyNotServed
+from ..lifecycle import Lives, NotServed, WhyNotServed
 from ..limits import Limits
-from ..lives import Lives
 from ..load_shedding import Wait, least_ended, refusal_of
 from ..recorder import MoveReason
 from ..registry import Agent, Registry

@@ -131,7 +131,7 @@ class _Junk(Exception):
 
 
 class AgentAccess(Protocol):
-    """Finds the holder of the key with which an agent connects: see `api/access/`."""
+    """Finds the holder of the key with which an agent connects: see `api/guard.py`."""
 
     def holder(self, request: web.Request) -> Identity | None:
         """Return the holder of the key of `request`; `None` if no key is needed."""

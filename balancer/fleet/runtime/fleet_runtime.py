@@ -48,13 +48,12 @@ from ..decisions import (
     ShowLog,
 )
 from ..queries.query import QueryRequest
-from ..queries.query_handle import QueryHandle
 from ..recorder import Ending, Recorder
 from ..requests.eligibility import Engine
 from ..shares import Holding, Shares
 from ..view import AgentView, Cordon, SharedCordon
 from .outbox import AgentBacklog, AgentConnection
-from .stream import Sink, Stream
+from .stream import QueryHandle, Sink, Stream
 
 ANSWERS_PART = 4
 """Answers that wait to be read, or to be complete, may take this part of the requests' memory."""
@@ -411,8 +410,9 @@ class FleetRuntime:
         or none. `Stream` explains `kept_log_prob`. Raises the refusal, such as `QueueFull` or
         `RateLimited`.
 
-        The APIs must have checked that agents can read the request (`api/common/readable`). `id`
-        comes from `new_request_id`, for callers that need the id even if the request is refused.
+        The APIs must have checked that agents can read the request
+        (`api/common/request_checks.py`). `id` comes from `new_request_id`, for callers that need
+        the id even if the request is refused.
         """
         stream = Stream(
             new_request_id() if id is None else id,

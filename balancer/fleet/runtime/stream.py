@@ -1,4 +1,4 @@
-"""The events of one request, for the task that answers the client.
+"""The events of one request, for the task that answers the client; and the results of a query.
 
 The task reads events one by one, or has them pushed. A pushed event is handled where it is put,
 without a switch to the task, as long as the client reads fast enough.
@@ -22,6 +22,7 @@ from typing import Protocol, Self
 
 from ....shared.errors import Overloaded, RequestError, RequestTooLarge
 from ....shared.inference import Done, Event, Failed, Reading, RequestId, Token, Waiting
+from ....shared.queries import Result
 from ..caller import Account
 from ..footprint import RETRY_AFTER
 from ..shares import Holding
@@ -301,3 +302,49 @@ def _merged(tokens: list[Token]) -> Token:
     ids = tuple(chain.from_iterable(token.tokens for token in tokens))
     log_probs = tuple(chain.from_iterable(token.log_probs for token in tokens))
     return Token(text, tokens[0].kind, ids, log_probs)
+
+
+Outcome = tuple[Result, ...] | RequestError
+
+
+class QueryHandle:
+    """A client's handle of one query: it gets all results at once.
+
+    One task awaits it, in a `with` block; leaving the block earlier withdraws the query.
+
+    Invariant: it is settled at most once.
+    """
+
+    def __init__(self, id: RequestId, on_close: Callable[[RequestId], None]) -> None:
+        """`on_close` is called once, and only if the reader leaves before the end."""
+        self.id = id
+        self._on_close = on_close
+        self._outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._is_closed = False
+
+    def settle(self, outcome: Outcome) -> None:
+        """Set the outcome. Raises `asyncio.InvalidStateError` if it was set before."""
+        if not self._is_closed:
+            self._outcome.set_result(outcome)
+
+    async def results(self) -> tuple[Result, ...]:
+        """Wait for a result of each part, in order. Raises `RequestError`."""
+        outcome = await asyncio.shield(self._outcome)
+        if isinstance(outcome, RequestError):
+            raise outcome
+        return outcome
+
+    def close(self) -> None:
+        """Note that the reader has left. Has no effect after the end or a second time."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if not self._outcome.done():
+            self._outcome.cancel()
+            self._on_close(self.id)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

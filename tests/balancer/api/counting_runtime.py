@@ -2,7 +2,7 @@
 
 from arriero.balancer.fleet.caller import ANONYMOUS, Caller
 from arriero.balancer.fleet.queries.query import QueryRequest
-from arriero.balancer.fleet.queries.query_handle import Outcome, QueryHandle
+from arriero.balancer.fleet.runtime.stream import Outcome, QueryHandle
 from arriero.shared.inference import RequestId
 from tests.balancer.api.fake_runtime import FakeFleetRuntime
 

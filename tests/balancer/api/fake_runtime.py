@@ -11,9 +11,8 @@ from typing import Self
 from arriero.balancer.fleet.caller import ANONYMOUS, Caller
 from arriero.balancer.fleet.core.admission import priority_within
 from arriero.balancer.fleet.queries.query import QueryRequest
-from arriero.balancer.fleet.queries.query_handle import Outcome, QueryHandle
 from arriero.balancer.fleet.requests.eligibility import Engine
-from arriero.balancer.fleet.runtime.stream import Sink
+from arriero.balancer.fleet.runtime.stream import Outcome, QueryHandle, Sink
 from arriero.balancer.fleet.view import NO_STANDING, FleetTotals, ModelView, Standing
 from arriero.shared.errors import Cancelled, RequestError
 from arriero.shared.inference import (

@@ -16,11 +16,10 @@ from .....shared.reports.statistics import Fetches as Done
 from ...caller import ANONYMOUS, Account
 from ...decisions import LinkId
 from ...view import RoutingView
-from ..cache_keys import CacheKeys
 from ..choice import Best, Choice, Load, seconds, waiting_seconds
 from ..fetches import Fetches, Fetching
 from ..policy import LONGEST_WAIT, LoadOf, RoutingPolicy
-from ..prefix_index import Home, PrefixIndex
+from ..prefix_index import CacheKeys, Home, PrefixIndex
 from ..rates import Measurement, Speed, Speeds
 
 MOST_CANDIDATES = 8

@@ -16,9 +16,8 @@ from arriero.balancer.fleet.decisions import (
     Refuse,
     Send,
 )
-from arriero.balancer.fleet.lifecycle import NotServed
+from arriero.balancer.fleet.lifecycle import Lives, NotServed
 from arriero.balancer.fleet.limits import Limits
-from arriero.balancer.fleet.lives import Lives
 from arriero.balancer.fleet.registry import Registry
 from arriero.balancer.fleet.requests.eligibility import UncommonNeeds
 from arriero.balancer.fleet.requests.preemption import FIRST_RUN

@@ -2,7 +2,7 @@
 
 from arriero.balancer.fleet.caller import Caller
 from arriero.balancer.fleet.decisions import LinkId
-from arriero.balancer.fleet.routing.cache_keys import (
+from arriero.balancer.fleet.routing.prefix_index import (
     FIRST_SHARE,
     LEAST_SHARE,
     CacheKeys,

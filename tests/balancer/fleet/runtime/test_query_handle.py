@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from arriero.balancer.fleet.queries.query_handle import QueryHandle
+from arriero.balancer.fleet.runtime.stream import QueryHandle
 from arriero.shared.errors import QueueTimeout
 from arriero.shared.inference import RequestId
 from arriero.shared.queries import Tokenized
