@@ -99,14 +99,14 @@ def _routes(
         *fit_routes(runtime),
         *diary_routes(parts.diary, leases),
         _agent_route(
-            agent_socket.agent_handler(
+            agent_socket.AgentSocket(
                 runtime,
                 needs_certificate=settings.agent_ca is not None,
                 workers=workers_of(parts.pipes),
                 admission=leases,
                 watch=watch_frames,
                 report=report_at_door,
-            )
+            ).handle
         ),
         *key_routes(parts.keys, parts.diary),
         *session_routes(access, parts.sessions),

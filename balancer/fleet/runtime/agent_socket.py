@@ -14,7 +14,7 @@ decoded in parts.
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -180,39 +180,27 @@ def _to_nobody(_request: web.Request, _error: Unauthorized) -> None:
     """Report to nobody."""
 
 
-def agent_handler(
-    runtime: FleetRuntime,
-    *,
-    needs_certificate: bool = False,
-    admission: AgentAccess | None = None,
-    workers: Workers | None = None,
-    watch: Watch | None = None,
-    report: Report = _to_nobody,
-) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    """Return the handler of `PATH` on the management port.
+class AgentSocket:
+    """The WebSockets of agents at `PATH` on the management port."""
 
-    `needs_certificate`: agents must show a certificate, which the TLS handshake has checked.
-    `workers`: this balancer is one of several processes behind its port. `watch` limits the frames
-    of agents. `report` hears of refused agents.
-    """
-    return _AgentSocket(
-        runtime, needs_certificate, admission or Anybody(), workers, watch, report
-    ).handle
-
-
-class _AgentSocket:
     def __init__(
         self,
         runtime: FleetRuntime,
-        needs_certificate: bool,
-        admission: AgentAccess,
-        workers: Workers | None,
-        watch: Watch | None,
-        report: Report,
+        *,
+        needs_certificate: bool = False,
+        admission: AgentAccess | None = None,
+        workers: Workers | None = None,
+        watch: Watch | None = None,
+        report: Report = _to_nobody,
     ) -> None:
+        """`needs_certificate`: agents must show a certificate, which the TLS handshake has checked.
+
+        `workers`: this balancer is one of several processes behind its port. `watch` limits the
+        frames of agents. `report` hears of refused agents.
+        """
         self._runtime = runtime
         self._needs_certificate = needs_certificate
-        self._admission = admission
+        self._admission = admission or Anybody()
         self._workers = workers
         self._watch = watch
         self._report = report

@@ -24,8 +24,8 @@ from arriero.balancer.fleet.requests.request import MAX_AGENTS_LOST, MAX_LOST_AL
 from arriero.balancer.fleet.runtime.agent_socket import (
     MAX_MESSAGE_BYTES,
     PATH,
+    AgentSocket,
     CostlyMessage,
-    agent_handler,
     decoded,
 )
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
@@ -79,7 +79,7 @@ def runtime() -> FleetRuntime:
 @pytest.fixture
 async def client(runtime: FleetRuntime) -> AsyncIterator[Client]:
     app = web.Application(middlewares=[middleware()])
-    app.router.add_get(PATH, agent_handler(runtime))
+    app.router.add_get(PATH, AgentSocket(runtime).handle)
     async with TestClient(TestServer(app)) as client:
         yield client
 
@@ -256,7 +256,7 @@ async def test_pieces_are_signs_of_life() -> None:
     fleet = Fleet(Limits(heartbeat_interval=4.0, heartbeat_timeout=10.0))
     loop = asyncio.get_running_loop()
     runtime = Heard(fleet, recorder=RecordingRecorder(), clock=lambda: loop.time())
-    app.router.add_get(PATH, agent_handler(runtime))
+    app.router.add_get(PATH, AgentSocket(runtime).handle)
     async with TestClient(TestServer(app)) as client, asyncio.TaskGroup() as tasks:
         async with given_time() as time:
             timer = tasks.create_task(runtime.run())
@@ -281,7 +281,7 @@ async def test_the_first_frame_has_to_be_hello(client: Client) -> None:
 async def test_who_says_nothing_is_sent_away() -> None:
     app = web.Application()
     fleet = Fleet(Limits(heartbeat_timeout=0.02))
-    app.router.add_get(PATH, agent_handler(FleetRuntime(fleet, recorder=RecordingRecorder())))
+    app.router.add_get(PATH, AgentSocket(FleetRuntime(fleet, recorder=RecordingRecorder())).handle)
     async with TestClient(TestServer(app)) as client:
         socket = await client.ws_connect(PATH)
         closing = await socket.receive()
@@ -344,7 +344,7 @@ async def test_an_agent_without_a_certificate_is_refused_where_one_is_needed(
     app = web.Application(middlewares=[middleware()])
     refused: list[Unauthorized] = []
     report = partial(note, refused)
-    app.router.add_get(PATH, agent_handler(runtime, needs_certificate=True, report=report))
+    app.router.add_get(PATH, AgentSocket(runtime, needs_certificate=True, report=report).handle)
     async with TestClient(TestServer(app)) as client:
         response = await client.get(PATH)
         assert [each.kind for each in refused] == ["certificate"]
@@ -361,7 +361,7 @@ def note(refused: list[Unauthorized], _request: web.Request, error: Unauthorized
 async def test_operators_are_told_of_an_agent_that_is_not_let_in(runtime: FleetRuntime) -> None:
     app = web.Application(middlewares=[middleware()])
     refused: list[Unauthorized] = []
-    app.router.add_get(PATH, agent_handler(runtime, report=partial(note, refused)))
+    app.router.add_get(PATH, AgentSocket(runtime, report=partial(note, refused)).handle)
     async with TestClient(TestServer(app)) as client:
         owner = await join(client)
         assert refused == []
