@@ -29,7 +29,7 @@ from ..change_log import ChangeLog
 from ..decisions import Decision, LinkId, Refuse, Settle
 from ..lifecycle import Lives, NotServed, WhyNotServed
 from ..limits import Limits
-from ..load_shedding import Wait, refusal_of
+from ..queue_full import Wait, refusal_of
 from ..registry import Agent, Registry
 from ..requests.dispatch.dispatch import AssignSlot, Dispatch
 from ..requests.eligibility import Offer

@@ -27,7 +27,7 @@ from ..deadlines import earliest
 from ..decisions import Decision, DeliverTokens, FirstToken, LinkId, Moved, Refuse
 from ..lifecycle import Lives, NotServed, WhyNotServed
 from ..limits import Limits
-from ..load_shedding import Wait, least_ended, refusal_of
+from ..queue_full import Wait, least_ended, refusal_of
 from ..recorder import MoveReason
 from ..registry import Agent, Registry
 from ..routing.fetches import Tickets

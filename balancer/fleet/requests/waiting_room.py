@@ -21,7 +21,7 @@ from ....shared.inference import Reading, Waiting
 from ..deadlines import Deadlines
 from ..decisions import Deliver
 from ..lifecycle import WhyNotServed
-from ..load_shedding import RETRY_AFTER
+from ..queue_full import RETRY_AFTER
 from .dispatch.dispatch import Dispatch
 from .eligibility import QueueKey, model_of
 from .request import Listener, Request

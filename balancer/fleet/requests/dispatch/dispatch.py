@@ -29,8 +29,8 @@ from typing import Generic
 from .....shared.errors import QueueFull
 from .....shared.inference import PriorityClass
 from ...decisions import LinkId, Refuse
-from ...load_shedding import Wait, refusal_of
 from ...priority_queue import Groups
+from ...queue_full import Wait, refusal_of
 from ...routing.choice import Choice, Load
 from ...routing.fetches import Fetching
 from ...routing.policies.cost import LeastCost

@@ -2,7 +2,7 @@ import pytest
 
 from arriero.balancer.fleet.decisions import Deliver, LinkId
 from arriero.balancer.fleet.lifecycle import NotServed
-from arriero.balancer.fleet.load_shedding import RETRY_AFTER
+from arriero.balancer.fleet.queue_full import RETRY_AFTER
 from arriero.balancer.fleet.requests.dispatch.dispatch import Dispatch
 from arriero.balancer.fleet.requests.eligibility import Engine, Offer
 from arriero.balancer.fleet.requests.request import Request

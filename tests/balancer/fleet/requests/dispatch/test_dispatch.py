@@ -3,7 +3,7 @@
 import pytest
 
 from arriero.balancer.fleet.decisions import LinkId, Refuse
-from arriero.balancer.fleet.load_shedding import RETRY_AFTER
+from arriero.balancer.fleet.queue_full import RETRY_AFTER
 from arriero.balancer.fleet.requests.dispatch.dispatch import (
     MOST_PASSED,
     AssignSlot,

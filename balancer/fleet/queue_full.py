@@ -1,4 +1,4 @@
-"""Load shedding: requests are refused or dropped if the queue is full or would be too slow.
+"""Refusals of requests that would wait: the queue is full, or would be too slow.
 
 Only `refusal_of` makes the error `queue_full`. Requests and queries call it with what they know
 about a wait.

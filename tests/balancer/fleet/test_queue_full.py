@@ -1,6 +1,6 @@
 import pytest
 
-from arriero.balancer.fleet.load_shedding import (
+from arriero.balancer.fleet.queue_full import (
     ENOUGH,
     ENOUGH_FOR_DEADLINE,
     LONGEST_ADMITTED,
