@@ -796,8 +796,9 @@ class Requests:
 
         Unless it is a `batch` request, others may be preempted for it.
         """
-        self._preemption.stops(request)
-        if request.kind != "batch":
+        if request.kind == "batch":
+            self._preemption.stops(request)
+        else:
             self._preemption.waits(request, request.queue_key)
 
     def _runs(self, request: Request, keys: tuple[QueueKey, ...]) -> None:
