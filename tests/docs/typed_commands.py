@@ -17,7 +17,7 @@ from io import StringIO
 from pathlib import Path
 
 from arriero.agent.settings import AgentSettings
-from arriero.balancer.control.state_document import parse_desired_state
+from arriero.balancer.control.desired_state import parse_desired_state
 from arriero.balancer.settings import BalancerSettings
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.settings.declaration import Settings

@@ -8,8 +8,7 @@ import asyncio
 import logging
 
 from ....shared.errors import Conflict, InvalidRequest, RequestError, StoreUnavailable
-from ...control.desired_state import DesiredState
-from ...control.state_document import desired_state_json, parse_desired_state
+from ...control.desired_state import DesiredState, desired_state_json, parse_desired_state
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ...store import write_behind
 from ...store.health import StoreHealth

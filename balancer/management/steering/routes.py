@@ -25,9 +25,10 @@ from ...api.route import Route
 from ...api.transport.bodies import parsed
 from ...api.transport.http import Handler, native_error
 from ...control.agent_plan import Action
-from ...control.desired_state import DesiredState, changed_models
-from ...control.state_document import (
+from ...control.desired_state import (
+    DesiredState,
     InvalidDesiredState,
+    changed_models,
     desired_state_fields,
     parse_desired_state,
 )

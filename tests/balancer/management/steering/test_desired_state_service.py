@@ -4,8 +4,7 @@ import logging
 import pytest
 
 from arriero.balancer.control.controller import SETTLE
-from arriero.balancer.control.desired_state import DesiredModel, DesiredState
-from arriero.balancer.control.state_document import desired_state_json
+from arriero.balancer.control.desired_state import DesiredModel, DesiredState, desired_state_json
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
 from arriero.balancer.management.steering import desired_state_service
 from arriero.balancer.management.steering.desired_state_service import DesiredStateService
