@@ -1,4 +1,4 @@
-"""The GPUs of this host that llama.cpp finds, and the problems with those that it does not find."""
+"""The GPUs of this host that llama.cpp finds, and issues about GPUs that it cannot use."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from .host_gpus import gpu_makers
 logger = logging.getLogger(__name__)
 
 DEADLINE = 30.0
-"""Seconds that drivers have to answer."""
+"""Seconds within which drivers have to answer."""
 
 LONGEST_NAME = 200
 MAX_LINE = 2**20
@@ -49,9 +49,9 @@ async def gpus(
 ) -> Gpus:
     """Ask llama.cpp for the GPUs, in a separate process.
 
-    Never fails: the log says why none was found.
+    Never fails: if no GPU is found, the log says why.
 
-    `libraries` is the folder of llama.cpp's libraries. `servers` are those of `--rpc`.
+    `libraries` is the folder of llama.cpp's libraries. `servers` are the servers of `--rpc`.
     `are_wanted`: the settings do not restrict computing to the CPU, so an unused GPU is a problem.
     `makers` returns the makers of the GPUs that the system knows.
     """
@@ -76,7 +76,7 @@ async def idle_memory(
 ) -> tuple[DeviceMemory, ...]:
     """Return the free memory of this host, which has no engine, and of its `devices`.
 
-    Never fails: the log says why nothing is known of GPUs.
+    Never fails: if a GPU's memory is unknown, the log says why.
     """
     total = total_memory() or 0
     free = available_memory()
@@ -111,7 +111,7 @@ async def _looked(program: Sequence[str], servers: Sequence[str], deadline: floa
 
 
 def has_gpu_backend(libraries: Path) -> bool:
-    """Return whether llama.cpp was built for GPUs: then there is a library for each kind."""
+    """Return whether llama.cpp was built for GPUs, with a library for each kind of GPU."""
     names = (path.name.partition(".")[0] for path in libraries.glob("*ggml-*"))
     return any(name.rpartition("ggml-")[2].partition("-")[0] not in _OTHERS for name in names)
 

@@ -10,7 +10,7 @@ from .cgroups import ROOT, cgroup_folders, text_of
 from .cpu_cores import default_threads
 
 _UNLIMITED = 2**60
-"""Limits from here on mean none: cgroup v1 writes a number near 2**63 for no limit."""
+"""Limits from this number on mean no limit: cgroup v1 writes a number near 2**63."""
 
 
 def host_facts(

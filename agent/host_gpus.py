@@ -5,7 +5,7 @@ from pathlib import Path
 ROOT = Path("/")
 
 SMALLEST = 2 * 2**30
-"""Minimum bytes of memory of an AMD GPU: those built into processors have less."""
+"""Minimum bytes of memory of an AMD GPU: GPUs built into processors have less."""
 
 _MAKERS = {"0x10de": "NVIDIA", "0x1002": "AMD"}
 _DISPLAY = "0x03"

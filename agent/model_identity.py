@@ -25,9 +25,9 @@ _DIGEST_BYTES = 16
 def files_digest(paths: Sequence[Path]) -> str:
     """Return a digest of a model's files in order: their sizes, and samples spread over each.
 
-    Both ends of each file are among its samples, so its header counts. Models of one architecture
-    share their first megabytes (the vocabulary), and fine-tuned ones may share some tensors; hardly
-    any two share every sample. Takes milliseconds. Raises `OSError`.
+    The samples include both ends of each file, so its header counts. Models of one architecture
+    share their first megabytes (the vocabulary), and fine-tuned models may share some tensors.
+    Hardly any two models share every sample. Takes milliseconds. Raises `OSError`.
     """
     sizes = [path.stat().st_size for path in paths]
     digest = blake2b(" ".join(map(str, sizes)).encode(), digest_size=_DIGEST_BYTES)
@@ -55,11 +55,11 @@ def identity_of(model: ModelInfo, paths: Sequence[Path]) -> ModelIdentity:
 
 
 def origin_of(model: ModelIdentity, options: LoadOptions, arithmetic: str | None) -> Origin:
-    """Return the origin of states that `model` computes here, loaded with `options`.
+    """Return the origin of states that `model`, loaded with `options`, computes here.
 
-    A deterministic engine accepts no states from another `arithmetic`. Whether values are
-    transposed depends on the device; the state itself records that, and llama.cpp refuses another
-    layout.
+    A deterministic engine accepts no states from another `arithmetic`. The origin does not say if
+    values are transposed, which depends on the device: the state records it, and llama.cpp refuses
+    another layout.
     """
     numbers = () if arithmetic is None else (f"deterministic {arithmetic}",)
     cache = ", ".join((*options.counted("cache"), *numbers))
@@ -75,11 +75,11 @@ def fingerprint(
 ) -> str:
     """Return the fingerprint of an agent that prepares and reads answers by these `traits`.
 
-    It covers everything that gives the same request and tokens their meaning: the model file, its
-    vocabulary, the chat template, the family that reads answers, the model's sampling defaults, the
-    engine options that count, and the version of continuations. Speed and layout make no
-    difference, unless the agent is deterministic: then the other agent must have the same
-    `arithmetic`.
+    The fingerprint covers everything that gives the same request and tokens their meaning: the
+    model file, its vocabulary, the chat template, the family that reads answers, the model's
+    sampling defaults, the engine options that count, and the version of continuations. Speed and
+    layout make no difference, unless the agent is deterministic: then the other agent must have
+    the same `arithmetic`.
     """
     parts = (
         CONTINUATION_VERSION,

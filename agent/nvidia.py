@@ -1,8 +1,8 @@
 """Use, temperature and memory of NVIDIA's cards, from their driver's library (NVML).
 
-The package `nvidia-ml-py` calls it. Without the package, the library or an answering card, nothing
-is known, and that is no error. A driver may hang, so it is asked on a separate thread for which
-nothing waits, not even the end of the process.
+The package `nvidia-ml-py` calls the library. If the package, the library or a card's answer is
+missing, the figures are unknown, which is no error. A driver may hang, so it is asked on a
+separate thread. Neither callers nor the end of the process wait for that thread.
 """
 
 import os
@@ -36,7 +36,7 @@ Cards = dict[str, Card]
 
 
 def nvml() -> Any | None:
-    """Return the package's module, if it is installed."""
+    """Return the package's module; `None` if it is not installed."""
     return None if find_spec("pynvml") is None else import_module("pynvml")
 
 
@@ -57,7 +57,7 @@ class NvidiaCards:
         self._reading: Future[Cards] | None = None
 
     def read(self) -> Cards:
-        """Return the cards' figures. Blocks, but not again for a reading that did not come."""
+        """Return the cards' figures. Blocks, but only once for a reading that does not come."""
         if self._reading is None:
             Thread(target=self._serve, name="nvml", daemon=True).start()
         elif not self._reading.done():
@@ -78,7 +78,7 @@ class NvidiaCards:
 
 
 class _Driver:
-    """The driver's library, which is initialised again if that failed before."""
+    """The driver's library. If its initialisation failed, it is tried again."""
 
     def __init__(self, library: Any, root: Path) -> None:
         self._nvml = library
@@ -138,14 +138,14 @@ class _Driver:
 
 
 def bus_place(text: str | bytes) -> str:
-    """Return the place as ggml and Linux write it: NVML uses capitals and an eight-digit domain."""
+    """Return the place as ggml and Linux write it: in lower case, with a short domain."""
     place = text.decode() if isinstance(text, bytes) else text
     domain, _, rest = place.lower().partition(":")
     return f"{int(domain, 16):04x}:{rest}"
 
 
 def is_of_this_agent(pid: int, root: Path = ROOT) -> bool:
-    """Return whether it is this process, or another engine process of the same supervisor."""
+    """Return whether the process is this one, or another engine process of the same supervisor."""
     return pid == os.getpid() or _parent(pid, root) == str(os.getppid())
 
 

@@ -19,7 +19,9 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
 
 
 def proxy_for(url: str) -> str | None:
-    """Return the address of the proxy for `url`, if there is one. It may contain a password."""
+    """Return the address of the proxy for `url`; `None` without a proxy. It may contain a
+    password.
+    """
     parts = urlsplit(url)
     host = parts.hostname or ""
     if _is_here(host) or proxy_bypass(host if parts.port is None else f"{host}:{parts.port}"):

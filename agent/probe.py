@@ -1,7 +1,7 @@
 """A program that writes the devices of this host as one line of JSON.
 
-A GPU's driver takes memory, may hang, and may end the process. So callers run this (`python -m`) in
-a child process. Its arguments are RPC servers.
+A GPU's driver takes memory, may hang, and may end the process. So callers run this program
+(`python -m`) in a child process. Its arguments are RPC servers.
 """
 
 import json
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def look() -> dict[str, Any]:
-    """Return what is found. Raises `ModelError` if llama.cpp has no backend that runs here."""
+    """Return the devices. Raises `ModelError` if llama.cpp has no backend that runs here."""
     devices = [device for _, device in loaded_devices().gpus()]
     names = [device.name for device in devices]
     found = problems(gpu_makers(), built(), unloadable(tuple(NAMES)), names)

@@ -1,4 +1,4 @@
-"""The use and temperature of this host, from Linux; elsewhere nothing is known."""
+"""The use and temperature of this host, from Linux; unknown on other systems."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -23,7 +23,7 @@ class ProcessorUse:
         self._last: tuple[int, int] | None = None
 
     def read(self) -> float | None:
-        """Return the use from 0 to 1 since the last reading; `None` at the first one."""
+        """Return the use from 0 to 1 since the last reading; `None` at the first reading."""
         last, self._last = self._last, self._times()
         if last is None or self._last is None:
             return None
@@ -60,8 +60,8 @@ def processor_temperature(root: Path = ROOT) -> float | None:
 def gpu_figures(place: str | None, root: Path = ROOT) -> tuple[float | None, float | None]:
     """Return use (0 to 1) and temperature (°C) of the GPU at this `place` on the bus.
 
-    If `place` is unknown, the host's only GPU with sensors counts. With several GPUs nothing is
-    returned, since their order differs from llama.cpp's.
+    If `place` is unknown, the only GPU with sensors is read. With several GPUs the result is
+    unknown, since their order differs from llama.cpp's.
     """
     at = "sys/class/drm/card[0-9]/device" if place is None else f"sys/bus/pci/devices/{place}"
     cards = [
@@ -89,7 +89,7 @@ def _type(zone: Path) -> str:
 
 
 def _text(path: Path) -> str:
-    """Return a sensor's text; empty if it is gone, or refuses to be read while it sleeps."""
+    """Return a sensor's text; empty if the sensor is gone, or cannot be read while it sleeps."""
     try:
         return path.read_text(errors="replace")
     except OSError:

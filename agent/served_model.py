@@ -1,6 +1,6 @@
 """The model that an engine process has loaded, for balancers: name, slots, issues.
 
-An assignment says how it is served, and may change everything but the model.
+An assignment says how the model is served. A new assignment may change everything but the model.
 """
 
 import logging
@@ -47,7 +47,7 @@ class ServedModel:
         assignment: Assignment | None,
         adapters: Sequence[AdapterFile] = (),
     ) -> None:
-        """`adapters` are loaded already. Reads files. Raises `StartupError`."""
+        """Read the model's files. Raises `StartupError`. The `adapters` are loaded already."""
         self._settings = settings
         self._options = model.options or settings.load_options
         self._assignment = assignment
@@ -87,7 +87,7 @@ class ServedModel:
 
     @property
     def origin(self) -> Origin | None:
-        """The origin of its cells, which identifies them; `None` if unknown."""
+        """The origin of the model's cells, which identifies them; `None` if unknown."""
         if self._identity is None:
             return None
         return origin_of(self._identity, self._options, self.model.arithmetic)
@@ -106,7 +106,7 @@ class ServedModel:
 
     @property
     def info(self) -> ModelInfo:
-        """The model with its fingerprint, its adapters and the options that it is loaded with."""
+        """The model with its fingerprint, its adapters and the options with which it is loaded."""
         return replace(
             self.named_info,
             fingerprint=self._fingerprint,

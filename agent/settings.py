@@ -28,7 +28,7 @@ _LABEL = re.compile(r"[\w./-]{1,63}=[\w./-]{0,63}", re.ASCII)
 
 
 def _url(*schemes: str, example: str, hint: str = "") -> Callable[[str], str]:
-    """Return a check for a URL of these schemes, like `example`.
+    """Return a check that a value is a URL with the scheme of `example`.
 
     `hint` says where credentials belong.
     """
@@ -64,7 +64,7 @@ def _distinct(urls: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _file(text: object) -> object:
-    """Check that the value is a file; for an address, the error says where addresses belong."""
+    """Check that the value is a file. For an address, the error says how to serve an address."""
     if isinstance(text, str) and "://" in text:
         raise ValueError(
             "must be a GGUF file on this host (to serve a model from an address, start the agent "
@@ -129,7 +129,7 @@ BalancerUrl = Annotated[str, AfterValidator(_websocket_url)]
 
 
 class AgentSettings(LoadOptions, DaemonSettings):
-    """An agent's settings, including those of its engine. Times in seconds."""
+    """An agent's settings, including those of its engine. Times are in seconds."""
 
     program: ClassVar[str] = "agent"
     secrets: ClassVar[tuple[str, ...]] = ("ARRIERO_AGENT_KEY",)

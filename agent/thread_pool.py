@@ -10,9 +10,9 @@ def thread_pool(
 ) -> ThreadPoolExecutor:
     """Return an executor of `num_threads` threads that all run already.
 
-    An executor alone starts a thread in `submit`. If the process has no memory left then, the new
-    thread dies before it says that it runs, and `submit` waits for it for ever: on the engine's
-    thread, or on the event loop. `initializer` is called on each thread.
+    An executor alone starts a thread in `submit`. If the process has no memory left at that time,
+    the new thread dies before it reports that it runs. `submit` then waits for ever, on the
+    engine's thread or on the event loop. `initializer` is called on each thread.
     """
     threads = ThreadPoolExecutor(num_threads, name, initializer)
     all_run = Barrier(num_threads)

@@ -1,6 +1,7 @@
 """The wiring of an agent that forwards to another server instead of running an engine.
 
-The supervisor starts and restarts it like an engine process. It imports nothing of llama.cpp.
+The supervisor starts and restarts this process like an engine process. Nothing of llama.cpp is
+imported.
 """
 
 import asyncio
@@ -86,7 +87,7 @@ class _Forwarder:
         )
 
     async def run(self) -> None:
-        """Run until every balancer was left."""
+        """Run until the agent has left every balancer."""
         async with asyncio.TaskGroup() as group:
             stopping = group.create_task(self._is_stopping.wait())
             beginning = group.create_task(self._begin())
@@ -107,7 +108,7 @@ class _Forwarder:
         return await self._channel.dials.get()
 
     def drain(self) -> None:
-        """Accept nothing new, finish running requests, and let `run` return."""
+        """Accept no new requests, finish running ones, and let `run` return."""
         self._is_stopping.set()
         self._links.drain()
 
@@ -135,7 +136,7 @@ class _Forwarder:
                     assert_never(order)
 
     def _status(self) -> Status:
-        """Return the status for balancers; set the slots to 0 while the server is down."""
+        """Return the status for balancers. Also sets the slots to 0 while the server is down."""
         known, links = self._watch.known, self._links
         can_generate = known is not None and "generate" in known.info.tasks
         is_there = self._watch.server is not None

@@ -15,7 +15,11 @@ STALL_BOUNDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Prefixes that left the cache: those with these `keys`, or `everything`, as far as known."""
+    """Prefixes that left the cache: the prefixes with these `keys`, or `everything`.
+
+    `sequence_seconds` is the integral of running sequences over the busy time. Tokens per second
+    are output tokens by wall-clock time, without idle times.
+    """
 
     keys: tuple[int, ...] = ()
     everything: bool = False
@@ -49,14 +53,14 @@ def with_rates(done: Statistics, sequence_seconds: float) -> Statistics:
 class Tally:
     """Counts events; `summary` makes `Statistics` of the counts.
 
-    Steps that generate are decode steps, steps of prompts alone are prefill. Pauses of running
-    sequences that were caused by others are stalls: time between two tokens beyond the sequence's
+    Steps that generate are decode steps, steps of prompts alone are prefill. If other sequences
+    delay a running sequence, the delay is a stall: the time between two of its tokens beyond its
     own decode step.
     """
 
     def __init__(self) -> None:
         self.now = 0.0
-        """Seconds with anything to do, which is the scheduler's clock."""
+        """Seconds with any work to do, which is the scheduler's clock."""
         self._num_preemptions = 0
         self._cached_tokens = 0
         self._computed_tokens = 0
@@ -91,7 +95,7 @@ class Tally:
         self._completion_tokens += num_tokens
 
     def drafted(self, num_drafted: int, num_accepted: int) -> None:
-        """Count the tokens drafted for a step, and those of them that were accepted."""
+        """Count the tokens drafted for a step, and the accepted tokens among them."""
         self._drafted_tokens += num_drafted
         self._accepted_tokens += num_accepted
         self._decode_tokens += num_accepted
@@ -105,7 +109,7 @@ class Tally:
         self._num_preemptions += 1
 
     def stalled(self, seconds: float) -> None:
-        """Count a running sequence's wait for others."""
+        """Count the time that a running sequence waited for other sequences."""
         self._stalls[bisect_left(STALL_BOUNDS, seconds)] += 1
         self._stall_seconds += seconds
 

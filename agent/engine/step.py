@@ -1,8 +1,8 @@
 """One step of the engine: what is computed together, and its possible outcomes.
 
 Cells belong to holders: a slot, or (above the number of slots) a cached prefix. In the unified
-layout all holders have cells of one cache, and may share them; in the layout `streams` each has a
-stream of its own. Host memory has blocks, each with a number.
+layout all holders have cells of one cache, and may share them. In the layout `streams` each holder
+has a stream of its own. Host memory has blocks, each with a number.
 """
 
 from collections.abc import Mapping
@@ -24,11 +24,11 @@ class Clear:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """Give the first `length` cells of `source` also to `holder`, which has none.
+    """Give the first `length` cells of `source` also to `holder`, which has no cells.
 
     `is_rolled_back`: `source` has dropped its last cells since it was last computed. A copy that
-    `is_bare` leaves out the state that cannot be cut: it follows, after further cells
-    (`RestoreState`). State that cannot be shared is copied, which takes as long as `count` cells.
+    `is_bare` omits the uncuttable state, which follows after further cells (`RestoreState`). A
+    state that cannot be shared is copied, which takes as long as `count` cells.
     """
 
     source: int
@@ -41,9 +41,9 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Assign `stream` to `holder`, with the cells that `source` has in it, or empty.
+    """Assign `stream` to `holder`, either empty or with the cells that `source` has in it.
 
-    Only in the layout `streams`. The previous holder of `stream` has none now.
+    Only in the layout `streams`. The previous holder of `stream` has no stream after that.
     """
 
     holder: int
@@ -64,7 +64,7 @@ class Discard:
 class Offload:
     """Copy `count` cells of `holder` from `start` on to host memory as `block`; the cells stay.
 
-    If the model has a state that cannot be cut, `block` does not contain it.
+    An uncuttable state is not part of `block`.
     """
 
     holder: int
@@ -75,9 +75,9 @@ class Offload:
 
 @dataclass(frozen=True, slots=True)
 class OffloadState:
-    """Copy the state that cannot be cut to host memory as `block`.
+    """Copy the uncuttable state of `holder` to host memory as `block`.
 
-    `holder` is at `length` and stays. The copy takes as long as `count` cells.
+    `holder` is at position `length` and keeps its cells. The copy takes as long as `count` cells.
     """
 
     holder: int
@@ -88,7 +88,7 @@ class OffloadState:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """Copy `block` to `holder`: `count` cells after its first `start`."""
+    """Copy `count` cells from `block` to `holder`, after its first `start` cells."""
 
     holder: int
     start: int
@@ -98,7 +98,7 @@ class Restore:
 
 @dataclass(frozen=True, slots=True)
 class RestoreState:
-    """Give `holder`, which has `length` cells, the state `block`."""
+    """Give `holder`, which has `length` cells, the state in `block`."""
 
     holder: int
     length: int
@@ -108,7 +108,7 @@ class RestoreState:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Put `state`, from storage, into host memory as `block`. No cell moves."""
+    """Put `state`, which comes from storage, into host memory as `block`. No cell moves."""
 
     block: int
     state: State
@@ -155,14 +155,14 @@ Move = Offload | OffloadState | Restore | RestoreState
 class Run:
     """Consecutive positions of one sequence: `tokens[0]` is at position `start` of its slot.
 
-    Nothing changes it. It is not frozen, since there is one for each token, and a frozen one takes
-    three times as long to make.
+    A run never changes. The class is not frozen, since there is a run for each token, and a frozen
+    one takes three times as long to make.
 
-    A part of `media` is a run of its own, without tokens; nothing is sampled after it. `samples`
+    A part of `media` is a run of its own, without tokens; no token is sampled after it. `samples`
     requests the logits of the last position, from which the sequence's next token is chosen. The
     last `num_drafted` tokens are drafted, and the logits before each are requested too. `scored`
-    are tokens of the prompt: each follows a token of the run, the first one `tokens[first_scored]`,
-    whose logits give its log-probability.
+    are tokens of the prompt that get log-probabilities. Each follows a token of the run, the first
+    one `tokens[first_scored]`, whose logits give its log-probability.
     """
 
     id: SequenceId
@@ -177,7 +177,7 @@ class Run:
 
     @property
     def num_positions(self) -> int:
-        """The number of positions that it computes."""
+        """The number of positions that the run computes."""
         return len(self.tokens) if self.media is None else self.media.count
 
     @property
@@ -192,7 +192,7 @@ class Step:
 
     Generating sequences come before prompts, and both are in the order of their places in the
     cache. `num_generating`, `num_prompt_tokens` and `num_drafted` add up to the size of the batch.
-    A step without runs has only edits. Everything is computed under the same `adapter`
+    A step without runs has only edits. All runs are computed under the same `adapter`
     (`Prompt.adapter`).
     """
 
@@ -232,15 +232,15 @@ Explained = Mapping[SequenceId, tuple[LogProbs, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The step was computed: one token for each run that samples, in the order of the runs.
+    """The step was computed: at least one token for each run that samples, in order.
 
-    If it equals the drafted token, the token after it follows, and so on. So a run gives at least
-    one token, and one more for each drafted token that is right. `log_probs` has a sequence's
-    tokens in order, if requested, and `prompt_log_probs` the tokens that its run `scored`. For
-    `broken` sequences the choice failed: their runs have no tokens here.
+    If a token equals the drafted token, the next token follows, and so on. So a run gives one
+    token, and one more for each drafted token that is right. `log_probs` has a sequence's tokens
+    in order, if requested, and `prompt_log_probs` the tokens that its run `scored`. For `broken`
+    sequences the choice failed: their runs have no tokens here.
 
-    `saved` are the states of the `ReadOut` edits, in order, empty if one could not be read. Copying
-    cells' contents took `move_seconds`.
+    `saved` are the states of the `ReadOut` edits, in order; a state is empty if it could not be
+    read. Copying cells' contents took `move_seconds`.
     """
 
     tokens: tuple[int, ...]
@@ -253,7 +253,7 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True)
 class NoRoom:
-    """The cells did not suffice; nothing was computed, and the cache is as after the edits."""
+    """The cells did not suffice. Nothing was computed, but the edits were carried out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +272,8 @@ class Failed:
 class NotLoaded:
     """The states of `holders` could not be loaded or restored, so nothing was computed.
 
-    The cells of these holders, and of holders that were to share them in this step, are invalid.
+    The cells of these holders, and of holders that were to share these cells in this step, are
+    invalid.
     """
 
     holders: tuple[int, ...]

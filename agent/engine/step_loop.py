@@ -52,7 +52,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Do not expect this sequence any more."""
+    """Stop expecting this sequence."""
 
     id: SequenceId
 
@@ -120,10 +120,10 @@ Command = Opened | Drop | Forget | Export | TakeBack | UseDisk | UseThreads | Ar
 class Inbox:
     """The commands for the engine's thread, with room for `most`.
 
-    A command about a sequence that is here is always accepted, and each sequence makes only a few.
-    So the inbox is bounded if no new sequences are accepted while it has no room: callers check
-    that first. `on_room` is called where commands are taken, once the inbox is empty, if `has_room`
-    was false before. It must not block.
+    A command about a sequence in the engine is always accepted, and each sequence makes only a few
+    commands. So the inbox is bounded if no new sequences are accepted while it has no room:
+    callers check `has_room` first. `on_room` is called on the thread that takes commands, when
+    `has_room` was false and the inbox has become empty. It must not block.
     """
 
     def __init__(self, most: int, on_room: Callable[[], None] = lambda: None) -> None:
@@ -158,11 +158,11 @@ class Inbox:
 class Interruption:
     """Stops a step that computes nothing urgent when something urgent arrives.
 
-    The engine's thread says when a step may be stopped; any other thread requests it. A request
-    between two steps counts for the next one, unless its reason was seen before.
+    The engine's thread says when a step may be stopped; any other thread requests the stop. A
+    request between two steps counts for the next step, unless its reason was seen before.
 
-    `stop` is called with `True` only while a step runs that may be stopped, and with `False` when
-    that is over. It must not block.
+    `stop` is called with `True` only while a step runs that may be stopped, and with `False` after
+    that step. It must not block.
     """
 
     def __init__(self, stop: Callable[[bool], None]) -> None:
@@ -179,13 +179,13 @@ class Interruption:
                 self._stop(True)
 
     def seen(self) -> None:
-        """Note that everything that has arrived will be looked at: no step has to stop for it."""
+        """Note that all arrivals so far will be handled, so no step has to stop for them."""
         with self._lock:
             self._is_requested = False
 
     @contextmanager
     def allowed(self) -> Iterator[None]:
-        """Allow that the step inside the block is stopped."""
+        """Allow other threads to stop the step inside the block."""
         with self._lock:
             self._is_allowed = True
             if self._is_requested:
@@ -201,8 +201,8 @@ class Interruption:
 class StepLoop:
     """The loop: take commands, then run a step, until `Stop`.
 
-    `expected` are the sequences that are being prepared, and whether each is of the class `batch`.
-    Another thread adds to them; each access is one operation.
+    `expected` has the sequences that are being prepared, each with whether its class is `batch`.
+    Another thread adds to it; each access is one operation.
     """
 
     def __init__(
@@ -272,13 +272,13 @@ class StepLoop:
         return True
 
     def _wait_while_held(self) -> None:
-        """Wait for a command without letting other threads compute; the time counts for no step."""
+        """Wait for a command while no step may be computed. The time counts for no step."""
         with self._lock:
             self._obey(self._inbox.get())
         self._last_end = None
 
     def _gather(self) -> None:
-        """Let sequences join the first step that arrived together with the first one."""
+        """Let sequences join the first step if they arrived together with its first sequence."""
         until = self._clock() + self._gathering
         while self._waits_for_more() and (left := until - self._clock()) > 0:
             try:
@@ -287,7 +287,9 @@ class StepLoop:
                 return
 
     def _waits_for_more(self) -> bool:
-        """Return whether to wait for an expected sequence; nothing waits for the class `batch`."""
+        """Return whether to wait for an expected sequence. The class `batch` is never waited
+        for.
+        """
         if self._is_stopped:
             return False
         if self._scheduler.is_background:

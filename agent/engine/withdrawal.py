@@ -1,7 +1,7 @@
 """Lets a computation stop once its result is no longer needed.
 
-A caller wraps a long computation in `while_wanted` with a function that tells. The computation
-calls `check_wanted` between its parts.
+The caller runs a long computation within `while_wanted`. The computation calls `check_wanted`
+between its parts.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ class Withdrawn(Exception):
 
 @contextmanager
 def while_wanted(is_wanted: Callable[[], bool]) -> Iterator[None]:
-    """Make `check_wanted` call `is_wanted`, on this thread and within this block."""
+    """Within the block, make `check_wanted` call `is_wanted`, on this thread."""
     outer = _is_wanted.set(is_wanted)
     try:
         yield

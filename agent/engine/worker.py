@@ -53,29 +53,29 @@ logger = logging.getLogger(__name__)
 
 
 GATHERING = 0.01
-"""Seconds that an idle engine waits for sequences being prepared, once it has one.
+"""Seconds for which an idle engine with a first sequence waits for sequences being prepared.
 
-A step that prefills eight prompts takes less time than one step and then another with seven.
+A step that prefills eight prompts takes less time than a step with one and a step with seven.
 """
 
 COMMANDS_PER_SLOT = 8
-"""Commands per slot that may wait for a step before nothing new is accepted.
+"""Commands per slot that may wait for a step before new sequences are refused.
 
-A sequence makes at most four, so in a step of two seconds all slots may be taken twice.
+A sequence makes at most four commands, so in a step of two seconds all slots may be taken twice.
 """
 
 
 class Worker:
     """Runs a model. Callbacks `on_…` are called on the worker's thread and must not block.
 
-    If the engine can draft, `make_drafter` gets the maximum tokens of a sequence; a draft model is
-    used too. `on_step` gets the outputs of all sequences of a step. `on_crash` gets the error that
-    ended the steps for good: no output follows, and the owner of the sequences must end them.
-    `beside` is the memory that other engines of the host use; see `LoadEngine`. `on_change` says
-    that `has_room` or `draft_failure` may have changed.
+    If the engine can draft, `make_drafter` gets the maximum tokens of a sequence. A draft model is
+    used in addition. `on_step` gets the outputs of all sequences of a step. `on_crash` gets the
+    error that ended the steps for good: no output follows, and the owner of the sequences must end
+    them. `beside` is the memory that other engines of the host use; see `LoadEngine`. `on_change`
+    is called when `has_room` or `draft_failure` may have changed.
 
-    The model exists until `stop`, even after a crash: other threads use its vocabulary, and must
-    have ended that before.
+    The model exists until `stop`, even after a crash. Other threads use its vocabulary, and must
+    end that before `stop`.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Worker:
         self._make_drafter = make_drafter
         self._clock = clock
         self.lock = FairLock()
-        """Threads that compute with the model's weights take turns with the steps."""
+        """The turns that other threads take with the steps to compute with the model's weights."""
         self._on_step = on_step
         self._on_crash = on_crash
         self._on_change = on_change
@@ -127,7 +127,7 @@ class Worker:
     def expect(self, sequence_id: SequenceId, *, is_background: bool) -> None:
         """Announce a sequence that is being prepared; `submit`, `drop` or `forget` follows.
 
-        `is_background`: its class is `batch`.
+        `is_background`: the class of the sequence is `batch`.
         """
         self._expected[sequence_id] = is_background
 
@@ -140,7 +140,7 @@ class Worker:
         self._opening.add(sequence)
 
     def drop(self, sequence_id: SequenceId) -> None:
-        """Stop a sequence; its slot serves sequences added afterwards. See `submit`."""
+        """Stop a sequence; its slot serves sequences added later. See `submit`."""
         self.forget(sequence_id)
         if not self._opening.withdraw(sequence_id):
             self._inbox.put(Drop(sequence_id))
@@ -161,12 +161,12 @@ class Worker:
     ) -> Callable[[], None]:
         """Export the longest cached prefix of `prompt`, from position `start` on, to `reply`.
 
-        If sequences can begin only at checkpoints, it has the last `most_checkpoints`.
+        If sequences can begin only at checkpoints, the export has the last `most_checkpoints`.
 
-        `reply` gets `None` if there is none, or if the worker has no room. An export that
-        `can_wait` takes little time from streams. `reply` is called on the engine's thread and must
-        not block; it is never called if that thread has stopped. Call the returned function to
-        cancel what was not read yet. See `submit`.
+        `reply` gets `None` if no prefix is cached, or if the worker has no room. An export that
+        `can_wait` takes little time from streams. `reply` is called on the engine's thread and
+        must not block; it is never called if that thread has stopped. Call the returned function
+        to cancel the parts that were not read yet. See `submit`.
         """
         if not self.has_room():
             reply(None)
@@ -176,7 +176,7 @@ class Worker:
         return lambda: self._inbox.put(TakeBack(id))
 
     def stop(self) -> None:
-        """End the thread after its current step, and wait for that. Sequences are forgotten."""
+        """End the thread after its current step, and wait for the end. Sequences are forgotten."""
         self._inbox.put(Stop())
         if self._thread.ident is not None:
             self._thread.join()
@@ -188,9 +188,9 @@ class Worker:
     def use_adapters(self, files: Mapping[str, Path]) -> None:
         """Load these adapters, by the digests of their files, and unload all others.
 
-        Blocks, while steps continue. Call it after `start`, on any thread, but not from two threads
-        at once. Raises `AdapterError` if an adapter cannot be loaded (the previous adapters then
-        stay), and `EngineFailed` if the engine has stopped.
+        Blocks, while steps continue. Call it after `start`, on any thread, but not from two
+        threads at once. Raises `AdapterError` if an adapter cannot be loaded (the previous
+        adapters then stay), and `EngineFailed` if the engine has stopped.
         """
         engine = self._opening.engine
         for digest, path in files.items():
@@ -203,7 +203,7 @@ class Worker:
         engine.keep_adapters(self._adapters, self.lock)
 
     def statistics(self) -> Statistics:
-        """Return the engine's statistics, `step_loop.MAX_AGE` old at most. Thread-safe."""
+        """Return the engine's statistics, at most `step_loop.MAX_AGE` old. Thread-safe."""
         return replace(self._statistics, num_commands=len(self._inbox))
 
     def has_room(self) -> bool:
@@ -211,7 +211,7 @@ class Worker:
         return self._inbox.has_room()
 
     def draft_failure(self) -> str | None:
-        """Return why drafting has ended, if the drafter failed. Thread-safe."""
+        """Return why drafting has ended; `None` if the drafter has not failed. Thread-safe."""
         return self._draft_failure
 
     def current_step(self) -> int | None:

@@ -1,14 +1,14 @@
 """The requests in local generation: events in, decisions out.
 
-`ActiveRequests` holds all requests. An `ActiveRequest` is one, from its preparation to its end, or
-to the end of its save if it asked for one. The shell, `local_generation`, carries decisions out in
-order.
+`ActiveRequests` holds all requests. An `ActiveRequest` is one request, from its preparation to its
+end, or to the end of its save if it asked for a save. The shell, `local_generation`, carries
+decisions out in order.
 
 Invariants: every request that was started ends exactly once, with `Ended` or `Refused` as its last
-item, unless it was discarded. Each is released exactly once. A request's sequence is in preparation
-or in the engine exactly as long as its answer has not ended. A request with `save_cache` ends when
-its save is written, so that the next request finds the saved prompt. What is saved is read from the
-engine's cache. Only one request at a time saves under a key.
+item, unless it was discarded. Each request is released exactly once. A request's sequence is in
+preparation or in the engine exactly as long as its answer has not ended. A request with
+`save_cache` ends when its save is written, so that the next request finds the saved prompt. The
+save is read from the engine's cache. Only one request at a time saves under a key.
 
 This is the failure boundary of a request on the event loop. An exception in its answer, its
 detokeniser, its parser or its schema check ends that request alone, with `internal_error`. The log
@@ -55,7 +55,7 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """Cancel this preparation and the fetch after it; their results will be ignored."""
+    """Cancel this preparation and the fetch after it. Their results will be ignored."""
 
     id: SequenceId
 
@@ -77,7 +77,7 @@ class Run:
 
     @property
     def id(self) -> SequenceId:
-        """The id of the sequence."""
+        """The id of the sequence to run."""
         return self.sequence.id
 
 
@@ -130,7 +130,7 @@ Decision = Act | SendItems | LogFailure
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
-    """Items to send to the listener, and decisions to carry out after that."""
+    """Items to send to the listener, and decisions to carry out afterwards."""
 
     items: tuple[Item, ...] = ()
     decisions: tuple[Decision, ...] = ()
@@ -139,14 +139,14 @@ class Reaction:
 class ActiveRequest:
     """The request of `start`, running as the sequence `id`.
 
-    Call no further method once it `is_over`.
+    Call no further method once `is_over` is true.
     """
 
     def __init__(self, id: SequenceId, start: Start, listener: Listener) -> None:
         self.is_over = False
         self.is_saving = False
         self.is_discarded = False
-        """True if the listener gets no further items."""
+        """True if the listener gets no more items."""
         self.id = id
         self.name = start.id
         self.request = start.request
@@ -224,7 +224,9 @@ class ActiveRequest:
         return tuple(noticed(self.name, each) for each in prepared.notices)
 
     def stepped(self, output: SequenceOutput) -> Reaction:
-        """Handle one engine step; ignored before the sequence runs and after its answer."""
+        """Handle one engine step. Steps before the sequence runs and after its answer are
+        ignored.
+        """
         if self._answer is None or self.is_complete:
             return Reaction()
         if self._history is not None:
@@ -233,7 +235,7 @@ class ActiveRequest:
         return self._answered(items, output) if self._answer.is_over else Reaction(tuple(items))
 
     def to_send(self, items: tuple[Item, ...], now: float) -> tuple[Item, ...]:
-        """Return the items to send at `now` (seconds); `items` are the newest ones."""
+        """Return the items to send at `now` (seconds). `items` are the newest items."""
         return items if self._held is None else self._held.to_send(items, now)
 
     def with_rest(self, items: tuple[Item, ...]) -> tuple[Item, ...]:
@@ -241,14 +243,14 @@ class ActiveRequest:
         return items if self._held is None else self._held.with_rest(items)
 
     def read(self, prefix: StoredPrompt | None) -> Reaction:
-        """Handle what the engine has of prompt and answer: save it."""
+        """Save the prefix of prompt and answer that was read from the engine's cache."""
         if prefix is None or self.key is None:
             return self.saved(_NOT_SAVED)
         self.is_saving = True
         return Reaction((), (Save(self.id, self.key, prefix),))
 
     def saved(self, failure: Notice | None) -> Reaction:
-        """Handle the end of the save, written or failed."""
+        """Handle the end of the save, which succeeded if `failure` is `None`."""
         self.is_over = True
         if self._ended is None:
             return Reaction()
@@ -256,13 +258,15 @@ class ActiveRequest:
         return Reaction((*notices, self._ended))
 
     def cancel(self) -> Reaction:
-        """End the request early with what was generated."""
+        """End the request early with the tokens generated so far."""
         ended = self._never_ran() if self._answer is None else self._answer.cancel()
         self.is_over = True
         return Reaction((ended,), (self._release(),))
 
     def fail(self, error: RequestError) -> Reaction:
-        """End the request with `error`, or normally if its answer is complete. A save continues."""
+        """End the request with `error`, or normally if its answer is complete. A save
+        continues.
+        """
         end = self._ended or Refused(id=self.name, error=to_wire(error))
         return Reaction((end,), self.discard().decisions)
 
@@ -288,7 +292,7 @@ class ActiveRequest:
         return Abandon(self.id) if self._answer is None else Drop(self.id)
 
     def _answered(self, items: list[Item], output: SequenceOutput) -> Reaction:
-        """Handle the end of the answer. An end that waits for a save is removed from `items`."""
+        """Handle the end of the answer. If the end waits for a save, remove it from `items`."""
         leave = () if output.end else (Drop(self.id),)
         if self._history is None or not isinstance(end := items[-1], Ended):
             self.is_over = True
@@ -365,7 +369,9 @@ class ActiveRequests:
         self._active: dict[SequenceId, ActiveRequest] = {}
 
     def __len__(self) -> int:
-        """Return the number of requests not yet released, with those that are only being saved."""
+        """Return the number of requests not yet released, including requests that only wait for a
+        save.
+        """
         return len(self._active)
 
     # ---- calls of listeners
@@ -446,21 +452,23 @@ class ActiveRequests:
         return [*sends, *decisions]
 
     def read(self, id: SequenceId, prefix: StoredPrompt | None) -> list[Decision]:
-        """Handle what the engine has of a prompt to save; ignored if the request has ended."""
+        """Handle the prefix that was read for a save; ignored if the request has ended."""
         active = self._active.get(id)
         if active is None or not active.is_complete or active.is_saving:
             return []
         return self._settled(active, active.read(prefix))
 
     def saved(self, id: SequenceId, failure: Notice | None) -> list[Decision]:
-        """Handle the end of a save, written or failed; a listener that still waits gets the end."""
+        """Handle the end of a save, written or failed. A listener that still waits gets the
+        end.
+        """
         if (active := self._active.get(id)) is None:
             return []
         reaction = active.saved(failure)
         return self._settled(active, Reaction() if active.is_discarded else reaction)
 
     def crashed(self, id: SequenceId, error: Exception, *, is_in_engine: bool) -> list[Decision]:
-        """Handle a failure of the shell to carry out a decision about this sequence."""
+        """End one request because the shell failed to carry out a decision about its sequence."""
         if (active := self._active.get(id)) is None:
             return []
         reaction = active.crashed(error, is_in_engine=is_in_engine)
@@ -501,7 +509,7 @@ class ActiveRequests:
         return [SendItems(active.listener, items, released), *reaction.decisions]
 
     def _released(self, active: ActiveRequest) -> list[SequenceId]:
-        """Remove the request if it is over; return its id then."""
+        """Remove the request if it is over. Returns its id in that case."""
         if not active.is_over:
             return []
         del self._active[active.id]

@@ -80,7 +80,7 @@ class PrefixFetcher(Protocol):
 class PromptSaver:
     """Writes prompts to the prompt store on its own thread, so that a slow disk delays only saves.
 
-    Without a `store` nothing may be saved; the preparer tells clients. At most one save per slot
+    Without a `store` no prompt may be saved; the preparer tells clients. At most one save per slot
     waits.
     """
 
@@ -96,7 +96,7 @@ class PromptSaver:
         asyncio.wrap_future(future).add_done_callback(partial(_reply, reply))
 
     def close(self) -> None:
-        """Begin no more saves; block until the current one is written."""
+        """Start no more saves; block until the current save is written."""
         self._thread.shutdown(cancel_futures=True)
 
 
@@ -118,7 +118,9 @@ class LocalGeneration:
         *,
         parts_scopes: bool = False,
     ) -> None:
-        """With `parts_scopes`, requests share computed prefixes only within their scope."""
+        """Connect the parts. With `parts_scopes`, requests share prefixes only within their
+        scope.
+        """
         self._clock = clock
         self._parts_scopes = parts_scopes
         self._preparation = preparation
@@ -152,7 +154,7 @@ class LocalGeneration:
         self._carry_out(self._requests.stepped(outputs, self._clock()))
 
     def close(self) -> None:
-        """Prepare and save no more; block until current preparations and saves have stopped."""
+        """Start no more preparations and saves; block until the running ones have stopped."""
         self._preparation.close()
         self._saver.close()
 

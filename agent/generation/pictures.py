@@ -1,7 +1,7 @@
 """Pictures and sounds in messages: a mark represents each while the template renders.
 
-A template may place a message's text anywhere. So media are found in the rendered text by a mark
-that no client can guess. Spans then replace the marks.
+A template may place a message's text anywhere. So the places of media are found by a mark in the
+rendered text, which no client can guess. Spans then replace the marks.
 """
 
 import base64
@@ -30,7 +30,7 @@ from ..engine.prompt import Span
 class Picture:
     """One picture or sound of a request, and the name of its field.
 
-    `is_result`: it is in a tool's result, which no user wrote.
+    `is_result`: the media are in a tool's result, which no user wrote.
     """
 
     part: MediaPart
@@ -38,7 +38,7 @@ class Picture:
     is_result: bool = False
 
     def read(self, reader: MediaReader | None) -> tuple[Span, ...]:
-        """Return the spans that replace it. Raises `RequestError`."""
+        """Return the spans that replace the media. Raises `RequestError`."""
         if reader is None:
             raise self.refusal()
         data = self.data
@@ -83,7 +83,7 @@ class Picture:
         )
 
     def too_long(self) -> RequestError:
-        """Return the error for sounds that exceed the total duration allowed."""
+        """Return the error for sounds that exceed the allowed total duration."""
         return self._wrong(f"all sounds of a request may play for {MOST_SECONDS} s together")
 
     def _wrong(self, why: str) -> InvalidRequest:

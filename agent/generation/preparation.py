@@ -1,9 +1,9 @@
 """Prepares requests on a few threads, so that neither the event loop nor the engine waits.
 
-Short, long and very long texts have one lane each, so a short text never waits for a long one.
+Short, long and very long texts have one lane each, so a short text never waits for a long text.
 Three kinds of requests have lanes of their own: requests of the class `batch` arrive in large
-numbers; constraints may take seconds to compile; pictures may take seconds to read. Called on the
-event loop's thread only, and replies there.
+numbers; constraints may take seconds to compile; pictures may take seconds to read. Methods are
+called, and replies are given, on the event loop's thread only.
 """
 
 import asyncio
@@ -81,9 +81,9 @@ class Preparation:
             ended.set_result(None)
 
     def close(self) -> None:
-        """Begin no more preparations; block until running ones have stopped.
+        """Start no more preparations; block until the running ones have stopped.
 
-        They use the model's vocabulary, so it must not be freed before.
+        Running preparations use the model's vocabulary, so it must not be freed earlier.
         """
         for _, ended in self._preparations.values():
             ended.set_result(None)

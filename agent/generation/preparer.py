@@ -51,7 +51,7 @@ MIN_KEPT = 4
 
 
 _LATER = (ChatMessage(role="assistant", content="x"), ChatMessage(role="user", content="x"))
-"""Messages that continue a conversation, to find where an answer begins."""
+"""Messages that continue a conversation. They show where an answer begins."""
 
 
 def _another(message: ChatMessage) -> ChatMessage:
@@ -79,10 +79,10 @@ class Preparer:
         draw_seed: Callable[[], int] = lambda: secrets.randbits(32),
         clock: Callable[[], datetime] = datetime.now,
     ) -> None:
-        """Raise `TemplateError` if the given `template`, which replaces the model's, is broken.
+        """Make a preparer. Raises `TemplateError` if the `given` template is broken.
 
-        `defaults` apply to fields that a request leaves open. A grammar may be compiled for
-        `grammar_timeout` seconds of CPU time.
+        `given` replaces the model's template. `defaults` apply to fields that a request does not
+        set. A grammar may be compiled for `grammar_timeout` seconds of CPU time.
         """
         self._vocab = model.vocab
         self._media = model.media
@@ -100,7 +100,7 @@ class Preparer:
         eyes = () if model.media is None else (model.media.identity,)
         self.traits = (self._source, self._family.name, repr(given), *eyes)
         self.traits += self.adapters.traits
-        """Everything besides the model that can change the answer to a request."""
+        """Everything except the model that can change the answer to a request."""
         self._shown = {
             has_tools: self.markers(self._family, has_tools=has_tools)
             for has_tools in (False, True)
@@ -133,8 +133,8 @@ class Preparer:
         """Prepare `request` as the sequence `id`.
 
         Only requests of the same `scope` share computed prefixes. Compilation of a grammar stops
-        once the request has `ended`. Raises `RequestError` that names the field and says what would
-        be right.
+        once the request has `ended`. Raises a `RequestError` that names the field and says which
+        values are right.
         """
         chain = chain_of(request)
         request = self._defaults.applied(request)
@@ -187,7 +187,9 @@ class Preparer:
         return resumed(prepared, resume, self._vocab, self._context_size)
 
     def num_tokens(self, request: GenerateRequest) -> int:
-        """Return the length of the prompt, even if it does not fit. Raises as `prepare` does."""
+        """Return the length of the prompt, even if it does not fit. Raises the errors of
+        `prepare`.
+        """
         pictures = self._pictures(request)
         return len(Prompt(*self._spans(self._rendered(pictures.request), pictures)))
 
@@ -298,7 +300,7 @@ class Preparer:
         return prompt
 
     def _truncated(self, request: GenerateRequest, tokens: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the last tokens if the client limits the prompt, or else all tokens."""
+        """Return the prompt's last tokens if the client limits the prompt, or else all tokens."""
         most = request.truncate_prompt_tokens
         if most is None:
             return tokens
@@ -360,10 +362,10 @@ class Preparer:
     ) -> tuple[int, ...]:
         """Return where the user's first and last messages and the answer begin, in tokens.
 
-        Checkpoints are taken there. A message of the same role has the same opening, so the
-        positions are behind the opening. Later prompts may lack part of the answer's opening: many
-        templates omit reasoning in a history. A position is missing if the template refuses the
-        trial messages.
+        Checkpoints are taken at these positions. Messages of the same role have the same opening,
+        so the positions are behind the opening. Later prompts may lack part of the answer's
+        opening: many templates omit reasoning in a history. A position is missing if the template
+        refuses the trial messages.
         """
         messages = request.messages or ()
         if not messages or prompt.has_media or request.n_discard is not None:
@@ -420,8 +422,8 @@ class Preparer:
     def _tokens(self, rendered: RenderedText) -> tuple[int, ...]:
         """Tokenise a rendered text: only the template's own text can contain control tokens.
 
-        A raw `prompt` can contain them too. If a client wrote the text of a control token, a cut in
-        `rendered` keeps it plain text.
+        A raw `prompt` can contain control tokens too. If a client wrote the text of a control
+        token in a message, a cut in `rendered` keeps it plain text.
         """
         first, *others = rendered.pieces
         rest = (self._tokenized(each, is_first=False) for each in others)
@@ -455,7 +457,7 @@ class Preparer:
     ) -> int:
         """Return how many of the first tokens of `prompt` (`rendered`) belong to `messages`.
 
-        Only the shorter part is tokenised: the text before that point, or the text after it.
+        Only the shorter part is tokenised: the text of the messages, or the text after it.
         """
         tools = _tools(request)
         try:
@@ -479,7 +481,7 @@ class Preparer:
 
 
 def _num_common(one: Sequence[object], other: Sequence[object]) -> int:
-    """Return the length of the common prefix."""
+    """Return the length of the common prefix of two token lists."""
     least, most = 0, min(len(one), len(other))
     while least < most:
         length = (least + most + 1) // 2

@@ -1,7 +1,8 @@
 """Answers queries, each kind on its own thread, so that no query waits for generation.
 
-Tokenisation does not wait for embeddings, nor short texts for long ones. Called on the event loop's
-thread only, and replies there. The sessions limit how many queries may wait.
+Tokenisation does not wait for embeddings, nor a short text for a long text. Methods are called,
+and replies are given, on the event loop's thread only. The sessions limit how many queries may
+wait.
 """
 
 import asyncio
@@ -62,7 +63,7 @@ class TextQueries:
     def answer(self, query: TextQuery) -> Tokenized | Detokenized | Counted | TokenizerDescription:
         """Answer `query`.
 
-        Raises `RequestError` that names the field and says what would be right.
+        Raises a `RequestError` that names the field and says which values are right.
         """
         match query:
             case Tokenize():
@@ -109,7 +110,7 @@ def _told(text: str | None) -> str | None:
 
 
 class QueryExecutor:
-    """Answers queries on its own threads. Without an `embedder` the model makes no embeddings."""
+    """Answers queries on its own threads. Without an `embedder` it makes no embeddings."""
 
     def __init__(self, texts: TextQueries, embedder: Embedder | None) -> None:
         self._texts = texts

@@ -1,8 +1,8 @@
 """The agent's part of a request's trace: preparation, prefill and decode, recorded at its end.
 
-Tracing adds no work to a step. It notes when a request began, was prepared and ended; the request's
-end has the seconds of generation, by the engine's clock. Spans have numbers and names, never any
-text.
+Tracing adds no work to a step. It notes when a request began, was prepared and ended. The
+request's end has the seconds of generation, by the engine's clock. Spans have numbers and names,
+never any text.
 """
 
 import time
@@ -34,7 +34,7 @@ class _Open:
 class RequestSpans:
     """Records the spans of requests at the agent `agent`. `clock` gives nanoseconds since 1970.
 
-    It keeps only requests whose trace is recorded, each as long as the request holds its slot.
+    Only requests with a recorded trace are kept, each as long as the request holds its slot.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class RequestSpans:
             request.prepared = self._clock()
 
     def ended(self, items: Sequence[Item], released: Iterable[SequenceId]) -> None:
-        """Record the spans of the `released` sequences; `items` were sent with the release."""
+        """Record the spans of the `released` sequences. `items` were sent with the release."""
         for id in released:
             if (request := self._open.pop(id, None)) is not None:
                 self._record(request, _end_of(request.id, items))
@@ -124,7 +124,7 @@ def _parts(request: _Open, end: Ended | Refused | None, now: int) -> list[Part]:
 
 
 def _decode_seconds(end: Ended) -> float:
-    """Return the seconds of decoding after the first token, which the last prefill step gives."""
+    """Return the seconds of decoding after the first token, which belongs to prefill."""
     rate = end.rates.decode_tokens_per_second
     has_end_token = end.finish_reason != "length" and end.stop_string is None
     num_steps = end.usage.completion_tokens - (0 if has_end_token else 1)

@@ -17,7 +17,7 @@ DEFAULT_BREAKERS = ("\n", ":", '"', "*")
 _MADE_ANEW = {"logit_bias", "bad_words", "samplers"}
 _AS_THEY_ARE = SAMPLERS.keys() & {each.name for each in fields(Sampling)} - _MADE_ANEW
 _OF_DRY = {name.removeprefix("dry_"): name for name in SAMPLERS if name.startswith("dry_")}
-"""Fields of a request that have the same name in the engine, or the same name in DRY's options."""
+"""Fields of a request that have the same name in the engine's options, or in DRY's options."""
 
 
 class SamplingResolver:
@@ -28,9 +28,9 @@ class SamplingResolver:
         self._breakers = BreakerFinder(vocab)
 
     def sampling(self, request: GenerateRequest, seed: int) -> Sampling:
-        """Return the engine's options. `seed` applies if the request has none.
+        """Return the engine's options. `seed` applies if the request has no seed.
 
-        Raises `InvalidRequest` that names the field.
+        Raises an `InvalidRequest` that names the field.
         """
         given = _given({name: name for name in _AS_THEY_ARE}, request) | _off(request)
         return Sampling(
@@ -63,7 +63,7 @@ class SamplingResolver:
         return None if allowed is None else self._known("allowed_token_ids", allowed)
 
     def _bad_words(self, request: GenerateRequest) -> Iterator[tuple[int, ...]]:
-        """Yield the tokens of each text, at the beginning of a word and within one."""
+        """Yield the tokens of each text, at the beginning of a word and within a word."""
         for place, text in enumerate(request.bad_words):
             within, at_beginning = (
                 self._vocab.tokenize(each, add_special=False, parse_special=False)
@@ -90,7 +90,7 @@ class SamplingResolver:
 
 
 def _given(names: Mapping[str, str], request: GenerateRequest) -> dict[str, Any]:
-    """Return the values that the request sets, by the engine's name.
+    """Return the values that the request sets, by the engine's names.
 
     `names` maps the engine's names to fields of the request.
     """
@@ -113,7 +113,7 @@ _OFF: Mapping[SamplerName, Mapping[str, float]] = {
 
 
 def _off(request: GenerateRequest) -> dict[str, float]:
-    """Return the values that turn off the samplers that are missing in the request's `samplers`."""
+    """Return the values that turn off all samplers that the request's `samplers` omit."""
     unnamed = _OFF.keys() - request.samplers if request.samplers else ()
     return {field: value for name in unnamed for field, value in _OFF[name].items()}
 

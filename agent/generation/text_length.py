@@ -9,7 +9,7 @@ LONG_TEXT = 64 * 1024
 
 
 VERY_LONG_TEXT = 2**20
-"""Characters above which a request counts as very long; a shorter one takes tenths of a second."""
+"""Characters above which a request is very long; a shorter prompt takes tenths of a second."""
 
 
 def is_long(request: GenerateRequest) -> bool:
@@ -20,7 +20,7 @@ def is_long(request: GenerateRequest) -> bool:
 def text_length(request: GenerateRequest) -> int:
     """Return a lower estimate of the prompt's length in characters.
 
-    Counting stops above `VERY_LONG_TEXT`, and looks at few more than `LONG_TEXT` values.
+    Counting stops above `VERY_LONG_TEXT`, and visits few more than `LONG_TEXT` values.
     """
     waiting: list[object] = [
         *(request.prompt, request.suffix, request.messages),

@@ -15,7 +15,7 @@ from .header import GgufHeader
 from .memory_estimate import ModelFileSizes, bytes_beside, estimate
 
 COMFORT = 2**15
-"""Cells that all slots get together if memory allows: for one long conversation, and short ones."""
+"""Cells that all slots get together if memory allows: room for one long and some short texts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +52,8 @@ def chosen(
 ) -> Fitted | None:
     """Return `options` with all open values chosen so that the model fits on `devices`.
 
-    `host` is the free memory of the host in bytes; `None` if unknown. The model may
-    take the fraction `share` of the free memory. Returns `None` if the header lacks information.
+    `host` is the free memory of the host in bytes; `None` if unknown. The model may take the
+    fraction `share` of the free memory. Returns `None` if the header lacks information.
     """
     sizes = _sizing(file, options)
     if sizes is None:
@@ -91,9 +91,9 @@ def claims(
 ) -> dict[str, int] | None:
     """Return the bytes that must be free to load the model, by device name and `HOST`.
 
-    They are what the model takes alone on `devices` and `host` bytes of memory, with the smallest
-    context in each slot, plus the margin that it leaves free on a device. Returns `None` if the
-    header lacks information. Raises `HeaderError` and `OSError` for a draft model.
+    The result is for the model alone on `devices` and `host` bytes of memory, with the smallest
+    context in each slot, plus the margin that the model leaves free on a device. Returns `None` if
+    the header lacks information. Raises `HeaderError` and `OSError` for a draft model.
     """
     sizes = _sizing(file, options)
     if sizes is None:
@@ -155,7 +155,7 @@ def _wanted(options: LoadOptions, longest: int, *, has_gpu: bool) -> Wanted:
 
 
 def _smaller_type(options: LoadOptions) -> CacheType | None:
-    """Return the cache type that may be chosen, if it is smaller than the one that is set."""
+    """Return the smaller cache type that `--fit` may choose; `None` if it may not."""
     given = options.fit_cache_type
     if given is None or cache_bytes(32, given) >= cache_bytes(32, options.cache_type_k):
         return None
@@ -210,9 +210,9 @@ class _Sizing:
         return found.sizes(options)
 
     def _with(self, cells: int, is_smaller: bool) -> LoadOptions:
-        """Return the options with these cells.
+        """Return the options with this number of cells.
 
-        If no context is set, embedded texts count with the shortest context.
+        If no context is set, the estimate for embeddings assumes the shortest context.
         """
         options = self._options
         update: dict[str, object] = {"kv_cells": cells}
@@ -224,7 +224,9 @@ class _Sizing:
 
 
 def _sizing(file: ModelFileSizes, options: LoadOptions) -> _Sizing | None:
-    """Return the function; `None` if a header lacks information. Raises as `bytes_beside` does."""
+    """Return the function; `None` if a header lacks information. Raises the errors of
+    `bytes_beside`.
+    """
     beside = bytes_beside(options)
     if beside is None or estimate(file, options) is None:
         return None

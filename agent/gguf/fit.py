@@ -1,18 +1,22 @@
 """Chooses a model's placement on GPUs and its KV cache so that both fit.
 
-This is a pure function of sizes. If the model does not fit, parts are given up in this order. First
-the experts of layers move to host memory, from the first layer on (as `--n-cpu-moe` counts), since
-a token needs few of them. Then layers move, from the first on (as `--gpu-layers` counts). Then the
-KV cache gets a smaller type, if that is allowed. Then it gets fewer cells. Remaining memory goes to
-the KV cache. llama.cpp divides the layers among GPUs by their shares (`llama_model::load_tensors`),
-so each GPU must hold the layers that it gets.
+This is a pure function of sizes. If the model does not fit, it takes these steps in order:
+
+- The experts of layers move to host memory, from the first layer on (as `--n-cpu-moe` counts),
+  since a token needs few experts.
+- Layers move to host memory, from the first layer on (as `--gpu-layers` counts).
+- The KV cache gets a smaller type, if that is allowed.
+- The KV cache gets fewer cells.
+
+Remaining memory goes to the KV cache. llama.cpp divides the layers among GPUs by their shares
+(`llama_model::load_tensors`), so each GPU must hold the layers that it gets.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 CELL_BLOCK = 256
-"""Cells by which a cache grows: llama.cpp rounds up to multiples of it."""
+"""Cells by which a cache grows: llama.cpp rounds up to multiples of this number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class LayerBytes:
-    """The bytes of a layer: `near` must be where the layer is computed, `experts` need not be."""
+    """The bytes of a layer: `near` must be on the layer's device, `experts` need not be."""
 
     near: int
     experts: int = 0
@@ -36,7 +40,7 @@ class LayerBytes:
 class Sizes:
     """The bytes of a model with its KV cache, which is counted in the layers.
 
-    `compute` is needed wherever layers are computed; `host` is always in host memory.
+    `compute` is needed on each device that computes layers; `host` is always in host memory.
     """
 
     layers: tuple[LayerBytes, ...]
@@ -49,7 +53,7 @@ class Sizes:
 class Wanted:
     """The usual, minimum and maximum cells of the KV cache.
 
-    Numbers that are set stay: `gpu_layers`, and `cpu_experts`.
+    `gpu_layers` and `cpu_experts` are fixed if they are set.
     """
 
     usual: int
@@ -64,8 +68,8 @@ class Wanted:
 class Fit:
     """A placement. The last `gpu_layers` layers are on GPUs; the output counts as one layer.
 
-    The experts of the first `cpu_experts` layers are in host memory. `needed` are the bytes on each
-    GPU, `host` the bytes on the host. The KV cache has `cells`, of the smaller type if
+    The experts of the first `cpu_experts` layers are in host memory. `needed` are the bytes on
+    each GPU, `host` the bytes on the host. The KV cache has `cells`, of the smaller type if
     `is_smaller`. If even the smallest choice does not fit, at least `missing` bytes are lacking.
     """
 
@@ -84,7 +88,9 @@ class Fit:
 
 
 SizesWith = Callable[[int, bool], Sizes]
-"""Returns the model's sizes for a number of cells, and whether their type is the smaller one."""
+"""Returns the model's sizes for a number of cells. The second argument asks for the
+smaller type.
+"""
 
 
 def fit(sizes: SizesWith, gpus: Sequence[Gpu], host_free: int, wanted: Wanted) -> Fit:
@@ -105,7 +111,9 @@ def fit(sizes: SizesWith, gpus: Sequence[Gpu], host_free: int, wanted: Wanted) -
 
 
 def _caches(wanted: Wanted) -> Iterator[tuple[int, bool]]:
-    """Yield cells, and whether they have the smaller type, in the order of preference."""
+    """Yield numbers of cells in order of preference, each with whether the type is the smaller
+    one.
+    """
     yield wanted.usual, False
     if wanted.can_be_smaller:
         yield wanted.usual, True
@@ -118,7 +126,7 @@ def _caches(wanted: Wanted) -> Iterator[tuple[int, bool]]:
 def _grown(
     found: Fit, sizes: SizesWith, gpus: Sequence[Gpu], host_free: int, wanted: Wanted
 ) -> Fit:
-    """Return the placement with as many more cells as fit."""
+    """Return the placement with as many more cells as fit into memory."""
     most = wanted.most if found.cells == wanted.usual and not found.is_smaller else wanted.usual
     there = replace(wanted, gpu_layers=found.gpu_layers, cpu_experts=found.cpu_experts)
     low, high = 0, max(0, most - found.cells) // CELL_BLOCK

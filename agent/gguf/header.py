@@ -1,7 +1,7 @@
 """Reads the header of a GGUF file: its metadata, and the shapes of its tensors.
 
 The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. A file may contain anything,
-so every count is bounded, long texts and lists are skipped, and the result is small.
+so every count is bounded, and long texts and lists are skipped.
 """
 
 import struct
@@ -12,7 +12,7 @@ MAX_HEADER = 256 * 2**20
 """Maximum bytes of a header; vocabularies of 256,000 words with merges take about 20 MB."""
 
 MAX_VALUE = 16 * 2**20
-"""Maximum bytes of one text or list of numbers: each is read at once."""
+"""Maximum bytes of one text or list of numbers, since each is read at once."""
 
 MAX_ENTRIES = 2**16
 MAX_TENSORS = 2**18
@@ -49,7 +49,7 @@ class Readable(Protocol):
     """A binary file from which a header is read."""
 
     def read(self, count: int, /) -> bytes:
-        """Return the next `count` bytes, fewer at the end."""
+        """Return the next `count` bytes, or fewer at the end of the file."""
         ...
 
 
@@ -177,7 +177,9 @@ class _Reader:
         )
 
     def _value(self, kind: int, depth: int) -> tuple[Value | None, int | None]:
-        """Return a value, or `None` if it is too long to keep; and the length of a list."""
+        """Return a value and the length of a list. The value is `None` if it is too long to
+        keep.
+        """
         if kind == _TEXT:
             return self._text(), None
         if kind == _LIST:

@@ -1,11 +1,12 @@
 """Estimates the memory of a loaded model from its file's header.
 
-The formulas follow llama.cpp. The KV cache is `llama_kv_cache`: per layer, cells times the width of
-keys and values. Recurrent layers have rows of state for the slots, for the spare sequence, and for
-as many checkpoints. Further checkpoints are counted in the host cache. Each state has one more row
-per token that may be drafted. The output buffer is `llama_context::output_reserve`. The compute
-buffer is what `graph_reserve` needs for a full micro-batch: the inputs, and the larger of a layer
-(rows of the feed-forward, a mask of attention) and the logits. Weights take their size in the file.
+The formulas follow llama.cpp. The KV cache is `llama_kv_cache`: per layer, cells times the width
+of keys and values. Recurrent layers have rows of state for the slots, for the spare sequence, and
+for one checkpoint per slot. Further checkpoints are counted in the host cache. Each state has one
+more row per token that may be drafted. The output buffer is `llama_context::output_reserve`. The
+compute buffer follows `graph_reserve` for a full micro-batch: the inputs, and the larger of the
+logits and a layer (rows of the feed-forward, a mask of attention). Weights take their size in the
+file.
 """
 
 from collections.abc import Iterable
@@ -63,7 +64,7 @@ def read_sizes(path: Path) -> ModelFileSizes:
 def sizes_of(parts: Iterable[tuple[GgufHeader, int]]) -> ModelFileSizes:
     """Return the sizes of a model from each file's header and bytes, the first file first.
 
-    The first header alone may represent all files, with the bytes of all.
+    The first header alone, with the bytes of all files, may represent all files.
     """
     files = list(parts)
     tensors: dict[str, int] = {}
@@ -86,7 +87,7 @@ class LayerMemory:
 class MemoryEstimate:
     """The memory of a model by purpose, in bytes. `embeddings` is the context for embeddings.
 
-    `output` are the weights after the layers; `elsewhere` are weights that stay in host memory.
+    `output` is the weights after the layers; `elsewhere` is the weights that stay in host memory.
     `beside` is loaded with the model: a projector, and a draft model with its cache. `host_cache`
     is the limit for prefixes that have left the KV cache.
     """
@@ -146,8 +147,8 @@ def estimate(
 ) -> MemoryEstimate | None:
     """Return the memory of a model loaded with `options`.
 
-    `beside` are bytes that are loaded with it. Returns `None` if a header lacks information. Raises
-    `ModelError` if `options` conflict.
+    `beside` is the number of bytes that are loaded with the model. Returns `None` if a header
+    lacks information. Raises `ModelError` if `options` conflict.
     """
     layout = choose_layout(options, can_share=True, is_offloaded=False)
     return _alone(file, options, layout.num_cells, beside)
@@ -156,8 +157,8 @@ def estimate(
 def bytes_beside(options: LoadOptions) -> int | None:
     """Return the bytes of the projector and of the draft model with its cache.
 
-    Returns `None` if a header lacks information. Raises `HeaderError` and `OSError`, and
-    `ValueError` as `read_sizes` does.
+    Returns `None` if a header lacks information. Raises `HeaderError`, `OSError`, and the
+    `ValueError` of `read_sizes`.
     """
     num_bytes = options.projector.stat().st_size if options.projector is not None else 0
     if options.draft_model is None:

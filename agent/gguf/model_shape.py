@@ -1,9 +1,9 @@
-"""The shape of each layer of a model: bytes of weights, and of experts among them, and its cache.
+"""The shape of each layer of a model: bytes of weights, of experts, and of its cache.
 
-It is computed from GGUF headers alone, as in llama.cpp: a layer's cells have the keys and values of
-its heads (grouped heads, one number per layer). With multi-head latent attention they have only the
-compressed keys. A layer with a sliding window needs cells only for windows. A recurrent layer has
-rows of state and no cells.
+The shape is computed from GGUF headers alone, as in llama.cpp. A layer's cells have the keys and
+values of its heads (grouped heads, one number per layer). With multi-head latent attention they
+have only the compressed keys. A layer with a sliding window needs cells only for windows. A
+recurrent layer has rows of state and no cells.
 """
 
 import re
@@ -25,7 +25,7 @@ _WINDOW_PERIODS = {
     "llama4": 4,
     "olmo2": 4,
 }
-"""For files without a pattern: each n-th layer attends to everything, the others to a window."""
+"""For files without a pattern: each n-th layer attends to everything, other layers to a window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ MAX_FILES = 1000
 
 
 def files_of(name: str) -> tuple[str, ...]:
-    """Return the names of all files of the model of `name`, the first file first.
+    """Return the names of all files of the split model to which `name` belongs, in order.
 
     `name-00002-of-00003.gguf` is one file of three. `name` may be a path or a URL without query.
     Raises `ValueError` for an impossible number of files.

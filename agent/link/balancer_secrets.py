@@ -1,7 +1,7 @@
 """The secrets by which balancers recognise this agent when it reconnects.
 
-A balancer gives a secret when it lets the agent in, and accepts it until the balancer ends. All
-processes of the agent share the secrets, since any of them may dial next.
+A balancer gives a secret when it accepts the agent, and recognises the secret until the balancer
+ends. All processes of the agent share the secrets, since any of them may dial next.
 
 Invariant: at most the `MAX_BALANCERS` latest secrets are kept.
 """
@@ -18,7 +18,7 @@ def _nothing(balancer: str, secret: str) -> None:
 
 
 class BalancerSecrets:
-    """Secrets by balancer name, which a balancer draws at its start.
+    """Secrets by balancer name. A balancer draws a new name at each start.
 
     `on_new` is called with each new name and secret.
     """
@@ -32,11 +32,11 @@ class BalancerSecrets:
         return iter(list(self._secrets.items()))
 
     def of(self, balancer: str | None) -> str | None:
-        """Return the secret that `balancer` gave, or `None`; it is shown to no other balancer."""
+        """Return the secret that `balancer` gave, or `None`. Show it to no other balancer."""
         return None if balancer is None else self._secrets.get(balancer)
 
     def given(self, balancer: str, secret: str) -> None:
-        """Record the secret with which a balancer let this process in."""
+        """Record the secret that `balancer` gave when it accepted this process."""
         if self.learn(balancer, secret):
             self._on_new(balancer, secret)
 

@@ -1,8 +1,8 @@
-"""A socket with a writer task: senders never wait.
+"""A socket with a writer task, so that senders never wait.
 
 Large messages leave and arrive in pieces (`shared/framing/frames`). The queue is bounded: a peer
-that does not read is disconnected, and its connection is aborted if the closing handshake takes too
-long.
+that does not read is disconnected. If the closing handshake takes too long, the connection is
+aborted.
 """
 
 import asyncio
@@ -48,12 +48,12 @@ class BalancerSocket:
 
     @property
     def workers(self) -> str | None:
-        """The header about the processes behind the balancer's port, if there are several."""
+        """The header about the processes behind the balancer's port; `None` for only one."""
         response = self._socket.response
         return None if response is None else response.headers.get(WORKERS_HEADER)
 
     def abort(self) -> None:
-        """Close the connection at once; nothing was sent over it."""
+        """Close the connection at once; use it before anything was sent."""
         self._socket.transport.abort()
 
     @property
@@ -73,7 +73,7 @@ class BalancerSocket:
             self._socket.transport.abort()
 
     def close(self, reason: str, code: int = WELL) -> None:
-        """Close once everything queued so far has been sent; later messages are dropped."""
+        """Close once all messages queued so far are sent; later messages are dropped."""
         if self._why is not None:
             return
         self._why, self._code = reason, code
@@ -90,8 +90,8 @@ class BalancerSocket:
         """Send queued messages and pass every received message to `take`, until the socket closes.
 
         `heard` is called for every piece that does not complete a message. `on_unsendable` is
-        called, while the exception is handled, for a request whose items cannot be encoded; the
-        balancer gets an error instead.
+        called for each request whose items cannot be encoded, while the exception is handled. The
+        balancer gets an error for such a request.
         """
         self._on_unsendable = on_unsendable
         async with asyncio.TaskGroup() as group:

@@ -15,13 +15,13 @@ MOST_MERGED = 256
 MOST_EXPLAINED = 256
 """Maximum tokens with log-probabilities in one message.
 
-Each token may have 21 entries with their texts, and a balancer decodes a message at once: 256
-tokens already take some milliseconds.
+Each token may have 21 entries with their texts, and a balancer decodes a whole message at once:
+256 tokens already take some milliseconds.
 """
 
 
 def outputs(items: Iterable[Item]) -> Iterator[Output]:
-    """Yield the messages for one step: only one, unless it has very many log-probabilities."""
+    """Yield the messages for one step; several only if there are very many log-probabilities."""
     part: list[Item] = []
     num_explained = 0
     for item in items:
@@ -53,15 +53,15 @@ def _cut(item: Item) -> Iterator[Item]:
 class AgentCodec:
     """The `Codec` of messages to a balancer. An `Output` may be about several requests.
 
-    `on_unsendable` is called, while the exception is handled, for each request whose items cannot
-    be sent.
+    `on_unsendable` is called for each request whose items cannot be sent, while the exception is
+    handled.
     """
 
     def __init__(self, on_unsendable: Callable[[RequestId], None]) -> None:
         self._on_unsendable = on_unsendable
 
     def encode(self, message: FromAgent) -> bytes:
-        """Encode `message`. Raises `ValueError` if no balancer would accept it."""
+        """Encode `message`. Raises `ValueError` if every balancer would refuse it."""
         match message:
             case Reply(result=Tokenized(tokens=tokens)) if len(tokens) > MAX_TOKEN_IDS:
                 raise ValueError(f"the text has more than {MAX_TOKEN_IDS} tokens")
@@ -98,7 +98,7 @@ class AgentCodec:
         return None
 
     def unsendable(self, message: FromAgent, reason: str) -> FromAgent | None:
-        """Return an error that ends the request or query; all others continue."""
+        """Return an error that ends the request or query of `message`. Other requests continue."""
         error = EngineFailed(f"the agent cannot send the answer: {reason}")
         if isinstance(message, Output):
             self._on_unsendable(message.items[0].id)

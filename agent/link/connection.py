@@ -50,7 +50,7 @@ from .session import Session
 FIRST_CEILING = 0.1
 LAST_CEILING = 5.0
 REFUSED_CEILING = 60.0
-"""Maximum pause after a refused key; longer, since a person has to fix the key first."""
+"""Maximum pause after a refused key. It is longer, since a person has to fix the key first."""
 
 
 class Backoff:
@@ -70,7 +70,7 @@ class Backoff:
         return pause
 
     def refused(self, jitter: float) -> float:
-        """Return the pause after a refused key: between half of `REFUSED_CEILING` and all of it."""
+        """Return the pause after a refused key: at least half of `REFUSED_CEILING`."""
         self._ceiling = LAST_CEILING
         return REFUSED_CEILING * (1 + jitter) / 2
 
@@ -115,12 +115,12 @@ class Connection:
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        """Set the callbacks.
+        """Set the callbacks. All processes of the agent share `secrets`.
 
-        `secrets` are shared by all processes of the agent. `on_connected`: the balancer let the
-        agent in. `on_change`: slots may be free now. `on_order`: the balancer gave an order for
-        this host. `on_ended`: a dial failed, or its connection ended. `on_ticket`: another agent
-        got a ticket for a prefix, valid for the given seconds.
+        `on_connected`: the balancer accepted the agent. `on_change`: slots may be free now.
+        `on_order`: the balancer gave an order for this host. `on_ended`: a dial failed, or its
+        connection ended. `on_ticket`: another agent got a ticket for a prefix, valid for the given
+        seconds.
         """
         self._url = url
         self._session = session
@@ -147,7 +147,7 @@ class Connection:
 
     @property
     def is_live(self) -> bool:
-        """Return whether the balancer has let the agent in."""
+        """Return whether the balancer has accepted the agent."""
         return self._session.is_live
 
     async def run(self) -> None:
@@ -234,11 +234,13 @@ class Connection:
         self._carry_out(self._session.evicted(evicted, self._clock()))
 
     def fit_found(self, read: FitRead) -> None:
-        """Pass on what this host would choose for a model that a balancer asked about."""
+        """Tell the balancer how this host would load the model that the balancer asked about."""
         self._carry_out(self._session.fit_found(read, self._clock()))
 
     def drain(self, timeout: float) -> None:
-        """Accept nothing new, finish requests within `timeout` seconds, then let `run` return."""
+        """Accept no new requests, finish running ones within `timeout` seconds, then let `run`
+        return.
+        """
         now = self._clock()
         self._stop(self._session.drain(now, now + timeout))
 

@@ -23,7 +23,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class MarkConnected:
-    """The balancer let the agent in: reset the pauses, and log it."""
+    """The balancer accepted the agent: reset the pauses, and log the connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Allow:
 
 @dataclass(frozen=True, slots=True)
 class SendLog:
-    """Report the log's lines with numbers above `after` under this id, with `read_own_log`."""
+    """Report log lines with numbers above `after` under this id, with `read_own_log`."""
 
     id: RequestId
     after: int
@@ -114,7 +114,7 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Close the socket and do not dial again: that cannot help."""
+    """Close the socket and do not dial again, since another dial cannot help."""
 
     reason: str
 

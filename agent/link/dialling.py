@@ -37,7 +37,7 @@ LONGEST = 512
 
 
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
-"""OpenSSL's reasons for an answer that is not TLS."""
+"""OpenSSL's reasons that show that the other side does not use TLS."""
 
 
 class DialFailed(OSError):
@@ -51,8 +51,8 @@ class KeyRefused(DialFailed):
 class AgentKey:
     """The agent's access key. It is read again for each dial, so that it can be changed.
 
-    It comes from the file, if one is given, else from the environment. It never comes from the
-    command line, which every user of a host can see.
+    The key comes from the file, if there is one, or else from the environment. It never comes from
+    the command line, which every user of a host can see.
     """
 
     def __init__(self, file: Path | None, environ: Mapping[str, str] = os.environ) -> None:

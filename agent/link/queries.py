@@ -1,7 +1,7 @@
 """The queries of one balancer to this agent; queries take no slot.
 
-Invariant: each query is answered at most once, and not after it was withdrawn or its connection was
-lost.
+Invariant: each query is answered at most once. A query is not answered after its withdrawal or
+after its connection was lost.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from ..generation.port import QueryId
 from .decisions import AnswerQuery, WithdrawQuery
 
 MAX_QUERIES = 256
-"""Maximum queries of one balancer at once; a balancer asks for far fewer."""
+"""Maximum queries of one balancer at once; a balancer asks far fewer."""
 
 
 class OpenQueries:
@@ -52,14 +52,14 @@ class OpenQueries:
         return [WithdrawQuery(query)]
 
     def answered(self, query: QueryId, result: Result) -> list[Reply]:
-        """Return the reply with `result`; none if the query was withdrawn."""
+        """Return the reply with `result`; no reply if the query was withdrawn."""
         if (id := self._ids.pop(query, None)) is None:
             return []
         del self._open[id]
         return [Reply(id=id, result=result)]
 
     def withdraw_all(self) -> list[WithdrawQuery]:
-        """Withdraw all queries: the balancer is gone."""
+        """Withdraw all queries, because the connection is lost."""
         return [each for id in list(self._open) for each in self.withdraw(id)]
 
     def fail_all(self, error: RequestError) -> list[Reply]:

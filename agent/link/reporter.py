@@ -1,6 +1,7 @@
 """Sends the engine's statistics to balancers: at most once a second, and only if they changed.
 
-Invariant: the timer runs only while the engine works, and until one check found nothing new.
+Invariant: the timer runs only while the engine works, and after that until a check finds no
+change.
 """
 
 from collections.abc import Callable
@@ -45,7 +46,7 @@ class Reporter:
             self.stir()
 
     def stir(self) -> None:
-        """Check within `INTERVAL`: the engine has work, or did some."""
+        """Check within `INTERVAL`, because the engine works or has worked."""
         if self._timer is None:
             self._timer = self._call_later(INTERVAL, self._on_timer)
 

@@ -1,8 +1,9 @@
 """The requests that one balancer gave this agent, and the agent's slots: each request takes one.
 
-Invariants: a slot is taken only if fewer are busy than exist. Every accepted request is answered
-exactly once, with `Ended` or `Refused`, and nothing follows. Each request holds its slot until its
-sequence is released. A request that holds a slot but is no longer awaited is being saved.
+Invariants: a slot is taken only if fewer slots are busy than exist. Every accepted request is
+answered exactly once, with `Ended` or `Refused`, and gets no item after that. Each request holds
+its slot until its sequence is released. A request that holds a slot but is no longer awaited is
+being saved.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,8 +18,8 @@ from .decisions import CancelGeneration, DiscardGeneration, FailGeneration, Star
 class Slots:
     """`total` slots, shared by the sessions of all the agent's balancers.
 
-    The agent decides whether a slot is free; balancers only reserve. No slot is free while the
-    engine or the server has no room (`has_room`).
+    The agent decides if a slot is free; balancers only reserve slots. No slot is free while the
+    engine or the upstream server has no room (`has_room`).
     """
 
     def __init__(self, total: int, has_room: Callable[[], bool] = lambda: True) -> None:
@@ -96,19 +97,21 @@ class Requests:
         return [] if sequence is None else [CancelGeneration(sequence)]
 
     def has_room_again(self) -> bool:
-        """Return whether a slot is free after the balancer was turned away; true once per time."""
+        """Return whether a slot is free after the balancer was turned away. True only once each
+        time.
+        """
         is_new = self._was_busy and self._slots.num_free > 0
         if is_new:
             self._was_busy = False
         return is_new
 
     def discard(self, id: RequestId) -> list[DiscardGeneration]:
-        """End this request without an answer: its output could not be sent."""
+        """End this request without an answer, because its output could not be sent."""
         sequence = self._awaited.pop(id, None)
         return [] if sequence is None else [DiscardGeneration(sequence)]
 
     def discard_all(self) -> list[DiscardGeneration]:
-        """Discard all requests: the balancer is gone."""
+        """Discard all requests, because the connection is lost."""
         self._was_busy = False  # the next connection begins with how many slots there are
         return [each for id in list(self._awaited) for each in self.discard(id)]
 

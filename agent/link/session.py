@@ -1,13 +1,13 @@
 """One balancer's session with this agent: messages and results in, decisions out.
 
-Invariants: requests and queries exist only on a live connection, except for saves. After `Close` or
-`disconnected` the session is offline and empty until `connected`.
+Invariants: requests and queries exist only on a live connection, except for saves. After `Close`
+or `disconnected` the session is offline and empty until `connected`.
 
-Every method returns what to do about the event, in order. A session outlives its connections.
+Every method returns the decisions about the event, in order. A session outlives its connections.
 
-The session offers its newest protocol version first. A balancer that rejects it may be older, so
-the next connections offer older versions until one is accepted. After that the newest is offered
-again, since the balancer may have been upgraded.
+The session offers its newest protocol version first. A balancer that rejects the version may be
+older, so the next connections offer older versions until one is accepted. After that the newest
+version is offered again, since the balancer may have been upgraded.
 """
 
 from collections.abc import Iterable
@@ -79,7 +79,7 @@ HANDSHAKE_TIMEOUT = 10.0
 """Maximum wait for the answer to `Hello`, in seconds."""
 
 MAX_OPEN_FITS = 4
-"""Maximum questions of one balancer at once about what the host would choose for a model."""
+"""Maximum open questions of one balancer about how this host would load a model."""
 
 _FITS_ARE_OPEN = Issue(
     code="busy",
@@ -109,24 +109,24 @@ class Session:
         queries: OpenQueries,
         protocols: range = PROTOCOLS,
     ) -> None:
-        """`status` is sent after the welcome if it contains more than `hello`."""
+        """Begin offline. `status` is sent after the welcome if it contains more than `hello`."""
         self._hello = self._greeting = hello
         self._status = status
         self._requests = requests
         self._queries = queries
         self._log_waits: dict[RequestId, int] = {}
-        """The log reads that wait, each with the number of the last line it has."""
+        """The waiting log reads, each with the number of the last line that the balancer has."""
         self._open_fits: set[RequestId] = set()
-        """The open questions about what the host would choose."""
+        """The open questions about how the host would load a model."""
         self._statistics: Statistics | None = None
         self._protocols = protocols
         self._protocol = protocols[-1]
-        """The version that is offered, and then spoken."""
+        """The protocol version that is offered, and then spoken."""
         self._state: Literal["offline", "greeting", "live"] = "offline"
         self._heartbeat: HeartbeatMonitor | None = None
         self._drain_deadline: float | None = None
         self._failure: str | None = None
-        """Why running requests have to fail; `None` while they need not."""
+        """Why running requests have to fail; `None` if they do not."""
 
     @property
     def is_live(self) -> bool:
@@ -135,7 +135,7 @@ class Session:
 
     @property
     def is_offline(self) -> bool:
-        """Return whether there is no connection, or the session has left it."""
+        """Return whether there is no connection, or the session has closed the connection."""
         return self._state == "offline"
 
     @property
@@ -146,7 +146,7 @@ class Session:
     # ---- the connection
 
     def connected(self, now: float, secret: str | None = None) -> list[Decision]:
-        """Begin a session on a new connection; `secret` was given by this balancer before."""
+        """Begin a session on a new connection; `secret` was given by this balancer earlier."""
         self._state = "greeting"
         self._heartbeat = HeartbeatMonitor(now, interval=float("inf"), timeout=HANDSHAKE_TIMEOUT)
         hello = bounded_hello(replace(self._hello, protocol=self._protocol, secret=secret))
@@ -154,7 +154,7 @@ class Session:
         return [self._send(self._greeting, now)]
 
     def disconnected(self) -> list[Decision]:
-        """Drop all requests and queries: the connection is gone."""
+        """Drop all requests and queries, because the connection is gone."""
         if self.is_live:
             self._protocol = self._protocols[-1]
         self._state = "offline"
@@ -290,7 +290,7 @@ class Session:
         return [Obey(asked)]
 
     def heard(self, now: float) -> None:
-        """Note that a piece of a message arrived."""
+        """Note that a part of a message arrived."""
         if self._heartbeat is not None:
             self._heartbeat.heard(now)
 
@@ -315,14 +315,16 @@ class Session:
         return self._settle(replies) if replies else []
 
     def read_own_log(self, id: RequestId, lines: LogLines, now: float) -> list[Decision]:
-        """Send the log lines that the balancer asked for; without any, a waiting read waits on."""
+        """Send the log lines that the balancer asked for. Without lines, a waiting read keeps
+        waiting.
+        """
         if not self.is_live or (not lines and id in self._log_waits):
             return []
         self._log_waits.pop(id, None)
         return [self._send(LogRead(id=id, lines=lines), now)]
 
     def fit_found(self, read: FitRead, now: float) -> list[Decision]:
-        """Send what the host would choose, if this balancer still asks for it."""
+        """Send how the host would load a model, if this balancer still asks about the model."""
         if read.id not in self._open_fits:
             return []
         self._open_fits.remove(read.id)
@@ -334,7 +336,7 @@ class Session:
         return len(self._log_waits) > 0
 
     def log_grew(self) -> list[Decision]:
-        """Read the log for all waiting reads: it has new lines."""
+        """Read the log for all waiting reads, because it has new lines."""
         return [SendLog(id, after) for id, after in self._log_waits.items()]
 
     def slots_changed(self, now: float) -> list[Decision]:
@@ -358,26 +360,27 @@ class Session:
         return [self._send(self._status, now)] if is_new and self.is_live else []
 
     def host_changed(self, num_places: int) -> None:
-        """Note that this host runs `num_places` agents; later connections begin with that."""
+        """Note that this host runs `num_places` agents. Later connections begin with that
+        number.
+        """
         self._hello = replace(self._hello, num_places=num_places)
 
     def report(self, statistics: Statistics, now: float) -> list[Decision]:
-        """Send new statistics of the engine; if the session is not live, after `Welcome`."""
+        """Send new statistics of the engine now, or after `Welcome` if the session is not live."""
         self._statistics = statistics
         return [self._send(statistics, now)] if self.is_live else []
 
     def evicted(self, evicted: Evicted, now: float) -> list[Decision]:
         """Report prefixes that left the cache.
 
-        A balancer without a connection needs no report: it starts its next session without
-        prefixes.
+        A balancer without a connection needs no report: its next session starts without prefixes.
         """
         return [self._send(evicted, now)] if self.is_live else []
 
     # ---- the end
 
     def drain(self, now: float, deadline: float) -> list[Decision]:
-        """Accept nothing new, let running requests continue until `deadline`, then leave."""
+        """Accept no new requests, let running ones continue until `deadline`, then leave."""
         self._drain_deadline = deadline
         self._status = replace(self._status, accepting=False)
         if not self.is_live:
@@ -385,14 +388,14 @@ class Session:
         return self._settle([self._send(self._status, now)])
 
     def engine_stopped(self, reason: str) -> list[Decision]:
-        """Leave at once, as if the process had crashed: nothing can continue here.
+        """Leave at once, as if the process had crashed, because no request can continue here.
 
-        The requests get no end, so the balancer moves them: they are not at fault.
+        The requests get no end, so the balancer moves them to other agents: they are not at fault.
         """
         return [] if self.is_offline else [*self.disconnected(), Close(reason, is_failure=True)]
 
     def _fail(self, error: RequestError, now: float) -> list[Decision]:
-        """Answer everything with `error`, then leave: the time for draining is over."""
+        """Answer everything with `error`, then leave, because the time for draining is over."""
         self._failure = error.message
         self._drain_deadline = now + LAST_WORDS
         replies = [self._send(reply, now) for reply in self._queries.fail_all(error)]
@@ -414,7 +417,7 @@ class Session:
         return self._requests.is_awaited or len(self._queries) > 0
 
     def _settle(self, decisions: list[Decision]) -> list[Decision]:
-        """Return `decisions`; an agent that drains also leaves if nothing is awaited any more."""
+        """Return `decisions`. A draining agent also leaves once no request is awaited any more."""
         if self._drain_deadline is None or self._is_awaited or self.is_offline:
             return decisions
         return decisions + self._leave(self._failure or "the agent is shutting down")

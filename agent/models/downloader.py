@@ -1,4 +1,4 @@
-"""Downloads over HTTP that resume where they were cut, in this process or an earlier one."""
+"""Downloads over HTTP that resume at the last byte of an earlier attempt or process."""
 
 import logging
 import random
@@ -45,7 +45,7 @@ class RemoteFile:
 
 
 ReportProgress = Callable[[str, int, int | None], None]
-"""Called with the current file, the bytes of the model that have arrived, and the total bytes."""
+"""Called with the current file, the number of bytes of the model so far, and the total bytes."""
 
 INTERVAL = 0.25
 """Minimum seconds between two reports."""
@@ -66,7 +66,9 @@ class Progress:
         self._total = total
 
     def arrived(self, file: str, size: int, file_size: int | None = None) -> None:
-        """Report that `size` bytes of `file` have arrived; `file_size` is used without a total."""
+        """Report that `size` bytes of `file` have arrived. Without a total, `file_size` is the
+        total.
+        """
         if self._now() - self._last >= INTERVAL:
             self._last = self._now()
             self._report(file, self._before + size, self._total or file_size)
@@ -80,7 +82,10 @@ TIMEOUT = httpx2.Timeout(30.0, connect=10.0)
 """Maximum silence of a server, in seconds."""
 
 _ROOM_AHEAD = 64 * 2**20
-"""Bytes that arrive between two checks of the free room."""
+"""The download was interrupted; another attempt may resume it.
+
+`wait` is the pause in seconds that the server asks for.
+"""
 
 
 class Cut(Exception):
@@ -101,8 +106,9 @@ _RANGE = re.compile(r"bytes (\d{1,18})-\d{1,18}/(\d{1,18}|\*)", re.ASCII)
 class ResponseFacts:
     """The facts of an answer. `total` is the size of the whole file in bytes.
 
-    `first_byte` is the position of the body in the file. `validator` goes into `If-Range`: a strong
-    ETag, or the date of the last change (RFC 9110, 13.1.5). `retry_after` is in seconds.
+    `first_byte` is the position in the file at which the body begins. `validator` goes into
+    `If-Range`: a strong ETag, or the date of the last change (RFC 9110, 13.1.5). `retry_after` is
+    in seconds.
     """
 
     status: int
@@ -130,7 +136,7 @@ MAX_REDIRECTS = 10
 
 
 TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""Statuses after which the same request may succeed."""
+"""Statuses of answers after which the same request may succeed."""
 
 
 class Downloader:
@@ -283,7 +289,7 @@ class Downloader:
             raise
 
     def _accept(self, remote: RemoteFile, part: PartFile) -> None:
-        """Rename the file to its final name if it is correct; otherwise drop it."""
+        """Rename the file to its final name if its content is correct; otherwise delete it."""
         self._check_start(remote, part)
         if not _is_right(remote, part):
             found = part.sha256()
@@ -350,7 +356,7 @@ def _range(text: str) -> tuple[int | None, int | None]:
 
 
 def _number(text: str | None) -> int | None:
-    """Return a number, or `None` if `text` is not one; `Retry-After` may be a date."""
+    """Return a number, or `None` if `text` is no number; `Retry-After` may be a date."""
     is_number = text is not None and text.isascii() and text.isdecimal() and len(text) <= 18
     return int(text) if text is not None and is_number else None
 
@@ -370,11 +376,11 @@ class RedirectError(Exception):
 
 
 def next_url(url: str, location: str) -> str:
-    """Return the address to which `location`, the answer of `url`, redirects.
+    """Return the address to which `location`, in the answer of `url`, redirects.
 
     Allowed are `https` addresses, the same origin, and from loopback also loopback. A redirect
-    received without TLS from another machine may not change the host, since anybody on the path
-    could forge it. Raises `RedirectError`.
+    that another machine sends without TLS may not change the host, since anybody on the path could
+    forge it. Raises `RedirectError`.
     """
     try:
         target = urljoin(url, location)
@@ -394,7 +400,7 @@ def next_url(url: str, location: str) -> str:
 
 
 def headers_for(url: str, target: str, headers: Mapping[str, str]) -> dict[str, str]:
-    """Return `headers` for `target`, without secrets if it is another host."""
+    """Return `headers` for `target`, without secrets if `target` is another host."""
     if _origin(urlsplit(url)) == _origin(urlsplit(target)):
         return dict(headers)
     return {name: value for name, value in headers.items() if name.lower() not in _SECRET}

@@ -1,6 +1,7 @@
 """The fetching process: downloads one model's files, reports its progress, and ends.
 
-It may be killed at any moment: arrived bytes stay, and the next process resumes from them.
+The process may be killed at any moment: arrived bytes stay, and the next process resumes from
+them.
 """
 
 import errno
@@ -41,10 +42,10 @@ from .remote_header import Budget, read_remote_header
 ShowHeader = Callable[[RemoteModel], None]
 
 CHECK_EVERY = 0.5
-"""Seconds between checks of a file that another agent downloads: of its size, and of its lock."""
+"""Seconds between two checks of the size and the lock of a file that another agent downloads."""
 
 MAX_HEADED = 2**21
-"""Maximum bytes of a header report; the largest models' headers without vocabulary are smaller."""
+"""Maximum bytes of a header report. The largest models' headers without vocabulary are smaller."""
 
 MAX_TRACEBACK = 20_000
 """Maximum characters of a traceback; the last ones are kept."""
@@ -82,7 +83,7 @@ def carry_out(
 ) -> None:
     """Fetch, and report to `reports`. The files stay leased until `until_leased` returns.
 
-    After `Headed` nothing is downloaded until `until_told` returns.
+    After `Headed`, the download waits until `until_told` returns.
     """
 
     def show(remote: RemoteModel) -> None:
@@ -122,7 +123,7 @@ def carry_out(
 def _check_http(fetch: FetchOrder) -> None:
     """Raise `FetchError` for a plain-HTTP source that is not allowed.
 
-    The balancer has checked this already; the agent does not rely on it.
+    The balancer has checked the source already; the agent does not rely on that.
     """
     try:
         check_http(fetch.source, fetch.http_hosts)
@@ -213,7 +214,7 @@ def _fetch(
 def _show_header(located: Located, show: ShowHeader | None) -> None:
     """Show the header of a model that will be downloaded, if its parts can be read remotely.
 
-    A resumed download shows nothing: its header was shown when it began.
+    A resumed download shows no header: the header was shown when the download began.
     """
     missing = [remote.file for remote in located.remotes if not remote.file.exists()]
     if show is None or not missing or any(part_of(file).exists() for file in missing):
@@ -229,7 +230,7 @@ def _show_header(located: Located, show: ShowHeader | None) -> None:
 
 
 def _is_finite(value: Value) -> bool:
-    """Return whether `value` has only finite numbers: reports cannot contain others."""
+    """Return whether `value` has only finite numbers; reports cannot contain other numbers."""
     if isinstance(value, tuple):
         return all(map(_is_finite, value))
     return not isinstance(value, float) or math.isfinite(value)
@@ -282,7 +283,7 @@ class _Bringer:
             self._progress.whole(remote.file.stat().st_size)
 
     def _make_room(self, remotes: tuple[RemoteFile, ...]) -> None:
-        """Make room for all files together, so that the first is not downloaded in vain."""
+        """Make room for all files together, so that the first file is not downloaded in vain."""
         missing = {
             remote.file: remote.size
             for remote in remotes
@@ -297,7 +298,7 @@ class _Bringer:
                 self._downloader.download(remote)
 
     def _turn(self, remote: RemoteFile) -> FileLock:
-        """Wait until no other process downloads `remote`, and report its progress meanwhile."""
+        """Wait until no other process downloads `remote`, and report the progress until then."""
         lock = self._folder.fetch_lock(remote.file)
         while (turn := FileLock.try_exclusive(lock)) is None:
             total = self._folder.record(remote.file).total
@@ -313,9 +314,9 @@ class _Bringer:
         return self._folder.record(remote.file).sha256 == remote.sha256
 
     def _is_right(self, remote: RemoteFile) -> bool:
-        """Hash an existing file that was never hashed; return whether it is the right one.
+        """Hash an existing file if it was never hashed; return whether it is the right file.
 
-        The caller holds its `fetch` lock.
+        The caller holds the file's `fetch` lock.
         """
         if not remote.file.exists() or self._folder.record(remote.file).sha256 is not None:
             return False

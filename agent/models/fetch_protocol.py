@@ -1,9 +1,9 @@
 """The messages between an agent and its fetching process: JSON, one message per line.
 
-The agent writes one `FetchOrder` to the process' standard input and keeps it open: its end means
-that the agent is gone. The process writes reports to its standard output; the last is `Fetched` or
-`Refused`. After `Headed` it waits for an empty line. After `Fetched` it holds its leases until its
-input ends, so that the agent can take leases of its own.
+The agent writes one `FetchOrder` to the process' standard input and keeps the input open: the end
+of the input means that the agent is gone. The process writes reports to its standard output; the
+last report is `Fetched` or `Refused`. After `Headed` it waits for an empty line. After `Fetched`
+it holds its leases until its input ends, so that the agent can take leases of its own.
 """
 
 from dataclasses import dataclass

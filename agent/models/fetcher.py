@@ -79,7 +79,7 @@ class Fetcher:
             return await self._follow(child, order, on_progress, on_header)
 
     async def room(self) -> int | None:
-        """See the port."""
+        """Return the bytes that more model files may take; `None` if unknown."""
         try:
             return await asyncio.to_thread(self._folder.room)
         except OSError as error:
@@ -124,7 +124,9 @@ class Fetcher:
         raise FetchError("fetch_failed", f"the process that fetches files ended with code {code}")
 
     def _leased(self, fetched: Fetched) -> FetchedModel:
-        """Return the model with leases; the process still holds its own, so nothing waits."""
+        """Return the model with leases. The process still holds its own, so taking leases never
+        waits.
+        """
         return FetchedModel(
             path=fetched.paths[0],
             bytes=fetched.bytes,

@@ -1,7 +1,7 @@
 """Locks between processes: `flock` on a file that serves only as a lock.
 
-The system drops a lock when its process ends, however it ends. A lock file may be unlinked by the
-holder of the exclusive lock; a process that waited for it then opens the path again.
+The system drops a lock when its process ends, for whatever reason. The holder of an exclusive lock
+may unlink the lock file; a process that waited for the lock then opens the path again.
 """
 
 import fcntl
@@ -20,17 +20,21 @@ class FileLock:
 
     @classmethod
     def shared(cls, path: Path) -> Self:
-        """Take the lock shared; wait while another holds it exclusively. Raises `OSError`."""
+        """Take the lock shared; wait while another process holds it exclusively. Raises
+        `OSError`.
+        """
         return cls(path, _locked(path, fcntl.LOCK_SH))
 
     @classmethod
     def exclusive(cls, path: Path) -> Self:
-        """Take the lock exclusively; wait while another holds it at all. Raises `OSError`."""
+        """Take the lock exclusively; wait while another process holds it. Raises `OSError`."""
         return cls(path, _locked(path, fcntl.LOCK_EX))
 
     @classmethod
     def try_exclusive(cls, path: Path) -> Self | None:
-        """Take the lock exclusively; return `None` if another holds it. Raises `OSError`."""
+        """Take the lock exclusively; return `None` if another process holds it. Raises
+        `OSError`.
+        """
         try:
             return cls(path, _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB))
         except BlockingIOError:

@@ -46,13 +46,13 @@ def pick_file(names: Iterable[str], quantisation: str, repo: str) -> str:
 
 
 def other_quantisations(first: str, names: Iterable[str]) -> list[str]:
-    """Return the first files of the same model in other quantisations, judged by their names."""
+    """Return the first files of the same model in other quantisations, by their names."""
     own = _model_in(first)
     return [name for name in _models(names) if name != first and _model_in(name) == own]
 
 
 def quantisation_of(first: str, names: Iterable[str]) -> str | None:
-    """Return the quantisation by which `pick_file` finds this file, if there is one."""
+    """Return the quantisation by which `pick_file` finds this file; `None` if there is none."""
     models = list(names)
     for found in _QUANTISATION.finditer(first.rpartition("/")[2]):
         try:

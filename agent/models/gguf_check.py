@@ -27,8 +27,8 @@ def check_is_model(header: GgufHeader, called: str) -> None:
 def check_model(path: Path, called: str) -> int:
     """Return the size of `path` in bytes.
 
-    Raises `FetchError`, which names the file as `called`, unless it is a regular file that starts
-    as a GGUF. Raises `OSError` if it cannot be read.
+    Raises `FetchError`, which names the file as `called`, unless `path` is a regular file that
+    starts as a GGUF. Raises `OSError` if it cannot be read.
     """
     facts = path.stat()
     if not stat.S_ISREG(facts.st_mode):

@@ -1,8 +1,8 @@
 """The Hugging Face hub: the contents of a repository, and the addresses of its files.
 
-huggingface-hub provides the hub's answers, with its token, endpoint and offline mode, and its cache
-is read. `downloader` fetches the bytes, since a download of huggingface-hub starts again when its
-process ends. The files are stored in the layout of its cache.
+huggingface-hub provides the hub's answers, with its token, endpoint and offline mode. Its cache is
+read, too. `downloader` fetches the bytes, since a download of huggingface-hub starts again when
+its process ends. The files are stored in the layout of huggingface-hub's cache.
 """
 
 import logging
@@ -58,7 +58,7 @@ class RepoCache:
     """One repository's folder in a cache.
 
     `snapshots/COMMIT/FILE` are links to `blobs/ETAG`; `refs/REVISION` contains a commit. Methods
-    raise `FetchError` if a name that the hub gave leads out of its folder.
+    raise `FetchError` if a name from the hub leads out of its folder.
     """
 
     def __init__(self, cache: Path, repo: str) -> None:
@@ -118,14 +118,16 @@ class RepoCache:
 
 
 def _checked_id(said: str) -> str:
-    """Return a commit or a blob's id if the hub's text is valid. Raises `FetchError`."""
+    """Return a commit or a blob's id from the hub if its form is valid. Raises `FetchError`."""
     if not _ID.fullmatch(said):
         raise _misled(said)
     return said
 
 
 def _inside(folder: Path, said: str) -> Path:
-    """Return the path of the hub's name `said` in `folder`. Raises `FetchError`."""
+    """Return the path of the name `said` in `folder`, which came from the hub. Raises
+    `FetchError`.
+    """
     if not is_relative_path(said):
         raise _misled(said)
     return folder / said
@@ -140,10 +142,10 @@ def _misled(said: str) -> FetchError:
 
 
 def locate(source: HubSource, sha256: str | None, folder: ModelsFolder) -> Located:
-    """Return the files of `source`: paths, and downloads for the files that are missing.
+    """Return the files of `source`: paths, and downloads for missing files.
 
     Files in `folder` or in the cache of the Hugging Face hub are not downloaded. If the hub cannot
-    be asked (offline mode, or no network), those files are returned. Raises `FetchError`.
+    be asked (offline mode, or no network), only those files are returned. Raises `FetchError`.
     """
     try:
         info = _ask(source)
@@ -316,7 +318,7 @@ def _check_size(source: HubSource, file: RepoSibling, folder: ModelsFolder) -> N
 
 
 def _is_right(path: Path, sha256: str | None) -> bool:
-    """Return whether `path` has this SHA-256; a blob with a SHA-256 is named after it."""
+    """Return whether `path` has this SHA-256; a blob with a SHA-256 has it as its name."""
     return sha256 is None or path.resolve().name == sha256 or sha256_of(path) == sha256
 
 

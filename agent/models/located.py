@@ -18,9 +18,9 @@ from .port import FetchError, OtherFile
 class Located:
     """The files of a model. `paths` are the files that the engine loads, the first file first.
 
-    `remotes` are the files to download, in the order of `paths`; empty if all are here. `kept` are
-    the files in the folder that must not be evicted. `others` are other quantisations of the model
-    in the same repository.
+    `remotes` are the files to download, in the order of `paths`; empty if all files are on this
+    host. `kept` are the files in the folder that must not be evicted. `others` are other
+    quantisations of the model in the same repository.
     """
 
     paths: tuple[Path, ...]
@@ -32,7 +32,7 @@ class Located:
 def locate_on_host(source: LocalFile, sha256: str | None) -> Located:
     """Return all files of the model after a check; nothing is fetched.
 
-    Raises `FetchError`, or `OSError` that names the file.
+    Raises `FetchError`, or an `OSError` that names the file.
     """
     try:
         paths = tuple(Path(name) for name in files_of(source.path))

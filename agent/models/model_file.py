@@ -25,11 +25,11 @@ class ModelFile:
     cache allowed, if the cache size can be chosen. `claims` is the free memory that loading
     requires per device; empty if unknown. `shorter` lists shorter contexts in tokens with the
     memory they need, the longest first. `others` are other quantisations of the model, whose
-    weights would replace `bytes`. `info` is what the header says, for balancers, while the model is
-    being loaded.
+    weights would replace `bytes`. `info` describes the model from its header, for balancers, while
+    the model is being loaded.
 
-    `projector`, a fetched `draft_model` and `adapters` are the assignment's other files. `adapters`
-    are in the assignment's order and counted in `needed`.
+    `projector`, a fetched `draft_model` and `adapters` are the assignment's other files.
+    `adapters` are in the assignment's order and counted in `needed`.
     """
 
     path: str
@@ -77,7 +77,7 @@ class ModelFile:
 
 
 def _with_more(parts: tuple[MemoryPart, ...], more: int) -> tuple[MemoryPart, ...]:
-    """Add `more` bytes of adapters to the largest part: they are stored with the layers."""
+    """Add `more` bytes of adapters to the largest part: adapters are stored with layers."""
     if not parts or not more:
         return parts
     largest = max(parts, key=lambda part: part.bytes)
@@ -107,7 +107,9 @@ class AdaptersHere:
         return tuple(each for each in assignment.adapters or () if each.source not in self._files)
 
     def of(self, assignment: Assignment) -> tuple[AdapterOnHost, ...]:
-        """Return the files of all adapters of `assignment` in its order; none may be missing."""
+        """Return the files of all adapters of `assignment`, in its order. No file may be
+        missing.
+        """
         return tuple(self._files[each.source] for each in assignment.adapters or ())
 
     def add(self, adapters: Iterable[AdapterOnHost]) -> None:

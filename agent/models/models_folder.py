@@ -38,7 +38,7 @@ RESERVE_SHARE = 0.01
 class Record:
     """The record of a file: how to resume its download, and what was verified.
 
-    `validator` is the ETag or date under which a partial file was begun; `total` is its full size.
+    `validator` is the ETag or date with which a partial file was begun; `total` is its full size.
     `sha256` was computed over the whole file, which had `size` bytes then.
     """
 
@@ -70,7 +70,7 @@ def write_record(path: Path, record: Record) -> None:
 class StoredFile:
     """A file in the folder. While a file is downloaded, `bytes` is its full size.
 
-    `last_used` is a time; only the order counts.
+    `last_used` is a time; only the order of these times counts.
     """
 
     name: str
@@ -90,7 +90,7 @@ class NoRoomError(Exception):
 def to_evict(files: Iterable[StoredFile], missing: int) -> list[StoredFile]:
     """Return the least recently used files that together free at least `missing` bytes.
 
-    Files in use stay. Raises `NoRoomError`.
+    Files in use are never returned. Raises `NoRoomError`.
     """
     evicted: list[StoredFile] = []
     unused = sorted((file for file in files if not file.is_used), key=lambda file: file.last_used)
@@ -163,7 +163,8 @@ class ModelsFolder:
     def make_room(self, sizes: Mapping[Path, int]) -> None:
         """Evict files until each file in `sizes` can grow to its size. Raises `FetchError`.
 
-        The caller holds the `use` locks of these files. Other downloads count with their full size.
+        The caller holds the `use` locks of these files. Other downloads count with their full
+        size.
         """
         with self._alone():
             growth = sum(max(size - _here(file), 0) for file, size in sizes.items())
@@ -178,7 +179,7 @@ class ModelsFolder:
         return [found for path in self._paths() if (found := self._stored(path))]
 
     def _alone(self) -> FileLock:
-        """Take the lock under which no other process checks which files are in use."""
+        """Take the lock that keeps other processes from checking which files are in use."""
         return FileLock.exclusive(self._locks / "folder")
 
     def _evict(self, sizes: Mapping[Path, int], growth: int, limit: int) -> None:
@@ -239,7 +240,7 @@ def part_of(file: Path) -> Path:
 
 
 def whole_of(path: Path) -> Path:
-    """Return the file that `path` is, or will be once complete."""
+    """Return the complete file to which `path` belongs: `path` itself, or without `.part`."""
     return path.with_name(path.name.removesuffix(PART))
 
 
@@ -278,7 +279,7 @@ def in_words(size: int) -> str:
 
 
 def _here(file: Path) -> int:
-    """Return the bytes of the partial download of `file`; an older complete file does not count."""
+    """Return the bytes of the partial download of `file`; an old whole file does not count."""
     try:
         return part_of(file).stat().st_size
     except FileNotFoundError:

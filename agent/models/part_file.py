@@ -1,6 +1,6 @@
 """A partly downloaded file: appended to, hashed as it grows, renamed once it is complete.
 
-A crash at any moment leaves a part with the file's first bytes, or the whole file.
+After a crash at any moment there is a part with the file's first bytes, or the whole file.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ _BUFFER = 1 << 17
 class PartFile:
     """The open part of `file`. Its hash includes the bytes of an earlier download.
 
-    Only the holder of the file's `fetch` lock may open it. Methods raise `OSError`.
+    Only the holder of the file's `fetch` lock may open the part. Methods raise `OSError`.
     """
 
     def __init__(self, file: Path, *, is_hashed: bool) -> None:
@@ -45,7 +45,7 @@ class PartFile:
         self._stream.flush()
 
     def restart(self) -> None:
-        """Drop all bytes that have arrived."""
+        """Drop all bytes so far."""
         self._stream.flush()
         self._stream.truncate(0)
         self.size = 0
@@ -55,7 +55,7 @@ class PartFile:
         return None if self._hash is None else self._hash.hexdigest()
 
     def finish(self) -> None:
-        """Make the complete file durable under its own name."""
+        """Write the complete file to disk under its own name."""
         self._stream.flush()
         os.fsync(self._stream.fileno())
         self._path.replace(self._file)

@@ -1,7 +1,7 @@
 """The port to model files: a source in, a path on this host or a typed error out.
 
 The holder of a `FetchedModel` has a lease: agents that share the folder do not evict leased files.
-To cancel `fetch`, cancel its task; arrived bytes stay in the folder, and the next `fetch` of the
+To cancel `fetch`, cancel its task. Arrived bytes stay in the folder, and the next `fetch` of the
 same source resumes from them.
 """
 
@@ -28,11 +28,11 @@ FetchCode = Literal[
     "gated",
     "fetch_failed",
 ]
-"""Codes of the issues that prevent a model's files from being here.
+"""Codes of the issues that prevent a model's files from being on this host.
 
 `torn`: the file is too short or too long. `not_a_model`: the file is an adapter or a projector.
-`ambiguous`: several files match the source. `gated`: the server asks for a token, or for another
-one. `fetch_failed`: the agent itself failed; its log has details.
+`ambiguous`: several files match the source. `gated`: the server asks for a token, or refuses the
+token. `fetch_failed`: the agent itself failed; its log has details.
 """
 
 FETCH_CODES: frozenset[str] = frozenset(get_args(FetchCode))
@@ -41,9 +41,9 @@ OnProgress = Callable[[Download], None]
 
 
 class FetchError(Exception):
-    """The files cannot be fetched now. `hint` says what to do about it, if there is anything.
+    """The files cannot be fetched now. `hint` says what to do, if anything can be done.
 
-    `adapter` is the name of the adapter whose file it is, if any.
+    If the file belongs to an adapter, `adapter` is the adapter's name.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class OtherFile:
 class FetchedModel:
     """A model's files on this host.
 
-    `path` is the file that the engine loads: the first of a split model.
+    `path` is the file that the engine loads: the first file of a split model.
 
     `bytes` is the size of all files together. `others` are other quantisations of the model.
     Release the lease once the files are no longer needed.
@@ -121,9 +121,9 @@ class ModelFiles(Protocol):
         """Return the files of `source`; missing files are downloaded.
 
         `http_hosts` may send the files without TLS (`check_http`). `on_progress` is called about
-        twice a second while bytes arrive, here or through another agent on this host. `on_header`
-        is awaited before the download begins, if the header can be read; an exception from it ends
-        the fetch. Raises `FetchError`. Cancel the task to stop at once.
+        twice a second while bytes arrive, in this process or through another agent on this host.
+        `on_header` is awaited before the download begins, if the header can be read; an exception
+        from it ends the fetch. Raises `FetchError`. Cancel the task to stop at once.
         """
 
     async def room(self) -> int | None:

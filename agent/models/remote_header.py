@@ -48,7 +48,7 @@ def read_remote_header(
 
 
 class RemoteStart:
-    """The first bytes of `remote`, read once and in order; nothing is kept.
+    """The first bytes of `remote`, read once and in order; no bytes are kept.
 
     `total` is the size of the whole file in bytes, known after the first read.
     """
@@ -116,7 +116,7 @@ class RemoteStart:
         return self._client.stream("GET", url, headers=headers)
 
     def _body(self, response: httpx2.Response, size: int) -> bytes:
-        """Return the requested bytes, fewer at the end of the file; read no more than these."""
+        """Return the requested bytes, or fewer at the end of the file; read no further bytes."""
         facts = ResponseFacts.of(response.status_code, response.headers)
         if facts.status == 200:
             raise self._useless("the server sends whole files only, not their beginnings")

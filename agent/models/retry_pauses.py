@@ -7,7 +7,7 @@ SOON = (5.0, 60.0)
 """First and longest pause in seconds if an attempt is cheap: the network, disks, tokens."""
 
 LATER = (60.0, 3600.0)
-"""First and longest pause in seconds if each attempt may download or load the whole model again."""
+"""First and longest pause in seconds if each attempt may download or load the model again."""
 
 COSTLY = frozenset({"wrong_checksum", "torn", "not_a_gguf", "not_a_model", "load_failed"})
 
@@ -18,7 +18,7 @@ SPREAD = 0.5
 def pause_after(code: str, last: float) -> float:
     """Return the maximum seconds until the next attempt after an issue with this code.
 
-    Pauses double; `last` was the previous pause, 0 if there was none.
+    Each pause is twice as long as `last`, the previous pause, which is 0 if there was none.
     """
     first, longest = LATER if code in COSTLY else SOON
     return min(max(2 * last, first), longest)
@@ -36,7 +36,7 @@ MAX_ASKED = 60.0
 """Maximum wait that a server may ask for (`Retry-After`), in seconds."""
 
 AFTER_ASKED = 5.0
-"""Maximum seconds added to a server's `Retry-After`, which all its clients receive."""
+"""Maximum seconds added to a server's `Retry-After`, which is the same for all clients."""
 
 
 class Retries:
@@ -50,8 +50,8 @@ class Retries:
     ) -> float | None:
         """Return the seconds to wait before the next attempt; `None` means give up.
 
-        `asked` is the server's `Retry-After`. `jitter` is uniform in [0, 1), so that downloads that
-        were cut together do not resume together.
+        `asked` is the server's `Retry-After`. `jitter` is uniform in [0, 1), so that downloads
+        that were cut together do not resume together.
         """
         if made_progress:
             self._failures = 0

@@ -32,7 +32,7 @@ def source_headers(
 ) -> SourceHeaders:
     """Return the headers of all files of the model `source`. Nothing is downloaded.
 
-    Files in `folder` are read there. Raises `FetchError`, and `OSError` that names the file.
+    Files in `folder` are read there. Raises `FetchError`, and an `OSError` that names the file.
     """
     try:
         check_http(source, http_hosts)

@@ -1,9 +1,9 @@
 """The protocol between two agents: a request for a prefix, and the length of the answer.
 
 Integers are little-endian. The request: magic, version (u16), lengths of the description (u32) and
-of the tokens (u32, their number); the description (JSON); the tokens (i32 each). The answer: magic,
-version, and the number of bytes (u64) of the stored prompt that follows, which has the ticket as
-its key; 0 means that there is none.
+of the tokens (u32, their number); the description (JSON); the tokens (i32 each). The answer:
+magic, version, and the number of bytes (u64) of the stored prompt that follows, which has the
+ticket as its key; 0 means that no prompt follows.
 """
 
 import struct
@@ -32,7 +32,7 @@ _SPARE = MAX_DESCRIPTION + 1024
 
 
 class ExchangeError(OSError):
-    """The peer's message is invalid, or longer than requested."""
+    """The peer's message is invalid, or longer than allowed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ def answer_head(num_bytes: int) -> bytes:
 def read_answer_head(source: Readable, most_bytes: int) -> int:
     """Return the number of bytes that follow.
 
-    Raises `ExchangeError`, also if it exceeds `most_bytes`.
+    Raises `ExchangeError`, also for more than `most_bytes`.
     """
     magic, version, num_bytes = _ANSWER.unpack(source.read(_ANSWER.size))
     if (magic, version) != (_ANSWER_MAGIC, VERSION):

@@ -1,8 +1,8 @@
 """Receives prefixes from other agents while the requests that need them wait in preparation.
 
-Called on the event loop's thread, and replies there. A fetch that fails, is late, or exceeds the
-limits gets `None`: the prefix is computed instead. After a failure the peer is not asked for a
-while (`Resting`).
+Methods are called, and replies are given, on the event loop's thread. If a fetch fails, is late,
+or exceeds the limits, its reply gets `None` and the prefix is computed. After a failure the peer
+is not asked for a while (`Resting`).
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from .wire import Wire
 logger = logging.getLogger(__name__)
 
 MAX_FETCHES = 4
-"""Maximum fetches at once; further prefixes are computed."""
+"""Maximum fetches at once; while so many run, further prefixes are computed."""
 
 FIRST_REST = 5.0
 """Seconds without requests to a peer after its first failed fetch."""
@@ -66,8 +66,8 @@ class _Rest:
 class Resting:
     """Peers that are not asked for a while after a failure; each failure doubles the pause.
 
-    Peers are addresses. Times are seconds of one clock. At most `MAX_PEERS` are remembered: those
-    that failed last. A successful fetch ends the pauses.
+    Peers are addresses. Times are seconds of one clock. At most `MAX_PEERS` peers are remembered:
+    the ones that failed last. A successful fetch ends the pauses of a peer.
     """
 
     def __init__(self) -> None:
@@ -97,8 +97,8 @@ class Resting:
 class KvReceiver:
     """Receives prefixes computed by `origin`, at most `most_bytes` at once.
 
-    A token's state has `cell_bytes`; a prefix has `state_bytes` more. `tls` makes the context of
-    each connection.
+    A token's state has `cell_bytes`; a prefix has `state_bytes` in addition. `tls` makes the
+    context of each connection.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class KvReceiver:
         self._running: set[_Job] = set()
 
     def fetch(self, id: int, source: PrefixSource, prompt: Prompt, reply: Reply) -> None:
-        """Fetch a prefix of `prompt` without its last token; `reply` gets it, or `None`.
+        """Fetch a prefix of `prompt` without its last token; `reply` gets the prefix, or `None`.
 
         `reply` is not called after `abandon`. It may be called before this method returns.
         """
@@ -148,7 +148,7 @@ class KvReceiver:
             _give_up(job)
 
     def close(self) -> None:
-        """Fetch nothing more; block until the threads have ended."""
+        """Start no more fetches; block until the threads have ended."""
         for job in tuple(self._running):  # the event loop forgets those that end meanwhile
             _give_up(job)
         self._threads.shutdown(cancel_futures=True)
@@ -203,7 +203,7 @@ class KvReceiver:
     # ---- on a thread
 
     def _run(self, job: _Job) -> _Got | str | None:
-        """Fetch; return the prefix, `None` if the peer does not have it, or why it failed."""
+        """Fetch; return the prefix, `None` if the peer has none, or why the fetch failed."""
         try:
             return self._get(job)
         except UnusableFile as error:

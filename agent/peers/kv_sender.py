@@ -35,28 +35,28 @@ MAX_CONNECTIONS = 32
 """Maximum connections, including waiting ones; further connections are closed at once."""
 
 ASKING = 5.0
-"""Seconds that a peer has to send its request."""
+"""Seconds within which a peer has to send its request."""
 
 ON_THE_WAY = 1.0
-"""Seconds that a ticket may arrive after the peer that shows it: they take different routes."""
+"""Seconds by which a ticket may arrive later than the peer that shows it, by another route."""
 
 READING = 20.0
-"""Seconds that a busy engine has to read the states."""
+"""Seconds within which a busy engine has to read the states."""
 
 MAX_TICKETS = 1024
-"""Maximum tickets remembered: the latest ones."""
+"""Maximum tickets remembered; the latest are kept."""
 
 PAUSE = 1.0
 """Seconds to wait after the system could not accept a connection."""
 
 HandOut = Callable[[Prompt, Callable[[StoredPrompt | None], None]], Callable[[], None]]
-"""Exports the longest prefix of a prompt; the result cancels that. See `Worker.hand_out`."""
+"""Exports the longest prefix of a prompt; the returned function cancels. See `Worker.hand_out`."""
 
 
 class KvSender:
     """Sends prefixes computed by `origin`. `tls` makes the context of each connection.
 
-    Prefixes that the engine no longer has may be on the `disk`.
+    The `disk` may have prefixes that have left the engine's cache.
     """
 
     def __init__(
@@ -92,8 +92,8 @@ class KvSender:
 
         Raises `OSError`. Blocks for a look-up.
 
-        `takes_over`: another process of this agent listens there until it has finished. A peer that
-        reaches that process with a ticket of this one gets nothing.
+        `takes_over`: another process of this agent listens there until it has finished. A peer
+        that reaches that process with a ticket of this process gets nothing.
         """
         family, _, _, _, found = socket.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -118,7 +118,7 @@ class KvSender:
             self._news.notify_all()
 
     def close(self) -> None:
-        """Send nothing more; block until the threads have ended."""
+        """Send no more prefixes; block until the threads have ended."""
         self._closed.set()
         if self._listener is not None:
             with suppress(OSError):
@@ -192,12 +192,14 @@ class KvSender:
             )
 
     def _take(self, ticket: str) -> bool:
-        """Return whether the ticket is valid; it cannot be used again."""
+        """Return whether the ticket is valid, and make it invalid: a ticket is used once."""
         now = self._clock()
         return now < self._tickets.pop(ticket, now)
 
     def _read(self, wire: Wire, prompt: Prompt) -> StoredPrompt | None:
-        """Return the longest prefix of `prompt` that the engine or the disk has, if any."""
+        """Return the longest prefix of `prompt` that the engine or the disk has; `None` without
+        one.
+        """
         prefix = self._read_from_engine(wire, prompt)
         if self._disk is None or self._closed.is_set():
             return prefix
@@ -209,7 +211,7 @@ class KvSender:
         return prefix if read is None or len(read.prompt) <= num_tokens else read
 
     def _read_from_engine(self, wire: Wire, prompt: Prompt) -> StoredPrompt | None:
-        """Return the longest prefix of `prompt` that the engine has, if any."""
+        """Return the longest prefix of `prompt` that the engine has; `None` without one."""
         answers = self._open[wire]
         take_back = self._hand_out(prompt, answers.put)
         try:

@@ -46,9 +46,9 @@ def open_kv_transfer(
 ) -> KvTransfer:
     """Listen at `address`. Blocks. Raises `OSError`, and `TlsFileError` for `tls`.
 
-    Prefixes come from the engine or from the `disk`. They have up to `context_size` tokens; all
-    that arrive at once have up to `most_bytes`. `takes_over`: another process of the agent listens
-    there until it has finished.
+    Prefixes come from the engine or from the `disk`, and have up to `context_size` tokens. All
+    prefixes that arrive at once have up to `most_bytes`. `takes_over`: another process of the
+    agent listens there until it has finished.
     """
     counts = Counts()
     pair = tls.pair

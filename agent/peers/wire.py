@@ -17,7 +17,7 @@ CHUNK = 2**18
 
 
 class Wire:
-    """A socket, which this object closes. Methods raise `OSError`, also when they are late."""
+    """A socket, which this object closes. Methods raise `OSError`, also after the deadline."""
 
     def __init__(
         self, own: socket.socket, seconds: float, clock: Callable[[], float] = time.monotonic
@@ -33,7 +33,7 @@ class Wire:
         self._socket.close()
 
     def close(self) -> None:
-        """Break the connection off."""
+        """Close the socket, which ends blocked calls."""
         with suppress(OSError):
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # not what TLS makes of it
 

@@ -1,4 +1,4 @@
-"""The settings of an engine process that serves an assignment; the agent's apply by default."""
+"""The settings of an engine process that serves an assignment, based on the agent's settings."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -77,6 +77,6 @@ def with_share_of_threads(settings: AgentSettings, num: int) -> AgentSettings:
 
 
 def share_of_threads(settings: AgentSettings, num: int) -> tuple[int, int]:
-    """Return the threads for one of `num` models: for single-token steps, and for others."""
+    """Return the threads for one of `num` models: for single-token steps, and for larger steps."""
     batch = settings.threads_batch or settings.threads
     return max(1, settings.threads // num), max(1, batch // num)

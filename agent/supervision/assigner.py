@@ -1,4 +1,4 @@
-"""Decides which engines run at one place of this host, and what each serves.
+"""Decides which engines run at one place of this host, and what each engine serves.
 
 A host has one place per model that it serves (`supervisor.py`); places share its memory
 (`room.py`).
@@ -6,10 +6,10 @@ A host has one place per model that it serves (`supervisor.py`); places share it
 The assigner compares the newest order with the running engines and makes the smallest change:
 nothing, a change without a reload, or a new engine. New adapters are fetched first, and loaded by
 the running engine. If no engine serves the model yet, it is loaded without adapters that cannot be
-fetched. If memory allows, the new engine is loaded while the old one still serves, and then takes
-over. Otherwise the old engine first finishes its requests and ends. If a load fails, the previous
-model keeps running, or is loaded again. A model that does not fit together with the models of other
-places waits until they free memory.
+fetched. If memory allows, the new engine is loaded while the old engine still serves, and then
+takes over. Otherwise the old engine first finishes its requests and ends. If a load fails, the
+previous model keeps running, or is loaded again. A model that does not fit together with the
+models of other places waits until they free memory.
 
 An agent that is pinned to a model has one engine. A reload restarts that engine, since two copies
 of the model may not fit.
@@ -18,8 +18,8 @@ Invariants: at most one engine serves, and at most one replaces it. All engines 
 more memory than the host has. An engine that serves is retired only after its replacement has
 joined the balancers, or if both do not fit.
 
-Every method takes an event and returns what to do about it, in order. Afterwards `work`, `issues`
-and `is_standing_in` may have changed.
+Every method takes an event and returns the decisions about it, in order. After each call, read
+`work`, `issues` and `is_standing_in` again.
 """
 
 from collections.abc import Iterator
@@ -58,7 +58,7 @@ class Assigner:
     """The assigner of one place.
 
     `room` is the memory shared by all engines of the host; `ids` are numbers for engines. `slots`
-    applies if an assignment does not set them. `jitter` is this agent's own number in [0, 1): it
+    applies if an assignment does not set them. `jitter` is this agent's own number in [0, 1). It
     spreads the attempts of different agents over time.
     """
 
@@ -86,7 +86,7 @@ class Assigner:
 
     @property
     def work(self) -> Work | None:
-        """The progress of the newest order; `None` before the first."""
+        """The progress of the newest order; `None` before the first order."""
         if self._order is None:
             return None
         return self._attempt.work(self._order, self._engines)
@@ -98,7 +98,9 @@ class Assigner:
 
     @property
     def is_standing_in(self) -> bool:
-        """Return whether the supervisor itself should be connected, because no engine is."""
+        """Return whether the supervisor itself should be connected, because no engine is
+        connected.
+        """
         if self._is_stopping or self._engines.is_connected:
             return False
         return not self._is_pinned or self._was_interrupted
@@ -115,12 +117,12 @@ class Assigner:
 
     @property
     def is_spare(self) -> bool:
-        """Return whether nothing is served here, or will be."""
+        """Return whether no model is served here, or will be."""
         return self._desired is None and not self._engines and not self._is_pinned
 
     @property
     def has_engines(self) -> bool:
-        """Return whether engine processes run here, or are about to."""
+        """Return whether engine processes run here, or are about to start."""
         return bool(self._engines)
 
     @property
@@ -139,7 +141,7 @@ class Assigner:
 
     @property
     def loading(self) -> ModelInfo | None:
-        """The model that will be served next, if known."""
+        """The model that will be served next; `None` if unknown."""
         file = self._attempt.latest_file(self._engines)
         return None if file is None else file.info
 
@@ -148,7 +150,7 @@ class Assigner:
         return (engine := self._engines.get(id)) is not None and engine.role == "serving"
 
     def next_deadline(self) -> float | None:
-        """Return when to call `tick`; `None` if there is no deadline."""
+        """Return the time at which to call `tick`; `None` if there is no deadline."""
         return self._attempt.retry_at
 
     # ---- the agent's own events
@@ -158,7 +160,7 @@ class Assigner:
         return [self._engines.start(None, "serving")] if self._is_pinned else []
 
     def stop(self) -> list[Decision]:
-        """End the agent: running requests are finished first."""
+        """End the agent after its running requests have finished."""
         self._is_stopping = True
         self._exit = Exit(0)
         decisions = self._abandon()
@@ -167,7 +169,7 @@ class Assigner:
         return decisions if self._engines else [*decisions, self._exit]
 
     def tick(self, now: float) -> list[Decision]:
-        """Retry, if the time for it has come."""
+        """Try again if a retry is due."""
         if not self._attempt.is_due(now):
             return []
         if self._attempt.load is not None or self._engines.replacing is not None:
@@ -209,7 +211,7 @@ class Assigner:
         return [*self._abandon(), *([serving.retire(self._drain_timeout)] if serving else [])]
 
     def _fetches_by_other_hosts(self, last: Assign | None, order: Assign) -> bool:
-        """Return whether a fetch is under way whose `http_hosts` have changed."""
+        """Return whether a fetch is running whose `http_hosts` have changed."""
         if self._attempt.fetch is None or last is None or last.assignment is None:
             return False
         hosts = () if order.assignment is None else order.assignment.http_hosts
@@ -268,9 +270,9 @@ class Assigner:
         return self._make_room(available, now)
 
     def room_changed(self, available: int | None, now: float) -> list[Decision]:
-        """Retry to load after engines of other places loaded or ended.
+        """Try to load again after engines of other places loaded or ended.
 
-        `available`: as in `fetched`.
+        `available` is the free memory in bytes, if known.
         """
         return [] if self._is_stopping else self._make_room(available, now)
 
@@ -281,7 +283,7 @@ class Assigner:
     def _is_kept(self, desired: Assignment) -> bool:
         """Return whether the model runs, or will be loaded again.
 
-        It then keeps its previous adapters rather than running with fewer.
+        Such a model keeps its previous adapters rather than running with fewer.
         """
         serving = self._engines.serving
         loads = (None if serving is None else serving.served, self._attempt.fallback)
@@ -311,8 +313,8 @@ class Assigner:
     ) -> list[Decision]:
         """Handle that the engine has loaded its model, for the first time or after a crash.
 
-        `left_out` names adapters that it could not load. `held` is the memory that it uses, if
-        known.
+        `left_out` names adapters that the engine could not load. `held` is the memory that the
+        engine uses, if known.
         """
         engine = self._engines[id]
         engine.held = held
@@ -338,7 +340,7 @@ class Assigner:
             self._attempt.fell_short(shortage, now)
 
     def joined(self, id: EngineId, now: float) -> list[Decision]:
-        """Let the engine take over: a balancer let it in."""
+        """Let the engine take over, because a balancer has accepted it."""
         engine = self._engines[id]
         if engine.role == "retiring" or engine.has_joined:
             return []
@@ -370,7 +372,9 @@ class Assigner:
         return self._fail(issue, None, now, may_retry=False)
 
     def crashed(self, id: EngineId, code: int, reason: str | None, now: float) -> list[Decision]:
-        """Handle the end of the engine's process, which restarts after a pause unless ended now."""
+        """Handle the crash of the engine's process. The process restarts after a pause unless
+        ended now.
+        """
         engine = self._engines[id]
         has_given_up = engine.crashed()
         if engine.role == "serving" and not self._is_stopping:
@@ -388,7 +392,7 @@ class Assigner:
     ) -> list[Decision]:
         """Handle the end of the engine's process, which does not restart.
 
-        `available`: as in `fetched`.
+        `available` is the free memory in bytes, if known.
         """
         engine = self._engines.pop(id)
         if engine.is_recalled and not self._is_stopping:

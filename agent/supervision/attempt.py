@@ -1,6 +1,6 @@
 """An attempt to serve an assignment: its progress, its failure, and the time of the next attempt.
 
-Invariant: only what failed is tried again.
+Invariant: only a failed attempt is repeated.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from .engines import Engines, Load, Shortage
 class Attempt:
     """The current attempt.
 
-    `jitter` is this agent's own number in [0, 1); its pauses depend on it.
+    `jitter` is this agent's own number in [0, 1), on which its pauses depend.
     """
 
     def __init__(self, jitter: float) -> None:
@@ -43,7 +43,8 @@ class Attempt:
     def begin(self, desired: Assignment, beside: ModelFile | None = None) -> FetchModel:
         """Fetch the file of `desired`.
 
-        If `beside` is given, it is loaded already, and only the adapters that it lacks are fetched.
+        If `beside` is given, that file is loaded already, and only the adapters that it lacks are
+        fetched.
         """
         self.retry_at = None
         self.unfit = None
@@ -72,7 +73,7 @@ class Attempt:
             self.load = replace(self.load, assignment=assignment)
 
     def end_fetch(self) -> None:
-        """Note that the fetch ended, with a file or without."""
+        """Note that the fetch ended, with or without a file."""
         self.fetch = self.beside = None
         self.download = None
 
@@ -99,7 +100,7 @@ class Attempt:
         return None if self.load is None else self.load.file
 
     def files(self, engines: Engines) -> set[ModelFile | AdapterOnHost]:
-        """Return the files that run or may be loaded again; adapters are files of their own."""
+        """Return the files that run or may be loaded again. Each adapter is a file of its own."""
         loads = (load.file for load in (self.load, self.fallback) if load is not None)
         running = (each.file for each in engines)
         files = [*loads, *(file for file in (self.beside, *running) if file is not None)]
@@ -107,12 +108,12 @@ class Attempt:
         return {file.alone for file in files} | adapters
 
     def is_under_way(self, engines: Engines) -> bool:
-        """Return whether anything is being fetched or loaded."""
+        """Return whether a file is being fetched or loaded."""
         is_loading = engines.replacing is not None
         return self.fetch is not None or self.load is not None or is_loading
 
     def _phase(self, desired: Assignment | None, engines: Engines) -> Phase:
-        """Return the phase; a failure is shown until it is fixed."""
+        """Return the phase. A failure is shown until it is fixed."""
         if self.failure is not None:
             return "failed"
         if self.fetch is not None:
@@ -145,11 +146,13 @@ class Attempt:
             self.retry_at = now + spread(self._pause, self._jitter)
 
     def is_due(self, now: float) -> bool:
-        """Return whether it is time to try again."""
+        """Return whether the next attempt is due."""
         return self.retry_at is not None and now >= self.retry_at
 
     def put_off(self, now: float) -> None:
-        """Delay the next attempt by another pause: the previous model is being loaded again."""
+        """Delay the next attempt by another pause, because the previous model is being loaded
+        again.
+        """
         self.retry_at = now + self._pause
 
     def succeeded(self) -> None:
@@ -158,7 +161,9 @@ class Attempt:
             self._pause = 0.0
 
     def forget_failure(self) -> None:
-        """Forget the failure: there is a new assignment, or the same one was ordered again."""
+        """Forget the failure, because of a new assignment or because the same one was ordered
+        again.
+        """
         self.failure = None
         self.unfit = None
         self.retry_at = None

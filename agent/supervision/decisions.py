@@ -16,8 +16,8 @@ FetchId = NewType("FetchId", int)
 class FetchModel:
     """Fetch the assignment's file and read its header; report `fetched` or `fetch_failed`.
 
-    If `beside` is given, it is loaded already: fetch only the adapters that it lacks, and report it
-    with them.
+    If `beside` is given, that file is loaded already: fetch only the adapters that it lacks, and
+    report it with them.
     """
 
     id: FetchId
@@ -36,7 +36,7 @@ class CancelFetch:
 class StartEngine:
     """Load the file in a new engine process.
 
-    `assignment` and `file` are `None` for the model that the agent is pinned to. The process is
+    `assignment` and `file` are `None` for the model to which the agent is pinned. The process is
     restarted after a crash, until `EndEngine` or `RetireEngine`.
     """
 
@@ -70,9 +70,9 @@ class ChangeEngine:
 
 @dataclass(frozen=True, slots=True)
 class RetireEngine:
-    """Accept nothing new, finish running requests within `drain_timeout` seconds, then end.
+    """Let the engine accept no new requests, finish within `drain_timeout` seconds, then end.
 
-    `None` means the agent's own `--drain-timeout`.
+    A `drain_timeout` of `None` means the agent's own `--drain-timeout`.
     """
 
     id: EngineId
@@ -81,7 +81,9 @@ class RetireEngine:
 
 @dataclass(frozen=True, slots=True)
 class RecallEngine:
-    """Let a retired engine accept requests again. If it had finished already, `ended` follows."""
+    """Let a retired engine accept requests again. If the engine has ended already, `ended`
+    follows.
+    """
 
     id: EngineId
 
@@ -96,14 +98,14 @@ class RestartEngine:
 
 @dataclass(frozen=True, slots=True)
 class EndEngine:
-    """End the process at once: it serves nothing."""
+    """End the process at once, because the engine serves nothing."""
 
     id: EngineId
 
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """End the agent with this exit code. `complaint` was not logged yet."""
+    """End the agent with this exit code. `complaint` is an error that was not logged yet."""
 
     code: int
     complaint: str | None = None

@@ -1,7 +1,7 @@
 """The process that runs the engine; the agent's supervisor starts it and sends it orders.
 
-The process ends at once when its supervisor is gone. Nothing else could stop it, and the next agent
-on this host needs its memory.
+The process ends at once when its supervisor is gone. Nothing else could stop the process, and the
+next agent on this host needs its memory.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ async def _serve(settings: AgentSettings, shutdown: Shutdown, channel: Superviso
 
 
 def _last_words(channel: SupervisorChannel, line: str) -> None:
-    """Report and log why native code aborts; the process ends when this returns."""
+    """Report and log why native code aborts. The process ends when this function returns."""
     logger.critical("llama.cpp aborts the process: %s", line)
     channel.report(Failed(reason=line))
     log.flush()
@@ -155,7 +155,7 @@ def _obey(channel: SupervisorChannel, shutdown: Shutdown) -> Callable[[Order], N
 
 
 def _listen(orders: FileIO, obey: Callable[[Order], None]) -> None:
-    """Pass every order to `obey` on the event loop's thread; end the process after the last."""
+    """Pass every order to `obey` on the event loop's thread, and then end the process."""
     loop = asyncio.get_running_loop()
 
     def pass_on(line: bytes) -> None:

@@ -1,4 +1,4 @@
-"""One engine across all its processes: starts one, follows it, restarts it after a crash."""
+"""One engine across all its processes: starts a process, follows it, restarts it after a crash."""
 
 import asyncio
 import logging
@@ -49,7 +49,7 @@ GRACE = 15.0
 
 
 class EngineProcess(Protocol):
-    """An engine process (`EngineChild`), or one that tests define."""
+    """An engine process (`EngineChild`), or a fake of the tests."""
 
     def say(self, order: Order) -> None: ...
     def reports(self) -> AsyncIterator[Report]: ...
@@ -131,11 +131,13 @@ class EngineRun:
 
     @property
     def is_stalled(self) -> bool:
-        """Return whether a step has taken so long that the engine should get nothing new."""
+        """Return whether a step has taken so long that the engine should get no new requests."""
         return self._watch is not None and self._watch.is_stalled
 
     async def run(self) -> None:
-        """Run until the engine is retired, ended, or fails for good; then `on_ended` was called."""
+        """Run until the engine is retired, ended, or fails for good. Calls `on_ended` before it
+        returns.
+        """
         while True:
             code, reason = await self._live()
             has_stalled = self._watch is not None and self._watch.is_overdue
@@ -185,10 +187,10 @@ class EngineRun:
         self._child.say(dial)
 
     def restart(self, drain_timeout: float) -> None:
-        """Let the process finish its requests and end, then start the next one.
+        """Let the process finish its requests and end, then start the next process.
 
         A pause after a crash ends at once. The process is killed some time after `drain_timeout`
-        seconds. A process that is still loading is left alone.
+        seconds. A process that is still loading is not restarted.
         """
         if self._child is None:
             self._pause_is_over.set()

@@ -1,8 +1,4 @@
-"""The engines of one place: their roles, and whether another model fits in memory with them.
-
-Invariants: at most one engine serves, and at most one replaces it. Together with the engines of the
-host's other places they never need more memory than the host has.
-"""
+"""The engines of one place: their roles, and whether another model fits in memory with them."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -40,7 +36,7 @@ class LeftOut:
 class Shortage:
     """Adapters of `desired` that are not served; `issues` say why.
 
-    `may_retry`: the adapters are tried again once they are here.
+    `may_retry`: the adapters are tried again once their files are on this host.
     """
 
     desired: Assignment
@@ -50,10 +46,10 @@ class Shortage:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A model to load. `is_fallback`: it ran before, and was retired to free memory.
+    """A model to load. `is_fallback`: the model ran before, and was retired to free memory.
 
     `is_beside`: load only the file's adapters, in the engine that already has the model.
-    `shortage`: the desired assignment has more adapters than this one.
+    `shortage`: adapters that the desired assignment has and this load lacks.
     """
 
     assignment: Assignment
@@ -69,11 +65,12 @@ class Load:
 
 @dataclass(slots=True)
 class Engine:
-    """One engine. `load` is what it started with; `None` for a pinned model.
+    """One engine. `load` is the load that started it; `None` for a pinned model.
 
-    `serves` is the assignment that it serves, `asked` the one it was last asked to serve; both
-    start as the assignment of `load`. `adapters` are the adapters of both, and of the `num_asked`
-    changes without an answer. `held` is the memory that the loaded engine reported, if any.
+    `serves` is the assignment that the engine serves, and `asked` the assignment that it was last
+    asked to serve. Both start as the assignment of `load`. `adapters` are the adapters of both,
+    and of the `num_asked` changes without an answer. `held` is the memory that the loaded engine
+    reported, if any.
     """
 
     id: EngineId
@@ -94,7 +91,10 @@ class Engine:
 
     @property
     def is_fallback(self) -> bool:
-        """Return whether the engine restores what ran before."""
+        """Return whether the engine restores the model that ran before.
+
+        `slots` applies to assignments that do not set them.
+        """
         return self.load is not None and self.load.is_fallback
 
     def can_become(self, desired: Assignment, slots: int) -> bool:
@@ -109,14 +109,16 @@ class Engine:
         return not needs_reload(loaded, with_slots, loaded_slots=loaded.slots or slots)
 
     def change(self, desired: Assignment) -> list[Decision]:
-        """Ask the engine, once it is loaded, to serve `desired`, whose adapters are all here."""
+        """Ask the engine to serve `desired` once it is loaded. All adapters must be on this
+        host.
+        """
         if self.asked == desired:
             return []
         self.asked = desired
         return [self._ask(desired)] if self.is_loaded else []
 
     def catch_up(self) -> list[Decision]:
-        """Ask the engine, which is now loaded, to serve what was asked for in the meantime."""
+        """Ask the engine, which is now loaded, to serve the assignment ordered in the meantime."""
         self.num_asked = 0
         return [] if self.asked is None or self.asked == self.serves else [self._ask(self.asked)]
 
@@ -139,12 +141,14 @@ class Engine:
             self.asked = self.serves
 
     def changed(self, assignment: Assignment) -> None:
-        """Record the answer that the engine serves `assignment` now."""
+        """Record that the engine answered that it serves `assignment` now."""
         self.serves = assignment
         self._answered()
 
     def refused(self, assignment: Assignment) -> bool:
-        """Record that the engine refused `assignment`; return whether it was asked for last."""
+        """Record that the engine refused `assignment`; return whether that was the last assignment
+        asked.
+        """
         is_last = self.asked == assignment
         if is_last:
             self.asked = self.serves
@@ -162,7 +166,7 @@ class Engine:
         return True
 
     def _answered(self) -> None:
-        """Forget adapters that no open answer can bring back."""
+        """Forget adapters that are not needed by any change without an answer."""
         self.num_asked -= 1
         if not self.num_asked:
             self.adapters.keep_only(*(each for each in (self.serves, self.asked) if each))
@@ -184,7 +188,7 @@ class Engine:
 
     @property
     def served(self) -> Load | None:
-        """The load that would restore what the engine serves; `None` for a pinned model."""
+        """The load that would restore the engine's assignment; `None` for a pinned model."""
         if self.load is None or self.serves is None:
             return None
         file = self.load.file.with_adapters(self.adapters.of(self.serves))
@@ -225,7 +229,7 @@ class Engines:
         return self._engines[id]
 
     def get(self, id: EngineId) -> Engine | None:
-        """Return the engine with this number, if it is still here."""
+        """Return the engine with this number; `None` if it is gone."""
         return self._engines.get(id)
 
     def pop(self, id: EngineId) -> Engine:
@@ -252,17 +256,17 @@ class Engines:
 
     @property
     def serving(self) -> Engine | None:
-        """The engine that serves, if any."""
+        """The engine that serves; `None` without one."""
         return self._in_role("serving")
 
     @property
     def replacing(self) -> Engine | None:
-        """The engine that is about to serve, if any."""
+        """The engine that is about to serve; `None` without one."""
         return self._in_role("replacing")
 
     @property
     def latest(self) -> Engine | None:
-        """The engine that realises, or realised, the newest assignment."""
+        """The engine that has, or had, the newest assignment."""
         return self.replacing or self.serving
 
     @property

@@ -1,8 +1,8 @@
-"""A program that determines what this host would choose for a model that it does not have yet.
+"""A program that determines how this host would load a model that it does not have yet.
 
-It asks servers for headers, and drivers for free memory. Both may hang, so callers run this in a
-child process (`fit_reader`). It reads one line of JSON, writes one, and ends when its standard
-input does.
+The program asks servers for headers, and drivers for free memory. Both may hang, so callers run it
+in a child process (`fit_reader`). It reads one line of JSON, writes one line, and ends when its
+standard input does.
 """
 
 import logging
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def answer(order: FitOrder) -> FitRead:
-    """Return what the host would choose, or the issue that prevents an answer."""
+    """Return how the host would load the model, or the issue that prevents an answer."""
     question = order.question
     try:
         return FitRead(id=question.id, fit=_fit(order))
@@ -69,7 +69,7 @@ def answer(order: FitOrder) -> FitRead:
 
 
 def _bounded(issue: Issue) -> Issue:
-    """Return `issue` with bounded texts: servers influence them."""
+    """Return `issue` with bounded texts, because servers influence them."""
     return Issue(
         code=issue.code,
         message=shortened(issue.message, MAX_WORDS),
@@ -78,7 +78,7 @@ def _bounded(issue: Issue) -> Issue:
 
 
 def _fit(order: FitOrder) -> ModelFit:
-    """Return what the host would choose.
+    """Return how the host would load the model.
 
     Raises `FetchError`, `OptionsError`, `HeaderError`, `ModelError` and `OSError`.
     """
@@ -111,7 +111,7 @@ Choose = Callable[[LoadOptions], Fitted | None]
 
 
 def _chooser(file: ModelFileSizes, options: LoadOptions) -> Choose:
-    """Return a function that chooses, with the memory that is free now."""
+    """Return a function that chooses options, with the memory that is free now."""
     route_log()
     library()
     use_servers(servers_of(options.rpc))
@@ -136,7 +136,10 @@ def _nearest(
 
 
 def _shorter(options: LoadOptions, choose: Choose) -> int | None:
-    """Return the longest context in tokens that fits, halving one that is set; `None` if none."""
+    """Return the longest context in tokens that fits; `None` if no context fits.
+
+    An explicit context is halved until it fits.
+    """
     if options.context_size == "auto":
         return None
     tokens = options.context_size // 2

@@ -1,4 +1,4 @@
-"""Answers what this host would choose for a model, in a separate process per question.
+"""Answers how this host would load a model, in a separate process per question.
 
 Questions are answered one at a time: each may ask drivers for their memory and servers for 64 MiB
 of headers.
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 COMMAND = program("arriero.agent.supervision.fit_process")
 
 DEADLINE = 45.0
-"""Maximum seconds for one question, with its drivers and servers."""
+"""Maximum seconds for one question, including the answers of drivers and servers."""
 
 MAX_QUESTIONS = 8
 """Maximum open questions; one is being answered, the others wait."""
@@ -66,7 +66,7 @@ class FitReader:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def ask(self, question: ReadFit, on_answer: Callable[[FitRead], None]) -> None:
-        """Call `on_answer` once, unless `stop` is called before."""
+        """Call `on_answer` once, unless `stop` is called earlier."""
         if len(self._tasks) >= MAX_QUESTIONS:
             message = f"{MAX_QUESTIONS} questions of this kind are already open on this host"
             issue = Issue(

@@ -29,7 +29,7 @@ def too_large(
 
 
 def too_large_for(file: ModelFile, memory: int) -> Issue | None:
-    """Return the issue if the file needs more than the host's `memory`; 0 bytes is unknown."""
+    """Return the issue if the file needs more than the host's `memory`; 0 bytes means unknown."""
     needed = file.needed if file.least is None else file.least
     if not memory or needed is None or needed <= memory:
         return None
@@ -105,7 +105,7 @@ def load_failed(code: int, reason: str | None, file: ModelFile | None = None) ->
 
 
 def _nearest_after(reason: str, file: ModelFile | None) -> str:
-    """Describe what would fit, from the memory that was missing; empty if unknown."""
+    """Describe which choices would fit, from the memory that was missing; empty if unknown."""
     missing = missing_in(reason)
     if file is None or file.needed is None or missing is None:
         return ""
@@ -116,7 +116,7 @@ def _nearest_after(reason: str, file: ModelFile | None) -> str:
 def adapters_crashed(code: int, reason: str | None) -> Issue:
     """Return the issue that the engine process ended while it loaded adapters.
 
-    It restarts without the change.
+    The process restarts without the change.
     """
     return Issue(
         code="adapter",

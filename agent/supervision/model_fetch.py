@@ -73,10 +73,10 @@ class Unfit:
 class FetchedFiles:
     """All files of an assignment: the model, its companions and adapters.
 
-    One lease covers the files that are loaded with the model. Each adapter has its own lease, since
-    adapters can change while the model stays. `adapters` are the files of `requested`: the
-    assignment's adapters that could be fetched, in its order. `failures` say why others could not.
-    `release` releases everything except the adapters.
+    One lease covers the files that are loaded with the model. Each adapter has its own lease,
+    since adapters can change while the model stays. `requested` are the assignment's adapters that
+    could be fetched, in its order, and `adapters` are their files. `failures` say why other
+    adapters could not be fetched. `release` releases everything except the adapters.
     """
 
     model: FetchedModel
@@ -115,7 +115,7 @@ async def fetch_model(
     devices: Sequence[Device] = (),
     host: int = 0,
 ) -> Brought | Unfit | Issue:
-    """Fetch the model, or return why it cannot be served here.
+    """Fetch the model, or return why it cannot be served on this host.
 
     `devices` are the host's GPUs, and `host` its own memory in bytes.
     """
@@ -156,7 +156,7 @@ async def fetch_model(
 async def bring_adapters(
     files: ModelFiles, assignment: Assignment, beside: ModelFile, *, on_progress: OnProgress
 ) -> Brought | Issue:
-    """Return `beside`, which is loaded, with all adapters of `assignment`.
+    """Return the loaded file `beside` with all adapters of `assignment`.
 
     Missing adapters are fetched and leased.
     """
@@ -230,7 +230,7 @@ def _sized(
     options: AgentSettings,
     devices: Sequence[Device],
 ) -> ModelFile:
-    """Return `file` with the memory that it needs, as far as its header tells.
+    """Return `file` with the memory that it needs, as far as its header says.
 
     `sizes` are the sizes of the model alone. Raises `OptionsError` and `_TooLargeError`.
     """
@@ -333,9 +333,9 @@ def _claims(
 
 
 def _least(sizes: ModelFileSizes, options: LoadOptions) -> int | None:
-    """Return the model's memory with the smallest cache that `--fit` may choose, or `None`.
+    """Return the model's memory with the smallest cache that `--fit` may choose.
 
-    `None` means that `--fit` may not choose the cache.
+    Returns `None` if `--fit` may not choose the cache.
     """
     has_streams = options.deterministic or options.kv_layout == "streams"
     if options.fit == "off" or options.kv_cells != "auto" or has_streams:
@@ -346,7 +346,7 @@ def _least(sizes: ModelFileSizes, options: LoadOptions) -> int | None:
 
 
 def _shorter(sizes: ModelFileSizes, options: LoadOptions) -> tuple[tuple[int, int], ...]:
-    """Return shorter contexts, each half of the one before, with the model's memory in bytes.
+    """Return shorter contexts, each half of the previous one, with the model's memory in bytes.
 
     Adapters are not counted. Empty if the number of cells is set explicitly.
     """
@@ -405,8 +405,9 @@ async def fetch_all(
 ) -> FetchedFiles:
     """Fetch all files of `assignment`.
 
-    `on_header` is called for the model alone, as by `ModelFiles.fetch`. Adapters that cannot be
-    fetched become `failures`. Raises `FetchError` that names the file; then nothing stays leased.
+    `on_header` is called for the model alone, as in `ModelFiles.fetch`. Adapters that cannot be
+    fetched become `failures`. Raises a `FetchError` that names the file; all leases are then
+    released.
     """
     adapters: list[tuple[DesiredAdapter, FetchedModel]] = []
     failures: list[FetchError] = []
@@ -439,7 +440,7 @@ async def fetch_adapters(
     *,
     http_hosts: Sequence[str] = (),
 ) -> tuple[FetchedModel, ...]:
-    """Fetch only adapters. Raises `FetchError` as `fetch_all` does if one of them fails."""
+    """Fetch only adapters. If one of them fails, raises `FetchError` as `fetch_all` does."""
     with ExitStack() as held:
         bringer = _Bringer(files, http_hosts, on_progress, held)
         fetched = [await bringer.bring_adapter(each) for each in adapters]
@@ -465,7 +466,7 @@ def draft_source(assignment: Assignment) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Bringer:
-    """Fetches files, and releases all leases with `held`. `http_hosts` are the assignment's."""
+    """Fetches files, and releases all leases together. `http_hosts` are the assignment's."""
 
     files: ModelFiles
     http_hosts: Sequence[str]

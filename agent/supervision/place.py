@@ -1,7 +1,7 @@
 """One place of a host: starts engine processes as balancers assign, and after crashes.
 
-To balancers a place is an agent of its own. While no engine serves, the place connects to them
-itself (`standby`), without slots, and reports why. The assigner makes the decisions.
+To balancers a place is an agent of its own. While no engine serves, the place itself connects to
+the balancers (`standby`), without slots, and reports why. The assigner makes the decisions.
 """
 
 import asyncio
@@ -80,9 +80,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Engine:
-    """A run, the first order for its next process, and the last status sent to it.
+    """A run, the first order for its next process, and the last status sent to the process.
 
-    The status is `None` before the engine may dial. `threads` are those of its process: for
+    The status is `None` before the engine may dial. `threads` are the process's threads: for
     single-token steps, and for other steps.
     """
 
@@ -119,11 +119,11 @@ class Host(Protocol):
         ...
 
     def announce(self, *, slots: int, model: str) -> None:
-        """Note that a balancer let a place in."""
+        """Note that a balancer accepted a place."""
         ...
 
     def changed(self) -> None:
-        """Note an event at a place that may matter to the others."""
+        """Note an event at a place that may matter to other places."""
         ...
 
     def exits(self, place: "Place", exit: Exit) -> None:
@@ -169,16 +169,16 @@ class Place:
         self._bell = LogBell(self._pass_log_on)
 
     def start(self) -> None:
-        """Begin: connect to the balancers, or start the engine of a pinned agent."""
+        """Connect to the balancers, or start the engine of a pinned agent."""
         self._carry_out(self._assigner.start())
 
     def stop(self) -> None:
-        """End the place: running requests are finished first."""
+        """End the place after its running requests have finished."""
         self._carry_out(self._assigner.stop())
 
     @property
     def is_spare(self) -> bool:
-        """Return whether nothing is served here, or will be."""
+        """Return whether no model is served here, or will be."""
         return self._assigner.is_spare
 
     @property
@@ -196,17 +196,21 @@ class Place:
         self._standby.host_changed(num_places)
 
     def room_changed(self) -> None:
-        """Try to load a waiting model: engines of other places have loaded or ended."""
+        """Try to load a waiting model, because engines of other places have loaded or ended."""
         decisions = self._assigner.room_changed(self._available(), time.monotonic())
         if decisions:
             self._carry_out(decisions)
 
     def measured(self, devices: tuple[DeviceMemory, ...]) -> None:
-        """Report the host's memory, measured while it has no engine; empty once it has one."""
+        """Report the host's memory, measured while it has no engine; empty once it has an
+        engine.
+        """
         self._standby.measured(devices)
 
     def share_threads(self) -> None:
-        """Give each engine its share of the threads after engines elsewhere started or ended."""
+        """Give each engine its share of the threads after engines of other places started or
+        ended.
+        """
         for engine in self._engines.values():
             share = self._share_of_threads(engine.begin)
             if engine.threads not in (None, share):
@@ -232,7 +236,9 @@ class Place:
             lease.release()
 
     def refresh(self) -> None:
-        """Let the engine processes open the log again; they write to the supervisor's log."""
+        """Let the engine processes open the log again, since they write to the supervisor's
+        log.
+        """
         for engine in self._engines.values():
             engine.run.say(Refresh())
 
@@ -400,7 +406,7 @@ class Place:
     # ---- files
 
     def _available(self) -> int | None:
-        """Return the free memory in bytes; `None` if a part of it is on GPUs."""
+        """Return the free memory in bytes; `None` if a part of the memory is on GPUs."""
         return None if self._facts.devices else available_memory()
 
     async def _fetch(self, fetch: FetchModel) -> None:

@@ -33,7 +33,7 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class Quit:
-    """End with this exit code. `complaint` was not logged yet."""
+    """End with this exit code. `complaint` is an error that was not logged yet."""
 
     code: int
     complaint: str | None = None
@@ -43,7 +43,7 @@ class Restarts:
     """Counts the failures of an agent's engine processes."""
 
     def __init__(self, *, first_pause: float = FIRST_PAUSE, last_pause: float = LAST_PAUSE) -> None:
-        """Both pauses are in seconds."""
+        """Start without failures. Both pauses are in seconds."""
         self._first_pause = first_pause
         self._last_pause = last_pause
         self._was_ready = False
@@ -69,13 +69,15 @@ class Restarts:
         return (Issue(code=self._code, message=f"the engine process {self._cause}{count}; {then}"),)
 
     def loaded(self, now: float) -> None:
-        """Note that the process has loaded its model: `issues` may have changed."""
+        """Note that the process has loaded its model. `issues` may have changed."""
         self._is_loaded = True
         if self._num_failures:
             self._steady_at = now + STEADY_PAUSES * self._pause
 
     def ready(self) -> bool:
-        """Note that a balancer let the process in; return whether it is the agent's first time."""
+        """Note that a balancer accepted the process; return whether it is the agent's first
+        time.
+        """
         is_news, self._was_ready = not self._was_ready, True
         return is_news
 
@@ -84,8 +86,9 @@ class Restarts:
     ) -> Restart | Quit:
         """Handle the end of a process by signal `-code` or with exit code `code`.
 
-        `reason` is its report. `has_stalled`: it was ended because it stalled. It is not restarted
-        if it was asked to stop, or if it exited by itself before it was ever ready.
+        `reason` is the process's last report. `has_stalled`: the process was ended because it
+        stalled. It is not restarted if it was asked to stop, or if it exited by itself before it
+        was ever ready.
         """
         self._is_loaded = False
         self._steady_at = None
@@ -100,11 +103,11 @@ class Restarts:
         return Restart(self._pause)
 
     def next_deadline(self) -> float | None:
-        """Return when to call `tick`; `None` if there is no deadline."""
+        """Return the time at which to call `tick`; `None` if there is no deadline."""
         return self._steady_at
 
     def tick(self, now: float) -> None:
-        """Forget failures if the time for it has come: `issues` may have changed."""
+        """Forget failures if their time is over. `issues` may have changed."""
         if self._steady_at is not None and now >= self._steady_at:
             self._steady_at = None
             self._num_failures = 0

@@ -1,11 +1,11 @@
 """The memory of this host, which the engines of all its places share.
 
 A place serves one model: it has an engine, and at times the engine that replaces it. An agent has
-one place per model that it serves, and a spare one.
+one place per model that it serves, and a spare place.
 
 Memory is counted per device and for the host: the memory that loaded engines hold, and the memory
-that must be free to load others. If one of them is unknown, all memory counts as one, by the
-estimates of the files.
+that must be free to load further engines. If one of these is unknown, all memory counts as one, by
+the estimates of the files.
 
 Invariants: engines together never need more memory than the host has; no two places load at once.
 """
@@ -31,9 +31,10 @@ class Tenants(Protocol):
 
 
 class Room:
-    """The host's memory. `memory` is the total in bytes; 0 means unknown: one engine at a time.
+    """The host's memory. `memory` is the total in bytes.
 
-    `parts` has the bytes of each device, and of the host as `CPU`.
+    If the total is 0, it is unknown, and one engine may be loaded at a time. `parts` has the bytes
+    of each device, and of the host as `CPU`.
     """
 
     def __init__(self, memory: int, parts: Mapping[str, int] | None = None) -> None:

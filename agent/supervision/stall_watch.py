@@ -1,4 +1,4 @@
-"""Detects an engine process that stalls: the process regularly reports the step that it computes.
+"""Detects an engine process that stalls, from its regular reports of the current step.
 
 The watch counts checks, not seconds. If the host slept or the supervisor itself stood still, there
 were no checks, and the engine process is not blamed for that time.
@@ -8,7 +8,7 @@ from ...shared.messages import Issue
 from ...shared.quantities import format_duration
 
 CHECKS = 40
-"""Checks in the time that a step may take; the engine process reports as often."""
+"""Checks during the time that a step may take; the engine process reports as often."""
 
 PATIENCE = 4
 """Checks without progress after which the process counts as stalled: a tenth of that time."""
@@ -37,12 +37,12 @@ class StallWatch:
         self._step = step
 
     def check(self) -> None:
-        """Call this after each `pause`; the properties may have changed."""
+        """Check for progress. Call this after each `pause`; the properties may have changed."""
         self._num_checks += 1
 
     @property
     def is_stalled(self) -> bool:
-        """Return whether the process has stalled long enough that it should get no work."""
+        """Return whether the process has stalled long enough that it should get no requests."""
         return self._num_checks > PATIENCE
 
     @property
@@ -69,5 +69,5 @@ class StallWatch:
 
     @property
     def reason(self) -> str:
-        """Why the process is ended."""
+        """The reason for ending the process, in words."""
         return f"no step of the engine ended within {format_duration(self._timeout)}"

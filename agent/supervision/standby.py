@@ -1,7 +1,7 @@
 """Stands in for an agent at its balancers while no engine process serves: no slots, but issues.
 
-To balancers it is the same agent. It reports the progress of the assignment, and forwards their
-orders. The engine process takes over its connections one by one.
+To balancers the stand-in is the same agent. It reports the progress of the assignment, and
+forwards the balancers' orders. The engine process takes over its connections one by one.
 """
 
 import asyncio
@@ -47,7 +47,10 @@ class Standby:
         on_connected: Callable[[], None],
         on_order: Callable[[HostOrder], None],
     ) -> None:
-        """`on_connected`: a balancer let the agent in. `on_order`: a balancer sent an order."""
+        """Prepare the connections. `on_connected`: a balancer accepted the agent.
+
+        `on_order`: a balancer sent an order.
+        """
         self._balancers = settings.balancer
         self._dial = dialling(tls=settings.tls, key=AgentKey(settings.key_file))
         self._hello = Hello(
@@ -81,8 +84,8 @@ class Standby:
         `is_making_way`: an engine process is dialling, so keep live connections and dial no
         balancer.
 
-        A new connection replaces those of an engine process. It announces that the model `loading`
-        is being loaded, so that requests for it wait.
+        A new connection replaces the connection of an engine process. It announces that the model
+        `loading` is being loaded, so that requests for the model wait.
         """
         self._status = Status(slots=0, accepting=True, issues=issues, work=work)
         self._hello = replace(self._hello, work=work, loading=loading, takes_over=True)
@@ -100,13 +103,15 @@ class Standby:
             connection.host_changed(num_places)
 
     def measured(self, devices: tuple[DeviceMemory, ...]) -> None:
-        """Report the host's memory while no engine reports it; `devices` is empty once one does."""
+        """Report the host's memory while no engine reports it; `devices` is empty once an engine
+        does.
+        """
         self._measured = Statistics(devices=devices)
         for connection in self._links or ():
             connection.report(self._measured)
 
     def fit_found(self, read: FitRead) -> None:
-        """Send what the host would choose for a model that a balancer asked about."""
+        """Send how the host would load a model that a balancer asked about."""
         for connection in self._links or ():
             connection.fit_found(read)
 
@@ -164,7 +169,7 @@ class _NoGeneration:
 
 
 class _NoQueries:
-    """Declines every query: there is no model."""
+    """Declines every query, because there is no model."""
 
     def answer(self, id: QueryId, query: Query, reply: Callable[[Result], None]) -> None:
         reply(Declined(error=to_wire(ShuttingDown("the agent has no engine now"))))

@@ -1,8 +1,9 @@
-"""The agent's first process: one place per model that it serves, and a spare one.
+"""The agent's first process: one place per model that it serves, and a spare place.
 
-All native code that can crash runs in engine processes; each place starts its own. Memory is shared
-(`room.py`). A spare place tells balancers that one more model may be served here. So a spare place
-exists while there are fewer places than `--models-max`, if the host's memory is known.
+All native code that can crash runs in engine processes; each place starts its own. Memory is
+shared (`room.py`). A spare place tells balancers that one more model may be served on this host.
+So a spare place exists while there are fewer places than `--models-max`, if the host's memory is
+known.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ from .room import Room
 logger = logging.getLogger(__name__)
 
 MEASURE_INTERVAL = 60.0
-"""Seconds between two measurements of a host without an engine: they wake drivers."""
+"""Seconds between two measurements of a host without an engine, because they wake drivers."""
 
 Measure = Callable[[], Awaitable[tuple[DeviceMemory, ...]]]
 
@@ -48,8 +49,8 @@ async def main(
 ) -> int:
     """Keep engine processes running until `shutdown` is requested. Returns the exit code.
 
-    `issues` are the host's own, and stay. `measure` returns the host's memory while it has no
-    engine. Raises `StartupError` if a balancer refuses this agent for good.
+    `issues` are the host's own permanent issues. `measure` returns the host's memory while it has
+    no engine. Raises `StartupError` if a balancer refuses this agent for good.
     """
     async with asyncio.TaskGroup() as group:
         supervisor = _Supervisor(
@@ -150,20 +151,22 @@ class _Supervisor:
         return sum(place.has_engines for place in self._places)
 
     def announce(self, *, slots: int, model: str) -> None:
-        """Report once that the agent is ready: a balancer let a place in."""
+        """Report once that the agent is ready, because a balancer accepted a place."""
         if not self._is_announced:
             self._is_announced = True
             settings = self.settings
             lifecycle.ready(settings.program, name=settings.name, slots=slots, model=model)
 
     def changed(self) -> None:
-        """Look at all places after the current event: engines may have loaded or ended."""
+        """Check all places after the current event, because engines may have loaded or ended."""
         if not self._is_looking:
             self._is_looking = True
             asyncio.get_running_loop().call_soon(self._look)
 
     def exits(self, place: Place, exit: Exit) -> None:
-        """End the agent with its last place; if others have engines, drop only the failed place."""
+        """End the agent with its last place; if others have engines, drop only the failed
+        place.
+        """
         others = [each for each in self._places if each is not place]
         if self._is_stopping and others:
             self._drop(place)
@@ -180,7 +183,7 @@ class _Supervisor:
         self._count_places()
 
     def _count_places(self) -> None:
-        """Tell each place the number of places: a new balancer waits for all of them."""
+        """Tell each place the number of places, because a new balancer waits for all of them."""
         for place in self._places:
             place.host_changed(len(self._places))
 

@@ -34,7 +34,7 @@ class Begin:
 
     All engine processes of a host have the same `host`. `assignment` is the balancers' order,
     beyond `settings`; `None` for a pinned agent. `beside` is the memory that other engines of this
-    host use. `log` has the supervisor's latest lines, such as the reason of an earlier crash.
+    host use. `log` has the supervisor's latest lines, such as the reason for an earlier crash.
     """
 
     __pydantic_config__ = STRICT
@@ -52,7 +52,8 @@ class Begin:
 class Dial:
     """Connect to the balancers with this status. `takes_over`: replace the agent's connections.
 
-    After `Stop`, while requests still run: accept new ones again, over new connections.
+    If this comes after `Stop`, while requests still run, accept new requests again over new
+    connections.
     """
 
     __pydantic_config__ = STRICT
@@ -64,9 +65,9 @@ class Dial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportStatus:
-    """Send these issues and the progress of the assignment to balancers from now on.
+    """From now on, send these issues and the assignment's progress to balancers.
 
-    While the engine `is_stalled`, the agent accepts nothing new.
+    While the engine `is_stalled`, the agent accepts no new requests.
     """
 
     __pydantic_config__ = STRICT
@@ -80,7 +81,7 @@ class ReportStatus:
 class Change:
     """Serve this assignment without a reload; answered by `Changed`.
 
-    `adapter` has its adapters in the form of the setting.
+    `adapter` has the assignment's adapters in the form of the setting.
     """
 
     __pydantic_config__ = STRICT
@@ -91,7 +92,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareThreads:
-    """Compute with this many threads from the next step on: other engines started or ended.
+    """Compute with this many threads from the next step on, since other engines started or ended.
 
     `threads_batch` applies to steps with more than one token.
     """
@@ -130,7 +131,7 @@ class Logged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitFound:
-    """The answer to a balancer's `ReadFit`; the connection that has the question sends it."""
+    """The answer to a balancer's `ReadFit`; the connection with that question sends the answer."""
 
     __pydantic_config__ = STRICT
     type: Literal["fit_found"] = "fit_found"
@@ -142,7 +143,7 @@ class FitFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretGiven:
-    """A balancer gave this agent a secret, to show at the next dial from any of its processes."""
+    """A balancer gave this agent a secret, which any process shows at its next dial."""
 
     __pydantic_config__ = STRICT
     type: Literal["secret_given"] = "secret_given"
@@ -157,8 +158,8 @@ class SecretGiven:
 class Loaded:
     """The model is loaded; the engine process waits for `Dial` before it dials any balancer.
 
-    Without a `model` it forwards to a server that is not reachable yet. `left_out` names adapters
-    that it could not load; `issues` say why.
+    A process without a `model` forwards to a server that is not reachable yet. `left_out` names
+    adapters that the process could not load; `issues` say why.
     """
 
     __pydantic_config__ = STRICT
@@ -170,7 +171,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """A balancer has let the agent in."""
+    """A balancer has accepted the agent."""
 
     __pydantic_config__ = STRICT
     type: Literal["ready"] = "ready"
@@ -187,7 +188,7 @@ class Alive:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ordered:
-    """A balancer's order for this host; the supervisor decides about it."""
+    """A balancer's order for this host, for the supervisor to decide about."""
 
     __pydantic_config__ = STRICT
     type: Literal["ordered"] = "ordered"
@@ -196,7 +197,7 @@ class Ordered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """The engine serves `assignment`, or refused it with `issue` and serves what it served."""
+    """The engine serves `assignment`; or it refused it with `issue`, and serves as before."""
 
     __pydantic_config__ = STRICT
     type: Literal["changed"] = "changed"
@@ -241,9 +242,9 @@ REPORTS = Lines(_report)
 class SupervisorChannel:
     """The engine process's end of the protocol: its first order, waiting orders, and reports.
 
-    `drain_timeout` comes from the last `Stop`. `secrets` are shared by all processes of the agent.
-    `step` returns the number of the step that the engine computes, if any. `on_fit_found` receives
-    what the host would choose for a model.
+    `drain_timeout` comes from the last `Stop`. All processes of the agent share `secrets`. `step`
+    returns the number of the step that the engine computes, if any. `on_fit_found` receives the
+    answer about how the host would load a model.
     """
 
     def __init__(self, begin: Begin, report: Callable[[Report], None]) -> None:

@@ -24,7 +24,7 @@ SILENCE = 300.0
 """Maximum seconds of silence within an answer; balancers give up far earlier."""
 
 KEPT_OPEN = 2.0
-"""Seconds that an idle TLS connection is kept: less than any server keeps it."""
+"""Seconds for which an idle TLS connection is kept, shorter than any server keeps it."""
 
 MAX_ERROR = 2**16
 MAX_DOCUMENT = 2**26
@@ -59,7 +59,7 @@ class Client:
         return self
 
     def _connector(self) -> aiohttp.TCPConnector:
-        """Return a connector; without TLS it opens a connection for each request.
+        """Return a connector. Without TLS the connector opens a connection for each request.
 
         Some servers close idle connections without notice.
         """
@@ -78,11 +78,11 @@ class Client:
             self._headers = {"Authorization": f"Bearer {key}"}
 
     async def get(self, url: str, *, within: float) -> bytes:
-        """GET `url`; return the whole answer, which must arrive `within` seconds."""
+        """GET `url`; return the whole answer, which must arrive within `within` seconds."""
         return await self._whole("GET", url, None, within)
 
     async def post(self, url: str, body: Any, *, within: float) -> bytes:
-        """POST a JSON body; return the whole answer, which must arrive `within` seconds."""
+        """POST a JSON body; return the whole answer, which must arrive within `within` seconds."""
         return await self._whole("POST", url, body, within)
 
     async def _whole(self, method: str, url: str, body: Any, within: float) -> bytes:

@@ -1,8 +1,8 @@
 """Generation by another server: one streamed HTTP request per request.
 
-Called on the event loop's thread only. Each request is a task of its own, and its failure boundary:
-a failure ends only its request, with one typed error. Ending a request closes its connection, so
-that the server stops generating.
+All methods are called on the event loop's thread. Each request is a task of its own, and a failure
+ends only its request, with one typed error. Ending a request closes its connection, so that the
+server stops generating.
 """
 
 import asyncio
@@ -53,9 +53,9 @@ class UpstreamGeneration:
     """`port.Generation` over a server. Tasks run in `group`; `clock` returns seconds.
 
     `server` returns the server's properties; `None` while it is unreachable. `on_suspicion`: a
-    request could not reach the server. `on_refusal`: the server refused a request for reasons of
-    its own while it serves no other, or asks for a pause. `on_served`: the server accepted a
-    request. `on_work`: there is something to measure.
+    request could not reach the server. `on_refusal`: the server asks for a pause, or refused a
+    request for reasons of its own while it serves no other request. `on_served`: the server
+    accepted a request. `on_work`: there is something to measure.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class UpstreamGeneration:
         return self._client.address.shown
 
     def _turned_away(self, refusal: UpstreamRefusal) -> None:
-        """Report a refusal; while the server serves other requests, it is only busy."""
+        """Report a refusal. A server that serves other requests is only busy."""
         if not refusal.asks_for_pause:
             self._on_suspicion()
         if refusal.asks_for_pause or not any(each.is_taken for each in self._active.values()):

@@ -1,9 +1,9 @@
-"""Decides whether an upstream server is up, and when to check it again.
+"""Decides if an upstream server is up, and when to check it again.
 
-While it is up, it is checked every `INTERVAL`; while it is down, after pauses that double. A single
-slow check does not count: a busy server may be slow. A server that answers checks but refuses
-several requests in a row is down too. A full server that asks for a pause gets one, and is up again
-after it.
+A server that is up is checked every `INTERVAL`. A server that is down is checked after pauses that
+double. A single slow check does not count: a busy server may be slow. A server that answers checks
+but refuses several requests in a row is down too. If a full server asks for a pause, it gets the
+pause and is up again afterwards.
 
 Invariant: there is an issue exactly while the server is not up.
 """
@@ -17,10 +17,10 @@ LAST_PAUSE = 30.0
 
 
 LONGEST_REST = 60.0
-"""Maximum pause that a server can ask for, in seconds; then it is tried again."""
+"""Maximum pause in seconds that a server can ask for. After the pause, requests are sent again."""
 
 MOST_REFUSED = 3
-"""Maximum requests refused in a row while the server serves no other."""
+"""Maximum requests refused in a row while the server serves no other request."""
 
 
 class Health:
@@ -36,7 +36,7 @@ class Health:
         self._num_refused = 0
         self._rests_until = now
         self.was_away = True
-        """True if the server was away since it was last tried, so it may be another one now."""
+        """True if the server was away since it was last tried, so it may be another server now."""
 
     @property
     def is_up(self) -> bool:
@@ -44,7 +44,7 @@ class Health:
         return self.issue is None
 
     def answered(self, now: float) -> None:
-        """Note a successful check; a server that asked for a pause keeps it."""
+        """Note a successful check. If the server asked for a pause, the pause continues."""
         if now < self._rests_until:
             self.next_check = self._rests_until
             return
@@ -88,6 +88,6 @@ class Health:
             self.failed(issue, now, is_certain=True)
 
     def suspected(self, now: float) -> None:
-        """Check at once: a request could not reach the server."""
+        """Make a check due at once, because a request could not reach the server."""
         if self.is_up:
             self.next_check = now

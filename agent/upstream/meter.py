@@ -1,7 +1,7 @@
-"""Measures an upstream server's speed by this agent's clock; routing has no other information.
+"""Measures an upstream server's speed by this agent's clock, the only information for routing.
 
-Time until the first token counts as prefill, and time after it as decoding. So a server's own queue
-looks like a slow prefill, as it does to a client.
+Time until the first token counts as prefill, and time after it as decoding. So a server's own
+queue looks like a slow prefill, as it does to a client.
 """
 
 from dataclasses import dataclass, replace
@@ -59,7 +59,7 @@ class Meter:
         )
 
     def ended(self, id: SequenceId, usage: Usage, now: float) -> None:
-        """Note the end of a request, of whatever kind."""
+        """Note the end of a request, whether it succeeded or failed."""
         self._advance(now)
         run = self._runs.pop(id)
         self._num_generating -= run.first is not None

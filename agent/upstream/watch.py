@@ -1,7 +1,7 @@
 """Keeps checking an upstream server: whether it is up, which model it has, what it can do.
 
-Its models are listed at intervals (`health`). Its abilities are tested once, and again after it was
-away or its models changed.
+The server's models are listed at intervals (`health`). Its abilities are tested once, and again
+after it was away or its models changed.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ TRY = 60.0
 
 
 class CannotServe(Exception):
-    """The server answers, but none of its abilities is useful here."""
+    """The server answers, but has none of the abilities that an agent needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Known:
 class Watch:
     """Watches one server. `name` is the model to serve, if set; clients call it `shown_as`.
 
-    `on_change`: `known` or `issues` changed.
+    `on_change` is called when `known` or `issues` changed.
     """
 
     def __init__(
@@ -76,20 +76,20 @@ class Watch:
         self._health = Health(clock())
         self._hurry = asyncio.Event()
         self.known: Known | None = None
-        """The properties from when the server was last up."""
+        """The properties of the server when it was last up."""
 
     @property
     def server(self) -> Server | None:
-        """The server, while it is up."""
+        """The server; `None` while it is not up."""
         return self.known.server if self.known is not None and self._health.is_up else None
 
     @property
     def issues(self) -> tuple[Issue, ...]:
-        """The reason why the server is not up, if it is not."""
+        """The reason why the server is not up; empty while it is up."""
         return () if self._health.issue is None else (self._health.issue,)
 
     def suspect(self) -> None:
-        """Check at once: a request could not reach the server."""
+        """Check at once, because a request could not reach the server."""
         if self._health.is_up:
             self._health.suspected(self._clock())
             self._hurry.set()
@@ -118,7 +118,7 @@ class Watch:
             await self._until_next_check()
 
     async def _until_next_check(self) -> None:
-        """Wait until the next check is due; its time may change meanwhile."""
+        """Wait until the next check is due. The time of the check may change during the wait."""
         while (seconds := self._health.next_check - self._clock()) > 0:
             self._hurry.clear()
             try:
@@ -186,7 +186,9 @@ class Watch:
         self.known = Known(model, server, info)
 
     async def _check_key(self, model: ListedModel) -> None:
-        """Raise `UpstreamRefusal` if the server lists models without a key but refuses this one."""
+        """Raise `UpstreamRefusal` if the server lists models without a key but refuses the given
+        key.
+        """
         probe = first_probe(model.id)
         try:
             await self._client.post(self._client.address.api + probe.path, probe.body, within=TRY)
@@ -227,7 +229,7 @@ class Watch:
         return probe is not None and (await self._attempt(probe))[0]
 
     async def _attempt(self, probe: Probe) -> tuple[bool, str]:
-        """Return whether the server passes the probe, and otherwise its message."""
+        """Return whether the server passes the probe, and its message if it does not."""
         answer = await self._answer(probe)
         if isinstance(answer, str):
             return False, answer

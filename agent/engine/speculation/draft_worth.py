@@ -1,12 +1,12 @@
-"""The worth of drafts: which of them pay, and how much a drafter may lose.
+"""The worth of drafts: which drafts pay, and how much time a drafter may lose.
 
-A draft is computed in the same batch as the token before it. As far as it is right, a step gives
-several tokens; wrong tokens were computed in vain, and are dropped. The text is the same.
+A draft is computed in the same batch as the token before it. As far as the draft is right, a step
+gives several tokens; wrong tokens were computed in vain, and are dropped. The text is the same.
 
 Drafting pays if all sequences together gain more tokens per second. A drafted token gains its
-chance to be right. Its cost is learnt from the steps that were run, and from the batches of a draft
-model. Chances fall along a draft, so each draft is as long as pays at the moment, which may be 0
-tokens.
+chance to be right. Its cost is learnt from the steps that were run, and from the batches of a
+draft model. Chances fall along a draft, so each draft has the length that pays at the moment,
+which may be 0 tokens.
 """
 
 from bisect import bisect_right
@@ -36,7 +36,8 @@ class Round:
     def pays(self, gain: float, num_checked: int, drafting: float) -> bool:
         """Return whether `gain` more tokens are worth the cost.
 
-        The cost is `drafting` seconds, and checking `num_checked` tokens.
+        The cost is `drafting` seconds to make the draft, and the seconds to check `num_checked`
+        tokens.
         """
         cost = drafting + num_checked * self._price
         return gain * self.seconds > MARGIN * self.tokens * cost
@@ -62,7 +63,7 @@ class Speculation:
         self._end_tokens = end_tokens
 
     def may_pay(self, num_generating: int) -> bool:
-        """Return whether a draft that is certainly right would pay; if not, no drafter is asked."""
+        """Return whether a certainly right draft would pay; if not, no drafter is asked."""
         return self.most > 0 and self._num_worth((1.0,), num_generating) > 0
 
     def choose(
@@ -86,7 +87,7 @@ class Speculation:
         return {slot: allowed[slot].tokens[:length] for slot, length in lengths.items()}
 
     def _num_worth(self, chances: Sequence[float], num_generating: int) -> int:
-        """Return how many of `chances`, which descend, pay. The step without drafts takes 1."""
+        """Return how many of the descending `chances` pay. A step without drafts takes 1 unit."""
         price = self._cost.draft_price(num_generating)
         round = Round(StepPrices(step=1.0, token=price, num_generating=num_generating))
         for index, chance in enumerate(chances):
@@ -103,15 +104,15 @@ FORGETTING = 0.98
 
 
 def learnt_rate(assumed: float, *, weight: float) -> Price:
-    """Return a learnt rate from 0 to 1: observe 1 for a success, and 0 for a failure."""
+    """Return a learnt rate from 0 to 1. Observe 1 for a success, and 0 for a failure."""
     return Price(forgetting=FORGETTING, assumed=assumed, weight=weight)
 
 
 EDGES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
-"""Limits between kinds of guesses, by the model's probability."""
+"""Bounds of the model's probability that divide guesses into kinds."""
 
 PRIOR = 0.7
-"""The share of guesses assumed right before anything is known."""
+"""The share of guesses assumed right before any observation."""
 
 PROVEN = 16
 """Observations after which the quality of a draft model counts as known."""
@@ -122,10 +123,10 @@ _WEIGHT = 2.0
 class Confidence:
     """Learns how often a draft model's guesses are right, by the model's probability.
 
-    The model's probability alone says little. It may be overconfident, the sequence may be drawn at
-    a high temperature, or the model may not know the text. Whether the sequence continued with a
-    guess is observed even if the guess was not computed in a step. Before any observation, guesses
-    are as right as the model believes.
+    The model's probability alone says little. It may be overconfident, the sequence may be drawn
+    at a high temperature, or the model may not know the text. A guess can be compared with the
+    sequence's next token even if no step computed the guess. Before any observation, the model's
+    own probability is assumed.
     """
 
     def __init__(self) -> None:
@@ -136,11 +137,11 @@ class Confidence:
 
     @property
     def is_proven(self) -> bool:
-        """Return whether enough was observed to rely on it."""
+        """Return whether enough guesses were observed to rely on these rates."""
         return self._num_seen >= PROVEN
 
     def observe(self, place: int, believed: float, *, is_right: bool) -> None:
-        """Learn whether the guess at `place` of a draft, from 0, was right; all before it were."""
+        """Learn if the guess at `place`, from 0, was right after right guesses."""
         self._num_seen += 1
         self._kinds[_kind(believed)].observe(is_right)
         (self._later if place else self._first).observe(is_right)
@@ -150,7 +151,7 @@ class Confidence:
         return self._kinds[_kind(believed)].value
 
     def expected(self, place: int) -> float:
-        """Return the chance that the guess at `place` is right if all before it are."""
+        """Return the chance that the guess at `place` is right if all earlier guesses are."""
         return (self._later if place else self._first).value
 
     def expected_gain(self, most: int) -> float:
@@ -172,16 +173,16 @@ FIRST_CHUNK = 64
 """Tokens to catch up with at once while their cost is unknown."""
 
 LEAST_AHEAD = 32
-"""A sequence is expected to gain as many tokens as it has gained, but at least this many."""
+"""A sequence is expected to gain as many tokens as so far, but at least this many."""
 
 
 class DraftWorth:
-    """Decides whether a draft model is worth its time: another draft token, or catching up.
+    """Decides if a draft model is worth its time, to draft another token or to catch up.
 
     Another token of each draft costs the draft model's computation and the check in the step, and
-    gains the chance that it is right. It is worth that if there are more tokens per second with it
-    than without. The first token that is not worth it ends the draft. The cost of the draft model's
-    batches is learnt; unknown costs are 0.
+    gains the chance that the token is right. The token is worth its cost if there are more tokens
+    per second with it than without it. The first token that is not worth its cost ends the draft.
+    The cost of the draft model's batches is learnt; unknown costs are 0.
     """
 
     def __init__(self, confidence: Confidence) -> None:
@@ -190,7 +191,9 @@ class DraftWorth:
         self._chunks = LinearCost()
 
     def computed(self, num_tokens: int, seconds: float, *, is_chunk: bool) -> None:
-        """Learn from a batch that took `seconds`: tokens of drafts, or a chunk to catch up with."""
+        """Learn from a batch that took `seconds`: tokens of drafts, or a chunk to catch up
+        with.
+        """
         (self._chunks if is_chunk else self._steps).observe(num_tokens, seconds)
 
     def step(self, num_tokens: int) -> float:
@@ -210,7 +213,7 @@ class DraftWorth:
     def saving(self, num_drafted: int, most: int, prices: StepPrices) -> float:
         """Expected seconds saved per token when `num_drafted` sequences draft up to `most` tokens.
 
-        The drafts are as long as pays; the result is 0 if drafting does not pay.
+        Each draft has the length that pays. The result is 0 if drafting does not pay.
         """
         round = Round(prices)
         chance = 1.0
@@ -237,10 +240,10 @@ EARNED = 0.005
 """The share of the steps' time that a drafter may lose."""
 
 FIRST_LOSS = 2.0
-"""Steps that may be lost before any were earned."""
+"""Steps that may be lost before any time was earned."""
 
 MOST_LOSS = 10.0
-"""Maximum allowance in steps: more cannot be saved up."""
+"""Maximum allowance in steps; further time is not added."""
 
 
 class DraftAllowance:
@@ -248,9 +251,8 @@ class DraftAllowance:
 
     The drafter pays for making proposals, and for computing them with steps. Right tokens earn
     time, and a small share of the steps' time is added. So a useless drafter loses `FIRST_LOSS`
-    steps at the beginning, and then only its share of the time, which is spent on finding out
-    whether it has become useful. Nothing is earned from steps of unknown length, and nothing is
-    spent on them.
+    steps at the beginning, and then only its share of the time. That share is spent on finding out
+    if the drafter has become useful. Steps of unknown length add and cost nothing.
     """
 
     def __init__(self) -> None:
@@ -265,11 +267,11 @@ class DraftAllowance:
 
     @property
     def may_try(self) -> bool:
-        """Return whether the amount set by `save_for` is available."""
+        """Return whether as much time is available as `save_for` asked for."""
         return self.seconds >= min(self._goal, self._most)
 
     def save_for(self, seconds: float) -> None:
-        """Make the next try wait until `seconds` are available, or as many as can be saved up."""
+        """Let the next try wait until `seconds` are available, at most the maximum allowance."""
         self._goal = seconds
 
     def renew(self, step: float) -> None:
@@ -282,5 +284,5 @@ class DraftAllowance:
         self.add(EARNED * step)
 
     def add(self, seconds: float) -> None:
-        """Add saved seconds, or negative ones that were lost, up to the maximum."""
+        """Add saved seconds, up to the maximum; negative seconds were lost."""
         self.seconds = min(self.seconds + seconds, self._most)

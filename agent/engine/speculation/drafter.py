@@ -2,8 +2,8 @@
 
 A drafter is asked before a step is planned, for all generating sequences in one call, so that a
 draft model can compute them as one batch. The planner takes the proposals that fit and pay. An
-unused proposal is requested again with the next step. Prompt lookup (`prompt_lookup`) and a draft
-model (`model_drafter`) make drafts, or both (`JointDrafter`).
+unused proposal is requested again with the next step. Drafts come from prompt lookup
+(`prompt_lookup`), a draft model (`model_drafter`), or both (`JointDrafter`).
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -28,9 +28,9 @@ class DraftRequest:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Proposed `tokens`, each with the chance, from 0 to 1, that it and all before it are right.
+    """Proposed `tokens`; each has the chance, from 0 to 1, that it and all earlier ones are right.
 
-    Raises `ValueError` if their numbers differ.
+    Raises `ValueError` if the numbers of tokens and chances differ.
     """
 
     tokens: tuple[int, ...]
@@ -58,8 +58,8 @@ class StepPrices:
     """The expected cost of the next step, so that drafters can judge their proposals.
 
     `step` is its seconds without drafts, for `num_generating` sequences; 0 means unknown. Each
-    drafted token adds `token` seconds to it. Making proposals may take `most` seconds: streams wait
-    for them, too.
+    drafted token adds `token` seconds. Making proposals may take `most` seconds, because streams
+    wait for the proposals.
     """
 
     step: float = 0.0
@@ -74,19 +74,19 @@ UNKNOWN_PRICES = StepPrices()
 class Drafter(Protocol):
     """A drafter, called on the engine's thread between steps, which wait for it.
 
-    `observe` reports in order what a sequence gains. A sequence that was requested is reported
-    until `forget`, even if it was preempted in between.
+    `observe` reports in order the tokens that a sequence gains. Once requested, a sequence is
+    reported until `forget`, even if it was preempted in between.
     """
 
     def propose(
         self, requests: Sequence[DraftRequest], prices: StepPrices
     ) -> Mapping[SequenceId, Proposal]:
-        """Return proposals. Sequences without a good guess are left out."""
+        """Return proposals. Sequences without a good guess are omitted."""
 
     def checked(self, id: SequenceId, cost: float, saved: float) -> None:
         """Note that tokens of the last proposal for `id` were computed; called before `observe`.
 
-        They added `cost` seconds to the step; the right ones are worth `saved` seconds.
+        The tokens added `cost` seconds to the step; the right tokens are worth `saved` seconds.
         """
 
     def observe(self, id: SequenceId, tokens: Iterable[int]) -> None:
@@ -110,7 +110,7 @@ class JointDrafter:
     """Proposes, per sequence, the better proposal of prompt lookup and of a draft model.
 
     Lookup costs nothing, so it is asked first. The model is asked only for sequences for which its
-    expected gain is larger. Both observe everything that sequences gain.
+    expected gain is larger. Both drafters observe all tokens that sequences gain.
     """
 
     def __init__(self, lookup: Drafter, model: ForecastingDrafter) -> None:

@@ -1,7 +1,7 @@
 """The engine's side of a drafter: asks it, reports sequences' gains, survives its failure.
 
-A drafter that fails costs only the drafts. The failure is logged with its traceback, operators see
-an issue, and steps continue without proposals until the model is loaded again.
+A failed drafter costs only the drafts. The failure is logged with its traceback, operators see an
+issue, and steps continue without proposals until the model is loaded again.
 """
 
 import logging
@@ -15,14 +15,16 @@ from .drafter import UNKNOWN_PRICES, Drafter, DraftRequest, Proposal, StepPrices
 logger = logging.getLogger(__name__)
 
 MOST_SURPRISE = 2.0
-"""Maximum counted duration of a step, in multiples of the expected one."""
+"""Maximum duration that a step counts with, in multiples of its expected duration."""
 
 LEAST_SURPRISE = 0.75
-"""Minimum counted duration of a step, in multiples of a step without drafts."""
+"""Minimum duration that a step counts with, in multiples of a step without drafts."""
 
 
 class Drafting:
-    """Asks `drafter`; with `None` there are no proposals. `on_failure` gets the reason."""
+    """Asks `drafter` for proposals; `None` makes none. `on_failure` gets the reason of a
+    failure.
+    """
 
     def __init__(
         self, drafter: Drafter | None, on_failure: Callable[[str], None] = lambda reason: None
@@ -78,7 +80,7 @@ class Drafting:
 
     @contextmanager
     def _boundary(self) -> Iterator[None]:
-        """Log an exception of the drafter, and turn drafts off."""
+        """Log an exception of the drafter raised in the block, and turn drafts off."""
         try:
             yield
         except Exception as error:  # sequences go on without drafts
@@ -90,13 +92,13 @@ class Drafting:
 def checking_cost(prices: StepPrices, step: Step, seconds: float) -> float:
     """Return the seconds that drafts added to `step`, which took `seconds`; 0 without drafts.
 
-    Prices are estimates, and relying on them alone may lose for long. Two or three more rows may
-    fill another tile of a kernel, or make llama.cpp build its graph again. So the step's duration
-    counts, compared with the expected duration without drafts. Noise should cancel out over many
-    steps, so a negative cost counts too.
+    Prices are estimates, and relying on them alone may lose time for long. Two or three more rows
+    may fill another tile of a kernel, or make llama.cpp build its graph again. So the result
+    compares the step's duration with the expected duration without drafts. Noise should cancel out
+    over many steps, so a negative result counts too.
 
-    If the step has other generating sequences than `prices` are for, or prefills prompts too, the
-    cost is the expected one.
+    If the step also prefills prompts, or generates for other sequences than `prices` are for, the
+    result is the expected cost.
     """
     if not step.num_drafted:
         return 0.0

@@ -1,12 +1,12 @@
 """The drafter with a model: guesses for all sequences in one batch, one token after the other.
 
 Each sequence has a text in the draft model's cache (`draft_cache`). A round catches up with a
-sequence that is far behind, by at most a chunk, and drafts for the others while another token is
-worth it (`draft_worth`).
+sequence that is far behind, by at most a chunk. It drafts for the other sequences as long as
+another token is worth its cost (`draft_worth`).
 
 A model whose quality is unknown, or that does not pay, is only tried. It guesses how a sequence
-continues, and the next steps verify that; the guesses are not computed with a step. The losses of
-tries and drafts are bounded, whatever was predicted (`DraftAllowance`).
+continues, and the next steps show if the guesses were right; no step computes the guesses. The
+losses of tries and drafts are bounded, whatever was predicted (`DraftAllowance`).
 """
 
 import time
@@ -26,12 +26,12 @@ NUM_TRIED = 2
 """Tokens that are guessed in a try."""
 
 RESERVE = 0.25
-"""Steps to save up before a try of a model that does not pay, or the next check of catching up."""
+"""Steps to save up before a try of a model that does not pay, or before a check of catching up."""
 
 
 @dataclass(slots=True, eq=False)
 class _Draft:
-    """A sequence's draft: `next` is to be computed, then the next token is guessed."""
+    """The draft of a sequence: `next` is the token to compute, after which a token is guessed."""
 
     id: SequenceId
     text: DraftText
@@ -84,7 +84,7 @@ class ModelDrafter:
     def checked(self, id: SequenceId, cost: float, saved: float) -> None:
         """Note that tokens of the last proposal for `id` were computed; called before `observe`.
 
-        Savings first repay the sequence's catching up.
+        Saved seconds first repay the cost of the sequence's catching up.
         """
         text = self._cache.find(id)
         repaid = min(saved, text.debt) if text is not None else 0.0
@@ -118,7 +118,7 @@ class ModelDrafter:
     def _round(
         self, requests: Sequence[DraftRequest], prices: StepPrices, began: float
     ) -> list[_Draft]:
-        """Return drafts, or make a try, which only teaches the drafter."""
+        """Return drafts, or make a try, whose guesses only teach the drafter."""
         if not requests:
             return []
         until = began + prices.most
@@ -138,10 +138,10 @@ class ModelDrafter:
     # ---- trying
 
     def _try(self, requests: Sequence[DraftRequest], prices: StepPrices, until: float) -> None:
-        """Guess how up-to-date sequences continue, or catch up with the least late one.
+        """Guess how up-to-date sequences continue, or catch up with the least late sequence.
 
         Catching up waits until there is as much time as it is expected to take. While the model is
-        unproven, other sequences catch up too if enough time remains to prove it.
+        unproven, further sequences catch up too if enough time remains to prove the model.
         """
         level, late = self._found(requests)
         reserve, left = RESERVE * prices.step, self._tries.seconds
@@ -173,8 +173,8 @@ class ModelDrafter:
     ) -> list[_Draft]:
         """Return empty drafts for up-to-date sequences, after catching up if that pays.
 
-        Catching up takes at most a chunk of `seconds` for one late sequence, whose drafts must save
-        it again.
+        Catching up takes at most a chunk of `seconds` for one late sequence. Its drafts must save
+        that time again.
         """
         level, late = self._found(requests)
         if late:
@@ -187,7 +187,7 @@ class ModelDrafter:
         return level
 
     def _found(self, requests: Sequence[DraftRequest]) -> tuple[list[_Draft], list[_Draft]]:
-        """Return the up-to-date sequences and the late ones, the least late first."""
+        """Return the up-to-date sequences and the late sequences, the least late first."""
         present = {each.id for each in requests}
         found = [one for each in requests if (one := self._begin(each, present)) is not None]
         found.sort(key=lambda one: len(one.next))
@@ -232,7 +232,7 @@ class ModelDrafter:
     # ---- drafting
 
     def _draft(self, drafts: Sequence[_Draft], round: Round, until: float) -> None:
-        """Guess token after token while that is worth it."""
+        """Guess token after token as long as another token is worth its cost."""
         present = {one.id for one in drafts}
         growing, place = list(drafts), 0
         while growing := [one for one in growing if self._may_grow(one, round)]:
@@ -266,7 +266,7 @@ class ModelDrafter:
         return took, guesses
 
     def _extend(self, growing: Sequence[_Draft], guesses: Sequence[Guess]) -> list[_Draft]:
-        """Add the guesses; return the drafts that may continue. Nothing follows an end token."""
+        """Add the guesses; return the drafts that may continue. A draft ends with an end token."""
         going_on = []
         for one, guess in zip(growing, guesses, strict=True):
             if not one.tokens:
@@ -286,7 +286,7 @@ class ModelDrafter:
     def _learn(self, text: DraftText, token: int) -> None:
         """Learn from `token`, with which the sequence continued.
 
-        Guesses after a wrong one cannot be verified.
+        Guesses after a wrong guess cannot be verified.
         """
         place, guess, chance = text.draft[0]
         is_right = token == guess

@@ -1,11 +1,12 @@
 """Prompt lookup (n-gram) drafting: proposes the tokens that followed an earlier occurrence.
 
-It needs no model. A position in the sequence's own text is followed while the text continues as it
-did there. When it does not, the last few tokens are looked up among all earlier ones, and the
-latest position counts.
+No model is needed. The drafter follows a position in the sequence's own text while the new tokens
+equal the tokens there. When they differ, the last few tokens are looked up among all earlier
+tokens, and the latest occurrence counts.
 
-A token costs the same however long the text is. Positions are in a hash table of fixed size. If two
-n-grams collide, one loses its position, and comparing tokens shows whether a position is right.
+The cost of a token does not depend on the length of the text. Positions are in a hash table of
+fixed size. If two n-grams collide, one loses its position, and comparing tokens shows whether a
+position is right.
 """
 
 from array import array
@@ -16,7 +17,7 @@ from .draft_worth import DraftAllowance, learnt_rate
 from .drafter import DraftRequest, Proposal, StepPrices
 
 LENGTHS = (3, 2)
-"""Numbers of last tokens that are looked up: the more specific ones first."""
+"""Numbers of last tokens that are looked up, the largest number first."""
 
 LONGEST = 16
 """Maximum length to which matches are measured."""
@@ -29,7 +30,7 @@ _NUM_KEPT = 2  # of what may be running, in entries of the table a token
 
 
 class PromptLookup:
-    """A text of about `most` tokens at most; the oldest tokens of a longer one are forgotten.
+    """A text of about `most` tokens at most; the oldest tokens of a longer text are forgotten.
 
     `match_length` is the number of last tokens that also precede the draft, up to `LONGEST`; 0
     means that there is no draft.
@@ -61,7 +62,7 @@ class PromptLookup:
     def draft(self, count: int) -> tuple[int, ...]:
         """Return the next `count` tokens if the text repeats itself; none without a match.
 
-        At the end of the text the draft itself is repeated, as in a repetition.
+        If the match reaches the end of the text, the draft itself is repeated.
         """
         if self._place == _NOWHERE:
             return ()
@@ -76,7 +77,7 @@ class PromptLookup:
         self._look_up()
 
     def _enter_places(self) -> None:
-        """Enter the n-grams that end before tokens which are new in the table."""
+        """Enter the n-grams that end before tokens which are not in the table yet."""
         tokens, table = self._tokens, self._table
         mask = len(table) - 1
         start = self._num_entered
@@ -99,7 +100,7 @@ class PromptLookup:
         self._place, self.match_length = _NOWHERE, 0
 
     def _measure(self, place: int, length: int) -> int:
-        """Return how many tokens before `place` equal the last ones; `length` are known to."""
+        """Return how many tokens before `place` equal the last tokens; at least `length` do."""
         tokens = self._tokens
         while length < min(place, LONGEST) and tokens[place - length - 1] == tokens[-length - 1]:
             length += 1
@@ -109,9 +110,9 @@ class PromptLookup:
 class Acceptance:
     """The acceptance rate of drafts by length of the match before them, learnt from every token.
 
-    Whether the predicted token follows can be seen without computing a draft. So learning costs
-    nothing, and happens before the first draft is paid for. Two matching tokens say little, ten say
-    nearly all, and the exact rates depend on the model and its task. Before any observation, a
+    A prediction can be compared with the next token without computing a draft. So learning costs
+    nothing, and happens before the first draft is paid for. Two matching tokens say little, ten
+    say nearly all, and the exact rates depend on the model and its task. Before any observation, a
     match of n tokens counts as right after n successes and one failure.
     """
 
@@ -125,7 +126,7 @@ class Acceptance:
         self._rates[match_length].observe(is_right)
 
     def chances(self, match_length: int, count: int) -> list[float]:
-        """Return, for each of `count` drafted tokens, the chance that all up to it are right."""
+        """Return the chance, for each of `count` drafted tokens, that all up to it are right."""
         chances = []
         chance = 1.0
         for length in range(match_length, match_length + count):
@@ -135,11 +136,11 @@ class Acceptance:
 
 
 class LookupDrafter:
-    """Follows sequences of about `longest` tokens at most; of longer ones it forgets the oldest.
+    """Follows sequences of about `longest` tokens; the oldest tokens of longer ones are forgotten.
 
-    It follows a sequence from its first request on, and learns from every token how often a match
-    of a given length is right. The losses of its proposals are bounded: until they are earned again
-    it follows sequences, and proposes nothing.
+    The drafter follows a sequence from its first request on, and learns from every token how often
+    a match of a given length is right. The losses of its proposals are bounded: until they are
+    earned again, the drafter follows sequences and proposes nothing.
     """
 
     def __init__(self, longest: int) -> None:

@@ -1,9 +1,10 @@
 """One running request's answer: the engine's outputs in, items for the balancer out.
 
-Invariants of an `Answer`: `take` and `cancel` return at most one end and are not called after it.
-Invariants of its `Turn`, which separates content, reasoning and calls: every token is in exactly
-one `Piece`, the first piece of its step. Between a `CallStarted` and its `Called` there are only
-that call's arguments. Every call that started is `Called`, unless the answer is cancelled.
+Invariants of an `Answer`: `take` and `cancel` return at most one end and are not called after the
+end. Invariants of its `Turn`, which separates content, reasoning and calls: every token is in
+exactly one `Piece`, the first piece of its step. Between a `CallStarted` and its `Called` there
+are only that call's arguments. Every call that started is `Called`, unless the answer is
+cancelled.
 """
 
 import json
@@ -60,8 +61,9 @@ class EchoPart:
 class EchoWriter:
     """Echoes one `prompt` to the client, with the log-probabilities of its tokens.
 
-    If the client gave `text`, it is echoed unchanged. `piece` returns a token's bytes. Invariant:
-    every token of the prompt is sent once, in order, and the texts joined are the prompt.
+    If the client gave `text`, the text is echoed unchanged. `piece` returns a token's bytes.
+    Invariant: every token of the prompt is sent once, in order, and the texts joined are the
+    prompt.
     """
 
     def __init__(
@@ -103,14 +105,14 @@ class Answer:
         *,
         delivered: Delivered | None = None,
     ) -> None:
-        """Items that another agent `delivered` are left out."""
+        """Begin the answer. Items that another agent `delivered` will not be returned again."""
         self._id = id
         self._delivered = delivered
-        """The counts delivered by another agent, until all of it was produced again."""
+        """The counts that another agent delivered, until all counted items were produced again."""
         self._num_prompt_tokens = len(prepared.sequence.prompt)
         self._num_more = prepared.num_more
         self._stats: SequenceStats | None = None
-        """The last counts from the engine; `_num_since` tokens came after them."""
+        """The last counts from the engine; `_num_since` further tokens came after these counts."""
         self._num_since = 0
         self._decode_seconds: float | None = None
         piece = _showing(piece, prepared.parsing)
@@ -130,8 +132,8 @@ class Answer:
     def replay(self, tokens: Sequence[int]) -> list[Item]:
         """Pass `tokens` that another agent generated through the answer; return the new items.
 
-        The log-probabilities of these tokens are not known. Raises `MiscountError` if the tokens do
-        not match the counts delivered, or do not fit the answer.
+        The log-probabilities of these tokens are not known. Raises `MiscountError` if the tokens
+        do not match the counts delivered, or do not fit the answer.
         """
         gain = self._transcript.push(tokens)
         if len(gain.tokens) < len(tokens):
@@ -145,13 +147,14 @@ class Answer:
 
     @property
     def is_past_delivered(self) -> bool:
-        """Return whether all that was delivered of the answer was produced again."""
+        """Return whether all delivered items of the answer were produced again."""
         return self._delivered is None or self._delivered.is_answer_past
 
     def would_be_past_delivered(self) -> bool:
         """Return whether `is_past_delivered` would hold if the answer ended here.
 
-        Call this last: it ends the answer. The end itself can be missing while a save is written.
+        Call this last, because it ends the answer. The end itself can be missing while a save is
+        written.
         """
         if not self.is_over:
             self._new([*self._flush(), *self._turn.rest()])
@@ -161,7 +164,7 @@ class Answer:
 
     @property
     def is_explained(self) -> bool:
-        """Return whether no token so far has log-probabilities that are still to be sent."""
+        """Return whether the log-probabilities of all tokens so far were sent."""
         return self._attribution is None or self._attribution.is_settled
 
     def take(self, output: SequenceOutput) -> list[Item]:
@@ -175,7 +178,7 @@ class Answer:
         return items if self._content is None else self._content.checked(items)
 
     def _new(self, items: list[Item]) -> list[Item]:
-        """Return the items that were not delivered yet."""
+        """Return the items of `items` that were not delivered yet."""
         if self._delivered is None:
             return items
         items = self._delivered.beyond(items)
@@ -202,7 +205,7 @@ class Answer:
         return items
 
     def _counts(self) -> SequenceStats | None:
-        """Return the engine's counts so far; `None` before the first ones."""
+        """Return the engine's counts so far; `None` before its first counts."""
         if self._stats is None:
             return None
         num_tokens = self._stats.completion_tokens + self._num_since
@@ -211,7 +214,10 @@ class Answer:
         )
 
     def _count(self, output: SequenceOutput) -> None:
-        """Take the counts of `output`, or count its tokens if it has none."""
+        """Take the counts of `output`. If it has no counts, count its tokens.
+
+        Programs that score texts generate one token and read the last value.
+        """
         stats = output.stats if output.end is None else output.end.stats
         if stats is not None:
             self._stats, self._num_since = stats, 0
@@ -271,7 +277,7 @@ class Answer:
         return [Piece(id=self._id, text=part.text, kind="prompt", log_probs=part.log_probs)]
 
     def _end_token(self, output: SequenceOutput) -> list[Item]:
-        """Return the log-probability of the token that ended the answer, for `prompt_logprobs`.
+        """Return the log-probability of the answer's end token, for `prompt_logprobs`.
 
         Programs that score texts generate one token and read the last value.
         """
@@ -301,7 +307,7 @@ class Answer:
 
 
 def _showing(piece: Callable[[int], bytes], parsing: Parsing | None) -> Callable[[int], bytes]:
-    """Return `piece` extended by texts for the control tokens that the parser needs."""
+    """Return `piece`, changed to return texts for the control tokens that the parser needs."""
     if parsing is None or not parsing.shown:
         return piece
     shown = parsing.shown
@@ -322,8 +328,8 @@ def noticed(id: RequestId, notice: Notice) -> Noticed:
 def rates(stats: SequenceStats | None, *, has_end_token: bool) -> Rates:
     """Return tokens per second by the scheduler's clock; `None` for a phase without steps.
 
-    The first token comes from the last prefill step. An end-of-generation token takes a step but is
-    no completion token.
+    The first token comes from the last prefill step. An end-of-generation token takes a step but
+    is no completion token.
     """
     if stats is None:
         return Rates()
@@ -373,16 +379,19 @@ def _mismatch(text: str, schema: Mapping[str, Any]) -> str | None:
 
 _ID_CHARACTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _ID_LENGTH = 9
-"""Length of call ids: Mistral's templates refuse call ids of another length."""
+"""Length of call ids, which Mistral's templates demand."""
 
 
 class Turn:
-    """Turns the text of the request `id` into items; without a `parsing`, all is content."""
+    """Turns the text of the request `id` into items; without a `parsing`, all text is content."""
 
     def __init__(
         self, id: RequestId, parsing: Parsing | None, attribution: Attribution | None = None
     ) -> None:
-        """`attribution` receives the tokens before `take`; `None` without log-probabilities."""
+        """Begin an empty answer. Without an `attribution`, items get no log-probabilities.
+
+        The caller must pass tokens to `attribution` before `take`.
+        """
         self._id = id
         self._attribution = attribution
         self._tools = Tools(())
@@ -396,7 +405,7 @@ class Turn:
         self._arguments: list[str] = []
         self._reasoning = ReasoningCount()
         self._tokens: tuple[int, ...] = ()
-        """Tokens of the current step that are in no piece yet."""
+        """Tokens of the current step that were not added to a piece yet."""
         self.num_calls = 0
 
     def take(self, gain: Gain) -> list[Item]:
@@ -416,9 +425,9 @@ class Turn:
         return self._items(self._segmenter.flush()) if self._segmenter else []
 
     def rest(self) -> list[Item]:
-        """Return log-probabilities of tokens after the last character.
+        """Return the log-probabilities of tokens after the last character.
 
-        If a stop string cut the answer, there are none.
+        The result is empty if a stop string cut the answer.
         """
         if self._attribution is None or not (log_probs := self._attribution.rest()):
             return []
@@ -426,7 +435,7 @@ class Turn:
 
     @property
     def num_reasoning_tokens(self) -> int:
-        """The number of tokens so far that are reasoning, including its markers."""
+        """The number of reasoning tokens so far, including the markers of reasoning."""
         return self._reasoning.total(is_reasoning=self._kind == "reasoning")
 
     @property
@@ -440,7 +449,7 @@ class Turn:
         return [Piece(id=self._id, text=gain.text, tokens=gain.tokens, log_probs=log_probs)]
 
     def _show(self, raw: str) -> tuple[TokenLogProbs, ...] | None:
-        """Return the log-probabilities of the tokens of text that is sent."""
+        """Return the log-probabilities of the tokens in a text that is sent."""
         if self._attribution is None:
             return None
         return self._attribution.leave(len(raw), is_shown=True) or None
@@ -450,7 +459,7 @@ class Turn:
             self._attribution.leave(len(segment.raw), is_shown=False)
 
     def _claim_tokens(self) -> tuple[int, ...]:
-        """Return the step's tokens for its first piece; empty after that."""
+        """Return the step's tokens for its first piece; empty for later pieces."""
         tokens, self._tokens = self._tokens, ()
         return tokens
 

@@ -1,7 +1,7 @@
 """Removes from an answer's items the part that another agent already delivered to the client.
 
 The items of an answer have one order, however its tokens were grouped into steps. So the delivered
-part is a prefix, and its counts say where it ends.
+part is a prefix, and the delivered counts say how long the prefix is.
 """
 
 from dataclasses import dataclass, replace
@@ -30,7 +30,8 @@ class Delivered:
     def of(cls, continuation: Continuation, num_tokens: int) -> "Delivered":
         """Return the counts of `continuation`, for an answer that has `num_tokens` so far.
 
-        An echoed prompt precedes the answer, so after a token none of it is repeated.
+        An echoed prompt precedes the answer, so no part of the prompt is repeated after the first
+        token.
         """
         has_begun = num_tokens > 0
         return cls(
@@ -45,12 +46,12 @@ class Delivered:
 
     @property
     def is_past(self) -> bool:
-        """Return whether everything delivered was produced again."""
+        """Return whether all delivered items were produced again."""
         return self.is_answer_past and not (self.prompt_characters or self.prompt_log_probs)
 
     @property
     def is_answer_past(self) -> bool:
-        """Return whether everything delivered was produced again, without an echoed prompt."""
+        """Return whether all delivered items except an echoed prompt were produced again."""
         return not (self.tokens or self._is_within or self.log_probs)
 
     def beyond(self, items: list[Item]) -> list[Item]:
@@ -84,7 +85,7 @@ class Delivered:
         return item if is_new else None
 
     def _counted(self, count: int) -> tuple[int, bool]:
-        """Return `count` after an item of its kind, and whether that item is new."""
+        """Return `count` after one more item of its kind, and whether that item is new."""
         if count:
             return count - 1, False
         if self._is_within:

@@ -1,14 +1,14 @@
 """Continues an answer that another agent began: its tokens are replayed through the answer.
 
-The balancer counts what the client received. Items beyond those counts are sent at once. If
-log-probabilities are requested, tokens whose log-probabilities were not delivered are generated
+The balancer counts the items that the client received. Items beyond those counts are sent at once.
+If log-probabilities are requested, tokens whose log-probabilities were not delivered are generated
 again with the same ids: only the engine can compute the probabilities.
 
 If a server or an engine with other weights began the answer, only its text is known, since token
 ids differ. The text is tokenised again, and its tokens are replayed as if this model had generated
-them. The client was told a token count so far: `max_tokens` and usage count on from it.
+them. The client was told a token count so far: `max_tokens` and usage count on from that number.
 
-Replaying many tokens takes seconds, so it runs where requests are prepared.
+Replaying many tokens takes seconds, so it runs on the threads that prepare requests.
 """
 
 from collections.abc import Callable
@@ -34,9 +34,9 @@ _BEFORE = "\n"
 """Text put before a text that is tokenised: some tokenisers add a space to the first text."""
 
 _CHARACTERS_PER_TOKEN = 16
-"""Cost of replaying a token, in characters of a prompt: it takes 3 to 15 microseconds.
+"""Cost of replaying a token, in characters of a prompt. Replaying takes 3 to 15 microseconds.
 
-Log-probabilities and grammars add to that.
+Log-probabilities and grammars take further time.
 """
 
 
@@ -49,10 +49,7 @@ class Resume:
 
     @property
     def work(self) -> int:
-        """The cost of replaying, as the length of a prompt that takes as long to prepare.
-
-        Unit: characters.
-        """
+        """The cost of replaying: the length in characters of a prompt that takes as long."""
         return max(_CHARACTERS_PER_TOKEN * self.num_tokens, len(self.continuation.text))
 
     @property
@@ -63,7 +60,7 @@ class Resume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumed:
-    """A continued answer: send `items` first, then run the sequence that was `prepared`.
+    """A continued answer: send `items` first, then run the sequence `prepared`.
 
     If the answer is over, the engine is not needed.
     """
@@ -80,7 +77,8 @@ Outcome = Prepared | Resumed | RequestError
 def resumed(prepared: Prepared, resume: Resume, vocab: Vocab, context_size: int) -> Resumed:
     """Return `prepared` continued after the delivered part of the answer.
 
-    Raises `EngineFailed` if it cannot continue there, or `AgentLost` if only the text is known.
+    Raises `EngineFailed` if the answer cannot be continued there, or `AgentLost` if only its text
+    is known.
     """
     is_by_text = has_text_only(resume.continuation)
     try:
@@ -107,7 +105,7 @@ def _checked(
 ) -> tuple[int, ...]:
     """Return the tokens of `continuation`.
 
-    Raises `ValueError` that says what is wrong with them.
+    Raises `ValueError`, which says what is wrong with the tokens.
     """
     if len(continuation.packed_tokens) % 4:
         raise ValueError("its token ids are not whole 32-bit numbers")
@@ -128,7 +126,7 @@ def _checked(
 
 
 class _Replay:
-    """Replays one answer's `tokens`, which were all delivered."""
+    """Replays one answer's `tokens`, all of which were delivered."""
 
     def __init__(
         self,
@@ -169,7 +167,7 @@ class _Replay:
         return answer, answer.replay(self._tokens[:count])
 
     def _num_explained(self) -> int:
-        """Return the number of first tokens whose log-probabilities were all delivered."""
+        """Return how many first tokens have log-probabilities that were all delivered."""
         if self._prepared.sequence.sampling.top_log_probs is None:
             return len(self._tokens)
         answer, count = self._answer(), 0
@@ -227,7 +225,7 @@ def retokenised(
 
 
 def check_retokenised(items: list[Item], text: str) -> None:
-    """Raise `ValueError` unless `items` are content only and their text is a prefix of `text`."""
+    """Raise `ValueError` unless `items` have only content, and their text begins `text`."""
     pieces = [item for item in items if isinstance(item, Piece)]
     said = "".join(piece.text for piece in pieces)
     if len(pieces) < len(items) or any(each.kind != "content" for each in pieces):
@@ -237,7 +235,7 @@ def check_retokenised(items: list[Item], text: str) -> None:
 
 
 def _check_parsing(parsing: Parsing | None) -> None:
-    """Raise `ValueError` if the model writes more than its content: then the text is not enough."""
+    """Raise `ValueError` if the model writes more than content: its text is not enough then."""
     if parsing is None:
         return
     if parsing.is_thinking:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 @dataclass(frozen=True, slots=True)
 class ApiAddress:
-    """An address: paths such as `/chat/completions` follow `api`; `root` is the server's."""
+    """An address. Paths such as `/chat/completions` follow `api`; `root` is the server's root."""
 
     root: str
     api: str

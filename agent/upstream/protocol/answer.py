@@ -1,10 +1,10 @@
 """One answer of an upstream server: chunks in, neutral items out.
 
-Invariant: there is exactly one end, `Ended`, after the server's last chunk, and nothing after it.
+Invariant: there is exactly one end, `Ended`, after the server's last chunk, and no item after it.
 
 These servers do not send token ids, so pieces have id 0 for each token. Only the number of tokens
 counts, since an answer from an upstream is continued by its text. If the server reports no counts
-while it streams, a chunk counts as one token, and the end corrects that.
+while it streams, a chunk counts as one token, and the end corrects the count.
 """
 
 from collections.abc import Iterator
@@ -68,7 +68,7 @@ class _Call:
 class UpstreamAnswer:
     """The answer to the request `id`. `one_call`: it ends before a second call begins.
 
-    If another agent began the answer, this is its `rest`.
+    If another agent began the answer, `rest` is the remaining part.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class UpstreamAnswer:
         rest: Rest | None = None,
         most_tokens: int = MAX_COUNT,
     ) -> None:
-        """`most_tokens` limits the token count that a server may report."""
+        """Begin an answer. `most_tokens` limits the token count that a server may report."""
         self._id = id
         self._most_tokens = most_tokens
         self._one_call = one_call
@@ -255,7 +255,9 @@ class UpstreamAnswer:
             yield Noticed(id=self._id, code="content_filter", message=message)
 
     def _unseen(self, usage: Usage) -> Iterator[Item]:
-        """Yield tokens that did not arrive as their own chunk: several in one, or without text."""
+        """Yield tokens that did not arrive as a chunk each: several in one chunk, or without
+        text.
+        """
         missing = min(usage.completion_tokens - self._num_tokens, MAX_MISSING)
         if missing > 0 and self.has_begun:
             yield self._piece("", "content", missing, ())

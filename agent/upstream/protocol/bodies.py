@@ -40,9 +40,9 @@ _STANDARD = ("seed", "suffix", *(name for name, each in SAMPLERS.items() if each
 class Server:
     """The properties of a server: its `dialect`, its name for the model, its abilities.
 
-    `counts_at_end`: it supports `stream_options`. `renamed` are fields with another name than at
-    most servers, such as `max_completion_tokens`. `refused`: fields that it always refuses.
-    `embeds`: it makes embeddings.
+    `counts_at_end`: the server supports `stream_options`. `renamed` are fields with another name
+    than at most servers, such as `max_completion_tokens`. `refused` are fields that the server
+    always refuses. `embeds`: the server makes embeddings.
     """
 
     dialect: Dialect
@@ -55,12 +55,12 @@ class Server:
 
 
 def path_of(request: GenerateRequest) -> str:
-    """Return the path, below the API's, that answers `request`."""
+    """Return the path that answers `request`, relative to the API's address."""
     return CHAT if request.messages is not None else TEXT
 
 
 def body_of(request: GenerateRequest, server: Server) -> Json:
-    """Return the body for `path_of(request)`. Raises `NotSupported` that names the field."""
+    """Return the body for `path_of(request)`. Raises a `NotSupported` that names the field."""
     if error := lacking(
         request, server.abilities, f"the upstream server of `{server.model}` cannot"
     ):
@@ -131,7 +131,7 @@ def _call(call: Mapping[str, Any]) -> Json:
 def _content(message: ChatMessage, server: Server) -> str | list[Json]:
     """Return the text of a message, or its parts in order if it has media.
 
-    A tool's result is text only for a server that does not accept pictures.
+    If the server does not accept pictures, a tool's result is text only.
     """
     if not message.media or not isinstance(message.content, tuple):
         return message.text

@@ -1,4 +1,4 @@
-"""Continues an answer by its text, since servers do not accept token ids for it.
+"""Continues an answer by its text, since servers do not accept token ids.
 
 The server gets the delivered part as the beginning of the assistant's message, or after the raw
 prompt, and answers with the rest. Usage and `max_tokens` count both parts as one answer.
@@ -20,10 +20,10 @@ _COUNTING = ("frequency_penalty", "mirostat", "presence_penalty", "repeat_penalt
 
 
 def fingerprint_of(server: Server, model: ListedModel) -> str | None:
-    """Return a fingerprint shared by servers that can continue each other's answers, or `None`.
+    """Return a fingerprint; servers with equal ones can continue each other's answers.
 
-    Two servers with the same model name are trusted to serve the same model: the operator named
-    them.
+    Returns `None` if no server can. Two servers with the same model name are trusted to serve the
+    same model: the operator named them.
     """
     needed = "continue_final_message" if "messages" in server.abilities else "prompt"
     if needed not in server.abilities:
@@ -51,7 +51,7 @@ class Rest:
     """The rest of the answer to `request`, after `continuation`.
 
     A chat template may drop trailing spaces of a message, so they are not sent. If the server's
-    text begins with them, they are removed there.
+    text begins with these spaces, they are removed there.
     """
 
     def __init__(self, request: GenerateRequest, continuation: Continuation) -> None:
@@ -63,7 +63,7 @@ class Rest:
         self.is_empty = request.max_tokens is not None and request.max_tokens <= self._num_tokens
         """True if the answer already has its maximum tokens."""
         self.request = request if self.is_empty else self._shortened(_after(request, sent))
-        """The request for the rest."""
+        """The request to send for the rest."""
 
     def _shortened(self, request: GenerateRequest) -> GenerateRequest:
         most, least = request.max_tokens, request.min_tokens

@@ -1,8 +1,8 @@
 """The names that kinds of servers use for features that OpenAI's API does not have.
 
-A server is recognised by the owner (`owned_by`) of its models. Its abilities are tested (`probes`).
-This module has what cannot be tested: the names of fields, and abilities that belong to a kind. A
-server of an unknown kind gets OpenAI's fields only.
+A server is recognised by the owner (`owned_by`) of its models. Its abilities are tested
+(`probes`). This module has the names of fields, and abilities that belong to a kind, since these
+cannot be tested. A server of an unknown kind gets OpenAI's fields only.
 """
 
 from collections.abc import Mapping
@@ -21,14 +21,14 @@ Lark = Literal["structured_outputs"]
 class Dialect:
     """One kind of server.
 
-    `abilities` belong to the kind. `has_ignore_eos`: it has the field; whether that has an effect
-    is tested. `renamed`: sampling fields that have another name there. `has_template`:
-    `chat_template_kwargs` reach the chat template. `continues`: the fields needed to continue the
-    last message. `is_counting`: chunks can carry the counts so far. `regex`, `gbnf` and `lark`: how
-    these grammars are sent. `tokenizer`: the server whose `/tokenize` it has, at its root.
-    `counter`: the path there that counts a prompt. `all_tokens`: the `top_k` that keeps all tokens,
-    which is 0 in Arriero. `prompt_penalties`: the penalties that include the prompt, and so the
-    text before a continuation.
+    `abilities` belong to the kind. `has_ignore_eos`: the kind has the field; a probe tests if the
+    field has an effect. `renamed`: sampling fields that have another name in this kind.
+    `has_template`: `chat_template_kwargs` reach the chat template. `continues`: the fields needed
+    to continue the last message. `is_counting`: chunks can carry the counts so far. `regex`,
+    `gbnf` and `lark`: how these grammars are sent. `tokenizer`: the server whose `/tokenize` this
+    kind has, at its root. `counter`: the path at the root that counts a prompt. `all_tokens`: the
+    `top_k` that keeps all tokens, which is 0 in Arriero. `prompt_penalties`: the penalties that
+    include the prompt, and so the text before a continuation.
     """
 
     kind: str
@@ -48,7 +48,7 @@ class Dialect:
 
     @property
     def sampling(self) -> Mapping[str, str]:
-        """Its sampling fields beyond OpenAI's: Arriero's name, and the server's name."""
+        """The kind's sampling fields beyond OpenAI's: Arriero's name, and the server's name."""
         known = self.abilities | ({"ignore_eos"} if self.has_ignore_eos else frozenset())
         return {
             name: self.renamed.get(name, name)

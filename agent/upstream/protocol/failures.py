@@ -1,8 +1,8 @@
 """Failures of an upstream server, as errors of requests.
 
-If the server refuses a request for reasons of its own, the request is given back. Another agent may
-serve it, or this one later. If the request itself is wrong, its client gets the server's words,
-with the key removed.
+If the server refuses a request for reasons of its own, the request is given back. Another agent
+may serve the request, or this agent later. If the request itself is wrong, its client gets the
+server's message, with the key removed.
 """
 
 import json
@@ -22,7 +22,7 @@ from ....shared.errors import (
 )
 
 MAX_MESSAGE = 500
-"""Maximum characters of a server's words that are passed on."""
+"""Maximum characters of a server's message that are passed on."""
 
 _TOO_LONG = (
     *("context length", "context_length", "exceed_context_size", "too long"),  # vLLM, OpenAI
@@ -53,7 +53,7 @@ class UpstreamFault(Exception):
 class UpstreamLost(Exception):
     """The server cannot be reached, or does not answer; the message continues a sentence about it.
 
-    `is_certain`: nothing listens there. Otherwise the server may only be slow.
+    `is_certain`: no server listens at the address. Otherwise the server may only be slow.
     """
 
     def __init__(self, message: str, *, is_certain: bool) -> None:
@@ -62,9 +62,9 @@ class UpstreamLost(Exception):
 
 
 class UpstreamRefusal(Exception):
-    """The server answered with an error. `message` has its own words, shortened.
+    """The server answered with an error. `message` is the server's message, shortened.
 
-    `retry_after`: it asks for that many seconds without requests.
+    `retry_after`: the server asks for this many seconds without requests.
     """
 
     def __init__(self, status: int, body: bytes, retry_after: float | None = None) -> None:
@@ -80,7 +80,9 @@ class UpstreamRefusal(Exception):
 
     @property
     def is_servers(self) -> bool:
-        """Return whether the error concerns the server, so that another may serve the request."""
+        """Return whether the error concerns the server, so that another server may serve the
+        request.
+        """
         return self.status in _LATER or 300 <= self.status < 400
 
 
@@ -108,7 +110,7 @@ _WORDS = ("error", "message", "detail", "msg")
 def message_of(refusal: UpstreamRefusal) -> str:
     """Return the server's message for people.
 
-    For a refused key the words are ours, since a server may reveal the key.
+    If the key was refused, the message is Arriero's own, since a server may reveal the key.
     """
     if refusal.status in (401, 403):
         return f"it refuses the key of --upstream-key-file (status {refusal.status})"
@@ -130,7 +132,7 @@ def error_of(refusal: UpstreamRefusal, host: str) -> RequestError:
 def loss_of(reason: str, host: str, *, has_streamed: bool) -> RequestError:
     """Return the error for a request whose server at `host` was lost.
 
-    Before its answer began, another agent may serve the request. `reason` continues a sentence
+    If the answer has not begun, another agent may serve the request. `reason` continues a sentence
     about the server.
     """
     message = f"the upstream server at {host} was lost: {reason}"

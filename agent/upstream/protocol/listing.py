@@ -21,9 +21,9 @@ _SIZES = ("max_model_len", "context_length", "max_context_length", "loaded_conte
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedModel:
-    """One model. `context_size` is 0 if the server does not say it.
+    """One model. `context_size` is 0 if the server does not report it.
 
-    `root` is the model that the name stands for; `is_derived`: it is an adapter of another model.
+    `root` is the model for which the name stands. `is_derived`: it is an adapter of another model.
     """
 
     id: str
@@ -34,7 +34,7 @@ class ListedModel:
 
 
 class NoSuchModel(Exception):
-    """The server does not have the model, or has several and none was named."""
+    """The server does not have the model, or has several models and none was named."""
 
 
 def listed(body: bytes) -> tuple[ListedModel, ...]:
@@ -68,7 +68,7 @@ def _context_size(entry: dict[str, Any]) -> int:
 
 
 def choose(models: Sequence[ListedModel], name: str | None) -> ListedModel:
-    """Return the model called `name`, or the only one.
+    """Return the model called `name`; without a name, the only model.
 
     Raises `NoSuchModel`, which names the flag.
     """
@@ -86,7 +86,9 @@ def choose(models: Sequence[ListedModel], name: str | None) -> ListedModel:
 
 
 def shown_name(id: str) -> str:
-    """Return clients' name for a model that the server calls `id`: of a path, the last part."""
+    """Return clients' name for a model that the server calls `id`: if it is a path, its
+    last part.
+    """
     if not _PATH.match(id):
         return id
     return re.split(r"[/\\]", id.rstrip("/\\"))[-1] or id

@@ -1,7 +1,8 @@
-"""Tests what an upstream server can do, and so which requests it gets, and in which form.
+"""Tests what an upstream server can do. The abilities decide which requests it gets, in which
+form.
 
 Each probe is one small request and a verdict on its answer. Many servers accept fields and ignore
-them, so a verdict looks for an effect wherever there is one.
+them, so a verdict looks for an effect of the field if there is one.
 """
 
 import struct
@@ -49,7 +50,7 @@ MAX_TOKENS = 32
 """Maximum tokens of an answer to the probe of `ignore_eos`."""
 
 MAX_CONSTRAINED = 128
-"""Maximum tokens of a constrained answer; only models that think first use them all."""
+"""Maximum tokens of a constrained answer; only models that think first use all of them."""
 
 EMBEDDINGS = "/embeddings"
 
@@ -87,7 +88,10 @@ Verdict = Callable[[Json], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """Post `body` to `path`; if the server accepts it and `is_right`, it can do `shows`."""
+    """A request and its verdict. The ability `shows` is proven if the answer passes.
+
+    Post `body` to `path`; if the server accepts it, `is_right` judges the answer.
+    """
 
     shows: Ability | str
     path: str
@@ -211,14 +215,18 @@ def _keeps_to_schema(answer: Json) -> bool:
 
 
 def _only_thought(message: Json, answer: Json) -> bool:
-    """Return whether the answer was cut off within reasoning: the field is accepted."""
+    """Return whether the answer was cut off within reasoning, which means that it accepted the
+    field.
+    """
     thought = message.get("reasoning_content") or message.get("reasoning")
     is_cut = _choice(answer).get("finish_reason") == "length"
     return bool(thought) and not message.get("content") and is_cut
 
 
 def _goes_on(answer: Json) -> bool:
-    """Return whether the answer is long: one word ends at once unless the end is ignored."""
+    """Return whether the answer is long. A one-word answer ends at once unless the end
+    is ignored.
+    """
     return bool(answer["usage"]["completion_tokens"] >= MAX_TOKENS)
 
 
@@ -229,7 +237,7 @@ def _is_vector(answer: Json) -> bool:
 LEAST_SAID = 8
 """Minimum characters of the second half that must be present and equal."""
 MOST_SAID = 24
-"""Characters that are compared: later ones may differ if a server uses other batches."""
+"""Characters that are compared; later ones may differ if a server uses other batches."""
 
 _QUESTION = {"role": "user", "content": "Count from one to thirty in words, with commas."}
 
@@ -237,9 +245,10 @@ _QUESTION = {"role": "user", "content": "Count from one to thirty in words, with
 def opening_probe(model: str) -> Probe:
     """Return a deterministic question, whose answer `going_on_probe` uses.
 
-    The server then gets the first half of its answer, and should generate the second half. A server
-    that takes the half for a finished message begins a new one. Both answers are streamed like
-    those to requests: some servers repeat the half in other answers.
+    The server then gets the first half of its answer, and should generate the second half. A
+    server that takes the half for a finished message begins a new message. Both answers are
+    streamed like answers to requests, because some servers repeat the half in answers that are not
+    streamed.
     """
     return Probe(shows="opening", path=CHAT, body=_body(model, []))
 
@@ -291,7 +300,7 @@ def _agree(one: str, other: str) -> bool:
 
 
 OLD_NAMES: Mapping[str, str] = {"max_tokens": "max_completion_tokens"}
-"""Fields that newer models of OpenAI call otherwise, with their new names."""
+"""Fields with another name in newer models of OpenAI, and their new names."""
 
 _TOKENS: frozenset[Ability] = frozenset(("tokenize", "detokenize"))
 _COUNTS: frozenset[Ability] = frozenset(("count_tokens",))

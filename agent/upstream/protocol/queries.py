@@ -50,7 +50,9 @@ class Call:
 
 
 def call_of(query: Query, server: Server) -> Call:
-    """Return the call that answers `query`. Raises `NotSupported` that says what is impossible."""
+    """Return the call that answers `query`. Raises a `NotSupported` that says what is
+    impossible.
+    """
     match query:
         case Embed() if server.embeds:
             return _embed(query, server)
@@ -64,7 +66,7 @@ def call_of(query: Query, server: Server) -> Call:
 
 
 def result_of(query: Query, body: bytes) -> Result:
-    """Return the result in `body`. Raises `UpstreamFault` if there is none."""
+    """Return the result in `body`. Raises `UpstreamFault` if `body` has no result."""
     try:
         return _results.validate_python(_result(query, from_json(body)))
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
@@ -113,7 +115,7 @@ def _embed(query: Embed, server: Server) -> Call:
 
 
 def _vectors(query: Embed, answer: Json) -> tuple[Vector, ...]:
-    """Return the vectors; the server's token count for all inputs is divided evenly."""
+    """Return the vectors. The server's token count for all inputs is divided evenly among them."""
     data = sorted(answer["data"], key=lambda each: int(each["index"]))
     if len(data) != len(query.inputs):
         raise ValueError("there is one vector for each input")
