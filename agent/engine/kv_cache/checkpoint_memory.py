@@ -27,8 +27,7 @@ copies longer than the `allowance` says. A checkpoint that cannot be copied in t
 parked checkpoint is restored the same way, under a new number, and stays parked, so its next
 eviction needs no copy.
 
-`greedy_dual` computes the worth of a checkpoint from the number of tokens since the checkpoint
-before it.
+The cost of a checkpoint is the number of tokens since the one before it.
 
 Invariants, checked by `check_integrity`:
 
@@ -58,9 +57,8 @@ from ..step import (
     RestoreState,
 )
 from .cells import Cells
-from .greedy_dual import GreedyDual
 from .handed import Handed, HandOut, cells, state
-from .memory import Memory, check
+from .memory import Memory, Policy, check
 from .parked_blocks import Keys, ParkedBlocks
 from .prefix_tree import Found, Mark
 
@@ -121,6 +119,7 @@ class CheckpointMemory(Memory):
         slots: int,
         holders: int,
         num_cells: int,
+        policy: Policy,
         gap: int,
         most_parked: int = 0,
         block: int = BLOCK,
@@ -134,7 +133,7 @@ class CheckpointMemory(Memory):
             holders=holders,
             num_cells=num_cells,
             cells=Cells(slots=slots),
-            policy=GreedyDual(),
+            policy=policy,
             parked=ParkedBlocks(
                 first=holders,
                 block=block,
@@ -203,6 +202,10 @@ class CheckpointMemory(Memory):
         common = stored.num_common(keys, most)
         lengths = [one.length for one in stored.checkpoints if self._suits(stored, one.length)]
         return max((length for length in lengths if length <= common), default=0)
+
+    def checkpoints(self, keys: Sequence[int]) -> tuple[int, ...]:
+        """Return the lengths of all checkpoints on `keys`, in ascending order."""
+        return tuple(sorted({length for length, _ in self._on(keys)}))
 
     def hand_out(self, keys: Sequence[int], read: HandOut) -> list[Handed] | None:
         """Return whole blocks, and then the last checkpoints on `keys`, the shortest first.
@@ -312,12 +315,11 @@ class CheckpointMemory(Memory):
             self._rolled_back.add(slot)
         self._edits.append(Clear(slot, start))
 
-    def leave(self, slot: int, *, keeps: bool = True) -> tuple[int, ...]:
+    def leave(self, slot: int, *, keeps: bool = True) -> None:
         """End the sequence of `slot`; its last position may become a checkpoint."""
-        checkpoints = super().leave(slot, keeps=keeps)
+        super().leave(slot, keeps=keeps)
         self._rolled_back.discard(slot)
         self._began_with.pop(slot, None)
-        return checkpoints
 
     # ---- room
 
@@ -397,10 +399,6 @@ class CheckpointMemory(Memory):
     def _before(self, keys: Sequence[int]) -> int:
         """Return the length of the longest checkpoint on `keys`."""
         return max((length for length, _ in self._on(keys)), default=0)
-
-    def _checkpoints(self, slot: int) -> tuple[int, ...]:
-        keys = self._tree.keys(slot)[: self._cells.length(slot)] if slot in self._tree else []
-        return tuple(sorted({length for length, _ in self._on(keys)}))
 
     def _on(self, keys: Sequence[int]) -> list[tuple[int, int]]:
         """Return the checkpoints on `keys`: their lengths, each with a holder or name."""

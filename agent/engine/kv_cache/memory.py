@@ -50,7 +50,9 @@ class Policy(Protocol):
 class Memory(ABC):
     """Manages `num_cells` for `slots` sequences, and for kept prefixes below `holders`.
 
-    The prefix with the least worth by the `policy` is evicted first.
+    The prefix with the least worth by the `policy` is evicted first. Without `can_share`, sequences
+    share nothing and no prefixes are kept: the model's sequences cannot give up their last tokens,
+    or may have lost their first ones.
     """
 
     can_cut = True
@@ -65,6 +67,7 @@ class Memory(ABC):
         cells: Cells,
         policy: Policy,
         parked: ParkedBlocks,
+        can_share: bool = True,
     ) -> None:
         self.room = Room(cells, num_cells)
         self.allowance = Allowance()
@@ -77,7 +80,10 @@ class Memory(ABC):
         """The marks on all prefixes that others can share."""
         self._keys: dict[int, list[int]] = {}  # of slots that may be shared whole, and grow
         self._borders: dict[int, list[int]] = {}
-        self._free = list(range(slots, holders))
+        self._can_share = can_share
+        self._unshared: dict[int, Sequence[Mark]] = {}
+        """Marks of slots that are not shared, until their prompts are read."""
+        self._free = list(range(slots, holders)) if can_share else []
         self._policy = policy
         self._worth: dict[int, float] = {}
         """The worth of each kept prefix when it was used last."""
@@ -106,6 +112,10 @@ class Memory(ABC):
         The prefix shares the cells before its `start` with `source`, which has them in the cache.
         """
 
+    def checkpoints(self, keys: Sequence[int]) -> tuple[int, ...]:
+        """Return the lengths at which prefixes of `keys` can end; `()` if they can end anywhere."""
+        return ()
+
     @abstractmethod
     def hand_out(self, keys: Sequence[int], read: HandOut) -> list[Handed] | None:
         """Return the next parts to read of the cached prefix of `keys`, after the parts in `read`.
@@ -131,7 +141,7 @@ class Memory(ABC):
 
     def _find(self, keys: Sequence[int], most: int) -> Found:
         """Return the longest prefix in the cells or in host memory."""
-        if most < 1:
+        if most < 1 or not self._can_share:
             return Found()
         self._catch_up_all()
         return self._tree.find(
@@ -203,6 +213,8 @@ class Memory(ABC):
             is_border = borders.pop(0) == length
         if is_border and not self.can_cut:
             self._keep(slot, is_over=False)
+        if (marks := self._unshared.get(slot)) and length >= marks[-1][0]:
+            self._are_absent(self._unshared.pop(slot))
 
     @abstractmethod
     def discard(self, slot: int, start: int | None = None, count: int | None = None) -> None:
@@ -213,18 +225,14 @@ class Memory(ABC):
         cells. Tokens that other sequences may share must not be removed.
         """
 
-    def leave(self, slot: int, *, keeps: bool = True) -> tuple[int, ...]:
-        """End the sequence of `slot`; its tokens may be kept as a prefix for others.
-
-        Returns the lengths of all checkpoints on its tokens, in ascending order.
-        """
-        if keeps:
+    def leave(self, slot: int, *, keeps: bool = True) -> None:
+        """End the sequence of `slot`; its tokens may be kept as a prefix for others."""
+        if keeps and self._can_share:
             self._keep(slot, is_over=True)
-        checkpoints = self._checkpoints(slot)
         self._forget(slot)
         self._keys.pop(slot, None)
         self._borders.pop(slot, None)
-        return checkpoints
+        self._unshared.pop(slot, None)
 
     # ---- room
 
@@ -296,10 +304,6 @@ class Memory(ABC):
         """Return the place of `slot` in a batch."""
         return 0
 
-    def _checkpoints(self, slot: int) -> tuple[int, ...]:
-        """Return the lengths of the checkpoints on the tokens of `slot`."""
-        return ()
-
     # ---- for all kinds
 
     def _use(self, holder: int) -> None:
@@ -321,11 +325,24 @@ class Memory(ABC):
     ) -> None:
         """Enter the computed and planned tokens of `slot` that other sequences may share."""
         self._borders[slot] = []
+        if not self._can_share:
+            self._are_absent(marks)
+            self._unshared[slot] = marks
+            return
         self._tree.insert(slot, keys[:most_shared])
         self._tree.mark(slot, marks)
         self._use(slot)
         if most_shared is None:
             self._keys[slot] = keys
+
+    def _are_absent(self, marks: Sequence[Mark]) -> None:
+        """Report that the prompt is not shared.
+
+        A balancer believes that it is shared when it sends the request, and again when the agent
+        has read the prompt.
+        """
+        for _, key in marks:
+            self.marks.absent(key)
 
     def _catch_up_all(self) -> None:
         for slot in self._keys:

@@ -15,6 +15,7 @@ computed again.
 from collections.abc import Sequence
 
 from .handed import Handed, HandOut
+from .memory import Policy
 from .prefix_tree import Found
 from .streams import StreamCells
 from .unified_memory import UnifiedMemory
@@ -29,14 +30,21 @@ class StreamMemory(UnifiedMemory):
     """
 
     def __init__(
-        self, *, slots: int, holders: int, num_streams: int, num_cells: int, most_parked: int
+        self,
+        *,
+        slots: int,
+        holders: int,
+        num_streams: int,
+        num_cells: int,
+        policy: Policy,
+        most_parked: int,
     ) -> None:
         self._streams = StreamCells(slots=slots, count=num_streams)
         super().__init__(
             slots=slots,
             holders=holders,
             num_cells=num_cells,
-            can_share=True,
+            policy=policy,
             most_parked=most_parked,
             cells=self._streams,
         )

@@ -9,9 +9,6 @@ as parking. Prefixes are parked only when a sequence begins. If cells were freed
 later cells would be taken out of order, and llama.cpp's sums would differ slightly. Then the same
 seed would not give the same text twice.
 
-A model that cannot share prefixes keeps none: its sequences cannot drop their last tokens, or may
-have lost their first ones.
-
 Prefixes are parked block by block from their end on, and restored from their beginning on. A
 restored block stays parked, so its next eviction needs no copy. The `allowance` limits the cells
 copied before the next step, because a running stream waits for the copies. If cells are needed
@@ -33,10 +30,9 @@ from ..step import Clear, Copy, Discard, Offload, Put, ReadOut, Restore
 from .allowance import LEAST_IN_PIECE, MOST_IN_PIECE
 from .cells import Cells
 from .handed import Handed, HandOut, cells
-from .least_recently_used import LeastRecentlyUsed
 from .memory import Memory, Policy, check
 from .parked_blocks import ParkedBlocks
-from .prefix_tree import Found, Mark
+from .prefix_tree import Found
 
 ENOUGH_AT_ONCE = 1024
 """Once this many cells are parked, no further prefix is parked when a sequence begins."""
@@ -55,27 +51,25 @@ class UnifiedMemory(Memory):
         slots: int,
         holders: int,
         num_cells: int,
-        can_share: bool,
+        policy: Policy,
         most_parked: int,
+        can_share: bool = True,
         block: int = BLOCK,
         is_compact: bool = False,
         cells: Cells | None = None,
-        policy: Policy | None = None,
     ) -> None:
         super().__init__(
             slots=slots,
-            holders=holders if can_share else slots,
+            holders=holders,
             num_cells=num_cells,
             cells=cells or Cells(slots=slots),
-            policy=policy or LeastRecentlyUsed(),
+            policy=policy,
             parked=ParkedBlocks(
                 first=0, block=block, most_bytes=most_parked, cell_bytes=1, state_bytes=0
             ),
+            can_share=can_share,
         )
         self._is_compact = is_compact
-        self._can_share = can_share
-        self._unshared: dict[int, Sequence[Mark]] = {}
-        """Marks of slots whose tokens are not shared, until their prompts are read."""
 
     def num_needed(self, found: Found, num_tokens: int) -> int:
         """Return the needed cells. Blocks are restored whole, including the last one."""
@@ -167,10 +161,6 @@ class UnifiedMemory(Memory):
 
     # ---- a running sequence
 
-    def _find(self, keys: Sequence[int], most: int) -> Found:
-        """Return the longest prefix in the cells or in host memory."""
-        return super()._find(keys, most) if self._can_share else Found()
-
     def _restore(self, found: Found) -> Found | None:
         """Restore as many blocks as are needed."""
         source = found.source
@@ -197,12 +187,6 @@ class UnifiedMemory(Memory):
             self._cells.share(found.source, slot, found.length)
             self._edits.append(Copy(found.source, slot, found.length))
 
-    def grow(self, slot: int, count: int) -> None:
-        """Record that `count` more tokens of `slot` were computed."""
-        super().grow(slot, count)
-        if (marks := self._unshared.get(slot)) and self._cells.length(slot) >= marks[-1][0]:
-            self._are_absent(self._unshared.pop(slot))
-
     def discard(self, slot: int, start: int | None = None, count: int | None = None) -> None:
         """Remove tokens of `slot`, from any position on if their cells are not shared."""
         start = self._cells.length(slot) if start is None else start
@@ -214,35 +198,6 @@ class UnifiedMemory(Memory):
             self._cells.truncate(slot, start)
         self._edits.append(Clear(slot, start))
 
-    def leave(self, slot: int, *, keeps: bool = True) -> tuple[int, ...]:
-        """End the sequence of `slot`; its tokens may be kept as a prefix for others."""
-        self._unshared.pop(slot, None)
-        return super().leave(slot, keeps=keeps)
-
-    def _announce(
-        self,
-        slot: int,
-        keys: list[int],
-        most_shared: int | None,
-        marks: Sequence[Mark],
-        borders: Sequence[int],
-    ) -> None:
-        if self._can_share:
-            super()._announce(slot, keys, most_shared, marks, borders)
-        else:
-            self._borders[slot] = []
-            self._are_absent(marks)
-            self._unshared[slot] = marks
-
-    def _are_absent(self, marks: Sequence[Mark]) -> None:
-        """Report that the prefixes of a prompt are not cached.
-
-        A balancer believes that they are cached when it sends the request, and again when the
-        agent has read the prompt.
-        """
-        for _, key in marks:
-            self.marks.absent(key)
-
     # ---- kept prefixes
 
     def _num_computed(self, holder: int) -> int:
@@ -253,8 +208,8 @@ class UnifiedMemory(Memory):
         return self._tree.num_alone(holder, self._worth)
 
     def _keep(self, slot: int, *, is_over: bool) -> None:
-        """Keep the computed tokens of `slot`, unless another prefix has them already."""
-        if not self._can_share or not self._make_number():
+        """Keep what `slot` computed, unless another prefix has it already."""
+        if not self._make_number():
             return
         self._catch_up(slot)
         keys = self._tree.keys(slot)

@@ -8,8 +8,10 @@ from ..capacity import BLOCK, Capacity
 from ..cost.move_cost import MOST_BYTES
 from ..kv_cache.allowance import LEAST_IN_PIECE
 from ..kv_cache.checkpoint_memory import CheckpointMemory
+from ..kv_cache.greedy_dual import GreedyDual
 from ..kv_cache.handed import MOST_CHECKPOINTS
-from ..kv_cache.memory import Memory
+from ..kv_cache.least_recently_used import LeastRecentlyUsed
+from ..kv_cache.memory import Memory, Policy
 from ..kv_cache.stream_memory import StreamMemory
 from ..kv_cache.unified_memory import UnifiedMemory
 from ..prompt_store.blocks import Left, whole
@@ -139,12 +141,12 @@ class SchedulerState:
     def leave(self, slot: int) -> None:
         """End the sequence in `slot`; its prefix stays in the cache as long as there is room."""
         one = self.queue.leave(slot)
-        checkpoints = self.memory.leave(slot)
+        self.memory.leave(slot)
         self.memory.room.limit()
         if self.notes_left:
-            self._note(one, checkpoints)
+            self._note(one)
 
-    def _note(self, one: Progress, checkpoints: tuple[int, ...]) -> None:
+    def _note(self, one: Progress) -> None:
         """Record the prefix that `one` leaves, which may be worth copying to disk.
 
         A batch request rarely comes again, so for it only the part that other sequences had
@@ -153,7 +155,8 @@ class SchedulerState:
         if one.window is not None or one.history.has_media:
             return
         num_tokens = one.num_cached if one.is_background else one.num_computed
-        checkpoints = tuple(at for at in checkpoints if at <= num_tokens)[-MOST_CHECKPOINTS:]
+        keys = one.history.keys[:num_tokens]
+        checkpoints = self.memory.checkpoints(keys)[-MOST_CHECKPOINTS:]
         length = whole(num_tokens) if self.memory.can_cut else max(checkpoints, default=0)
         if length >= BLOCK:
             seconds = self.budget.cost.prefill(length, 0)
@@ -184,12 +187,14 @@ class SchedulerState:
 
 
 def _memory(slots: int, capacity: Capacity) -> Memory:
+    policy: Policy = GreedyDual() if capacity.checkpoint_gap else LeastRecentlyUsed()
     if capacity.num_streams:
         return StreamMemory(
             slots=slots,
             holders=capacity.num_holders,
             num_streams=capacity.num_streams,
             num_cells=capacity.num_cells,
+            policy=policy,
             most_parked=capacity.most_parked,
         )
     if capacity.checkpoint_gap:
@@ -197,6 +202,7 @@ def _memory(slots: int, capacity: Capacity) -> Memory:
             slots=slots,
             holders=capacity.num_holders,
             num_cells=capacity.num_cells,
+            policy=policy,
             gap=capacity.checkpoint_gap,
             most_parked=capacity.most_parked,
             block=capacity.block,
@@ -209,8 +215,9 @@ def _memory(slots: int, capacity: Capacity) -> Memory:
         slots=slots,
         holders=capacity.num_holders,
         num_cells=capacity.num_cells,
-        can_share=capacity.can_share,
+        policy=policy,
         most_parked=capacity.most_parked,
+        can_share=capacity.can_share,
         block=min(capacity.block, max(LEAST_IN_PIECE, MOST_BYTES // (capacity.cell_bytes or 1))),
         is_compact=capacity.is_compact,
     )

@@ -3,6 +3,7 @@
 import pytest
 
 from arriero.agent.engine.kv_cache.checkpoint_memory import CheckpointMemory
+from arriero.agent.engine.kv_cache.greedy_dual import GreedyDual
 from arriero.agent.engine.kv_cache.handed import HandOut
 from arriero.agent.engine.kv_cache.prefix_tree import Found
 from arriero.agent.engine.prompt import Media, Prompt
@@ -34,6 +35,7 @@ def make(
         slots=2,
         holders=holders,
         num_cells=num_cells,
+        policy=GreedyDual(),
         gap=gap,
         most_parked=most_parked,
         block=4,
@@ -537,19 +539,15 @@ def test_checkpoints_are_handed_out_from_the_cells_or_from_host_memory() -> None
     assert memory.hand_out([98, 99], HandOut()) is memory.hand_out([], HandOut()) is None
 
 
-def test_who_leaves_says_which_checkpoints_there_are_parked_or_not() -> None:
+def test_it_says_which_checkpoints_there_are_parked_or_not() -> None:
     memory = make(most_parked=10**6, holders=20, gap=9)
     tokens = [*range(1, 61)]
     for length in (10, 20, 30, 40, 50):
         run(memory, 0, *tokens[:length])
-    begin(memory, 0, *tokens[:40])
-    assert memory.leave(0, keeps=False) == (9, 19, 29, 39)
+    assert memory.checkpoints(tokens[:40]) == (9, 19, 29, 39)
     park_all(memory)
-    memory.enter(0, [*tokens[:35], 99], Found())
-    memory.grow(0, 36)
-    assert memory.leave(0, keeps=False) == (9, 19, 29)
-    begin(memory, 0, 99)
-    assert memory.leave(0, keeps=False) == ()
+    assert memory.checkpoints([*tokens[:35], 99]) == (9, 19, 29)
+    assert memory.checkpoints([99]) == memory.checkpoints([]) == ()
 
 
 def test_marks_are_gone_with_the_last_who_has_them() -> None:

@@ -5,6 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from arriero.agent.engine.kv_cache.checkpoint_memory import CheckpointMemory
+from arriero.agent.engine.kv_cache.greedy_dual import GreedyDual
+from arriero.agent.engine.kv_cache.least_recently_used import LeastRecentlyUsed
 from arriero.agent.engine.kv_cache.memory import Memory
 from arriero.agent.engine.kv_cache.prefix_tree import Found
 from arriero.agent.engine.kv_cache.stream_memory import StreamMemory
@@ -13,8 +15,10 @@ from arriero.agent.engine.step import Clear
 from arriero.shared.reports.statistics import Cells as Counts
 
 KINDS: list[Callable[[], Memory]] = [
-    lambda: UnifiedMemory(slots=2, holders=4, num_cells=20, can_share=True, most_parked=0),
-    lambda: CheckpointMemory(slots=2, holders=4, num_cells=20, gap=1),
+    lambda: UnifiedMemory(
+        slots=2, holders=4, num_cells=20, policy=LeastRecentlyUsed(), most_parked=0
+    ),
+    lambda: CheckpointMemory(slots=2, holders=4, num_cells=20, policy=GreedyDual(), gap=1),
 ]
 
 
@@ -75,5 +79,7 @@ def test_the_order_in_a_batch_matters_with_streams_alone(memory: Memory) -> None
     memory.leave(0)
     memory.leave(1)
     assert [memory.enter(slot, [slot], Found()) for slot in (1, 0)] == [0, 0]
-    streams = StreamMemory(slots=2, holders=4, num_streams=2, num_cells=20, most_parked=0)
+    streams = StreamMemory(
+        slots=2, holders=4, num_streams=2, num_cells=20, policy=LeastRecentlyUsed(), most_parked=0
+    )
     assert [streams.enter(slot, [slot], Found()) for slot in (1, 0)] == [0, 1]

@@ -1,6 +1,7 @@
 """Who has which stream, what is kept where, and what is copied."""
 
 from arriero.agent.engine.kv_cache.handed import HandOut
+from arriero.agent.engine.kv_cache.least_recently_used import LeastRecentlyUsed
 from arriero.agent.engine.kv_cache.prefix_tree import Found
 from arriero.agent.engine.kv_cache.stream_memory import StreamMemory
 from arriero.agent.engine.step import Clear, Copy, Edit, Place, Put, Restore
@@ -15,6 +16,7 @@ def make(*, slots: int = 2, num_streams: int = 2, most_parked: int = 2000) -> St
         holders=slots + 8,
         num_streams=num_streams,
         num_cells=SIZE * num_streams,
+        policy=LeastRecentlyUsed(),
         most_parked=most_parked,
     )
 

@@ -7,6 +7,7 @@ import pytest
 from arriero.agent.engine.capacity import BLOCK
 from arriero.agent.engine.kv_cache.allowance import LEAST_IN_PIECE, MOST_IN_PIECE
 from arriero.agent.engine.kv_cache.handed import HandOut
+from arriero.agent.engine.kv_cache.least_recently_used import LeastRecentlyUsed
 from arriero.agent.engine.kv_cache.prefix_tree import Found
 from arriero.agent.engine.kv_cache.unified_memory import UnifiedMemory
 from arriero.agent.engine.step import Clear, Copy, Discard, Edit, Free, Offload, Put, Restore
@@ -25,6 +26,7 @@ def make(
         slots=2,
         holders=holders,
         num_cells=num_cells,
+        policy=LeastRecentlyUsed(),
         can_share=can_share,
         most_parked=most_parked,
         is_compact=is_compact,
@@ -433,7 +435,7 @@ def full(*lengths: int, most_parked: int = 4000) -> UnifiedMemory:
         slots=2,
         holders=8,
         num_cells=sum(lengths),
-        can_share=True,
+        policy=LeastRecentlyUsed(),
         most_parked=most_parked,
     )
     for token, length in enumerate(lengths):
@@ -476,7 +478,9 @@ def test_what_is_urgent_is_parked_whatever_was_copied(num_taken: int) -> None:
 
 
 def test_what_prefixes_share_is_not_copied_in_tiny_pieces_for_the_sake_of_a_cell() -> None:
-    memory = UnifiedMemory(slots=2, holders=12, num_cells=1030, can_share=True, most_parked=100_000)
+    memory = UnifiedMemory(
+        slots=2, holders=12, num_cells=1030, policy=LeastRecentlyUsed(), most_parked=100_000
+    )
     for token in range(1, 7):
         keys = [0] * 1000 + [token] * 5
         found = memory.find(keys, len(keys))
@@ -576,7 +580,9 @@ def test_of_a_further_turn_only_what_is_new_is_copied() -> None:
 
 
 def test_what_prefixes_begin_with_alike_is_in_host_memory_once() -> None:
-    memory = UnifiedMemory(slots=2, holders=8, num_cells=700, can_share=True, most_parked=4000)
+    memory = UnifiedMemory(
+        slots=2, holders=8, num_cells=700, policy=LeastRecentlyUsed(), most_parked=4000
+    )
     for token in (1, 2):
         keys = [0] * 256 + [token] * 100
         memory.enter(0, keys, memory.find(keys, 356))

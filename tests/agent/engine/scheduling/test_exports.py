@@ -3,7 +3,9 @@
 from arriero.agent.engine.cost.move_cost import MoveCost
 from arriero.agent.engine.kv_cache.allowance import MOST_IN_PIECE
 from arriero.agent.engine.kv_cache.checkpoint_memory import CheckpointMemory
+from arriero.agent.engine.kv_cache.greedy_dual import GreedyDual
 from arriero.agent.engine.kv_cache.handed import HandOut
+from arriero.agent.engine.kv_cache.least_recently_used import LeastRecentlyUsed
 from arriero.agent.engine.kv_cache.unified_memory import UnifiedMemory
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.prompt_store.stored_prompt import Piece, StoredPrompt, StoredState
@@ -16,7 +18,7 @@ ONE, TWO = ExportId(1), ExportId(2)
 def memory_with(*tokens: int, num_cells: int = 4000) -> UnifiedMemory:
     """A slot has computed these."""
     memory = UnifiedMemory(
-        slots=2, holders=8, num_cells=num_cells, can_share=True, most_parked=1000
+        slots=2, holders=8, num_cells=num_cells, policy=LeastRecentlyUsed(), most_parked=1000
     )
     memory.enter(0, list(tokens), memory.find(tokens, 0))
     memory.grow(0, len(tokens))
@@ -67,7 +69,14 @@ def test_one_comes_after_the_other_and_comes_last_in_a_step() -> None:
 def checkpoints(*lengths: int, gap: int = 1) -> CheckpointMemory:
     """Prompts of these lengths, of which all tokens are 1, were computed one after the other."""
     memory = CheckpointMemory(
-        slots=1, holders=8, num_cells=50, gap=gap, most_parked=1000, block=4, state_bytes=2
+        slots=1,
+        holders=8,
+        num_cells=50,
+        policy=GreedyDual(),
+        gap=gap,
+        most_parked=1000,
+        block=4,
+        state_bytes=2,
     )
     for length in lengths:
         keys = [1] * length

@@ -12,6 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from arriero.agent.engine.kv_cache.least_recently_used import LeastRecentlyUsed
 from arriero.agent.engine.kv_cache.memory import Memory
 from arriero.agent.engine.kv_cache.stream_memory import StreamMemory
 from arriero.agent.engine.kv_cache.unified_memory import UnifiedMemory
@@ -37,13 +38,23 @@ class Sent:
 
 def unified(*, can_share: bool) -> Memory:
     return UnifiedMemory(
-        slots=2, holders=6, num_cells=12 * BLOCK, can_share=can_share, most_parked=4 * BLOCK
+        slots=2,
+        holders=6,
+        num_cells=12 * BLOCK,
+        policy=LeastRecentlyUsed(),
+        can_share=can_share,
+        most_parked=4 * BLOCK,
     )
 
 
 def streams() -> Memory:
     return StreamMemory(
-        slots=2, holders=8, num_streams=4, num_cells=16 * BLOCK, most_parked=4 * BLOCK
+        slots=2,
+        holders=8,
+        num_streams=4,
+        num_cells=16 * BLOCK,
+        policy=LeastRecentlyUsed(),
+        most_parked=4 * BLOCK,
     )
 
 
