@@ -117,6 +117,7 @@ class Sampler:
     - `meaning`: its text in the docs.
     - `ability`: the ability that an agent needs for it; `None` if every agent has it.
     - `off`: the value that turns the sampler off.
+    - `turns_off`: the name of that sampler in `samplers`, which is off if all its fields are.
     - `step`: the step of its input in the playground's form, which has all numeric fields.
     - `is_standard`: OpenAI's API, and so every upstream server, has it under the same name.
     """
@@ -124,6 +125,7 @@ class Sampler:
     meaning: str
     ability: SamplerAbility | None = None
     off: float | None = None
+    turns_off: SamplerName | None = None
     step: float | None = None
     is_standard: bool = False
 
@@ -145,17 +147,22 @@ class SamplingChoices:
 
     temperature: Annotated[
         Temperature | None,
-        Sampler("0 always takes the likeliest token", is_standard=True),
+        Sampler(
+            "0 always takes the likeliest token", off=1, turns_off="temperature", is_standard=True
+        ),
     ] = None
     top_k: Annotated[
         TopK | None,
-        Sampler("only this many of the likeliest tokens", "top_k", off=0, step=1),
+        Sampler(
+            "only this many of the likeliest tokens", "top_k", off=0, turns_off="top_k", step=1
+        ),
     ] = None
     top_p: Annotated[
         TopP | None,
         Sampler(
             "only the likeliest tokens that together have this probability",
             off=1,
+            turns_off="top_p",
             step=0.01,
             is_standard=True,
         ),
@@ -166,6 +173,7 @@ class SamplingChoices:
             "only tokens with at least this share of the likeliest token's probability",
             "top_k",
             off=0,
+            turns_off="min_p",
             step=0.01,
         ),
     ] = None
@@ -176,6 +184,7 @@ class SamplingChoices:
             "together have this probability",
             "llama_samplers",
             off=1,
+            turns_off="typ_p",
             step=0.01,
         ),
     ] = None
@@ -185,6 +194,7 @@ class SamplingChoices:
             "only tokens within this many standard deviations of the highest logit",
             "llama_samplers",
             off=0,
+            turns_off="top_n_sigma",
             step=0.1,
         ),
     ] = None
@@ -195,6 +205,7 @@ class SamplingChoices:
             "likely of them",
             "llama_samplers",
             off=0,
+            turns_off="xtc",
             step=0.01,
         ),
     ] = None
@@ -209,6 +220,7 @@ class SamplingChoices:
             "is not; without effect at a temperature of 0",
             "llama_samplers",
             off=0,
+            turns_off="temperature",
             step=0.1,
         ),
     ] = None
@@ -228,6 +240,7 @@ class SamplingChoices:
             "it; off below 0",
             "llama_samplers",
             off=-1,
+            turns_off="adaptive_p",
             step=0.01,
         ),
     ] = None
@@ -241,7 +254,13 @@ class SamplingChoices:
     ] = None
     repeat_penalty: Annotated[
         RepeatPenalty | None,
-        Sampler("penalty on tokens that occurred, as a factor", "top_k", off=1, step=0.01),
+        Sampler(
+            "penalty on tokens that occurred, as a factor",
+            "top_k",
+            off=1,
+            turns_off="penalties",
+            step=0.01,
+        ),
     ] = None
     repeat_last_n: Annotated[
         NumTokens | None,
@@ -258,6 +277,7 @@ class SamplingChoices:
             "penalty on tokens that occurred, in logits",
             "penalties",
             off=0,
+            turns_off="penalties",
             step=0.1,
             is_standard=True,
         ),
@@ -268,6 +288,7 @@ class SamplingChoices:
             "penalty on tokens for each time that they occurred, in logits",
             "penalties",
             off=0,
+            turns_off="penalties",
             step=0.1,
             is_standard=True,
         ),
@@ -279,6 +300,7 @@ class SamplingChoices:
             "base ^ (length of the run less the allowed length), times this",
             "llama_samplers",
             off=0,
+            turns_off="dry",
             step=0.1,
         ),
     ] = None

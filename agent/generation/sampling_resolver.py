@@ -32,10 +32,10 @@ class SamplingResolver:
 
         Raises an `InvalidRequest` that names the field.
         """
-        given = _given({name: name for name in _AS_THEY_ARE}, request) | _off(request)
+        request = _without_unnamed(request)
         return Sampling(
-            **given,
-            samplers=_order(request, given),
+            **_given({name: name for name in _AS_THEY_ARE}, request),
+            samplers=_order(request),
             seed=seed if request.seed is None else request.seed,
             dry=self._dry(request),
             logit_bias=self._logit_bias(request),
@@ -46,8 +46,7 @@ class SamplingResolver:
         )
 
     def _dry(self, request: GenerateRequest) -> Dry | None:
-        is_off = bool(request.samplers) and "dry" not in request.samplers
-        if is_off or not request.dry_multiplier:
+        if not request.dry_multiplier:
             return None
         asked = _given(_OF_DRY, request)
         breakers = asked.pop("sequence_breakers", DEFAULT_BREAKERS)
@@ -98,45 +97,47 @@ def _given(names: Mapping[str, str], request: GenerateRequest) -> dict[str, Any]
     return {name: value for name, value in asked.items() if value is not None}
 
 
-_OFF: Mapping[SamplerName, Mapping[str, float]] = {
-    "penalties": {"repeat_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0},
-    "top_n_sigma": {"top_n_sigma": 0.0},
-    "top_k": {"top_k": 0},
-    "typ_p": {"typical_p": 1.0},
-    "top_p": {"top_p": 1.0},
-    "min_p": {"min_p": 0.0},
-    "xtc": {"xtc_probability": 0.0},
-    "temperature": {"temperature": 1.0, "dynatemp_range": 0.0},
-    "adaptive_p": {"adaptive_target": -1.0},
+_FIELDS: Mapping[SamplerName, Mapping[str, float]] = {
+    name: {
+        field: each.off
+        for field, each in SAMPLERS.items()
+        if each.turns_off == name and each.off is not None
+    }
+    for name in SAMPLER_ORDER
 }
-"""Values that turn each sampler off; DRY is off without `dry_multiplier`."""
+"""The fields that turn each sampler off, with the value that does. It is on if one is not off."""
 
 
-def _off(request: GenerateRequest) -> dict[str, float]:
-    """Return the values that turn off all samplers that the request's `samplers` omit."""
-    unnamed = _OFF.keys() - request.samplers if request.samplers else ()
-    return {field: value for name in unnamed for field, value in _OFF[name].items()}
+_DEFAULTS = Sampling(seed=0)
 
 
-def _order(request: GenerateRequest, given: Mapping[str, Any]) -> tuple[SamplerName, ...]:
+def _without_unnamed(request: GenerateRequest) -> GenerateRequest:
+    """Return `request` with all samplers off that are missing in its `samplers`, if it has any."""
+    unnamed = _FIELDS.keys() - request.samplers if request.samplers else ()
+    off: dict[str, Any] = {}
+    for name in unnamed:
+        off |= _FIELDS[name]
+    return replace(request, **off) if off else request
+
+
+def _order(request: GenerateRequest) -> tuple[SamplerName, ...]:
     """Return the active samplers in the request's order; empty if it is llama.cpp's order.
 
     `adaptive_p` always comes last, wherever the request names it.
     """
     names = [name for name in dict.fromkeys(request.samplers) if name != "adaptive_p"]
-    on = [name for name in names if _is_on(name, request, given)]
+    on = [name for name in names if _is_on(name, request)]
     return () if on == sorted(on, key=SAMPLER_ORDER.index) else tuple(on)
 
 
-def _is_on(name: SamplerName, request: GenerateRequest, given: Mapping[str, Any]) -> bool:
-    if name == "dry":
-        return bool(request.dry_multiplier)
-    return any(
-        given.get(field, getattr(_DEFAULTS, field)) != value for field, value in _OFF[name].items()
-    )
+def _is_on(name: SamplerName, request: GenerateRequest) -> bool:
+    return any(_value(field, request, off) != off for field, off in _FIELDS[name].items())
 
 
-_DEFAULTS = Sampling(seed=0)
+def _value(field: str, request: GenerateRequest, default: float) -> Any:
+    """Return what the engine uses for a field; `default` if it is a field of no `Sampling`."""
+    given = getattr(request, field)
+    return getattr(_DEFAULTS, field, default) if given is None else given
 
 
 class SamplingDefaults:

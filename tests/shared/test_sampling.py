@@ -5,6 +5,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from arriero.shared.sampling import (
+    SAMPLER_ORDER,
     SAMPLERS,
     SamplerAbility,
     SamplingChoices,
@@ -37,6 +38,12 @@ def test_each_ability_is_for_some_field() -> None:
 @pytest.mark.parametrize("name", [name for name, each in SAMPLERS.items() if each.off is not None])
 def test_what_turns_a_sampler_off_is_a_value_of_it(name: str) -> None:
     adapter.validate_json(_json({name: SAMPLERS[name].off}))
+
+
+def test_each_sampler_can_be_turned_off() -> None:
+    turning = [each for each in SAMPLERS.values() if each.turns_off is not None]
+    assert {each.turns_off for each in turning} == {*SAMPLER_ORDER}
+    assert all(each.off is not None for each in turning)
 
 
 def test_what_is_chosen_is_what_is_not_left_open() -> None:

@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ....shared.sampling import SamplerName
 from .filters import most_typical
 from .sampling import Sampling
 from .selection import FEW, Ids, Row, highest
@@ -26,7 +27,7 @@ class Changes(Protocol):
 def left_in_order(
     row: Row,
     sampling: Sampling,
-    histories: Mapping[str, Changes],
+    histories: Mapping[SamplerName, Changes],
     draw_for_xtc: Callable[[], float],
 ) -> tuple[Ids, Row]:
     """Return the tokens that `sampling.order` keeps, and their logits after temperature.
@@ -89,18 +90,25 @@ def _kept(
             return np.asarray(logits >= top + np.float32(math.log(sampling.min_p)))
         case "typ_p":
             return most_typical(logits, sampling.typical_p)
+        case "top_k" if sampling.top_k <= FEW:
+            return highest(logits, min(sampling.top_k, logits.size))
+        case "top_k":
+            return np.argsort(-logits, kind="stable")[: sampling.top_k]
+        case "top_p":
+            order, probabilities = _sorted(logits)
+            return order[: int(probabilities.cumsum().searchsorted(np.float32(sampling.top_p))) + 1]
+        case "xtc" if logits.size < 2 or draw_for_xtc() > sampling.xtc_probability:
+            return np.arange(logits.size)
+        case "xtc":
+            order, probabilities = _sorted(logits)
+            num_above = int(np.count_nonzero(probabilities >= np.float32(sampling.xtc_threshold)))
+            return order[max(num_above - 1, 0) :]
         case _:
-            pass
-    if name == "xtc" and (logits.size < 2 or draw_for_xtc() > sampling.xtc_probability):
-        return np.arange(logits.size)
-    if name == "top_k" and sampling.top_k <= FEW:
-        return highest(logits, min(sampling.top_k, logits.size))
+            raise ValueError(f"there is no filter `{name}`")
+
+
+def _sorted(logits: Row) -> tuple[Ids, Row]:
+    """Return the order of `logits`, the highest first, and their probabilities in that order."""
     order = np.argsort(-logits, kind="stable")
-    if name == "top_k":
-        return order[: sampling.top_k]
-    weights = np.exp(logits[order] - top)
-    probabilities = weights / weights.sum()
-    if name == "top_p":
-        return order[: int(probabilities.cumsum().searchsorted(np.float32(sampling.top_p))) + 1]
-    num_above = int(np.count_nonzero(probabilities >= np.float32(sampling.xtc_threshold)))
-    return order[max(num_above - 1, 0) :]
+    weights = np.exp(logits[order] - logits.max())
+    return order, weights / weights.sum()

@@ -3,7 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ....shared.sampling import DEFAULT_TEMPERATURE, DEFAULT_TOP_P, SAMPLER_ORDER
+from ....shared.sampling import (
+    DEFAULT_TEMPERATURE,
+    DEFAULT_TOP_P,
+    SAMPLER_ORDER,
+    SamplerName,
+)
+
+_IN_POOL: frozenset[SamplerName] = frozenset(
+    {"top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc"}
+)
+"""The filters that `filters.Pool` has; any other is one of `ordered`."""
 
 Breakers = Mapping[int, tuple[tuple[int, ...], ...]]
 """Sequence breakers, beyond which a repetition may not reach.
@@ -71,7 +81,7 @@ class Sampling:
     mirostat: int = 0
     mirostat_tau: float = 5.0
     mirostat_eta: float = 0.1
-    samplers: tuple[str, ...] = ()
+    samplers: tuple[SamplerName, ...] = ()
     logit_bias: tuple[tuple[int, float], ...] = ()
     ignore_eos: bool = False
     min_tokens: int = 0
@@ -105,21 +115,28 @@ class Sampling:
         return self.adaptive_target >= 0 and self.temperature > 0 and self.mirostat == 0
 
     @property
-    def order(self) -> tuple[str, ...]:
-        """The samplers that apply one after another; empty if `filters` handles them all.
+    def order(self) -> tuple[SamplerName, ...]:
+        """The samplers that `ordered` applies one after another; empty if `Pool` has them all.
 
         In llama.cpp's own order the histories come first, and are not listed here.
         """
-        if self.samplers or not (self.has_dynamic_temperature or self.has_adaptive):
+        if self.samplers:
             return self.samplers
-        is_on = {
+        is_plain = not (self.has_dynamic_temperature or self.has_adaptive)
+        if is_plain and _IN_POOL.issuperset(self.filters):
+            return ()
+        return tuple(sorted((*self.filters, "temperature"), key=SAMPLER_ORDER.index))
+
+    @property
+    def filters(self) -> tuple[SamplerName, ...]:
+        """The filters that may drop tokens, in llama.cpp's order."""
+        is_on: dict[SamplerName, bool] = {
             "top_n_sigma": self.top_n_sigma > 0,
             "top_k": self.top_k > 0,
             "typ_p": self.typical_p < 1,
             "top_p": self.top_p < 1,
             "min_p": self.min_p > 0,
             "xtc": self.has_xtc,
-            "temperature": True,
         }
         return tuple(name for name in SAMPLER_ORDER if is_on.get(name))
 

@@ -16,11 +16,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ....shared.sampling import SamplerName
 from .sampling import Sampling
 from .selection import Ids, Row, contenders, tops_of
 
 MOST = 128
 """Maximum tokens that a row keeps."""
+
+_FILTERS: frozenset[SamplerName] = frozenset({"top_k", "top_p", "min_p"})
 
 _SPARE = 16
 """Contenders for each kept token; if there are more, many logits are equal."""
@@ -47,9 +50,9 @@ def cut_of(sampling: Sampling, temperature: np.float32) -> Cut | None:
     """Return the filters of `sampling`; `None` if they are others, or may keep many tokens."""
     if not 0 < sampling.top_k <= MOST or sampling.temperature <= 0:
         return None
-    if sampling.top_n_sigma > 0 or sampling.typical_p < 1 or sampling.has_xtc:
-        return None
     if sampling.mirostat or sampling.order or sampling.top_log_probs is not None:
+        return None
+    if not _FILTERS.issuperset(sampling.filters):
         return None
     depth = math.log(sampling.min_p) if sampling.min_p > 0 else -math.inf
     mass = sampling.top_p if sampling.top_p < 1 else math.inf
