@@ -77,8 +77,7 @@ class RowReader:
                 sampler.change(row)
             except Exception:  # the boundary of a sequence: it alone ends
                 read.broke(run)
-        cuts = [sampler.cut for sampler in samplers if sampler.cut is not None]
-        tokens = draw_together(rows, cuts, lambda index: samplers[index].draw())
+        tokens = self._draw_together(runs, samplers, rows, read)
         for run, sampler, row, token in zip(runs, samplers, rows, tokens, strict=True):
             if run.id in read.broken:
                 continue
@@ -87,6 +86,25 @@ class RowReader:
                 read.tokens.append(sampler.take(picked))
             except Exception:  # the boundary of a sequence: it alone ends
                 read.broke(run)
+
+    def _draw_together(
+        self, runs: list[Run], samplers: list[Sampler], rows: NDArray[np.float32], read: "_Read"
+    ) -> list[int | None]:
+        """Return the token of each run, or `None` if its sampler has to choose alone."""
+
+        def draw(index: int) -> float:
+            try:
+                return samplers[index].draw()
+            except Exception:  # the boundary of a sequence: it alone ends
+                read.broke(runs[index])
+                return 0.0
+
+        cuts = [sampler.cut for sampler in samplers if sampler.cut is not None]
+        try:
+            return draw_together(rows, cuts, draw)
+        except Exception:  # the sequence that caused it ends when its sampler chooses alone
+            logger.exception("no tokens could be chosen together; each sampler chooses alone")
+            return [None] * len(runs)
 
     def _read_each(self, runs: list[Run], rows: NDArray[np.float32], read: "_Read") -> None:
         end = 0

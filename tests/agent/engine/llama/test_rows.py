@@ -1,10 +1,11 @@
 """Rows of logits: prompts explained as llama.cpp would, and the boundary around each sequence."""
 
 import ctypes
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -18,6 +19,8 @@ from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.log_probs import LogProbs
 from arriero.agent.engine.sampling.sampler import Sampler
 from arriero.agent.engine.sampling.sampling import Sampling
+from arriero.agent.engine.sampling.selection import Row
+from arriero.agent.engine.sampling.together import Cut
 from arriero.agent.engine.scheduling.scheduler import Scheduler
 from arriero.agent.engine.sequence import NewSequence, SequenceId
 from arriero.agent.engine.step import (
@@ -133,6 +136,62 @@ def test_a_sampler_that_raises_ends_its_sequence_and_no_other(
     assert ended == expected
     assert "IndexError: no candidates" in caplog.text
     assert statistics.num_running == 0
+
+
+class WithoutDraw(Sampler):
+    """Its generator fails when rows are drawn together."""
+
+    def draw(self) -> float:
+        raise IndexError("no number")
+
+
+class WithoutFilters(Sampler):
+    """Its filters fail, together with others' and alone."""
+
+    cut: Cut | None
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.cut = Cut(cast("int", "many"), np.float32(1), np.float32(0), np.float32(1))
+
+    def pick(self, row: Row) -> int:
+        raise IndexError("no filters")
+
+
+class WithUnusableFilters(WithoutFilters):
+    """Its filters fail together with others', and alone it has a token."""
+
+    def pick(self, row: Row) -> int:
+        return Sampler.pick(self, row)
+
+
+@pytest.mark.parametrize(
+    ("kind", "broken"), [(WithoutDraw, {1}), (WithoutFilters, {1}), (WithUnusableFilters, set())]
+)
+def test_rows_that_are_chosen_together_end_their_own_sequence_alone(
+    kind: Callable[[NewSequence, Any], Sampler],
+    broken: set[int],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    logits = np.random.default_rng(0).standard_normal((3, 600)).astype(np.float32)
+    vocab = SimpleNamespace(size=600, end_tokens=frozenset(), suppressed_tokens=frozenset())
+
+    def sampler(number: int, kind: Callable[[NewSequence, Any], Sampler]) -> Sampler:
+        sampling = Sampling(seed=number)
+        sequence = NewSequence(
+            id=SequenceId(number), prompt=Prompt((0,)), max_tokens=None, sampling=sampling
+        )
+        return kind(sequence, vocab)
+
+    expected = [sampler(number, Sampler).choose(logits[number].copy()) for number in range(3)]
+    samplers = {SequenceId(n): sampler(n, kind if n == 1 else Sampler) for n in range(3)}
+    pointer = logits.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
+    context = cast("Context", SimpleNamespace(logits=pointer))
+    reader = RowReader(context, samplers, num_rows=3, vocab_size=600)
+    decoded = reader.read(tuple(Run(id, id, 0, (0,), True) for id in samplers))
+    assert decoded.broken == broken
+    assert [*decoded.tokens] == [expected[n] for n in range(3) if n not in broken]
+    assert caplog.text.count("sequence 1 ends") == len(broken)
 
 
 @pytest.mark.parametrize("logits", [[0.0, np.nan, -np.inf], [np.nan] * 3, [1.0, np.inf, 0.0]])
