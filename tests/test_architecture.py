@@ -113,7 +113,7 @@ SHELLS = {
     "agent/generation": "local_generation prepar* query_executor *_spans",
     "agent/link": "balancer_socket connection dialling",
     "agent/models": "downloader fetch_process fetcher file_lock hub located "
-    "models_folder part_file remote_header source_headers",
+    "models_folder remote_header source_headers",
     "agent/peers": "counts kv_receiver kv_sender kv_transfer wire",
     "agent/supervision": "assigned_settings engine_process engine_run fit_process fit_reader "
     "model_fetch place standby supervisor supervisor_protocol",

@@ -21,7 +21,7 @@ import httpx2
 from ...shared.models.sources import MAX_SOURCE, LocalFile, WebFile, check_http, parse_source
 from .. import child
 from ..gguf.header import Value
-from .downloader import TIMEOUT, Downloader, Progress, RemoteFile, ReportProgress
+from .downloader import TIMEOUT, Downloader, Progress, RemoteFile, ReportProgress, sha256_of
 from .fetch_protocol import (
     FETCH_ORDERS,
     FETCH_REPORTS,
@@ -35,7 +35,6 @@ from .fetch_protocol import (
 from .file_lock import FileLock
 from .located import Located, locate_on_host, locate_on_web
 from .models_folder import ModelsFolder, Record, part_of
-from .part_file import sha256_of
 from .port import FetchError, RemoteModel
 from .remote_header import Budget, read_remote_header
 

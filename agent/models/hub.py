@@ -28,11 +28,10 @@ from huggingface_hub.hf_api import ModelInfo, RepoSibling
 from ...shared.log import context
 from ...shared.models.sources import HubFile, HubQuantisation, is_relative_path
 from ..gguf.split_files import files_of
-from .downloader import TOKEN_HINT, RemoteFile
+from .downloader import TOKEN_HINT, RemoteFile, sha256_of
 from .file_names import other_quantisations, pick_file, quantisation_of
 from .located import Located
 from .models_folder import ModelsFolder, in_words
-from .part_file import sha256_of
 from .port import FetchError, OtherFile
 
 logger = logging.getLogger(__name__)

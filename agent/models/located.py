@@ -7,10 +7,9 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from ...shared.models.sources import LocalFile, WebFile
 from ..gguf.split_files import files_of
-from .downloader import RemoteFile
+from .downloader import RemoteFile, sha256_of
 from .gguf_check import check_model
 from .models_folder import PART, ModelsFolder
-from .part_file import sha256_of
 from .port import FetchError, OtherFile
 
 

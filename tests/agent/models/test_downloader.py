@@ -12,16 +12,18 @@ import pytest
 from arriero.agent.models.downloader import (
     INTERVAL,
     Downloader,
+    PartFile,
     Progress,
     RedirectError,
     RemoteFile,
     ResponseFacts,
+    hash_of,
     headers_for,
     next_url,
     refused,
+    sha256_of,
 )
 from arriero.agent.models.models_folder import ModelsFolder, Record, part_of
-from arriero.agent.models.part_file import PartFile
 from arriero.agent.models.port import FetchError
 from arriero.agent.models.retry_pauses import PAUSES
 from tests.agent.models.file_server import FileServer, Served, model
@@ -390,3 +392,50 @@ def test_a_token_goes_to_no_other_host() -> None:
     assert headers_for("https://a/x", "https://a:443/y", headers) == headers
     assert headers_for("https://a/x", "https://b/y", headers) == {"range": "bytes=1-"}
     assert headers_for("https://a/x", "https://a:8443/y", headers) == {"range": "bytes=1-"}
+
+
+def test_a_part_goes_on_where_an_earlier_one_ended_and_hashes_it_all(tmp_path: Path) -> None:
+    file = tmp_path / "sub" / "m.gguf"
+    with PartFile(file, is_hashed=True) as part:
+        part.append(b"GGUF-one")
+    with PartFile(file, is_hashed=True) as part:
+        assert part.size == 8
+        part.append(b"-two")
+        assert part.sha256() == hashlib.sha256(b"GGUF-one-two").hexdigest()
+        assert not file.exists()
+        part.finish()
+
+    assert file.read_bytes() == b"GGUF-one-two"
+    assert not part_of(file).exists()
+
+
+def test_a_restarted_part_is_empty_and_hashes_anew(tmp_path: Path) -> None:
+    file = tmp_path / "m.gguf"
+    with PartFile(file, is_hashed=True) as part:
+        part.append(b"wrong")
+        part.restart()
+        part.append(b"right")
+        assert part.start(3) == b"rig"
+        assert part.size == 5
+        assert part.sha256() == hashlib.sha256(b"right").hexdigest()
+        part.finish()
+    assert file.read_bytes() == b"right"
+
+
+def test_what_is_flushed_survives_the_process(tmp_path: Path) -> None:
+    file = tmp_path / "m.gguf"
+    with PartFile(file, is_hashed=False) as part:
+        part.append(b"GGUF")
+        part.flush()
+        assert part_of(file).read_bytes() == b"GGUF"
+        assert part.sha256() is None
+
+
+def test_the_hash_of_a_file_and_of_one_that_goes_on(tmp_path: Path) -> None:
+    path, data = tmp_path / "file", bytes(range(256)) * 10_000
+    path.write_bytes(data[:1_500_000])
+    running = hash_of(path)
+    running.update(data[1_500_000:])
+
+    assert running.hexdigest() == hashlib.sha256(data).hexdigest()
+    assert sha256_of(path) == hashlib.sha256(data[:1_500_000]).hexdigest()
