@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from arriero.agent.engine.llama.kernels import choose
+from arriero.agent.engine.llama.loading import choose_kernels
 from arriero.agent.engine.prompt import Prompt
 from arriero.agent.engine.sampling.sampler import Sampler
 from arriero.agent.engine.sampling.sampling import Dry, Sampling
@@ -61,7 +61,7 @@ class Vocab(FakeVocab):
 
 @pytest.fixture(scope="module")
 def loop() -> BareLoop:
-    return BareLoop(real_model("smollm2"), 128, repacks=choose("auto") == "all")
+    return BareLoop(real_model("smollm2"), 128, repacks=choose_kernels("auto") == "all")
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)

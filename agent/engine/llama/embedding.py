@@ -21,8 +21,7 @@ from ..embedding.pooling import Rows
 from ..load_options import LoadOptions
 from ..sequence import SequenceId
 from ..step import Run
-from .context import Batch
-from .context_params import context_params
+from .context import Batch, context_params
 from .log import route_log
 from .model import Model
 

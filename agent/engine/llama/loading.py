@@ -9,15 +9,17 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import llama_cpp.llama_cpp as llama_cpp
 
 from ....shared.models.assignments import HOST
 from ....shared.models.engine_options import Numa
+from ....shared.reports.model_info import Kernels
 from ...gguf.choice import Fitted
 from ..load_options import LoadOptions, servers_of
 from ..model_error import ModelError, NoMemoryError, does_not_fit
-from .backends import library
+from .backends import cpu_library, libraries_folder, library
 from .cells.layout import Layout, choose_layout
 from .context import CannotGenerateError, can_take_back
 from .devices import loaded_devices
@@ -25,7 +27,6 @@ from .draft_model import LlamaDraftModel, load_draft_model
 from .encoder import EncoderEngine
 from .engine import LlamaEngine
 from .fitting import fitted
-from .kernels import choose
 from .log import route_log
 from .media.projector import Projector
 from .model import Model, check_model_file
@@ -130,7 +131,7 @@ def _load(path: Path, options: LoadOptions) -> Loaded:
     model = Model(
         path,
         options,
-        kernels=choose(options.kernels),
+        kernels=choose_kernels(options.kernels),
         loads_mtp=_wants_mtp(options) and has_mtp(path),
     )
     if options.max_draft and not _can_draft(model, options):
@@ -233,3 +234,52 @@ def _warn_of_long_context(model: Model, options: LoadOptions) -> None:
             longest,
             model.path,
         )
+
+
+_AMX = "AMX_INT8 = 1"
+"""llama.cpp's description of a build with AMX kernels, on a processor with AMX."""
+
+_SWITCH = b"-fno-dse"
+
+
+def choose_kernels(
+    choice: Literal["auto"] | Kernels, *, system: str | None = None, folder: Path | None = None
+) -> Kernels:
+    """Return the kernels to load weights for. `auto`: all, unless AMX may crash.
+
+    The fastest kernels (AMX tiles, repacked weights) keep weights in "extra buffers" with a layout
+    of their own. The AMX kernels crash in a build whose compiler removed the stores that configure
+    AMX tiles as dead code (ggml-org/llama.cpp#20824). gcc's `-fno-dse` keeps these stores, and
+    `-frecord-gcc-switches` records the flags in the library.
+
+    `system` is llama.cpp's description of its build, and `folder` has its libraries; both have
+    defaults.
+    """
+    if choice != "auto":
+        return choice
+    if system is None:
+        library()
+        system = llama_cpp.llama_print_system_info().decode(errors="replace")
+    if _AMX not in system or any(map(_is_mended, _cpu_libraries(folder))):
+        return "all"
+    logger.warning(
+        "llama.cpp's plain kernels are used, which are slower: gcc breaks the AMX kernels "
+        "without -fno-dse, and llama.cpp's library does not tell whether it was built with this "
+        'flag; build it with CMAKE_ARGS=\'-DCMAKE_C_FLAGS="-fno-dse -frecord-gcc-switches" '
+        '-DCMAKE_CXX_FLAGS="-fno-dse -frecord-gcc-switches"\', or, if the AMX kernels work on this '
+        "host, set --kernels all"
+    )
+    return "plain"
+
+
+def _is_mended(library: Path) -> bool:
+    """Return whether the library's compiler kept the stores that configure AMX tiles."""
+    return _SWITCH in library.read_bytes()
+
+
+def _cpu_libraries(folder: Path | None) -> list[Path]:
+    """Return the libraries for processors: only the loaded one, if the system tells which."""
+    loaded = cpu_library() if folder is None else None
+    if loaded is not None:
+        return [loaded]
+    return [path for path in (folder or libraries_folder()).glob("*ggml-cpu*") if path.is_file()]

@@ -11,7 +11,7 @@ import pytest
 
 from arriero.agent.engine.embedding.embedding_plan import Slice
 from arriero.agent.engine.embedding.pooling import Rows
-from arriero.agent.engine.llama.context_params import context_params
+from arriero.agent.engine.llama.context import context_params
 from arriero.agent.engine.llama.embedding import LlamaEmbedding
 from arriero.agent.engine.llama.engine import LlamaEngine
 from arriero.agent.engine.llama.loading import load_engine
