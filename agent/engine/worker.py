@@ -223,11 +223,11 @@ class Worker:
 
         Call it on one thread.
         """
-        return Gone() if self._scheduler is None else self._scheduler.take_evicted(most)
+        return Gone() if self._scheduler is None else self._scheduler.marks.take_gone(most)
 
     def has_prefix(self, key: int) -> bool:
         """Return whether the cache has a prefix that is marked `key`. Thread-safe."""
-        return self._scheduler is not None and self._scheduler.has_prefix(key)
+        return self._scheduler is not None and key in self._scheduler.marks
 
     @property
     def _opening(self) -> Opener:

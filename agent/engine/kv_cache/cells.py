@@ -16,6 +16,7 @@ Invariants, checked by `check_integrity`:
 from collections import Counter
 from collections.abc import Iterator
 
+from ..integrity import check
 from ..step import Copy, Edit
 
 
@@ -159,20 +160,20 @@ class Cells:
         slots = Counter(
             s for holder, chain in chains.items() if holder < self._slots for s in chain
         )
-        _check(all(one.num_holders == holders[one] for one in every), "holders of segments")
-        _check(all(one.num_slots == slots[one] for one in every), "slots of segments")
-        _check(self.num_used == sum(one.length for one in every), "cells used")
-        _check(self.num_in_use == sum(one.length for one in slots), "cells in use")
-        _check(all(one.num_holders == 1 for one in self._last.values()), "last segments")
+        check(all(one.num_holders == holders[one] for one in every), "holders of segments")
+        check(all(one.num_slots == slots[one] for one in every), "slots of segments")
+        check(self.num_used == sum(one.length for one in every), "cells used")
+        check(self.num_in_use == sum(one.length for one in slots), "cells in use")
+        check(all(one.num_holders == 1 for one in self._last.values()), "last segments")
         lengths = {holder: sum(one.length for one in chain) for holder, chain in chains.items()}
-        _check(lengths == self._lengths, f"lengths {lengths}, {self._lengths}")
+        check(lengths == self._lengths, f"lengths {lengths}, {self._lengths}")
         alone = {
             holder: sum(one.length for one in chain if one.num_holders == 1)
             for holder, chain in chains.items()
         }
-        _check(alone == self._num_alone, f"cells alone {alone}, {self._num_alone}")
+        check(alone == self._num_alone, f"cells alone {alone}, {self._num_alone}")
         kept_alone = {holder for holder, num in alone.items() if num and holder >= self._slots}
-        _check(kept_alone == self.kept_alone, f"{kept_alone} have cells alone")
+        check(kept_alone == self.kept_alone, f"{kept_alone} have cells alone")
 
     def _add_alone(self, holder: int, count: int) -> None:
         """Change the count of cells that only `holder` has."""
@@ -253,8 +254,8 @@ class Room:
 
     def check_integrity(self) -> None:
         """Raise `RuntimeError` if more cells are used or free than there are."""
-        _check(self.num_used <= self.num_cells, f"{self.num_used} cells used")
-        _check(self._limit <= self.num_cells, f"limit {self._limit}")
+        check(self.num_used <= self.num_cells, f"{self.num_used} cells used")
+        check(self._limit <= self.num_cells, f"limit {self._limit}")
 
 
 def _chain(last: _Segment | None, stop: _Segment | None = None) -> Iterator[_Segment]:
@@ -278,8 +279,3 @@ def _split(segment: _Segment, length: int) -> _Segment:
     segment.parent = first
     segment.length -= length
     return first
-
-
-def _check(holds: bool, finding: str) -> None:
-    if not holds:
-        raise RuntimeError(f"cells out of order: {finding}")

@@ -43,6 +43,7 @@ from math import ceil
 from typing import Literal
 
 from ..capacity import BLOCK
+from ..integrity import check
 from ..prompt import border
 from ..prompt_store.stored_prompt import StoredPrompt
 from ..step import (
@@ -58,7 +59,7 @@ from ..step import (
 )
 from .cells import Cells
 from .handed import Handed, HandOut, cells, state
-from .memory import Memory, Policy, check
+from .memory import Memory, Policy
 from .parked_blocks import Keys, ParkedBlocks
 from .prefix_tree import Found, Mark
 

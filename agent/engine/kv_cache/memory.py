@@ -26,6 +26,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from ....shared.reports.statistics import Cells as Counts
+from ..integrity import check
 from ..prompt_store.stored_prompt import StoredPrompt
 from ..step import Clear, Edit, Free
 from .allowance import Allowance
@@ -414,9 +415,3 @@ class Memory(ABC):
         if holder in self._tree:
             self._tree.remove(holder)
             self._used_at.pop(holder, None)
-
-
-def check(holds: bool, finding: str) -> None:
-    """Raise `RuntimeError` with the `finding` unless it `holds`."""
-    if not holds:
-        raise RuntimeError(f"memory out of order: {finding}")

@@ -23,6 +23,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 
+from ..integrity import check
+
 MOST = 1024
 """Maximum parked prefixes. A search for the longest prefix visits all matching prefixes."""
 
@@ -246,15 +248,15 @@ class ParkedBlocks:
         users = Counter(id for parked in self._parked.values() for id in parked.blocks)
         users.update(id for blocks in being_parked for id in blocks)
         counts = {id: block.num_users for id, block in self._blocks.items()}
-        _check(counts == dict(users), f"users of blocks {counts}")
+        check(counts == dict(users), f"users of blocks {counts}")
         for id, block in self._blocks.items():
-            _check(block.parent in (_START, *self._blocks), f"parent of block {id}")
-            _check(self._ids.get((block.parent, block.keys)) == id, f"keys of block {id}")
-        _check(len(self._ids) == len(self._blocks), "ids of blocks")
+            check(block.parent in (_START, *self._blocks), f"parent of block {id}")
+            check(self._ids.get((block.parent, block.keys)) == id, f"keys of block {id}")
+        check(len(self._ids) == len(self._blocks), "ids of blocks")
         num_bytes = sum(map(self._bytes, self._blocks)) + self._state_bytes * len(self._parked)
-        _check(num_bytes == self.num_bytes, f"{self.num_bytes} bytes")
+        check(num_bytes == self.num_bytes, f"{self.num_bytes} bytes")
         num_parked = sum(block.num_parked for block in self._blocks.values())
-        _check(self.num_positions == num_parked, "positions")
+        check(self.num_positions == num_parked, "positions")
         in_cells = Counter(
             id
             for name, parked in self._parked.items()
@@ -262,7 +264,7 @@ class ParkedBlocks:
             if start < parked.in_cells
         )
         held = {id: block.num_in_cells for id, block in self._blocks.items() if block.num_in_cells}
-        _check(held == in_cells, f"blocks in the cells {held}")
+        check(held == in_cells, f"blocks in the cells {held}")
 
     def _change(self, id: int, *, is_here: bool | None = None, num_in_cells: int = 0) -> None:
         """Mark the block as present or absent, or change the count of users with its cells."""
@@ -277,8 +279,3 @@ class ParkedBlocks:
     def _bytes(self, id: int) -> int:
         block = self._blocks[id]
         return len(block.keys) * self._cell_bytes if block.is_here else 0
-
-
-def _check(holds: bool, finding: str) -> None:
-    if not holds:
-        raise RuntimeError(f"parked blocks out of order: {finding}")

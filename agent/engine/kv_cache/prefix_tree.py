@@ -20,6 +20,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from ..integrity import check
 from ..prompt import border
 from ..statistics import Gone
 
@@ -301,23 +302,23 @@ class PrefixTree:
         while waiting:
             node = waiting.pop()
             for first, child in node.children.items():
-                _check(child.parent is node and child.edge[:1] == [first], "children")
-                _check(bool(child.holders) and child.holders <= node.holders, "holders of nodes")
+                check(child.parent is node and child.edge[:1] == [first], "children")
+                check(bool(child.holders) and child.holders <= node.holders, "holders of nodes")
                 waiting.append(child)
         self._check_marks()
         for holder, end in self._ends.items():
             inside = [holder in child.holders for child in end.children.values()]
-            _check(holder in end.holders and not any(inside), f"end of holder {holder}")
-            _check(len(self.keys(holder)) == self._lengths[holder], f"length of {holder}")
+            check(holder in end.holders and not any(inside), f"end of holder {holder}")
+            check(len(self.keys(holder)) == self._lengths[holder], f"length of {holder}")
 
     def _check_marks(self) -> None:
         waiting, held = [self._root], Counter[int]()
         while waiting:
             node = waiting.pop()
-            _check(all(1 <= at <= len(node.edge) for at in node.marks.values()), "marks")
+            check(all(1 <= at <= len(node.edge) for at in node.marks.values()), "marks")
             held.update(node.marks.keys())
             waiting += node.children.values()
-        _check(held == self.marks.counts, "counts of marks")
+        check(held == self.marks.counts, "counts of marks")
 
     def _marks_of(self, holder: int) -> list[Mark]:
         """Return the marks of `holder` in the order of their positions."""
@@ -389,8 +390,3 @@ def _split(node: _Node, length: int) -> _Node:
     first.marks = {key: at for key, at in node.marks.items() if at <= length}
     node.marks = {key: at - length for key, at in node.marks.items() if at > length}
     return first
-
-
-def _check(holds: bool, finding: str) -> None:
-    if not holds:
-        raise RuntimeError(f"prefix cache out of order: {finding}")

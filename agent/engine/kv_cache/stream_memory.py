@@ -14,6 +14,7 @@ computed again.
 
 from collections.abc import Sequence
 
+from ..integrity import check
 from ..step import Clear, Copy, Edit, Place
 from .cells import Cells
 from .handed import Handed, HandOut
@@ -91,10 +92,9 @@ class StreamCells(Cells):
         """Raise `RuntimeError` if an invariant is broken."""
         super().check_integrity()
         numbers = [*self._free, *self._streams.values()]
-        if len(set(numbers)) != len(numbers):
-            raise RuntimeError(f"streams out of order: {numbers}")
-        if any(self.length(one) and one not in self._streams for one in self._lengths):
-            raise RuntimeError(f"streams out of order: {self._streams}, {self._lengths}")
+        check(len(set(numbers)) == len(numbers), f"streams {numbers}")
+        without = [one for one in self._lengths if self.length(one) and one not in self._streams]
+        check(not without, f"holders without a stream {without}")
 
 
 class StreamMemory(UnifiedMemory):

@@ -24,13 +24,14 @@ Invariants, checked by `check_integrity`:
 from collections.abc import Collection, Iterator, Sequence
 
 from ..capacity import BLOCK
+from ..integrity import check
 from ..prompt import border
 from ..prompt_store.stored_prompt import StoredPrompt
 from ..step import Clear, Copy, Discard, Offload, Put, ReadOut, Restore
 from .allowance import LEAST_IN_PIECE, MOST_IN_PIECE
 from .cells import Cells
 from .handed import Handed, HandOut, cells
-from .memory import Memory, Policy, check
+from .memory import Memory, Policy
 from .parked_blocks import ParkedBlocks
 from .prefix_tree import Found
 

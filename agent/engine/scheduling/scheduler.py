@@ -22,13 +22,13 @@ from typing import assert_never
 from ....shared.errors import EngineFailed, InvalidRequest, PromptTooLong, RequestError
 from ....shared.reports.statistics import Statistics
 from ..capacity import Capacity
+from ..integrity import check
 from ..kv_cache.handed import HandOut
 from ..prompt import Media, Prompt
 from ..prompt_store.blocks import Left
 from ..prompt_store.stored_prompt import StoredPrompt
 from ..sequence import NewSequence, SequenceId, SequenceOutput
 from ..speculation.drafter import DraftRequest, Proposal, StepPrices
-from ..statistics import Gone
 from ..step import Aborted, Decoded, Explained, Failed, NoRoom, NotLoaded, Outcome, Step
 from .accounting import Accounting
 from .context_shift import open_window
@@ -70,6 +70,8 @@ class Scheduler:
         )
         self._state = state
         self._memory = state.memory
+        self.marks = state.memory.marks
+        """The marks on cached prefixes, by which balancers ask for them."""
         self._tally = state.tally
         self._queue = state.queue
         self._running = state.queue.running
@@ -116,16 +118,6 @@ class Scheduler:
             num_waiting=len(self._queue.waiting),
             cells=replace(counts, parked=counts.parked + self._queue.num_stored),
         )
-
-    def take_evicted(self, most: int) -> Gone:
-        """Return up to `most` marked prefixes that left the cache. Only one thread may call
-        this.
-        """
-        return self._memory.marks.take_gone(most)
-
-    def has_prefix(self, key: int) -> bool:
-        """Return whether a prefix marked `key` is in the cache. Callable from any thread."""
-        return key in self._memory.marks
 
     def add(self, sequence: NewSequence, error: RequestError | None = None) -> None:
         """Add a sequence that waits for a slot.
@@ -277,13 +269,13 @@ class Scheduler:
         self._memory.check_integrity()
         self._queue.check_integrity()
         everybody = [*self._running.values(), *self._queue.waiting]
-        _check({one.id for one in everybody} <= self._ids, "ids")
+        check({one.id for one in everybody} <= self._ids, "ids")
         for one in everybody:
-            _check(0 <= one.num_computed < len(one.history) < self._ceiling, f"{one.id}: computed")
+            check(0 <= one.num_computed < len(one.history) < self._ceiling, f"{one.id}: computed")
         for one in self._queue.waiting:
-            _check(one.num_computed == 0, f"{one.id} waits with {one.num_computed} cells")
+            check(one.num_computed == 0, f"{one.id} waits with {one.num_computed} cells")
         for slot, one in self._running.items():
-            _check(self._memory.room.length(slot) == one.num_computed, f"cells of slot {slot}")
+            check(self._memory.room.length(slot) == one.num_computed, f"cells of slot {slot}")
 
     def _still_reading(self) -> list[SequenceOutput]:
         """Return progress reports of sequences that gained nothing for `TELL_PAUSE`.
@@ -366,8 +358,3 @@ def _num_chosen(output: SequenceOutput) -> int:
     """Return how many tokens were chosen for the output, including an end token."""
     is_stopped = output.end is not None and output.end.reason == "stop"
     return len(output.tokens) + is_stopped
-
-
-def _check(holds: bool, finding: str) -> None:
-    if not holds:
-        raise RuntimeError(f"scheduler out of order: {finding}")

@@ -6,6 +6,7 @@ from operator import attrgetter
 
 from ..capacity import BLOCK, Capacity
 from ..cost.move_cost import MOST_BYTES
+from ..integrity import check
 from ..kv_cache.allowance import LEAST_IN_PIECE
 from ..kv_cache.checkpoint_memory import CheckpointMemory
 from ..kv_cache.greedy_dual import GreedyDual
@@ -102,17 +103,12 @@ class SequenceQueue:
     def check_integrity(self) -> None:
         """Raise `RuntimeError` if an invariant is broken."""
         slots = sorted([*self._free, *self.running])
-        _check(slots == list(range(self._num_slots)), f"slots {slots}")
+        check(slots == list(range(self._num_slots)), f"slots {slots}")
         ids = [one.id for one in (*self.running.values(), *self.waiting)]
-        _check(len(set(ids)) == len(ids), f"sequences {ids}")
+        check(len(set(ids)) == len(ids), f"sequences {ids}")
         adapters = Counter(one.adapter for one in self.running.values())
-        _check(self.adapters == adapters and all(adapters.values()), f"adapters {self.adapters}")
-        _check(self.waiting == sorted(self.waiting, key=_rank), "waiting out of order")
-
-
-def _check(holds: bool, finding: str) -> None:
-    if not holds:
-        raise RuntimeError(f"queue out of order: {finding}")
+        check(self.adapters == adapters and all(adapters.values()), f"adapters {self.adapters}")
+        check(self.waiting == sorted(self.waiting, key=_rank), "order of the waiting")
 
 
 class SchedulerState:

@@ -60,7 +60,7 @@ def test_a_sequence_is_in_one_place() -> None:
     queue.wait(one)
     queue.begin(one)
     queue.wait(one)
-    with pytest.raises(RuntimeError, match="queue out of order"):
+    with pytest.raises(RuntimeError, match="out of order: sequences"):
         queue.check_integrity()
 
 

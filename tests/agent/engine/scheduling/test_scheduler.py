@@ -1025,17 +1025,17 @@ def test_what_left_the_cache_is_named() -> None:
         keys = ((12, number * 10), (24, number * 10 + 1))
         scheduler.add(replace(new(number, (number,) * 24, max_tokens=2), marks=keys))
         finish(scheduler, engine)
-    gone = set(scheduler.take_evicted(9).keys)
+    gone = set(scheduler.marks.take_gone(9).keys)
     assert 11 in gone
     assert gone <= {10, 11}
-    assert not scheduler.take_evicted(9)
+    assert not scheduler.marks.take_gone(9)
 
 
 def test_a_model_that_cannot_share_holds_nothing_that_is_named() -> None:
     scheduler, engine = make(can_share=False), FakeEngine()
     scheduler.add(replace(new(1, (5,) * 8, max_tokens=1), marks=((8, 7),)))
     finish(scheduler, engine)
-    assert scheduler.take_evicted(9).keys == (7,)
+    assert scheduler.marks.take_gone(9).keys == (7,)
 
 
 # ---- what can never run is told why
