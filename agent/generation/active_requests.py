@@ -137,12 +137,14 @@ class Reaction:
 
 
 class ActiveRequest:
-    """The request of `start`, running as the sequence `id`.
+    """The request of `start`, running as the sequence `id`. `piece` returns a token's bytes.
 
     Call no further method once `is_over` is true.
     """
 
-    def __init__(self, id: SequenceId, start: Start, listener: Listener) -> None:
+    def __init__(
+        self, id: SequenceId, start: Start, listener: Listener, piece: Callable[[int], bytes]
+    ) -> None:
         self.is_over = False
         self.is_saving = False
         self.is_discarded = False
@@ -161,7 +163,8 @@ class ActiveRequest:
         """The answer's end, until the save is written."""
         self._history: History | None = None
         """The prompt and the answer, if they are saved."""
-        self._held = None if start.request.stream else HeldPieces()
+        self.held = HeldPieces(0.0 if start.request.stream else HELD)
+        self._piece = piece
 
     @property
     def is_being_prepared(self) -> bool:
@@ -178,19 +181,18 @@ class ActiveRequest:
         """The key under which the request saves; `None` if it does not save."""
         return saves_as(self.request)
 
-    def prepared(self, prepared: Prepared, piece: Callable[[int], bytes]) -> Reaction:
-        """Handle the end of the preparation: run the sequence, or fetch a prefix first.
-
-        `piece` returns a token's bytes.
-        """
+    def prepared(self, prepared: Prepared | Resumed) -> Reaction:
+        """Handle the end of the preparation: run the sequence, or fetch a prefix first."""
+        if isinstance(prepared, Resumed):
+            return self._resumed(prepared)
         source, self._source = self._source, None
         if source is not None and _may_fetch(prepared):
             self._fetching = prepared
             return Reaction((), (FetchPrefix(self.id, source, prepared.sequence.prompt),))
-        self._answer = Answer(self.name, prepared, piece)
+        self._answer = Answer(self.name, prepared, self._piece)
         return Reaction(self._notices(prepared), (self._run(prepared.sequence),))
 
-    def fetched(self, prefix: StoredPrompt | None, piece: Callable[[int], bytes]) -> Reaction:
+    def fetched(self, prefix: StoredPrompt | None) -> Reaction:
         """Handle the end of the fetch. Without a `prefix` the whole prompt is computed.
 
         Returns decisions, as `prepared` does.
@@ -199,9 +201,9 @@ class ActiveRequest:
         if prepared is None:
             return Reaction()
         sequence = replace(prepared.sequence, stored=prefix)
-        return self.prepared(replace(prepared, sequence=sequence), piece)
+        return self.prepared(replace(prepared, sequence=sequence))
 
-    def resumed(self, resumed: Resumed) -> Reaction:
+    def _resumed(self, resumed: Resumed) -> Reaction:
         """Continue an answer that another agent began."""
         self._answer = resumed.answer
         notices = self._notices(resumed.prepared)
@@ -233,14 +235,6 @@ class ActiveRequest:
             self._history.extend(output.tokens)
         items = self._answer.take(output)
         return self._answered(items, output) if self._answer.is_over else Reaction(tuple(items))
-
-    def to_send(self, items: tuple[Item, ...], now: float) -> tuple[Item, ...]:
-        """Return the items to send at `now` (seconds). `items` are the newest items."""
-        return items if self._held is None else self._held.to_send(items, now)
-
-    def with_rest(self, items: tuple[Item, ...]) -> tuple[Item, ...]:
-        """Return the items not sent yet, followed by `items`."""
-        return items if self._held is None else self._held.with_rest(items)
 
     def read(self, prefix: StoredPrompt | None) -> Reaction:
         """Save the prefix of prompt and answer that was read from the engine's cache."""
@@ -315,22 +309,24 @@ def _may_fetch(prepared: Prepared) -> bool:
 
 
 class HeldPieces:
-    """Pieces of one request that are not sent yet, since no client reads them while it runs.
+    """Pieces of one request that are not sent yet, for up to `seconds`.
 
-    For a small model, each message costs the agent and the balancer more than a token costs the
-    engine. If the agent is lost, its held pieces are lost too and must be computed again.
+    No client reads an answer that is not streamed while it runs. For a small model, each message
+    costs the agent and the balancer more than a token costs the engine. If the agent is lost, its
+    held pieces are lost too and must be computed again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = HELD) -> None:
+        self._seconds = seconds
         self._pieces: list[Item] = []
         self._due = float("-inf")
 
     def to_send(self, items: tuple[Item, ...], now: float) -> tuple[Item, ...]:
-        """Return the items to send now; none if `items` are tokens and some were sent recently."""
+        """Return the items to send at `now`; none if `items` are tokens and some were just sent."""
         if now < self._due and all(isinstance(item, Piece) for item in items):
             self._pieces += items
             return ()
-        self._due = now + HELD
+        self._due = now + self._seconds
         return self.with_rest(items)
 
     def with_rest(self, items: tuple[Item, ...]) -> tuple[Item, ...]:
@@ -378,7 +374,7 @@ class ActiveRequests:
 
     def start(self, id: SequenceId, start: Start, listener: Listener) -> list[Decision]:
         """Begin a new request; see `port.Generation`."""
-        active = ActiveRequest(id, start, listener)
+        active = ActiveRequest(id, start, listener, self._piece)
         if (key := active.key) is not None:
             if (start.scope, key) in self._saving:
                 return [SendItems(listener, (_key_is_taken(start.id, key),), (id,))]
@@ -414,23 +410,16 @@ class ActiveRequests:
             active.is_over = True
             refused = Refused(id=active.name, error=to_wire(outcome))
             return self._settled(active, Reaction((refused,)))
-        reaction = self._guarded(active, lambda: self._ready(active, outcome), is_in_engine=False)
-        return self._settled(active, reaction)
+        prepared = partial(active.prepared, outcome)
+        return self._settled(active, self._guarded(active, prepared, is_in_engine=False))
 
     def fetched(self, id: SequenceId, prefix: StoredPrompt | None) -> list[Decision]:
         """Handle the end of a fetch, with or without a prefix; ignored if the request has ended."""
         active = self._active.get(id)
         if active is None or not active.is_being_prepared:
             return []
-        reaction = self._guarded(
-            active, lambda: active.fetched(prefix, self._piece), is_in_engine=False
-        )
-        return self._settled(active, reaction)
-
-    def _ready(self, active: ActiveRequest, outcome: Prepared | Resumed) -> Reaction:
-        if isinstance(outcome, Resumed):
-            return active.resumed(outcome)
-        return active.prepared(outcome, self._piece)
+        fetched = partial(active.fetched, prefix)
+        return self._settled(active, self._guarded(active, fetched, is_in_engine=False))
 
     def stepped(self, outputs: Sequence[SequenceOutput], now: float) -> list[Decision]:
         """Handle one engine step at `now` (seconds); returns one `SendItems` per listener."""
@@ -439,9 +428,10 @@ class ActiveRequests:
         for output in outputs:
             if (active := self._active.get(output.id)) is None:
                 continue
-            reaction = self._stepped(active, output)
+            stepped, is_in_engine = partial(active.stepped, output), output.end is None
+            reaction = self._guarded(active, stepped, is_in_engine=is_in_engine)
             items, released = outgoing.setdefault(active.listener, ([], []))
-            items += active.to_send(reaction.items, now)
+            items += active.held.to_send(reaction.items, now)
             released += self._released(active)
             decisions += reaction.decisions
         sends = [
@@ -488,10 +478,6 @@ class ActiveRequests:
         active = self._active.get(id)
         return None if active is None or active.is_discarded else active
 
-    def _stepped(self, active: ActiveRequest, output: SequenceOutput) -> Reaction:
-        is_in_engine = output.end is None
-        return self._guarded(active, partial(active.stepped, output), is_in_engine=is_in_engine)
-
     @staticmethod
     def _guarded(
         active: ActiveRequest, event: Callable[[], Reaction], *, is_in_engine: bool
@@ -505,7 +491,7 @@ class ActiveRequests:
         released = tuple(self._released(active))
         if not reaction.items and not released:
             return [*reaction.decisions]
-        items = active.with_rest(reaction.items) if reaction.items else ()
+        items = active.held.with_rest(reaction.items) if reaction.items else ()
         return [SendItems(active.listener, items, released), *reaction.decisions]
 
     def _released(self, active: ActiveRequest) -> list[SequenceId]:

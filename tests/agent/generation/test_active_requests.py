@@ -379,12 +379,12 @@ class TestFetching:
 
 
 def new(request: GenerateRequest = REQUEST) -> ActiveRequest:
-    return ActiveRequest(ONE, Start(id=R, request=request), Heard())
+    return ActiveRequest(ONE, Start(id=R, request=request), Heard(), a_byte)
 
 
 def begun(request: GenerateRequest = REQUEST) -> ActiveRequest:
     active = new(request)
-    active.prepared(PREPARED, a_byte)
+    active.prepared(PREPARED)
     return active
 
 
@@ -427,7 +427,7 @@ class TestOneAnswer:
         stored = whole((1, 2), b"state")
         notice = Notice("prompt_cache", "torn")
         prepared = replace(other(PREPARED, stored=stored), notices=(notice,))
-        change = new().prepared(prepared, a_byte)
+        change = new().prepared(prepared)
         assert change.items == (Noticed(id=R, code="prompt_cache", message="torn"),)
         [run] = change.decisions
         assert isinstance(run, Run)
@@ -474,7 +474,7 @@ class TestOneThatSaves:
 
     def test_what_another_engine_generated_is_saved_as_well(self) -> None:
         active = new(SAVING)
-        active.prepared(other(PREPARED, said=tuple(b"xy")), a_byte)
+        active.prepared(other(PREPARED, said=tuple(b"xy")))
         _, read = active.stepped(gained("!")).decisions
         assert read == ReadPrefix(ONE, Prompt((1, 2, 3, *b"xy!")))
 
