@@ -242,17 +242,17 @@ class LlamaEngine:
         """
         if not self._model.is_recurrent:
             self._context.decode((Run(SequenceId(0), spare, FAR, (0,), False),))
-        return States(self._context).read_apart(spare)
+        return States(self._context, are_apart=True).read(spare)
 
     def _checkpoint_bytes(self) -> tuple[int, int]:
         """Return the maximum bytes of a checkpoint's uncuttable state, and of a cell's attention.
 
         The bytes of a block's head and of the blank are divided among the block's cells.
         """
-        states = States(self._context)
-        whole, apart = states.size(0), states.size_apart(0)  # of the warm-up's one cell
+        states, states_apart = States(self._context), States(self._context, are_apart=True)
+        whole, apart = states.size(0), states_apart.size(0)  # of the warm-up's one cell
         self._context.decode((Run(SequenceId(0), 0, 1, (0,), False),))
-        more_whole, more_apart = states.size(0), states.size_apart(0)
+        more_whole, more_apart = states.size(0), states_apart.size(0)
         window = max(0, self._model.window - 1) * (more_apart - apart)
         cell = more_whole - more_apart - whole + apart
         head = whole - apart - cell

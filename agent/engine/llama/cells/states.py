@@ -27,19 +27,24 @@ class Cache(Protocol):
 
 
 class States:
-    """The states of sequences of `cache`, by `seq_id`; batches must be able to use the id."""
+    """States of sequences of `cache`, by `seq_id`; batches must be able to use the id.
 
-    def __init__(self, cache: Cache) -> None:
+    With `are_apart`, only the states of layers that cannot be cut: with a sliding window, and
+    recurrent ones. All other layers keep theirs.
+    """
+
+    def __init__(self, cache: Cache, *, are_apart: bool = False) -> None:
         self._context = cache.handle
         self._memory = cache.memory
+        self._flags = llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY if are_apart else 0
         self._scratch: dict[int, NDArray[np.uint8]] = {}
 
     def size(self, number: int) -> int:
         """Return the size of the state in bytes."""
-        return int(llama_cpp.llama_state_seq_get_size(self._context, number))
+        return int(llama_cpp.llama_state_seq_get_size_ext(self._context, number, self._flags))
 
     def read(self, number: int) -> State:
-        """Return the content of the cells of `number`; empty if memory is short."""
+        """Return the state of `number`; empty if memory is short."""
         try:
             state = np.empty(self.size(number), np.uint8)
         except MemoryError:
@@ -55,73 +60,25 @@ class States:
         size = self.size(number)
         if size > _MOST_SCRATCH:
             return self.read(number)
-        return self._read(number, self._scratch_for(size, place))
-
-    def size_apart(self, number: int) -> int:
-        """Return the number of bytes that `read_apart` reads."""
-        flags = llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
-        return int(llama_cpp.llama_state_seq_get_size_ext(self._context, number, flags))
-
-    def read_apart(self, number: int) -> State:
-        """Return the state of window and recurrent layers of `number`; empty if memory is short."""
-        try:
-            state = np.empty(self.size_apart(number), np.uint8)
-        except MemoryError:
-            logger.warning("there is no host memory for the state of a checkpoint")
-            return b""
-        return self._read_apart(number, state)
-
-    def read_apart_briefly(self, number: int) -> State:
-        """Return the same as `read_apart`, in a reused buffer; valid until the next brief read."""
-        size = self.size_apart(number)
-        if size > _MOST_SCRATCH:
-            return self.read_apart(number)
-        return self._read_apart(number, self._scratch_for(size, 0))
-
-    def write_apart(self, number: int, state: State) -> bool:
-        """Replace the state that `read_apart` reads; other layers keep their states.
-
-        Returns `False` on failure: `number` then has no cells.
-        """
-        data = np.frombuffer(state, np.uint8)
-        flags = llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
-        if data.size and data.size == llama_cpp.llama_state_seq_set_data_ext(
-            self._context, _pointer(data), data.size, number, flags
-        ):
-            return True
-        llama_cpp.llama_memory_seq_rm(self._memory, number, 0, _END)
-        return False
-
-    def _scratch_for(self, size: int, place: int) -> NDArray[np.uint8]:
         if place not in self._scratch or self._scratch[place].size < size:
             self._scratch[place] = np.empty(size, np.uint8)
-        return self._scratch[place][:size]
-
-    def _read_apart(self, number: int, state: NDArray[np.uint8]) -> State:
-        flags = llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
-        written = llama_cpp.llama_state_seq_get_data_ext(
-            self._context, _pointer(state), state.size, number, flags
-        )
-        return state[:written].data
-
-    def _read(self, number: int, state: NDArray[np.uint8]) -> State:
-        written = llama_cpp.llama_state_seq_get_data(
-            self._context, _pointer(state), state.size, number
-        )
-        return state[:written].data
+        return self._read(number, self._scratch[place][:size])
 
     def write(self, number: int, state: State) -> bool:
-        """Replace the cells of `number` by `state`.
-
-        Returns `False` on failure: `number` then has no cells.
-        """
+        """Replace the state of `number`. Returns `False` if that failed: it then has no cells."""
         data = np.frombuffer(state, np.uint8)
-        if data.size and data.size == llama_cpp.llama_state_seq_set_data(
-            self._context, _pointer(data), data.size, number
+        if data.size and data.size == llama_cpp.llama_state_seq_set_data_ext(
+            self._context, _pointer(data), data.size, number, self._flags
         ):
             return True
         llama_cpp.llama_memory_seq_rm(self._memory, number, 0, _END)
         return False
+
+    def _read(self, number: int, state: NDArray[np.uint8]) -> State:
+        written = llama_cpp.llama_state_seq_get_data_ext(
+            self._context, _pointer(state), state.size, number, self._flags
+        )
+        return state[:written].data
 
 
 def _pointer(state: NDArray[np.uint8]) -> Any:

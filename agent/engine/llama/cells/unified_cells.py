@@ -50,6 +50,7 @@ class UnifiedCells:
         self._checked_window = checked_window
         self._memory = cache.memory
         self._states = States(cache)
+        self._states_apart = States(cache, are_apart=True)
         self._spare = slots
         self._windows: dict[int, State] = {}
         self._blank = blank
@@ -123,9 +124,9 @@ class UnifiedCells:
         llama.cpp records per id which of its last states is current, and `seq_cp` does not copy
         that record. A state that was read is always the current one.
         """
-        state = self._states.read_apart_briefly(self._number(source))
+        state = self._states_apart.read_briefly(self._number(source))
         self._share(source, self._number(holder), end)
-        return self._states.write_apart(self._number(holder), state)
+        return self._states_apart.write(self._number(holder), state)
 
     def _copy_in_parts(self, source: int, holder: int, end: int) -> bool:
         """Share the cells of layers that attend to the start, and copy the window."""
@@ -135,11 +136,11 @@ class UnifiedCells:
         elif source >= self._spare:
             return False  # it could not be restored
         else:
-            window = self._states.read_apart(source)
+            window = self._states_apart.read(source)
             if not self._share_attention(self._number(source), self._number(holder), end):
                 return False
         if holder < self._spare:
-            return self._states.write_apart(holder, window)
+            return self._states_apart.write(holder, window)
         self._windows[holder] = window
         return bool(window)
 
@@ -158,7 +159,7 @@ class UnifiedCells:
     def _spare_attention(self, source: int, start: int, end: int) -> bool:
         """Give the spare id the cells of layers that attend to the start; return if it worked."""
         llama_cpp.llama_memory_seq_cp(self._memory, source, self._spare, start, end)
-        return self._states.write_apart(self._spare, self._blank)
+        return self._states_apart.write(self._spare, self._blank)
 
     def _empty_spare(self) -> None:
         llama_cpp.llama_memory_seq_rm(self._memory, self._spare, 0, _END)
@@ -198,9 +199,9 @@ class UnifiedCells:
         if holder in self._windows:
             return self._windows[holder]
         if holder < self._spare:
-            return self._states.read_apart(holder)
+            return self._states_apart.read(holder)
         self._share(holder, self._spare, length)
-        state = self._states.read_apart(self._spare)
+        state = self._states_apart.read(self._spare)
         self._empty_spare()
         return state
 
@@ -209,7 +210,7 @@ class UnifiedCells:
         if self._are_windows_apart:
             self._windows[holder] = state
             return bool(state)
-        is_written = self._states.write_apart(self._spare, state)
+        is_written = self._states_apart.write(self._spare, state)
         number = self._number(holder)
         llama_cpp.llama_memory_seq_cp(self._memory, self._spare, number, 0, length)
         self._empty_spare()

@@ -108,12 +108,12 @@ def test_the_state_of_a_recurrent_model_has_one_size(tmp_path: Path) -> None:
     assert isinstance(engine, LlamaEngine)
     tokens = (4, 5, 6, 7, 5, 4)
     engine.execute(Step((), (Run(SequenceId(1), 0, 0, tokens, False),), 0, len(tokens)))
-    states = States(engine._context)
+    states, apart = States(engine._context), States(engine._context, are_apart=True)
     capacity = engine.capacity
     assert not capacity.can_share
     assert capacity.cell_bytes <= 2, "the heads of blocks"
-    assert capacity.state_bytes == states.size_apart(0)
-    assert states.size(0) - states.size_apart(0) < 200, "there is nothing else"
+    assert capacity.state_bytes == apart.size(0)
+    assert states.size(0) - apart.size(0) < 200, "there is nothing else"
     engine.free()
 
 
@@ -124,10 +124,10 @@ def test_a_window_is_read_and_written_apart_from_the_rest(
     wipe(engine)
     tokens = tuple(range(300, 400))
     engine.execute(Step((), (Run(SequenceId(1), 0, 0, tokens, False),), 0, len(tokens)))
-    states = States(engine._context)
-    window = states.read_apart(0)
-    assert 0 < len(window) < states.size(0)
-    assert states.write_apart(0, window)
-    assert not states.write_apart(0, window[: len(window) // 2])
-    assert not states.write_apart(0, b"")
+    windows = States(engine._context, are_apart=True)
+    window = windows.read(0)
+    assert 0 < len(window) < States(engine._context).size(0)
+    assert windows.write(0, window)
+    assert not windows.write(0, window[: len(window) // 2])
+    assert not windows.write(0, b"")
     wipe(engine)
