@@ -40,11 +40,11 @@ from .engine.model_error import ModelError
 from .engine.prompt import Prompt
 from .engine.prompt_store.disk_cache import DiskCache
 from .engine.prompt_store.stored_prompt import StoredPrompt
-from .engine.sequence import NewSequence, SequenceId, SequenceOutput
+from .engine.sequence import SequenceOutput
 from .engine.statistics import Gone
 from .engine.step_loop import Disk
 from .engine.worker import Worker
-from .generation.local_generation import LocalGeneration, PromptSaver
+from .generation.local_generation import LocalGeneration, PromptSaver, SequenceRunner
 from .generation.preparation import Preparation
 from .generation.preparer import Preparer
 from .generation.query_executor import QueryExecutor, TextQueries
@@ -69,17 +69,13 @@ LAST_WRITES = 10.0
 """Maximum seconds for which a stopping agent writes prefixes to disk: about as many gigabytes."""
 
 
-class EngineWorker(Protocol):
+class EngineWorker(SequenceRunner, Protocol):
     """The methods of `engine.worker.Worker` that the daemon uses; tests have their own."""
 
     lock: FairLock
 
     def start(self) -> LoadedModel: ...
     def stop(self) -> None: ...
-    def expect(self, sequence_id: SequenceId, *, is_background: bool) -> None: ...
-    def forget(self, sequence_id: SequenceId) -> None: ...
-    def submit(self, sequence: NewSequence) -> None: ...
-    def drop(self, sequence_id: SequenceId) -> None: ...
     def use_disk(self, disk: Disk) -> None: ...
     def hand_out(
         self,
@@ -97,7 +93,6 @@ class EngineWorker(Protocol):
     def has_room(self) -> bool: ...
     def draft_failure(self) -> str | None: ...
     def take_evicted(self, most: int) -> Gone: ...
-
     def has_prefix(self, key: int) -> bool: ...
 
 

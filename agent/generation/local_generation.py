@@ -48,7 +48,7 @@ from .request_spans import RequestSpans
 logger = logging.getLogger(__name__)
 
 
-class Worker(Protocol):
+class SequenceRunner(Protocol):
     """The methods of the engine's worker that are used here."""
 
     def expect(self, sequence_id: SequenceId, *, is_background: bool) -> None: ...
@@ -109,7 +109,7 @@ class LocalGeneration:
     def __init__(
         self,
         preparation: Preparation,
-        worker: Worker,
+        worker: SequenceRunner,
         saver: PromptSaver,
         piece: Callable[[int], bytes],
         spans: RequestSpans | None = None,

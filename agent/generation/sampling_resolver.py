@@ -112,7 +112,7 @@ _DEFAULTS = Sampling(seed=0)
 
 
 def _without_unnamed(request: GenerateRequest) -> GenerateRequest:
-    """Return `request` with all samplers off that are missing in its `samplers`, if it has any."""
+    """Return `request` with all samplers turned off that its `samplers` omit, if it has any."""
     unnamed = _FIELDS.keys() - request.samplers if request.samplers else ()
     off: dict[str, Any] = {}
     for name in unnamed:

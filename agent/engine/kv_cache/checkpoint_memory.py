@@ -27,7 +27,7 @@ copies longer than the `allowance` says. A checkpoint that cannot be copied in t
 parked checkpoint is restored the same way, under a new number, and stays parked, so its next
 eviction needs no copy.
 
-The cost of a checkpoint is the number of tokens since the one before it.
+The cost of a checkpoint is the number of tokens since the checkpoint before it.
 
 Invariants, checked by `check_integrity`:
 

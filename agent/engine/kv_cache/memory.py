@@ -52,7 +52,7 @@ class Memory(ABC):
     """Manages `num_cells` for `slots` sequences, and for kept prefixes below `holders`.
 
     The prefix with the least worth by the `policy` is evicted first. Without `can_share`, sequences
-    share nothing and no prefixes are kept: the model's sequences cannot give up their last tokens,
+    share nothing and no prefixes are kept: the model's sequences cannot drop their last tokens,
     or may have lost their first ones.
     """
 
@@ -337,9 +337,9 @@ class Memory(ABC):
             self._keys[slot] = keys
 
     def _are_absent(self, marks: Sequence[Mark]) -> None:
-        """Report that the prompt is not shared.
+        """Report that the prefixes of a prompt are not cached.
 
-        A balancer believes that it is shared when it sends the request, and again when the agent
+        A balancer believes that they are cached when it sends the request, and again when the agent
         has read the prompt.
         """
         for _, key in marks:

@@ -60,7 +60,7 @@ class StreamCells(Cells):
         self.grow(holder, length)
 
     def copy(self, source: int, holder: int, length: int) -> Edit:
-        """Copy as `share` does. Returns the edit, which copies the whole stream."""
+        """Copy cells as `share` does. Returns the edit, which copies the whole stream."""
         self.share(source, holder, length)
         return Copy(source, holder, length, count=self.length(source))
 
@@ -78,7 +78,7 @@ class StreamCells(Cells):
         return edits if length == num_cells else [*edits, Clear(holder, length)]
 
     def keep(self, slot: int, holder: int, length: int) -> list[Edit]:
-        """Keep what `slot` computed in its stream, which `holder` takes over. Returns the edits."""
+        """Keep the cells of `slot` in its stream, which `holder` takes over. Returns the edits."""
         return self.hand_over(slot, holder, length)
 
     def close(self, holder: int) -> None:

@@ -292,8 +292,8 @@ _CACHE_TYPES: Mapping[CacheType, int] = {
 def context_params(options: LoadOptions) -> Any:
     """Return llama.cpp's defaults, changed by `options`.
 
-    Both contexts over a model, for generation and for embeddings, begin with these; each sets the
-    parameters that differ.
+    A model can have two contexts, for generation and for embeddings. Both begin with these
+    parameters, and each sets the parameters that differ.
     """
     params = llama_cpp.llama_context_default_params()
     params.n_threads = options.threads
@@ -319,7 +319,7 @@ def context_params(options: LoadOptions) -> Any:
 
 
 def _or_own(factor: float | None) -> float:
-    """Return `factor`, or the negative number with which llama.cpp uses the model's own."""
+    """Return `factor`, or the negative number that stands for the model's own factor."""
     return -1.0 if factor is None else factor
 
 

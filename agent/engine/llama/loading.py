@@ -245,12 +245,13 @@ _SWITCH = b"-fno-dse"
 def choose_kernels(
     choice: Literal["auto"] | Kernels, *, system: str | None = None, folder: Path | None = None
 ) -> Kernels:
-    """Return the kernels to load weights for. `auto`: all, unless AMX may crash.
+    """Return the kernels for which to load weights.
 
     The fastest kernels (AMX tiles, repacked weights) keep weights in "extra buffers" with a layout
     of their own. The AMX kernels crash in a build whose compiler removed the stores that configure
     AMX tiles as dead code (ggml-org/llama.cpp#20824). gcc's `-fno-dse` keeps these stores, and
-    `-frecord-gcc-switches` records the flags in the library.
+    `-frecord-gcc-switches` records the flags in the library. `auto` means all kernels, unless they
+    use AMX and the build is unsafe.
 
     `system` is llama.cpp's description of its build, and `folder` has its libraries; both have
     defaults.
@@ -278,7 +279,7 @@ def _is_mended(library: Path) -> bool:
 
 
 def _cpu_libraries(folder: Path | None) -> list[Path]:
-    """Return the libraries for processors: only the loaded one, if the system tells which."""
+    """Return the libraries for processors; only the loaded library, if the system names it."""
     loaded = cpu_library() if folder is None else None
     if loaded is not None:
         return [loaded]

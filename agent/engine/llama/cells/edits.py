@@ -5,8 +5,9 @@ It also holds the blocks in host memory: copied from cells, or put there from st
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, assert_never
 
 from ...prompt_store.stored_prompt import State
@@ -112,9 +113,9 @@ class Edits:
             case Discard(slot, start, count):
                 cells.discard(slot, start, count)
             case Offload(source, start, count, block):
-                self._blocks[block] = self._read(source, start, count)
+                self._blocks[block] = _read(partial(cells.read, source, start, count))
             case OffloadState(source, length, block):
-                self._blocks[block] = self._read_state(source, length)
+                self._blocks[block] = _read(partial(cells.read_state, source, length))
             case Restore(_, start):
                 restores = (one for one in group if isinstance(one, Restore))
                 pieces = [(one.count, self._blocks[one.block]) for one in restores]
@@ -132,29 +133,20 @@ class Edits:
                 assert_never(edit)
         return None if is_done else holder
 
-    def _read(self, holder: int, start: int, count: int) -> State:
-        try:
-            return self._cells.read(holder, start, count)
-        except Exception:  # the boundary of a prefix: it is lost, and nobody else notices
-            logger.exception("the state of a prefix could not be read")
-            return b""
-
-    def _read_state(self, holder: int, length: int) -> State:
-        try:
-            return self._cells.read_state(holder, length)
-        except Exception:  # the boundary of a checkpoint: it is lost, and nobody else notices
-            logger.exception("the state of a checkpoint could not be read")
-            return b""
-
     def _handed_out(self, edit: ReadOut) -> State:
-        state = self._blocks[edit.block]
-        if edit.count is None or not state:
+        state, count = self._blocks[edit.block], edit.count
+        if count is None or not state:
             return state
-        try:
-            return cut(parse(state), edit.start, edit.count)
-        except Exception:  # the boundary of an export: it ends there, and nobody else notices
-            logger.exception("the state of a prefix could not be read")
-            return b""
+        return _read(lambda: cut(parse(state), edit.start, count))
+
+
+def _read(read: Callable[[], State]) -> State:
+    """Return the state that `read` returns; an empty one if it fails."""
+    try:
+        return read()
+    except Exception:  # the boundary of a prefix: it is lost, and nobody else notices
+        logger.exception("the state of a prefix could not be read")
+        return b""
 
 
 def _grouped(edits: Iterable[Edit]) -> Iterable[list[Edit]]:

@@ -27,10 +27,10 @@ class Cache(Protocol):
 
 
 class States:
-    """States of sequences of `cache`, by `seq_id`; batches must be able to use the id.
+    """The states of sequences of `cache`, by `seq_id`; batches must be able to use the id.
 
     With `are_apart`, only the states of layers that cannot be cut: with a sliding window, and
-    recurrent ones. All other layers keep theirs.
+    recurrent layers. All other layers keep their states.
     """
 
     def __init__(self, cache: Cache, *, are_apart: bool = False) -> None:
@@ -65,7 +65,7 @@ class States:
         return self._read(number, self._scratch[place][:size])
 
     def write(self, number: int, state: State) -> bool:
-        """Replace the state of `number`. Returns `False` if that failed: it then has no cells."""
+        """Replace the state of `number`. Returns `False` on failure: it then has no cells."""
         data = np.frombuffer(state, np.uint8)
         if data.size and data.size == llama_cpp.llama_state_seq_set_data_ext(
             self._context, _pointer(data), data.size, number, self._flags
