@@ -32,7 +32,7 @@ class Line:
 
     @property
     def key(self) -> str | int:
-        """The key by which its result is found."""
+        """The key by which the line's result is found."""
         return self.custom_id or self.number
 
     @property
@@ -107,7 +107,9 @@ def result_line(line: Line, *, answer: Any = None, error: dict[str, Any] | None 
 
 
 def answered(result: str) -> tuple[str | int, str] | None:
-    """Return the key and the digest of the request of a result; `None` if the result is torn."""
+    """Return the key and the digest of the request of a result; `None` if the result is
+    incomplete.
+    """
     try:
         value = json.loads(result)
         key = value.get("custom_id") or value["line"]

@@ -12,11 +12,13 @@ Verdict = Literal["good", "warning", "bad"]
 MIN_FILES = 4096
 MIN_MEMORY = 2 * 2**30
 MAX_CLOCK_DIFFERENCE = 5.0
-"""Seconds. Nothing depends on equal clocks, but operators compare logs of several hosts."""
+"""Maximum difference of clocks in seconds. No function needs equal clocks, but operators compare
+logs.
+"""
 
 
 MIN_CERTIFICATE = 14 * 86400.0
-"""Seconds. If less is left, a renewal has failed."""
+"""Minimum seconds of validity. If a certificate is valid for less, a renewal has failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,9 @@ def _of_agent(agent: dict[str, Any], version: str) -> list[Finding]:
 
 
 def of_hosts(hosts: Iterable[Mapping[str, Any]], now: float) -> list[Finding]:
-    """Report hosts whose connection was lost, but not those that were stopped or drained."""
+    """Report hosts whose connection was lost. Hosts that were stopped or drained are not
+    reported.
+    """
     return [
         Finding(
             "bad",
@@ -177,7 +181,7 @@ def of_clock(difference: float) -> Finding:
 
 
 def of_certificate(address: str, seconds_left: float) -> Finding:
-    """Check how long the certificate at `address` is still valid; its name was checked before."""
+    """Check how long the certificate at `address` is still valid. Its name was checked earlier."""
     days = int(seconds_left // 86400)
     words = f"the certificate at {address} matches its name and is valid for {days} more days"
     if seconds_left > MIN_CERTIFICATE:

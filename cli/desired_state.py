@@ -46,7 +46,8 @@ async def change(
 ) -> int | None:
     """Make `make(state)` the desired state, after printing the changes. Returns the exit code.
 
-    If `asks`, it asks before models are removed. Raises `UsageError` if stdin is not a terminal.
+    With `asks`, the user is asked before models are removed. Raises `UsageError` if stdin is not a
+    terminal.
     """
     before = await management.desired_state()
     desired = make(before.state)
@@ -131,7 +132,7 @@ async def _until_loaded(
 ) -> int | None:
     """Show the models `names` until no agent has to load them any more. Returns the exit code.
 
-    The balancer looks at a change a moment after it has taken it, so this has to be true twice.
+    The balancer acts on a change a moment after accepting it, so two checks in a row must succeed.
     """
     from rich.live import Live
 
@@ -162,7 +163,7 @@ async def _until_loaded(
 
 
 def _is_over(model: Json) -> bool:
-    """Return whether the model is not loading, and does not wait for an agent that is here."""
+    """Return whether the model neither loads nor waits for a connected agent."""
     return model["status"] != "loading" and (model["status"] != "waiting" or bool(model["issues"]))
 
 
@@ -200,13 +201,13 @@ def models_view(models: Sequence[Json]) -> "Group":
 
 
 _DEFAULTS = {"agents": {"labels": {}, "replicas": "all"}, "preload": True}
-"""The balancer's defaults for values that a model leaves out."""
+"""The balancer's defaults for values that a model omits."""
 
 
 def changes(old: Json, new: Json) -> Iterator[tuple[Sign, str]]:
     """Yield a sign and a line for each model: added, removed, changed or unchanged.
 
-    A value that `new` leaves out is the balancer's default.
+    If `new` omits a value, the balancer's default counts.
     """
     before = {model["name"]: model for model in old.get("models", ())}
     after = {str(model.get("name")): model for model in new.get("models", ())}
@@ -239,7 +240,7 @@ def _fields(old: Json, new: Json) -> Iterator[str]:
 
 
 def _nested(key: str, old: Json, new: Json) -> Iterator[str]:
-    """Yield the differences inside: `replicas 1 -> all` of `agents`, `engine.gpu_layers 3 -> 4`."""
+    """Yield nested differences: `replicas 1 -> all` of `agents`, `engine.gpu_layers 3 -> 4`."""
     prefix = "" if key == "agents" else f"{key}."
     for name in dict.fromkeys([*old, *new]):
         before, after = old.get(name), new.get(name)

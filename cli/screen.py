@@ -14,13 +14,17 @@ LAYOUT = "\n\t"
 
 
 class Screen(Console):
-    """Prints a string as one line of plain text, whatever it contains; a `Text` may have more."""
+    """Prints a string as one line of plain text, whatever it contains; a `Text` may have several
+    lines.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, markup=False, emoji=False, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Make a string printable: cells, headings and lines that are strings come here."""
+        """Make a string printable. Cells, headings and lines that are strings pass through this
+        method.
+        """
         return super().render_str(printable(text), **options)
 
     def render(

@@ -1,7 +1,7 @@
 """Runs a batch on the balancer: uploads it, follows it, and downloads its results.
 
-A note beside the output records the running batch, so that the same command continues after it was
-killed. The note is deleted once the results are downloaded.
+A note next to the output records the running batch, so that the same command continues after it
+was killed. The note is deleted once the results are downloaded.
 """
 
 import asyncio
@@ -113,7 +113,7 @@ def _note_for(url: str, output: Path) -> Note | None:
 async def _made(
     client: "Client", source: Path, output: Path, note: Note, endpoint: str
 ) -> dict[str, Any]:
-    """Return the batch of the note; create it if a killed command did not."""
+    """Return the batch of the note; create the batch if a killed command did not."""
     if note.batch is not None:
         return await _known(client, note.batch, output)
     batch = None if endpoint else await client.jobs.of_file(note.file)

@@ -1,6 +1,7 @@
-"""A status line on a terminal that says what a request waits for, until its answer begins.
+"""A status line on a terminal that shows why a request waits, until its answer begins.
 
-Other outputs get a line if no agent serves the model, and one for each new reason.
+If the output is not a terminal, it gets a line if no agent serves the model, and one for each new
+reason.
 """
 
 from shutil import get_terminal_size
@@ -65,5 +66,5 @@ def waiting_words(waiting: "Waiting | Reading") -> str:
 
 
 def _cut(words: str, most: int) -> str:
-    """Cut the words to one line: a longer one could not be removed."""
+    """Cut the words to one line, because a longer text could not be removed."""
     return words if len(words) <= most else words[: max(0, most - 1)] + "…"

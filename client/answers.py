@@ -28,7 +28,7 @@ class Usage:
 class Timings:
     """Milliseconds since the request's arrival, and rates; `None` if not measured.
 
-    `moves` is how often the request moved to another agent.
+    `moves` is the number of times that the request moved to another agent.
     """
 
     queue_ms: float | None = None
@@ -139,7 +139,7 @@ class Answer:
 
 
 def event_of(body: Mapping[str, Any]) -> Event | Failed | None:
-    """Return the event in a line of a stream; `None` if this client does not know it."""
+    """Return the event in a line of a stream; `None` if this client does not know the event."""
     item = body.get("item")
     match body.get("event"):
         case "token":
@@ -172,7 +172,7 @@ def event_of(body: Mapping[str, Any]) -> Event | Failed | None:
 
 
 def done_of(body: Mapping[str, Any], item: int | str | None = None) -> Done:
-    """Return the end in a `done` event or in a JSON-RPC result."""
+    """Return the end of a request from a `done` event or a JSON-RPC result."""
     return Done(
         finish_reason=body["finish_reason"],
         usage=_record(Usage, body.get("usage")),
@@ -204,7 +204,7 @@ def answer_of(body: Mapping[str, Any]) -> Answer:
 
 
 def put_together(id: str, events: Iterable[Event]) -> Answer:
-    """Return the answer made of `events`. Raises `ValueError` if its end is missing."""
+    """Return the answer made of `events`. Raises `ValueError` if they have no end."""
     text: dict[str, list[str]] = {"content": [], "reasoning": []}
     calls: list[ToolCall] = []
     warnings: list[Warned] = []

@@ -14,7 +14,7 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 ASK_AGAIN = 5.0
-"""Seconds after which the number at once is requested again: agents come and go."""
+"""Seconds after which the number of simultaneous requests is asked again: agents come and go."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -100,10 +100,11 @@ class Client:
         tls_ca: str | Path | None = None,
         retries: Retries | None = None,
     ) -> None:
-        """`key` is sent as `Authorization: Bearer`.
+        """Prepare the client. `key` is sent as `Authorization: Bearer`.
 
-        `tls_ca` is a file with the authority that signed the certificates of `https://` addresses;
-        without it, the system's authorities count. Raises `ValueError` if it cannot be used.
+        `tls_ca` is a file with the authority that signed the certificates of `https://` addresses.
+        Without the file, the system's authorities are trusted. Raises `ValueError` if the file
+        cannot be used.
         """
         retries = retries or Retries()
         tls = tls_of(tls_ca)
@@ -193,7 +194,7 @@ class Client:
     async def embed(self, texts: Sequence[str], *, model: str | None = None) -> list[list[float]]:
         """Return a vector for each text.
 
-        Raises `RequestFailed` if one of them cannot be embedded.
+        Raises `RequestFailed` if one of the texts cannot be embedded.
         """
         body = {"input": list(texts)} | ({"model": model} if model else {})
         answer = await self.post("/v1/embeddings", body)

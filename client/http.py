@@ -55,7 +55,7 @@ class Http:
 
     @property
     def session(self) -> aiohttp.ClientSession:
-        """The session, created when it is first needed, since it belongs to the event loop."""
+        """The session. It belongs to the event loop, so it is created at its first use."""
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 headers=self._headers,

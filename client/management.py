@@ -116,9 +116,9 @@ class Management:
     async def wish(
         self, state: Mapping[str, Any], *, etag: str | None = None, dry_run: bool = False
     ) -> Any:
-        """Replace the desired models. With `etag`, it fails with 409 if they have changed since.
+        """Replace the desired models; with `etag`, fail with 409 if they have changed since.
 
-        With `dry_run` nothing changes; the answer says what would change on each agent.
+        With `dry_run` the state does not change; the answer says what would change on each agent.
         """
         headers = {"If-Match": etag} if etag else {}
         params = {"dry_run": "true"} if dry_run else {}
@@ -129,7 +129,7 @@ class Management:
     async def history(self, **choice: str | float) -> Any:
         """Return throughput, queue, latencies and errors over time.
 
-        `since`, `step`, `by` and `name` choose.
+        The parameters `since`, `step`, `by` and `name` are described in `docs/api/management.md`.
         """
         return await self._get("/api/v1/history", choice)
 
@@ -157,7 +157,7 @@ class Management:
         return await self._change("DELETE", f"/api/v1/keys/{_quoted(name)}")
 
     async def rotate_key(self, name: str) -> dict[str, Any]:
-        """Give a key a new secret, returned as `key`; the old one ends."""
+        """Give a key a new secret, returned as `key`; the old secret ends."""
         return await self._change("POST", f"/api/v1/keys/{_quoted(name)}/rotate", {})
 
     def events(self) -> AsyncGenerator[FleetEvent, None]:
@@ -170,14 +170,14 @@ class Management:
     def diary_events(self, **choice: str | int) -> AsyncGenerator[FleetEvent, None]:
         """Yield the events of `diary`, oldest first; then new events, as `events` does.
 
-        Each is an event `entry`; `alive` says that nothing happened for a while.
+        Each is an event `entry`; an event `alive` says that nothing happened for a while.
         """
         return self._events("/api/v1/diary", choice)
 
     def agent_log_events(self, agent: str) -> AsyncGenerator[FleetEvent, None]:
         """Yield the last lines of the agent's log, then new lines, in events `lines`.
 
-        It continues after a lost connection until the agent is gone (`RequestFailed`).
+        The iteration continues after a lost connection until the agent is gone (`RequestFailed`).
         """
         return self._events(f"/api/v1/agents/{_quoted(agent)}/log/events")
 

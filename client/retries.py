@@ -21,9 +21,9 @@ _REFUSED = {
 class Retries:
     """At most `limit` more attempts. Pauses double from `first_pause` to `last_pause`, in seconds.
 
-    A balancer's `Retry-After` counts instead, up to `last_pause`. `patience` is the limit for
-    requests that were not begun, because there was no room or no connection; by default it is
-    `limit`.
+    A balancer's `Retry-After` replaces the pause, up to `last_pause`. `patience` is the limit for
+    requests that the balancer did not begin, because it had no room or no connection; by default
+    it equals `limit`.
     """
 
     limit: int = 4

@@ -17,7 +17,7 @@ from .errors import RequestFailed, Unreachable
 from .requests import GenerateOptions
 
 MAX_UNREAD = 1024
-"""Maximum unread events of a call; later tokens are merged into the last of them."""
+"""Maximum unread events of a call; later tokens are merged into the last event."""
 
 
 class _Call:
@@ -97,7 +97,7 @@ class Socket:
             await self._end(id, call)
 
     async def call(self, method: str, params: dict[str, Any] | None = None) -> Any:
-        """Return the result of any method, such as `embed`. Its events, if any, are ignored."""
+        """Return the result of any method, such as `embed`. Events of the method are ignored."""
         id, call = await self._begin(method, params or {})
         try:
             return await call.result

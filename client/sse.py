@@ -21,7 +21,7 @@ class SseParser:
         self._id: str | None = None
 
     def line(self, line: str) -> ServerSentEvent | None:
-        """Take a line without its end; return the event that it completes, if any."""
+        """Take a line without its end; return the event that the line completes, if any."""
         if line:
             self._field(line)
             return None

@@ -53,7 +53,9 @@ def _help(commands: dict[str, EntryPoint]) -> str:
 
 
 def _described(entry: EntryPoint) -> str:
-    """Return the docstring of a command from its source: importing all commands takes a second."""
+    """Return the docstring of a command from its source, since importing all commands takes a
+    second.
+    """
     spec = find_spec(entry.module)
     source = Path(spec.origin) if spec and spec.origin else None
     if source is not None and source.suffix == ".py":

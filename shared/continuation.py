@@ -1,12 +1,13 @@
 """The part of an answer that the client has when its agent is lost; another agent continues it.
 
 The next agent computes the prompt and these tokens, passes the tokens through the parser and the
-stop strings again, and sends only what follows. The counts say how much was delivered to the
-client. A text can be held back, and the items of a step can be cut between two frames.
+stop strings again, and sends only the text after the delivered part. The counts say how much was
+delivered to the client. They are needed because a text can be held back, and the items of a step
+can be cut between two frames.
 
 An agent that forwards to another server continues the answer's text, since servers take no token
-ids. An engine does the same with an answer that another kind of engine or server began. A
-continuation for them has the text instead of the ids.
+ids. An engine does the same if another kind of engine or server began the answer. In both cases
+the continuation has the text instead of the ids.
 """
 
 import sys
@@ -41,12 +42,12 @@ Count = Annotated[int, Field(ge=0)]
 class Continuation:
     """The answer's tokens so far, and how much of them the client has.
 
-    `packed_tokens` are the token ids as little-endian 32-bit numbers. The client has
-    `num_characters` of text, reasoning and arguments together; `num_prompt_characters` of the
-    echoed prompt, with the log-probabilities of `num_prompt_log_probs` tokens; the
-    log-probabilities of `num_log_probs` tokens of the answer; the beginning of `num_calls_started`
-    calls and the end of `num_calls`. To continue by text, `text` is the answer so far, which had
-    `num_tokens` tokens.
+    `packed_tokens` are the token ids as little-endian 32-bit numbers. All other counts are about
+    the client: it has `num_characters` of text, reasoning and arguments together. It has
+    `num_prompt_characters` of the echoed prompt, with the log-probabilities of
+    `num_prompt_log_probs` tokens. It has the log-probabilities of `num_log_probs` tokens of the
+    answer, the beginning of `num_calls_started` calls, and the end of `num_calls`. To continue by
+    text, `text` is the answer so far, which had `num_tokens` tokens.
     """
 
     __pydantic_config__ = ConfigDict(**STRICT, ser_json_bytes="base64", val_json_bytes="base64")

@@ -119,10 +119,11 @@ class PromptTooLong(ClientError):
     def of(
         cls, num_tokens: int, most: int, *, is_at_least: bool = False, field: str | None = None
     ) -> "PromptTooLong":
-        """Return the error for a prompt of `num_tokens`, or of at least as many, where `most` fit.
+        """Return the error for a prompt of `num_tokens` tokens if only `most` fit.
 
-        Clients that shorten conversations search the message. Some read the counts of "prompt is
-        too long: 9 tokens > 8", others look for "This model's maximum context length is".
+        With `is_at_least`, the prompt has at least this number. Clients that shorten conversations
+        search the message. Some read the counts of "prompt is too long: 9 tokens > 8", others look
+        for "This model's maximum context length is".
         """
         name = f"`{field}`: " if field else ""
         count = f"at least {num_tokens}" if is_at_least else f"{num_tokens}"
@@ -238,7 +239,9 @@ class QueueFull(RequestError):
         retry_after: float | None = None,
         position: int | None = None,
     ) -> None:
-        """`position` is the place in the queue that the request would have had; the first is 1."""
+        """Make the error. `position` (from 1) is the place in the queue that the request would
+        have had.
+        """
         super().__init__(message, field=field, retry_after=retry_after)
         self.position = position
 
@@ -346,7 +349,7 @@ BY_CODE: dict[str, type[RequestError]] = {cls.code: cls for cls in _leaves(Reque
 
 
 def status_of(error: RequestError) -> int:
-    """Return the HTTP status of `error`. Anthropic's API alone replaces a 503."""
+    """Return the HTTP status of `error`. Only Anthropic's API replaces a 503 by another status."""
     return error.status
 
 
@@ -412,7 +415,7 @@ class PublicError(TypedDict):
 
 
 def public_body(error: RequestError) -> PublicError:
-    """Return what a client of the native API gets under `error`."""
+    """Return the body for clients of the native API, under the key `error`."""
     body: PublicError = {
         "code": error.code,
         "message": error.message,

@@ -36,7 +36,7 @@ OF_BODIES = JsonLimits()
 class JsonCounter:
     """Counts the values, strings and containers of one text, which comes in pieces.
 
-    The counts of a text that is not JSON mean nothing, but the text is still refused early.
+    For a text that is not JSON the counts mean nothing, but a large text is still refused early.
     """
 
     def __init__(self, limits: JsonLimits = OF_BODIES) -> None:

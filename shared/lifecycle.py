@@ -96,7 +96,7 @@ def ready(program: str, **facts: object) -> None:
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Turn garbage collection off while a daemon imports its modules, and keep what they make.
+    """Turn garbage collection off during imports, and exempt the imported objects from it.
 
     The modules' objects stay until the end. Scanning them repeatedly took a tenth of a start.
     """
@@ -109,7 +109,7 @@ def loading() -> Iterator[None]:
 
 
 def reasons(error: BaseException) -> list[str]:
-    """Return one line for each error, however the errors are grouped."""
+    """Return one line for each error, including errors within exception groups."""
     return list(dict.fromkeys(map(_line, _leaves(error))))
 
 

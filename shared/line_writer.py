@@ -1,6 +1,6 @@
 """Writes lines on a thread of its own, so that logging never waits for a reader.
 
-A single line is written at once. Lines that come within `GATHERING` seconds after it are written
+A single line is written at once. Lines that come within the next `GATHERING` seconds are written
 together. Waking the thread for each line took a tenth of a busy balancer's time.
 
 Waiting lines are bounded. Lines beyond the limit are dropped and counted, and a line reports the
@@ -23,7 +23,7 @@ MOST_AT_ONCE = 64 * 1024
 """Bytes that are written in one piece, as many as a pipe takes; a single line may have more."""
 
 FLUSH_TIMEOUT = 2.0
-"""Seconds without progress after which `flush` gives up, because nobody reads."""
+"""Seconds without progress after which `flush` gives up, because the reader has stopped."""
 
 
 class LineWriter:
@@ -48,7 +48,7 @@ class LineWriter:
         self._has_lines = threading.Condition(lock)
         """Wakes the writing thread."""
         self._changed = threading.Condition(lock)
-        """Wakes threads that flush."""
+        """Wakes the threads that wait in `flush`."""
         self._lines: deque[bytes] = deque()
         self._num_bytes = 0
         """Bytes of the lines not yet written, including the lines being written."""
@@ -95,7 +95,7 @@ class LineWriter:
             self._has_lines.notify()
 
     def _is_written_within(self, timeout: float) -> bool:
-        """Return whether something is written within `timeout` seconds."""
+        """Return whether any line is written within `timeout` seconds."""
         seen = self._num_written
         return self._changed.wait_for(lambda: self._num_written != seen, timeout)
 
@@ -121,7 +121,9 @@ class LineWriter:
                 self._written(data, num_lost=0)
 
     def _next(self) -> list[bytes]:
-        """Wait for lines and return those to write together; none if the writer is closed."""
+        """Wait for lines, and return the lines to write together; no lines if the writer is
+        closed.
+        """
         with self._has_lines:
             if not self._lines:
                 self._tell_of_dropped()
@@ -152,10 +154,10 @@ class LineWriter:
 
 
 def writes_to(stream: TextIO) -> Callable[[bytes], None]:
-    """Return a function that writes bytes to the file below `stream`, if it has one.
+    """Return a function that writes bytes to the file below `stream`, if it has a file.
 
-    It bypasses the stream's own buffer. A thread that is stuck in the buffer would hold its lock,
-    for which Python waits at exit.
+    The function bypasses the stream's own buffer. A thread that is stuck in the buffer would hold
+    the buffer's lock, for which Python waits at exit.
     """
     try:
         number = stream.fileno()

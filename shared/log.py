@@ -53,9 +53,9 @@ _JSON = json.JSONEncoder(ensure_ascii=False, default=str)
 def setup(
     format: LogFormat, level: LogLevel, stream: TextIO | None = None, *, keeps_lines: bool = True
 ) -> None:
-    """Log our own records from `level` up, and others' warnings, to `stream` (default: stderr).
+    """Log Arriero's records from `level` up, and other libraries' warnings, to `stream`.
 
-    With `keeps_lines`, the last lines are kept for `recent`.
+    `stream` is stderr by default. With `keeps_lines`, the last lines are kept for `recent`.
     """
     stream = stream or sys.stderr
     as_text = format == "text" or (format == "auto" and stream.isatty())
@@ -93,7 +93,7 @@ def reopen() -> None:
 
 
 def mark(**values: object) -> None:
-    """Show these values in all later records, for example which of several processes logs."""
+    """Add these values to all later records, for example which of several processes logs."""
     _MARKS.update(values)
 
 
@@ -106,13 +106,13 @@ def say(line: str) -> None:
 
 
 def flush() -> None:
-    """Wait until all records are written, or give up if nobody reads them."""
+    """Wait until all records are written; give up if the reader has stopped."""
     if handler := _line_handler():
         handler.flush()
 
 
 def num_dropped() -> int:
-    """Return the number of lines that were dropped because nobody read them."""
+    """Return the number of lines that were dropped because their reader had stopped."""
     handler = _line_handler()
     return handler.writer.num_dropped if handler else 0
 
@@ -183,7 +183,7 @@ def _file_below(stream: TextIO) -> tuple[Path | None, int]:
 def recent(after: int = 0) -> tuple[LogLine, ...]:
     """Return the last lines numbered above `after`.
 
-    They have at least level info, or the log's level if that is higher.
+    The lines have at least level info, or the log's level if that is higher.
     """
     tail = _tail()
     return tail.after(after) if tail else ()
@@ -196,7 +196,7 @@ def restore(lines: Iterable[LogLine]) -> None:
 
 
 def append(lines: Iterable[LogLine]) -> None:
-    """Add new lines of another process after this one's."""
+    """Add new lines of another process after the lines of this process."""
     if tail := _tail():
         tail.append(lines)
 
@@ -222,7 +222,7 @@ def _line_handler() -> LineHandler | None:
 
 
 def context(**values: object) -> dict[str, Any]:
-    """Return the `extra` argument of a log call. A value of `None` is left out."""
+    """Return the `extra` argument of a log call, without values that are `None`."""
     return {"context": {key: value for key, value in values.items() if value is not None}}
 
 
@@ -317,7 +317,7 @@ def _value(value: object) -> object:
 
 
 def _shown(text: str, most: int) -> str:
-    """Mask, then cut: a URL that was cut may no longer look like one."""
+    """Mask secrets, then cut: after a cut, a URL may no longer look like one."""
     return bounded(redact(text), most)
 
 

@@ -45,18 +45,18 @@ PROTOCOL_VERSION = 1
 """The protocol's version. Raise it with each field after version 0.1.0, marked with `Since`."""
 
 OLDEST_PROTOCOL = 1
-"""The balancer rejects versions older than this one, and versions newer than its own.
+"""The oldest version that the balancer accepts; the newest is its own.
 
-A hello has only fields of this version, so that an older balancer can read it and say why it
-rejects it. The agent then connects again with an older version. Both sides speak the version of the
-hello.
+A hello has only fields of this version, so that an older balancer can read the hello and say why
+it rejects it. The agent then connects again with an older version. Both sides speak the version of
+the hello.
 """
 
 BALANCER_HEADER = "Arriero-Balancer"
 WORKERS_HEADER = "Arriero-Workers"
 """Headers of the answer to an agent's connection.
 
-They have the balancer's name, which is drawn at its start, and the number of its workers with the
+They have the balancer's name, which it draws at its start, and the number of its workers with the
 list of running ones.
 """
 
@@ -72,7 +72,7 @@ MAX_NAME = 1024
 """Maximum characters of a tool's name, or of a call's id, as a model or server writes it."""
 MAX_PIECE_TEXT = 2**24
 MAX_PIECE_TOKENS = 2**18
-"""Maximum text and tokens of a piece; much can wait for a slow connection."""
+"""Maximum text and tokens of a piece, since many pieces can be merged for a slow connection."""
 
 _Code = Annotated[str, Field(max_length=MAX_CODE)]
 _Words = Annotated[str, Field(max_length=MAX_WORDS)]
@@ -119,11 +119,11 @@ class Hello:
     requests for that model wait. `loading` counts as long as the agent reports no `model`.
 
     `takes_over`: the link belongs to a new engine process of an agent that is still connected. The
-    earlier link gets no more work, finishes its requests, and closes. `work` is the progress of the
-    assignment.
+    earlier link gets no more requests, finishes the running ones, and closes. `work` is the
+    progress of the assignment.
 
     `secret` is the secret of this balancer's earlier `Welcome`; it proves that the agent is the
-    same process. The agent sends it only to the balancer that gave it.
+    same process. The agent sends the secret only to the balancer that gave it.
 
     `peer` and `disk` are as in `Status`: the first request may be for prefixes that they offer.
     """
@@ -153,7 +153,7 @@ class Status:
     """The agent's state, sent on each change and never on a timer. `accepting` is false on drain.
 
     An agent with a `peer` lends cached prefixes to other agents, and fetches theirs. An agent with
-    a `disk` caches prefixes there: an agent that returns with the same `disk` still has them.
+    a `disk` caches prefixes on disk: if it returns with the same `disk`, it still has them.
     """
 
     __pydantic_config__ = STRICT
@@ -319,9 +319,9 @@ PrefixKey = Annotated[int, Field(ge=0, lt=2**63)]
 class Evicted:
     """Prefixes of this balancer's requests that left the agent's cache.
 
-    `keys` are the keys of `shared/inference/prefix_chain.py`, of any balancer's requests.
-    `everything` is true if the agent no longer knows which prefixes left. Sent with `Statistics`,
-    so at most about once a second.
+    `keys` are keys of `shared/inference/prefix_chain.py`, of any balancer's requests. `everything`
+    is true if the agent no longer knows which prefixes left. The message is sent with
+    `Statistics`, so at most about once a second.
     """
 
     __pydantic_config__ = STRICT
@@ -342,7 +342,7 @@ class LogRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitRead:
-    """The fit that `ReadFit` asked for, or the `issue` that prevented it."""
+    """The answer to `ReadFit`: the `fit`, or the `issue` that prevented an answer."""
 
     __pydantic_config__ = STRICT
     type: Literal["fit_read"] = "fit_read"
@@ -390,13 +390,14 @@ class Reject:
 class Start:
     """Run this request; by the balancer's count the agent has a free slot.
 
-    A request with a `continuation` ran on another agent, which answered a part: continue after that
-    part. Only agents whose model has the other agent's fingerprint get one. `traceparent` is the
-    balancer's span of the request, if it is traced. `fetch` names an agent that has a prefix of the
-    prompt, if fetching it seems cheaper than computing it. The agent computes the prefix if the
-    fetch fails. Only agents that reported a `peer` get a `fetch`. `scope` stands for the caller's
-    key: it is equal for the same key at all balancers, and does not reveal the key's name. Agents
-    with `--cache-scope key` share cached prefixes only among requests of one scope.
+    A request with a `continuation` ran on another agent, which answered a part: continue after
+    that part. Only agents whose model has the other agent's fingerprint get a continuation.
+    `traceparent` is the balancer's span of the request, if it is traced. `fetch` names an agent
+    that has a prefix of the prompt, if fetching the prefix seems cheaper than computing it. If the
+    fetch fails, the agent computes the prefix. Only agents that reported a `peer` get a `fetch`.
+    `scope` stands for the caller's key: it is equal for the same key at all balancers, and does
+    not reveal the key's name. Agents with `--cache-scope key` share cached prefixes only among
+    requests of one scope.
     """
 
     __pydantic_config__ = STRICT
@@ -475,7 +476,7 @@ class ReadFit:
     """Say how this host would load the model of `source`, without downloading the model.
 
     The agent uses `slots` and `context_size` if given, and its own settings otherwise. Only
-    `http_hosts` may send the model without TLS. Balancers ask agents whose facts have
+    `http_hosts` may send the model without TLS. Balancers ask only agents whose facts have
     `answers_fit`. The answer can take as long as servers take to send headers.
     """
 
@@ -527,7 +528,7 @@ _Sent = TypeVar("_Sent")
 def for_version(message: _Sent, protocol: int) -> _Sent:
     """Return `message` without fields that a peer of this version does not know.
 
-    If there are no such fields, it returns the same object.
+    If there are no such fields, the result is the same object.
     """
     return message if protocol >= PROTOCOL_VERSION else without_newer(message, protocol)
 

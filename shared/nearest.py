@@ -7,7 +7,7 @@ from collections.abc import Iterable
 def meant(word: str, known: Iterable[str], otherwise: str = "see --help") -> str:
     """Return `did you mean WORD?` with the most similar known word, or `otherwise`.
 
-    The dashes of flags do not count: otherwise all flags would look alike.
+    The dashes of flags are ignored in the comparison: otherwise all flags would look alike.
     """
     bare = {each.lstrip("-"): each for each in known}
     nearest = difflib.get_close_matches(word.lstrip("-"), bare, n=1)

@@ -1,4 +1,4 @@
-"""Priority classes, which order the requests that wait. The sign of a number is its class."""
+"""Priority classes, which order waiting requests. The sign of a number is its class."""
 
 from typing import Annotated, Literal, get_args
 
@@ -57,7 +57,7 @@ _USED: dict[PriorityClass, UsedTier] = {
 
 
 def priority_of_tier(tier: ServiceTier | None) -> int | None:
-    """Return the priority of a service tier; `None` for `auto`, which keeps the caller's."""
+    """Return the priority of a service tier; `None` for `auto`: the caller's own priority."""
     kind = _TIERS.get(tier or "auto")
     return None if kind is None else PRIORITY_NUMBERS[kind]
 

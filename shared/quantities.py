@@ -19,10 +19,10 @@ _SIZE = re.compile(r"(\d{1,16}(?:\.\d{0,9})?)\s*([kmgt]i?b|)", re.ASCII)
 _ADDRESS = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*):(\d{1,5})", re.ASCII)
 
 MAX_DURATION = 365 * 24 * 3600.0
-"""Maximum duration in seconds; timers take it without overflow."""
+"""Maximum duration in seconds; timers accept it without overflow."""
 
 MAX_SIZE = 2**50
-"""Maximum size in bytes; floats up to it are exact."""
+"""Maximum size in bytes; floats represent all sizes up to it exactly."""
 
 LOOPBACK = "127.0.0.1"
 
@@ -70,7 +70,7 @@ def parse_duration(value: object) -> float:
 
 
 def _plain_seconds(value: object) -> float:
-    """Return a float unchanged, else NaN; a float's text may have an exponent."""
+    """Return a float unchanged, else NaN, because a float's text may have an exponent."""
     return value if isinstance(value, float) else math.nan
 
 

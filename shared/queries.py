@@ -47,7 +47,7 @@ EmbedInput = NonEmpty | TokenIds
 class Truncation:
     """Cut inputs to `most` tokens, or to the model's limit.
 
-    The tokens that the model puts around every text count, and are never cut.
+    The tokens that the model puts around every text count, but are never cut.
     """
 
     __pydantic_config__ = STRICT
@@ -157,7 +157,7 @@ class Embedded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """One document's score; `num_tokens` counts the document with the query."""
+    """One document's score; `num_tokens` counts the tokens of the document with the query."""
 
     __pydantic_config__ = STRICT
     score: Annotated[float, Field(ge=-MOST_SCORE, le=MOST_SCORE)] = 0.0

@@ -38,7 +38,7 @@ def _token_id(key: str) -> str:
 
 
 def _without_empty(value: object) -> object:
-    """Return one text or a list as a list without empty texts, which end nothing."""
+    """Return one text or a list as a list without empty texts, which can end no answer."""
     texts = [value] if isinstance(value, str) else value
     return tuple(each for each in texts if each != "") if isinstance(texts, list) else value
 
@@ -139,8 +139,8 @@ class SamplingChoices:
     penalties.
 
     An answer ends before a `stop` string and before a token of `stop_token_ids`, or right after it
-    with `include_stop_str_in_output`. Before the answer has `min_tokens` tokens, neither these nor
-    the model's end tokens end it; a finished grammar and `max_tokens` do.
+    with `include_stop_str_in_output`. Before the answer has `min_tokens` tokens, only a finished
+    grammar and `max_tokens` can end it.
     """
 
     __pydantic_config__ = STRICT
@@ -430,8 +430,9 @@ def chosen(choices: SamplingChoices) -> dict[str, Any]:
 def asking(choices: SamplingChoices, ability: SamplerAbility) -> str | None:
     """Return the first field by which `choices` asks for `ability`, or `None`.
 
-    A server may have another default than `off`, so a field set to `off` asks for its ability, too.
-    Standard fields are off by default everywhere, so they do not. An empty value asks for nothing.
+    A server may have another default than `off`, so a field set to `off` asks for its ability,
+    too. Standard fields are off by default at every server, so they do not. An empty value asks
+    for nothing.
     """
     return next((name for name in _FIELDS[ability] if _is_asked(choices, name)), None)
 

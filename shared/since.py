@@ -30,7 +30,7 @@ class Since:
 def without_newer(value: T, version: int) -> T:
     """Return `value` without fields, at any depth, that a peer of `version` does not know.
 
-    If there are no such fields, it returns the same object.
+    If there are no such fields, the result is the same object.
     """
     if isinstance(value, tuple):
         parts = tuple(without_newer(each, version) for each in value)
@@ -50,7 +50,7 @@ def without_newer(value: T, version: int) -> T:
 
 @cache
 def _versions(kind: Any) -> Mapping[str, int]:
-    """Return the versions of the later fields of `kind`. Raises `TypeError` if one is required."""
+    """Return the versions of the later fields of `kind`. Raises `TypeError` for a required one."""
     found = {}
     for name, hint in get_type_hints(kind, include_extras=True).items():
         for each in _marks(hint):

@@ -13,26 +13,29 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandle
 from pydantic_core import CoreSchema, PydanticKnownError
 
 LAZY = ConfigDict(defer_build=True)
-"""Builds the schema of a type at its first use: building all at a start took a second."""
+"""Builds the schema of a type at its first use, since building all at the start took a second."""
 
 STRICT = ConfigDict(**LAZY, extra="forbid", strict=True, allow_inf_nan=False)
 """No unknown field, no conversion between types, no NaN or infinity."""
 
 FROZEN = ConfigDict(**LAZY, extra="forbid", frozen=True)
-"""A model that is made of texts. No field we do not know; it never changes."""
+"""An immutable model that is made of texts. Unknown fields are refused."""
 
 T = TypeVar("T")
 
 
 def constants(kind: type[T]) -> Iterator[T]:
-    """The constants of `kind` in all modules of the project that are imported."""
+    """Return the constants of `kind` in all imported modules of the project."""
     for name, module in [*sys.modules.items()]:
         if name.startswith("arriero."):
             yield from (each for each in [*vars(module).values()] if isinstance(each, kind))
 
 
 def build_schemas() -> None:
-    """Build the schemas of all modules that are imported, which takes about a second."""
+    """Build the schemas of all imported modules, which takes about a second.
+
+    This does the same as `pydantic.FailFast`, but is hashable, so unions can contain it.
+    """
     for adapter in constants(TypeAdapter):
         adapter.rebuild()
     for model in constants(type(BaseModel)):
@@ -58,11 +61,11 @@ class _FirstFault:
 
 
 ListOf = Annotated[tuple[T, ...], _FirstFault()]
-"""A list in foreign input. Give it a `max_length`."""
+"""A list in foreign input. Set a `max_length` for it."""
 
 
 def at_most(max_length: int) -> BeforeValidator:
-    """Return a validator that refuses maps of more than `max_length` entries before all checks."""
+    """Return a validator that first refuses maps of more than `max_length` entries."""
 
     def check(value: object) -> object:
         if isinstance(value, dict) and len(value) > max_length:

@@ -25,7 +25,7 @@ MAX_FINDINGS = 256
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str)
 _QUOTE = "'"
 _TAGS = ("union_tag_invalid", "union_tag_not_found")
-"""Faults of the member of an object that says which of several kinds the object is."""
+"""Faults of the member of an object that says of which of several kinds the object is."""
 _ABSENT = ("missing", "missing_argument", "union_tag_not_found")
 _UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
 _OF_THE_RIGHT_TYPE = frozenset(
@@ -179,7 +179,7 @@ def _path(finding: ErrorDetails, document: Any) -> Location:
 
 
 def _tag(finding: ErrorDetails) -> tuple[str, ...]:
-    """Return the name of the member that says the object's kind, if that member is wrong."""
+    """Return the name of the member that names the object's kind, if that member is wrong."""
     if finding["type"] not in _TAGS:
         return ()
     return (finding["ctx"]["discriminator"].strip(_QUOTE),)
@@ -200,7 +200,7 @@ def _holds(document: Any, part: int | str) -> bool:
 
 
 def _deepest(paths: list[Location]) -> Location:
-    """Return the first finding's path, or the longest path below it: the intended union branch."""
+    """Return the longest path at or below the first finding's path: the intended union branch."""
     first = paths[0]
     return max((path for path in paths if path[: len(first)] == first), key=len)
 

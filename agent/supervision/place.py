@@ -202,9 +202,7 @@ class Place:
             self._carry_out(decisions)
 
     def measured(self, devices: tuple[DeviceMemory, ...]) -> None:
-        """Report the host's memory, measured while it has no engine; empty once it has an
-        engine.
-        """
+        """Report the host's memory, measured while no engine runs; empty once an engine runs."""
         self._standby.measured(devices)
 
     def share_threads(self) -> None:
@@ -236,9 +234,7 @@ class Place:
             lease.release()
 
     def refresh(self) -> None:
-        """Let the engine processes open the log again, since they write to the supervisor's
-        log.
-        """
+        """Let the engine processes reopen the log, since they write to the supervisor's log."""
         for engine in self._engines.values():
             engine.run.say(Refresh())
 

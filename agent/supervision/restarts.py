@@ -75,9 +75,7 @@ class Restarts:
             self._steady_at = now + STEADY_PAUSES * self._pause
 
     def ready(self) -> bool:
-        """Note that a balancer accepted the process; return whether it is the agent's first
-        time.
-        """
+        """Note that a balancer accepted the process; return if it is the agent's first time."""
         is_news, self._was_ready = not self._was_ready, True
         return is_news
 

@@ -164,9 +164,7 @@ class _Supervisor:
             asyncio.get_running_loop().call_soon(self._look)
 
     def exits(self, place: Place, exit: Exit) -> None:
-        """End the agent with its last place; if others have engines, drop only the failed
-        place.
-        """
+        """End the agent with its last place; if others have engines, drop only the place."""
         others = [each for each in self._places if each is not place]
         if self._is_stopping and others:
             self._drop(place)

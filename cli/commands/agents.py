@@ -140,7 +140,7 @@ def _print_memory(screen: "Screen", agents: Iterable[dict[str, Any]]) -> None:
 
 
 def _print_gone(screen: "Screen", hosts: Iterable[dict[str, Any]]) -> None:
-    """Print a line for each host that was connected and is not."""
+    """Print a line for each host that was connected earlier and is not connected now."""
     from rich.table import Table
     from rich.text import Text
 

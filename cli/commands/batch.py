@@ -189,7 +189,7 @@ def _open_input(path: str) -> IO[str]:
 
 
 def _lines(texts: IO[str], defaults: dict[str, Any]) -> Iterator[Line]:
-    """Yield the lines of an input; a later line with the same `custom_id` gets a problem."""
+    """Yield the lines of an input. A later line with the same `custom_id` gets a problem."""
     seen: set[str] = set()
     for number, text in enumerate(texts, start=1):
         if not text.strip():
@@ -221,7 +221,9 @@ def _compare(texts: IO[str], output: "_Output", defaults: dict[str, Any]) -> int
 
 
 class _Output:
-    """The results. Each is written in one piece, so that only the last one can be torn."""
+    """The results. Each result is written in one piece, so that only the last can be
+    incomplete.
+    """
 
     def __init__(self, path: Path) -> None:
         self._done: dict[str | int, str] = {}
@@ -269,7 +271,7 @@ class _Output:
         self.num_failed += has_failed(result)
 
     def _read_back(self) -> None:
-        """Read the existing results, and cut off a last line that is torn."""
+        """Read the existing results, and remove a last line that is incomplete."""
         self._file.seek(0)
         end = 0
         for raw in self._file:

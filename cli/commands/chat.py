@@ -60,7 +60,9 @@ class Conversation:
         return [*system, *self.turns, {"role": "user", "content": text}]
 
     def answered(self, question: str, answer: str) -> None:
-        """Add a question and its answer; an interrupted answer is added as far as it came."""
+        """Add a question and its answer. An interrupted answer is added as far as it was
+        received.
+        """
         self.turns.append({"role": "user", "content": question})
         self.turns.append({"role": "assistant", "content": answer})
 
@@ -76,7 +78,8 @@ class Conversation:
 def with_files(text: str) -> str:
     """Return `text` followed by the files that it mentions as `@path`. Raises `FileProblem`.
 
-    A word after `@` that is not a file stays as it is; one that begins like a path must be a file.
+    If a word after `@` is not a file, it stays unchanged; a word that begins like a path must be a
+    file.
     """
     mentions = dict.fromkeys(_MENTION.findall(text))
     found = {word: _file(word) or _file(word.rstrip(_PUNCTUATION)) for word in mentions}
@@ -158,7 +161,7 @@ class _Chat:
     def run(self) -> int:
         """Read and answer questions.
 
-        Returns the exit code: whether the last question was answered.
+        Returns the exit code of the last question.
         """
         if sys.stdin.isatty():
             self._console.print("/help explains, Ctrl-D leaves", style="dim")

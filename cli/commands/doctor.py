@@ -104,7 +104,7 @@ async def _of_balancer(client: "Client", target: Target) -> list[Finding]:
 
 
 async def _of_certificate(address: str, tls_ca: str | None) -> list[Finding]:
-    """Check the certificate at `address`; return nothing if no trusted connection is possible."""
+    """Check the certificate at `address`; no finding without a trusted connection."""
     from ...client.http import CONNECT_TIMEOUT, tls_of
 
     parts = urlsplit(address)
@@ -130,9 +130,9 @@ def _free_memory() -> int | None:
 
 
 def _probe() -> dict[str, Any] | None:
-    """List the devices in a process of its own, because llama.cpp can crash while it does.
+    """List the devices in a separate process, because llama.cpp can crash while it lists them.
 
-    Returns `None` if it fails.
+    Returns `None` on failure.
     """
     command = (sys.executable, "-m", _PROBE)
     try:

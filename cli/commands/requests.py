@@ -81,7 +81,7 @@ async def _requests(arguments: argparse.Namespace, target: Target) -> None:
 
 
 async def _whole(management: "Management", id: str) -> str:
-    """Return the full id with this prefix, or the prefix itself if there is none."""
+    """Return the full id with this prefix; without such an id, the prefix itself."""
     if len(id) >= ID_LENGTH:
         return id
     listed = await management.requests(limit=MOST_LISTED)

@@ -1,14 +1,15 @@
 """Messages as WebSocket frames; a large message is sent in pieces, with others in between.
 
-A message of up to `PIECE_BYTES` is one text frame. A longer one is cut into binary frames. Each has
-a header (the transfer's number, and whether the piece is the last one), then a part of the
-message's UTF-8 text. So a heartbeat, or another request's message, never waits for more than one
-piece.
+A message of up to `PIECE_BYTES` is one text frame. A longer message is cut into binary frames.
+Each has a header (the transfer's number, and whether the piece is the last one), then a part of
+the message's UTF-8 text. So a heartbeat, or another request's message, never waits for more than
+one piece.
 
-Order is kept within a request: a message waits for earlier large messages about the same request,
-and overtakes the others. A message about several requests (a step's output) is halved if it is too
-long, or if some of the requests have to wait. This keeps the number of frames low, however many
-requests there are. A receiver holds at most `MAX_TRANSFERS` messages of `MAX_MESSAGE_BYTES` each.
+Order is kept within a request. A message waits for earlier large messages about the same request,
+and overtakes large messages about other requests. A message about several requests (a step's
+output) is halved if it is too long, or if some of the requests have to wait. This keeps the number
+of frames low, however many requests there are. A receiver holds at most `MAX_TRANSFERS` messages
+of `MAX_MESSAGE_BYTES` each.
 """
 
 import struct
@@ -62,8 +63,7 @@ class Codec(Protocol[M]):
         """Return whether the message makes an earlier large one about its request unnecessary."""
 
     def in_place_of(self, message: M, /) -> M | None:
-        """Return the message to send instead of `message` and the large message that it cuts
-        short."""
+        """Return the message to send instead of `message` and the large one that it replaces."""
 
     def unsendable(self, message: M, reason: str, /) -> M | None:
         """Return what to send instead of a message that cannot be encoded or is too large."""
@@ -107,7 +107,7 @@ class FrameQueue(Generic[M]):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the large messages being sent that have not been sent yet."""
+        """The number of bytes of large messages that are being sent and are still unsent."""
         return sum(len(transfer.text) - transfer.sent for transfer in self._open)
 
     def put(self, message: M) -> None:
@@ -142,7 +142,7 @@ class FrameQueue(Generic[M]):
     # ---- inside
 
     def _admit(self, message: M) -> tuple[bytes, bool] | None:
-        """Return the frame of a message, unless the message has to wait or to be cut into pieces.
+        """Return the frame of a message, or `None` if it must wait or must be cut into pieces.
 
         While no large message is being sent, a small message only has to be encoded.
         """
@@ -260,7 +260,7 @@ class Assembler:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes held of messages whose last piece has not come."""
+        """The number of bytes held for messages whose last piece has not arrived."""
         return sum(map(len, self._texts.values()))
 
     def take(self, frame: bytes) -> bytes | None:

@@ -1,9 +1,9 @@
 """Heartbeats on one socket: when to send one, and when the peer counts as lost.
 
-Every frame from the peer counts. A silence longer than the timeout is checked twice. If our own
-process did not run, the peer's frames wait to be read, and they are read before the second check.
-Only a timer may check, because an event loop reads its sockets before it runs its timers. Times are
-in seconds of the caller's clock.
+Every frame from the peer counts. A silence longer than the timeout is checked twice. If this
+process itself did not run, the peer's frames wait to be read, and they are read before the second
+check. Only a timer may check, because an event loop reads its sockets before it runs its timers.
+Times are in seconds of the caller's clock.
 """
 
 SECOND_LOOK = 0.1
@@ -13,7 +13,7 @@ SECOND_LOOK = 0.1
 class HeartbeatMonitor:
     """Decides when to send a heartbeat and whether the peer is lost.
 
-    `interval` is the longest time without a frame from us, `timeout` the longest time without a
+    `interval` is the longest time without sending a frame. `timeout` is the longest time without a
     frame from the peer.
     """
 
@@ -26,7 +26,7 @@ class HeartbeatMonitor:
         self._lost_at: float | None = None
 
     def sent(self, now: float) -> None:
-        """Note that we sent a frame."""
+        """Note that a frame was sent."""
         self._sent_at = now
 
     def heard(self, now: float) -> None:

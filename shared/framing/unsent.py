@@ -1,7 +1,7 @@
-"""A limit on the operating system's send buffer, so that our own queues decide the order.
+"""A limit on the operating system's send buffer, so that this process decides the order of frames.
 
 Without the limit, the system buffers megabytes for a slow connection, and a heartbeat waits behind
-them.
+these bytes.
 """
 
 import socket

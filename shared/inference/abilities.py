@@ -1,7 +1,8 @@
 """The abilities that a request needs of an agent, beyond plain text or messages in and text out.
 
-An agent with an engine of its own has all of them. An agent that forwards to another server reports
-what that server can do, so that each request goes to an agent that serves the whole request.
+An agent with an engine of its own has all abilities. An agent that forwards to another server
+reports that server's abilities, so that each request goes to an agent that serves the whole
+request.
 """
 
 from collections.abc import Callable, Iterable
@@ -125,7 +126,7 @@ def field_of(request: GenerateRequest, ability: Ability) -> str:
 def lacking(
     request: GenerateRequest, abilities: Iterable[Ability], who: str
 ) -> NotSupported | None:
-    """Return an error if `request` needs more than `abilities`, else `None`.
+    """Return an error if `request` needs other abilities than `abilities`, else `None`.
 
     `who` is the subject and the verb of the message, such as `this server cannot`.
     """

@@ -69,7 +69,7 @@ class LogProb:
 
 @dataclass(frozen=True, slots=True)
 class TokenLogProbs:
-    """The log-probabilities of one token and of the most likely tokens in its place."""
+    """The log-probabilities of one token and of the most likely tokens at its position."""
 
     __pydantic_config__ = STRICT
 
@@ -89,8 +89,8 @@ class Token(NamedTuple):
     The `kind` `prompt` is a part of the prompt, which comes before the answer, without `tokens`.
     The `kind` `tool_call` is a part of the arguments, as JSON, of the call that started last.
 
-    It is a named tuple because one is made for each token and stream: that takes a third of the
-    time of a frozen dataclass.
+    The type is a named tuple because one is made for each token and stream: making it takes a
+    third of the time of a frozen dataclass.
     """
 
     text: str

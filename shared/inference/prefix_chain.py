@@ -1,11 +1,12 @@
 """Keys of a prompt's prefixes: a running hash, taken every few bytes and at message ends.
 
 Two prompts with a common prefix have the same keys up to about the place where they differ. So a
-key identifies a prefix, and an agent that has computed the prefix need not do so again. The
+key identifies a prefix, and an agent that has computed the prefix need not compute it again. The
 distance between keys grows with the prompt. The length of a known prefix is underestimated by an
 eighth at most, and 32 MiB have fewer than a thousand keys.
 
-Keys are not salted: a collision costs its maker a worse choice of agent, and reveals no text.
+Keys are not salted. A client that makes keys collide gets a worse choice of agent, and learns no
+text.
 
 Balancers and agents compute the same keys from the same request, so an agent can report which
 prefixes left its cache. A change of the keys raises the protocol's version.
@@ -26,13 +27,13 @@ STEP_AT_ENDS = 16
 """Minimum bytes between a key and the key at a message's end."""
 
 GROWTH = 8
-"""The distance between keys is at least this part (1/8) of the prompt up to there."""
+"""The distance between keys is at least this part (1/8) of the prompt before them."""
 
 GROWTH_AT_ENDS = 64
 """The distance to a key at a message's end is at least this part (1/64) of the prompt."""
 
 MAX_BYTES = 2**22
-"""Bytes of a prompt that get keys; hashing them takes a millisecond."""
+"""Maximum bytes of a prompt that get keys; hashing them takes a millisecond."""
 
 _SAMPLE = 1024
 """Characters hashed from each end of a picture; they weigh about as much as its tokens."""
@@ -45,14 +46,11 @@ middle count as equal.
 """
 
 TOKEN_BYTES = 4
-"""Bytes that a token id counts for."""
+"""The number of bytes for which a token id counts."""
 
 
 class PrefixChain(NamedTuple):
-    """Keys of ever longer prefixes, and the byte at which each ends; `size` is the whole prompt.
-
-    If `is_tokens`, the prompt is token ids of `TOKEN_BYTES` each.
-    """
+    """Keys of ever longer prefixes, and the byte at which each ends; `size` is the total."""
 
     keys: tuple[int, ...] = ()
     ends: tuple[int, ...] = ()
@@ -60,9 +58,9 @@ class PrefixChain(NamedTuple):
     is_tokens: bool = False
 
     def positions(self, num_tokens: int) -> tuple[tuple[int, int], ...]:
-        """Return the end of each prefix in tokens, for a prompt of `num_tokens`, and its key.
+        """Return the end of each prefix in tokens, with its key, for a prompt of `num_tokens`.
 
-        For text this is an estimate: all of the text counts as equally dense.
+        For text this is an estimate, as if all parts of the text were equally dense.
         """
         return tuple(
             (max(end * num_tokens // self.size, 1), key)
@@ -89,7 +87,7 @@ def chain_of(request: GenerateRequest) -> PrefixChain:
 
 
 def _adapters(request: GenerateRequest) -> bytes:
-    """Return bytes that name the adapters: prompts with different adapters share nothing.
+    """Return bytes that name the adapters; prompts with different adapters share no prefix.
 
     An adapter's name is the part of `model` after the last colon. The colon can also be a part of
     the model's own name; then requests with and without that part share less.
@@ -132,7 +130,10 @@ def _of_message(message: ChatMessage) -> bytes:
 
 
 def _of_media(part: MediaPart) -> str:
-    """Return a text that identifies a picture or sound: length, digest, and both ends as weight."""
+    """Return a text that identifies a picture or sound: length, digest, and both ends.
+
+    Both ends are included so that media weigh about as much as their tokens.
+    """
     data = part.image_url.url if isinstance(part, ImagePart) else part.input_audio.data
     whole = data if len(data) <= _HASHED else data[: _HASHED // 2] + data[-_HASHED // 2 :]
     digest = blake2b(_bytes(whole), digest_size=8).hexdigest()

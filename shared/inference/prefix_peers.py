@@ -56,7 +56,7 @@ class Peer:
 class PrefixSource:
     """The agent at `address` probably has a prefix of the prompt; `ticket` allows a fetch.
 
-    Computing the prefix would take about `seconds`: a longer fetch is given up.
+    Computing the prefix would take about `seconds`, so a longer fetch is given up.
     """
 
     __pydantic_config__ = STRICT

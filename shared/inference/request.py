@@ -126,10 +126,10 @@ class GenerateRequest(SamplingChoices):
 
     @property
     def media(self) -> Iterator[tuple[str, MediaPart]]:
-        """The pictures and sounds that a model has to take, each with the name of its field.
+        """The pictures and sounds that a model has to accept, each with the name of its field.
 
-        Pictures and sounds in a tool's result are left out: a model that takes none gets a text
-        instead.
+        Pictures and sounds in a tool's result are omitted: a model that does not accept them gets
+        a text instead.
         """
         for place, message in enumerate(self.messages or ()):
             if isinstance(message.content, str) or message.role == "tool":
@@ -218,9 +218,9 @@ _values = attrgetter(*_NAMES)
 
 
 def with_seed(request: GenerateRequest, seed: int) -> GenerateRequest:
-    """Return a copy with this seed.
+    """Return a copy of `request` with this seed.
 
-    Most requests get one; `dataclasses.replace` takes twice as long.
+    Most requests get a seed, and `dataclasses.replace` takes twice as long.
     """
     return GenerateRequest(**dict(zip(_NAMES, _values(request), strict=True)) | {"seed": seed})
 
@@ -231,9 +231,9 @@ def with_seed(request: GenerateRequest, seed: int) -> GenerateRequest:
 def goes_on_by_text(request: GenerateRequest) -> bool:
     """Return whether an agent can continue the answer from its text alone.
 
-    It cannot if the answer has a grammar, which would begin anew. A prompt of token ids, or one
-    with a suffix, has no place for the text, nor has a conversation whose template must not begin
-    an answer.
+    An answer with a grammar cannot be continued, since the grammar would begin anew. A prompt of
+    token ids, or with a suffix, has no place for the text. The same is true for a conversation
+    whose template must not begin an answer.
     """
     if request.grammar is not None or request.suffix is not None:
         return False

@@ -1,6 +1,6 @@
 """Ids and numbers that requests and events share, with their bounds.
 
-A number from an agent has a range in its type, so that one number can do no harm. Sums of such
+A number from an agent has a range in its type, so that no single number can do harm. Sums of such
 numbers fit into 64 bits, and computing with them neither overflows nor divides by zero. An agent
 keeps its numbers within the ranges (`rate_of`, `within`).
 """
@@ -39,7 +39,7 @@ def within(value: float, least: float, most: float) -> float:
 
 
 def rate_of(amount: float, seconds: float | None) -> float | None:
-    """Return `amount` a second as a `Rate`; `None` if either number is not above 0."""
+    """Return `amount` per second as a `Rate`; `None` if either number is not above 0."""
     if not seconds or seconds <= 0 or amount <= 0:
         return None
     return within(amount / max(seconds, amount / MOST_RATE), LEAST_RATE, MOST_RATE)

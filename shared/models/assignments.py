@@ -1,8 +1,9 @@
 """The assignment of a model to an agent, and the agent's report of its host and its progress.
 
-The balancer's controller gives each agent an `Assignment`, or none. The agent compares it with the
-model that it serves, and makes the smallest change: none, a change without a reload, or a reload.
-While it fetches and loads the model, it reports `Work`; it also reports why it cannot.
+The balancer's controller gives each agent an `Assignment`, or none. The agent compares the
+assignment with the model that it serves, and makes the smallest change: none, a change without a
+reload, or a reload. While it fetches and loads the model, it reports `Work`, and issues if it
+cannot.
 """
 
 import re
@@ -35,7 +36,7 @@ HOST = "CPU"
 """Name of the host's memory, among the names of devices."""
 
 MAX_SPEED = 1e15
-"""Maximum bytes a second."""
+"""Maximum rate of a download, in bytes per second."""
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -85,12 +86,12 @@ DesiredAdapters = Annotated[ListOf[DesiredAdapter], Field(max_length=MAX_ADAPTER
 class Assignment:
     """A model that an agent should serve; `name` is the name in requests.
 
-    `None` leaves a value to the agent or the model. Only a change of the values that `needs_reload`
-    compares reloads the model. `chat_template`, `sampling`, `adapters` and fewer slots apply
-    without a reload. `projector` is the source of the model's media projector. Only `http_hosts`
-    may send any of the files without TLS; the balancer allows them, and they do not change what is
-    served. An agent that `takes_what_is_left` of a device's memory does not wait until other
-    programs free some.
+    `None` leaves a value to the agent or the model. Only a change of the values that
+    `needs_reload` compares reloads the model. `chat_template`, `sampling`, `adapters` and fewer
+    slots apply without a reload. `projector` is the source of the model's media projector. Only
+    `http_hosts` may send any of the files without TLS; the balancer allows these hosts, and they
+    do not change what is served. An agent that `takes_what_is_left` of a device's memory does not
+    wait until other programs free memory.
     """
 
     __pydantic_config__ = STRICT
@@ -203,9 +204,9 @@ class Work:
     """The progress of an agent with the assignment of `revision`.
 
     `progress` is the completed share of the phase. `needed` is the memory in bytes that the model
-    needs on this host; it is estimated from the file once the file is here. `least` is the memory
-    with the smallest options, if the agent can choose them. `claims` is the free memory of each
-    device that the agent waits for before it loads the model.
+    needs on this host; it is estimated from the file once the file is on the host. `least` is the
+    memory with the smallest options, if the agent can choose them. `claims` is the free memory of
+    each device that the agent waits for before it loads the model.
     """
 
     __pydantic_config__ = STRICT
@@ -223,9 +224,9 @@ class Work:
 class Assign:
     """Serve this assignment, or nothing. An agent ignores a `revision` older than the last one.
 
-    Revisions number a balancer's orders; the next one is above all revisions that agents reported.
-    The same assignment again, after it failed, is another attempt. Before a reload, running
-    requests may go on for `drain_timeout` seconds.
+    Revisions number a balancer's orders; the next revision is above all revisions that agents
+    reported. If an assignment failed and comes again, the agent tries again. Before a reload,
+    running requests may go on for `drain_timeout` seconds.
     """
 
     __pydantic_config__ = STRICT
@@ -256,14 +257,14 @@ def sources_of(assignment: Assignment) -> Iterator[str]:
 def needs_reload(old: Assignment, new: Assignment, *, loaded_slots: int) -> bool:
     """Return whether serving `new` needs a reload.
 
-    `loaded_slots` is the number of slots that the engine was loaded with: it can serve fewer.
+    `loaded_slots` is the number of slots with which the engine was loaded; it can serve fewer.
     """
     slots = loaded_slots if new.slots is None else new.slots
     return loaded_with(old) != loaded_with(new) or slots > loaded_slots
 
 
 def loaded_with(assignment: Assignment) -> Hashable:
-    """Return the values that a load depends on, except slots and adapters; equal if loads are."""
+    """Return the values on which a load depends, except slots and adapters; equal if loads are."""
     return (
         assignment.source,
         assignment.sha256,

@@ -1,8 +1,7 @@
 """The engine options that a desired state may give, under the names of the agent's settings.
 
-An agent's view shows the values in use under the same names. Each type has its bounds. A value that
-depends on another option is checked with the later field of the two, so that the error names a
-field.
+An agent's view shows the values in use under the same names. Each type has its bounds. If a value
+depends on another option, the later field of the two is checked, so that the error names a field.
 """
 
 import re
@@ -78,7 +77,7 @@ CACHE_BLOCK_BYTES: Mapping[CacheType, int] = MappingProxyType(
 
 
 def _is_attended(cache_type: CacheType | None, info: ValidationInfo) -> CacheType | None:
-    """Refuse a block type without flash attention: only its kernel reads values in blocks."""
+    """Refuse a block type without flash attention, whose kernel alone reads values in blocks."""
     if info.data.get("flash_attn") != "off" or cache_type in (None, *PLAIN_CACHE_TYPES):
         return cache_type
     plain = f"{', '.join(PLAIN_CACHE_TYPES[:-1])} or {PLAIN_CACHE_TYPES[-1]}"

@@ -15,8 +15,8 @@ from typing import Any, get_args, get_type_hints
 class Family:
     """A metric: a counter, which only grows, or a gauge.
 
-    With a `label`, it has one series for each of several figures. A figure without a value counts
-    as `absent`; if `absent` is `None`, it has no series.
+    With a `label`, the metric has one series for each of several figures. A figure without a value
+    counts as `absent`; if `absent` is `None`, it has no series.
     """
 
     name: str
@@ -66,7 +66,9 @@ class Figure:
 
 
 class Clock:
-    """Marks a figure that goes on by itself: it alone is no news, and readers count on."""
+    """Marks a figure that grows by itself, so that readers count on without a report of its
+    change.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class FoundFigure:
     is_optional: bool
 
     def shown(self, value: Any) -> Any:
-        """Return a value of the figure as answers have it."""
+        """Return a value of the figure in the form of answers."""
         if isinstance(value, float):
             return int(value) if self.is_whole else round(value, self.figure.digits)
         return dict(value) if isinstance(value, Mapping) else value

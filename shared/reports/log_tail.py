@@ -40,9 +40,9 @@ class LogTail(logging.Handler):
         self._tell()
 
     def listen(self, on_line: Callable[[], None]) -> Callable[[], None]:
-        """Call `on_line` after each new line, on the thread that logs it.
+        """Call `on_line` after each new line, on the thread that logs the line.
 
-        It must be quick and not raise. Returns a function that ends the calls.
+        `on_line` must be quick and not raise. Returns a function that ends the calls.
         """
         with self._guard:
             self._listeners = (*self._listeners, on_line)
@@ -72,7 +72,7 @@ class LogTail(logging.Handler):
     def append(self, lines: Iterable[LogLine]) -> None:
         """Add new lines of another process; lines that are already here stay.
 
-        They get numbers above the earlier ones, so that readers receive them.
+        The new lines get numbers above the earlier ones, so that readers receive them.
         """
         with self._guard:
             known = {(line.at, line.text) for line in self._lines}

@@ -46,22 +46,25 @@ class Upstream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInfo:
-    """The model that an agent serves. `name` is the name in requests; sizes are in bytes or tokens.
+    """The model that an agent serves. `name` is its name in requests.
 
-    `tasks` is what it can do, besides tokenizing; `vision` is reading pictures in messages, `audio`
-    hearing sounds there. A model that `chats` has a chat template that works. `context_size` is the
-    maximum context of a slot. `longest_token` is the maximum bytes of text that one token can stand
-    for; 0 if there is no maximum, because the tokenizer drops a part of the text. `kernels` is the
-    kind of kernels that the weights were loaded for; `kv_layout` says whether sequences share a KV
-    cache. Agents whose models have the same `fingerprint` can continue each other's answers; an
-    agent without a fingerprint cannot. `draft_model` is the name of the model that drafts for it.
-    `upstream` is the server to which the agent forwards. Such an agent may not know its
-    `context_size`, which is then 0. `adapters` are the adapters that requests can name. A
-    `deterministic` model gives the same answer to the same request, whatever else runs. `engine`
-    has the engine options in use, if the agent has an engine of its own. `quantization` is the type
-    of most of its weights (`Q4_K_M`), if the file has it. `fit` says which options were chosen so
-    that the model fits; `memory` is the memory that it takes of each device and of the host, if
-    known.
+    `tasks` is what the model can do, besides tokenizing; `vision` is reading pictures in messages,
+    `audio` hearing sounds there. A model that `chats` has a chat template that works.
+    `context_size` is the maximum context of a slot; 0 if an agent that forwards does not know it.
+    `longest_token` is the maximum bytes of text that one token can stand for; 0 if there is no
+    maximum, because the tokenizer drops a part of the text. `quantization` is the type of most of
+    its weights (`Q4_K_M`), if the file has it.
+
+    Agents whose models have the same `fingerprint` can continue each other's answers; an agent
+    without a fingerprint cannot. `draft_model` is the name of the model that drafts for this
+    model. `upstream` is the server to which the agent forwards. `adapters` are the adapters that
+    requests can name. A `deterministic` model gives the same answer to the same request, whatever
+    else runs.
+
+    `engine` has the engine options in use, if the agent has an engine of its own. `kernels` is the
+    kind of kernels for which the weights were loaded; `kv_layout` says whether sequences share a
+    KV cache. `fit` says which options were chosen so that the model fits. `memory` is the memory
+    that it takes of each device and of the host, if known.
     """
 
     __pydantic_config__ = STRICT
@@ -115,9 +118,9 @@ class ModelFit:
     """The options chosen for the memory that is free now; `said` has them in words.
 
     `file_bytes` is the size of the model's files. If even the smallest options need `missing` more
-    bytes, `nearest` says in words what would fit, if that is known. `slots` of `context_size`
-    tokens share `cells`. The last `gpu_layers` layers are on GPUs, the output layer counted; the
-    experts of the first `cpu_experts` layers stay on the CPU.
+    bytes, `nearest` describes options that would fit, if any are known. `slots` of `context_size`
+    tokens share `cells`. The last `gpu_layers` layers are on GPUs; the output layer counts as one.
+    The experts of the first `cpu_experts` layers stay on the CPU.
     """
 
     __pydantic_config__ = STRICT

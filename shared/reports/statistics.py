@@ -84,8 +84,8 @@ DEVICE_MEMORY = Family(
 class Cells:
     """The cells of the KV cache: `used` by running sequences, `kept` as prefixes, others free.
 
-    Cells of a prefix that a running sequence shares are used, not kept. In addition, `parked`
-    cells' worth of prefixes is in the agent's host memory alone.
+    If a running sequence shares cells of a prefix, the cells are used, not kept. In addition,
+    `parked` cells' worth of prefixes is in the agent's host memory alone.
     """
 
     __pydantic_config__ = STRICT
@@ -170,9 +170,9 @@ class Fetches:
 class DiskUse:
     """The disk tier of the prefix cache.
 
-    `blocks` and `bytes` count this model's files, checkpoints included in `bytes`. The blocks hold
-    `cells` cells; `keys` keys of balancers are known to belong to them. The other counts are since
-    the engine started: `read` files, which saved computing `tokens`, `written` files, and
+    `blocks` and `bytes` count this model's files; `bytes` includes checkpoints. The blocks hold
+    `cells` cells; `keys` keys of balancers are known to belong to them. All other counts begin
+    with the engine's start: `read` files, which saved computing `tokens`, `written` files, and
     `failed_reads` and `failed_writes`. A read fails if the file is damaged or comes too late.
     """
 
@@ -234,7 +234,7 @@ class DiskUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Histogram:
-    """Counts of durations: one for each of the ascending `bounds`, and last the longer ones.
+    """Counts of durations: one for each of the ascending `bounds`, and one for longer durations.
 
     `seconds` is the sum of the durations.
     """

@@ -35,7 +35,9 @@ class SettingsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value as text; `origin` names its source unless the source is its flag."""
+    """A value as text. `origin` names its source; a value without an origin comes from
+    its flag.
+    """
 
     text: str | list[str]
     origin: str | None = None

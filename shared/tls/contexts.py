@@ -21,8 +21,8 @@ class ServerContext:
 def server_context(pair: KeyPair, now: float, agent_ca: Path | None = None) -> ServerContext:
     """Return the context of a port that shows `pair`. Raises `TlsFileError`.
 
-    With `agent_ca` a client may show a certificate, which has to be signed by it. Each request
-    handler checks whether the client showed one.
+    With `agent_ca` a client may show a certificate, which `agent_ca` must have signed. Each
+    request handler checks whether the client showed one.
     """
     context = _held_to_the_rules(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
     context.set_alpn_protocols(["http/1.1"])

@@ -72,7 +72,7 @@ def _validity(cert: Path) -> Validity:
 
 
 def _refuse() -> str:
-    """Raise an error: OpenSSL calls this if the key is encrypted."""
+    """Raise an error instead of a password. OpenSSL calls this if the key is encrypted."""
     raise _NeedsPassword
 
 

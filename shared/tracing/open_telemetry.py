@@ -3,7 +3,8 @@
 The package extra `opentelemetry` installs the SDK, and its standard variables configure it. Traces
 are on if `OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` is set, and
 `OTEL_SDK_DISABLED` is not. The exporter speaks OTLP over HTTP with protobuf. `OTEL_TRACES_SAMPLER`
-decides which traces are recorded; by default new traces and traces that a client records.
+decides which traces are recorded. By default these are new traces and traces that a client
+records.
 """
 
 import logging

@@ -21,7 +21,7 @@ MAX_WAITING = 4096
 MAX_BATCH = 512
 """Maximum spans of an export."""
 GATHERING = 1.0
-"""Seconds that the first span of a batch waits for others."""
+"""Seconds for which the first span of a batch waits for other spans."""
 LAST_EXPORT = 3.0
 """Maximum seconds of the last export, at the end of the daemon."""
 

@@ -1,7 +1,7 @@
 """A daemon's tracer: creates the contexts of spans, and records spans that have ended.
 
-Without OpenTelemetry, or without an endpoint to export to, it is `NO_TRACER`, which passes contexts
-on.
+Without OpenTelemetry, or without an endpoint for the export, the tracer is `NO_TRACER`, which
+passes contexts on.
 """
 
 import random

@@ -255,9 +255,7 @@ class UpstreamAnswer:
             yield Noticed(id=self._id, code="content_filter", message=message)
 
     def _unseen(self, usage: Usage) -> Iterator[Item]:
-        """Yield tokens that did not arrive as a chunk each: several in one chunk, or without
-        text.
-        """
+        """Yield tokens that had no chunk of their own: several in one chunk, or without text."""
         missing = min(usage.completion_tokens - self._num_tokens, MAX_MISSING)
         if missing > 0 and self.has_begun:
             yield self._piece("", "content", missing, ())

@@ -86,9 +86,7 @@ def choose(models: Sequence[ListedModel], name: str | None) -> ListedModel:
 
 
 def shown_name(id: str) -> str:
-    """Return clients' name for a model that the server calls `id`: if it is a path, its
-    last part.
-    """
+    """Return clients' name for a model that the server calls `id`; the last part of a path."""
     if not _PATH.match(id):
         return id
     return re.split(r"[/\\]", id.rstrip("/\\"))[-1] or id

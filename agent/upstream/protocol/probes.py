@@ -1,5 +1,4 @@
-"""Tests what an upstream server can do. The abilities decide which requests it gets, in which
-form.
+"""Tests what an upstream server can do, and so which requests it gets, and in which form.
 
 Each probe is one small request and a verdict on its answer. Many servers accept fields and ignore
 them, so a verdict looks for an effect of the field if there is one.
@@ -215,9 +214,7 @@ def _keeps_to_schema(answer: Json) -> bool:
 
 
 def _only_thought(message: Json, answer: Json) -> bool:
-    """Return whether the answer was cut off within reasoning, which means that it accepted the
-    field.
-    """
+    """Return whether the answer was cut off within reasoning: the field is accepted."""
     thought = message.get("reasoning_content") or message.get("reasoning")
     is_cut = _choice(answer).get("finish_reason") == "length"
     return bool(thought) and not message.get("content") and is_cut
