@@ -96,10 +96,10 @@ _CHUNK = 1 << 20
 class PartFile:
     """A partly downloaded `file`: appended to, hashed as it grows, renamed once it is complete.
 
-    A crash at any moment leaves a part with the file's first bytes, or the whole file. The hash
-    includes the bytes of an earlier download.
+    After a crash at any moment there is a part with the file's first bytes, or the whole file. The
+    hash includes the bytes of an earlier download.
 
-    Only the holder of the file's `fetch` lock may open it. Methods raise `OSError`.
+    Only the holder of the file's `fetch` lock may open the part. Methods raise `OSError`.
     """
 
     def __init__(self, file: Path, *, is_hashed: bool) -> None:
@@ -128,7 +128,7 @@ class PartFile:
         self._stream.flush()
 
     def restart(self) -> None:
-        """Drop all bytes that have arrived."""
+        """Drop all bytes so far."""
         self._stream.flush()
         self._stream.truncate(0)
         self.size = 0
@@ -138,7 +138,7 @@ class PartFile:
         return None if self._hash is None else self._hash.hexdigest()
 
     def finish(self) -> None:
-        """Make the complete file durable under its own name."""
+        """Write the complete file to disk under its own name."""
         self._stream.flush()
         os.fsync(self._stream.fileno())
         self._path.replace(self._file)
