@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def as_worker(settings: BalancerSettings, place: "Place") -> BalancerSettings:
-    """Return the settings of one worker: its own name, and the ports that its parent holds open."""
+    """Return the settings of one worker: its own name, and the ports held by its parent."""
     return settings.model_copy(
         update={
             "balancer_name": place.named(settings.balancer_name),

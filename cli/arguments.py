@@ -241,6 +241,6 @@ def _say(parser: argparse.ArgumentParser, problem: object, code: int) -> int:
 
 
 def _quiet() -> int:
-    """Drop further output, because its reader is gone: Python flushes stdout at exit."""
+    """Drop further output, because its reader is gone and Python flushes stdout at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return EXIT_PIPE

@@ -23,10 +23,10 @@ from .keyring import UNKNOWN, Keyring
 logger = logging.getLogger(__name__)
 
 RELOAD_INTERVAL = 1.0
-"""Seconds between two readings of the store because of an unknown key."""
+"""Minimum seconds between two readings of the store because of an unknown key."""
 
 LONGEST_TIMER = 3600.0
-"""Seconds. The wall clock may be set; the timer runs on another clock, so it is checked again."""
+"""Maximum seconds of a timer. The wall clock may be set, but the timer runs on another clock."""
 
 NEEDED = "an access key is needed: send it as `Authorization: Bearer ark_…`"
 
@@ -74,7 +74,7 @@ class Access:
         load: Load | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`fixed` is a key that is in no store.
+        """Prepare the rules. `fixed` is a key that is in no store.
 
         `load` reads the keys of the store, and raises `StoreAway`.
 
@@ -88,9 +88,11 @@ class Access:
         self.ring = Keyring(now=clock())
         self._know(keys)
         self._watches: dict[str, dict[_Watch, None]] = {}
-        """By the digest of the key, or by the session; `NOBODY` stands for who needed no key."""
+        """Watches by the digest of the key, or by the session; `NOBODY` is for callers without a
+        key.
+        """
         self.num_leases = 0
-        """How many sockets and streams are open for long."""
+        """The number of long-lived sockets and streams that are open."""
         self._listeners: list[OnEnded] = []
         self._timer: asyncio.TimerHandle | None = None
         self._loaded_at = -RELOAD_INTERVAL
@@ -98,10 +100,10 @@ class Access:
 
     @property
     def is_open(self) -> bool:
-        """Whether no key is needed, because none was ever made.
+        """Whether no key is needed, because no key was ever made.
 
-        If a store had keys and has none now, the balancer lets nobody in: the store may have been
-        emptied by mistake.
+        If a store had keys and has none now, the balancer admits no caller: the store may have
+        been emptied by mistake.
         """
         return self.ring.is_open and not self._had_keys
 
@@ -117,7 +119,7 @@ class Access:
         return self._had_keys and is_empty
 
     def listen(self, on_ended: OnEnded) -> None:
-        """Tell `on_ended` of each holder whose key was revoked or replaced, or has expired."""
+        """Call `on_ended` with each holder whose key was revoked or replaced, or has expired."""
         self._listeners.append(on_ended)
 
     # ---- callers come
@@ -175,7 +177,7 @@ class Access:
     def lease(self, holder: Identity | None, on_end: OnEnd) -> Iterator[None]:
         """Return a context like that of `watch`, for a long connection.
 
-        A caller that needed no key may stay.
+        A caller that needed no key may stay connected after the first key is made.
         """
         if holder is None:
             yield
@@ -190,10 +192,10 @@ class Access:
     def watch(self, holder: Identity | None, on_end: OnEnd) -> AbstractContextManager[None]:
         """Return a context in which `on_end` is called once if the permission of `holder` ends.
 
-        It must not raise.
+        `on_end` must not raise.
 
-        A holder whose key has ended before is told at once. `None` stands for a caller that needed
-        no key; its permission ends with the first key.
+        If the key has ended already, `on_end` is called at once. A `holder` of `None` is a caller
+        that needed no key; its permission ends with the first key.
         """
         return _Watch(self, holder, on_end)
 
@@ -206,7 +208,7 @@ class Access:
             self._end_watch(watch, error)
 
     def end_watch(self, watch: _Watch) -> None:
-        """End a watch, which may have ended before."""
+        """End a watch, even if its key has ended already."""
         for name in watch.names:
             if (others := self._watches.get(name)) is not None:
                 others.pop(watch, None)
@@ -214,7 +216,7 @@ class Access:
                     del self._watches[name]
 
     def end_session(self, session: str, why: str) -> None:
-        """End a session of the dashboard, and what was opened through it."""
+        """End a session of the dashboard, and all connections that were opened through it."""
         self._tell(session, Unauthorized(why))
 
     # ---- keys change
@@ -264,7 +266,7 @@ class Access:
         return lost
 
     def _with_fixed(self, keys: Iterable[AccessKey]) -> list[AccessKey]:
-        """Return the keys with the fixed key, unless the store has it, too."""
+        """Return the keys with the fixed key, unless the store has the fixed key too."""
         keys = list(keys)
         if self._fixed is None or any(key.digest == self._fixed.digest for key in keys):
             return keys
@@ -290,7 +292,7 @@ class Access:
         watch.on_end(error)
 
     def _lost(self, holder: Identity | None) -> Unauthorized | None:
-        """Return why the permission of `holder` has ended, if it has."""
+        """Return why the permission of `holder` has ended; `None` if it has not."""
         if holder is None:
             return None if self.is_open else Unauthorized(NEEDED)
         return None if self.ring.holds(holder) else self._reason(holder)
@@ -308,7 +310,9 @@ class Access:
             self._timer = asyncio.get_running_loop().call_later(pause, self.start)
 
     async def _reload(self, keys: Sequence[str]) -> bool:
-        """Read the store again if one of `keys` looks like a key. Returns whether it was read."""
+        """Read the store again if one of `keys` looks like a key. Returns whether the store was
+        read.
+        """
         if self._load is None or not any(map(is_key, keys)):
             return False
         now = asyncio.get_running_loop().time()

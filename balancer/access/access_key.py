@@ -39,7 +39,7 @@ class AccessKey:
     revision: int = 1
 
     def problem(self, now: float) -> str | None:
-        """Return why the key is no longer valid, if so."""
+        """Return why the key is no longer valid; `None` if it is valid."""
         if self.revoked_at is not None:
             return f"the key {self.name!r} was revoked"
         if self.expires_at is not None and self.expires_at <= now:

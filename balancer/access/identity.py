@@ -12,8 +12,11 @@ from ...shared.strict import STRICT, ListOf
 from ...shared.validation import requirement
 
 Role = Literal["inference", "viewer", "operator", "admin", "agent"]
-"""`inference` calls models; `viewer` sees the fleet; `operator` drains, cancels, reloads as well;
-`admin` changes the desired state and keys as well; `agent` joins."""
+"""The roles. `inference` calls models; `agent` joins the fleet.
+
+`viewer` sees the fleet. `operator` can also drain, cancel and reload. `admin` can also change the
+desired state and the keys.
+"""
 
 MAX_MODELS = 256
 Positive = Annotated[int, Field(ge=1, lt=2**31)]
@@ -25,9 +28,9 @@ Models = Annotated[ListOf[ModelName], Field(min_length=1, max_length=MAX_MODELS)
 class CallerLimits:
     """A caller's limits; `None` means no limit.
 
-    `models`: the names of the models it may use. `max_tokens`: most tokens of one answer.
-    `priority`: the highest priority of its requests. `default_priority`: the priority of requests
-    that name none.
+    `models`: the names of the models that the caller may use. `max_tokens`: maximum tokens of one
+    answer. `priority`: the highest priority of its requests. `default_priority`: the priority of
+    requests without a priority.
     """
 
     __pydantic_config__ = STRICT
@@ -48,10 +51,11 @@ NO_LIMITS = CallerLimits()
 class Identity:
     """A key's holder. `name` is unique among keys and may label metrics.
 
-    `owner` owns what the holder creates, such as stored responses; unlike the name, no later key
-    has it. `digest` identifies the key, also after `rotate`; it grants nothing. `labels` are the
-    labels that an agent with this key may have; `None` means any. `session` names the session of
-    the dashboard through which the holder came, if any; it grants nothing either.
+    `owner` owns the things that the holder creates, such as stored responses; unlike the name, no
+    later key has the same owner. `digest` identifies the key, also after `rotate`; it grants
+    nothing. `labels` are the labels that an agent with this key may have; `None` means any.
+    `session` names the session of the dashboard through which the holder came, if any; it grants
+    nothing either.
     """
 
     name: str
@@ -65,7 +69,7 @@ class Identity:
     def excess(self, labels: Mapping[str, str], models: Iterable[str]) -> str | None:
         """Return why an agent with these labels and models may not use this key.
 
-        Returns `None` if it may.
+        Returns `None` if the agent may use it.
         """
         if self.labels is not None:
             for label in labels.items():

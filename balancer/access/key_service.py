@@ -1,4 +1,4 @@
-"""Creates, revokes and rotates keys in the store, which decides.
+"""Creates, revokes and rotates keys in the store, which decides conflicts.
 
 Invariant: one change at a time. A change that has begun is completed, even if its caller leaves.
 """
@@ -55,11 +55,13 @@ async def load_keys(store: Store) -> list[AccessKey]:
 
 
 Check = Callable[[], None]
-"""Raises `Unauthorized` if who asked for a change may no longer: the change before may say so."""
+"""Raises `Unauthorized` if the caller may no longer make changes, for example after the last
+change.
+"""
 
 
 def _anybody() -> None:
-    """Check nothing: the caller needs no key."""
+    """Check nothing, because the caller needs no key."""
 
 
 class KeyService:
@@ -93,7 +95,7 @@ class KeyService:
         return self._known.ring.records()
 
     def used_at(self, key: AccessKey) -> float | None:
-        """Return when a key was last used, if it was since the balancer's start."""
+        """Return when a key was last used since the balancer's start; `None` if it was not."""
         return self._known.ring.used_at(key)
 
     async def create(self, spec: KeySpec, check: Check = _anybody) -> tuple[AccessKey, str]:
@@ -115,23 +117,23 @@ class KeyService:
         return await self._change(lambda: self._revoke(name, may_be_last=may_be_last), check)
 
     async def rotate(self, name: str, check: Check = _anybody) -> tuple[AccessKey, str]:
-        """Give a key a new secret; the old one is revoked. Returns the record and the key.
+        """Give a key a new secret; the old secret is revoked. Returns the record and the key.
 
         Raises `NotFound`.
         """
         return await self._change(lambda: self._rotate(name), check)
 
     async def follow(self) -> None:
-        """Take changes by others in the store, until cancelled.
+        """Apply changes by other programs in the store, until cancelled.
 
-        This alternates with changes made here, so that an older reading undoes none of them.
+        Readings alternate with changes made here, so that an older reading does not undo a change.
         """
         while True:
             await asyncio.sleep(RECONCILE_INTERVAL)
             await self.reconcile()
 
     async def reconcile(self) -> bool:
-        """Read all keys of the store, and end the requests of keys that are gone.
+        """Read all keys of the store, and end the requests of removed keys.
 
         Returns whether the keys could be read.
         """
@@ -213,7 +215,9 @@ class KeyService:
             raise StoreUnavailable(f"the store did not answer within {SAVE_TIMEOUT:g} s") from error
 
     async def _settled(self, change: Change[T]) -> T:
-        """Apply a change. If another balancer has changed the same key, read it again, once."""
+        """Apply a change. If another balancer has changed the same key, read it again and retry
+        once.
+        """
         try:
             return await change()
         except KeyConflict:
@@ -249,7 +253,7 @@ def saved(key: AccessKey) -> SavedKey:
 
 
 def restored(saved: SavedKey) -> AccessKey:
-    """Return the key that was saved. Raises `InvalidRequest` if this version cannot read it."""
+    """Return the saved key. Raises `InvalidRequest` if this version cannot read it."""
     labels = parse_json(_LABELS, saved.labels)
     return AccessKey(
         name=saved.name,

@@ -17,7 +17,7 @@ from .identity import CallerLimits, Models, Positive, PriorityClass, Role
 from .keyring import MAX_KEYS, Keyring
 
 RESERVED = ("anonymous", "other", FILE_KEY)
-"""Names that log and metrics give to others."""
+"""Names that log and metrics use for other things, so no key may have them."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
@@ -46,9 +46,10 @@ Text = Annotated[str, Field(max_length=256)]
 class KeySpec:
     """The body of `POST /api/v1/keys`. `expires` is in seconds from now.
 
-    `models` are the models that the holder may use; for an agent's key, those that it may serve.
-    `priority` is the highest priority of its requests, and `default_priority` that of requests that
-    name none. `labels` are for agents' keys: the labels that an agent with this key may have.
+    `models` are the models that the holder may use; for an agent's key, the models that the agent
+    may serve. `priority` is the highest priority of the holder's requests, and `default_priority`
+    is the priority of requests without a priority. `labels` are for agents' keys: the labels that
+    an agent with this key may have.
     """
 
     __pydantic_config__ = STRICT
@@ -83,7 +84,7 @@ def parse_spec(body: str | bytes) -> KeySpec:
 def created(ring: Keyring, spec: KeySpec, digest: str, now: float) -> AccessKey:
     """Return the key to add.
 
-    Raises `Conflict`, or `InvalidRequest` if nobody could then administer.
+    Raises `Conflict`, or `InvalidRequest` if then no key could administer.
     """
     if spec.labels is not None and spec.role != "agent":
         raise InvalidRequest(
@@ -146,7 +147,7 @@ def revoked(ring: Keyring, name: str, now: float) -> AccessKey:
 
 
 def check_not_last(ring: Keyring, name: str, now: float) -> None:
-    """Raise `Conflict` if without this key nobody could administer over the management port."""
+    """Raise `Conflict` if without this key no key could administer over the management port."""
     admins = [key for key in ring.records() if key.role == "admin" and key.problem(now) is None]
     if [key.name for key in admins] == [name]:
         raise Conflict(

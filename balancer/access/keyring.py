@@ -1,7 +1,8 @@
 """The known keys, in memory: the holder of each, and when the next key expires.
 
-Invariants: a name has one key, a digest belongs to one name; at most `MAX_KEYS` keys; `holders` are
-those whose key was valid at the last check of expiries; uses are of known keys.
+Invariants: a name has one key, and a digest belongs to one name. There are at most `MAX_KEYS`
+keys. `holders` are the holders whose key was valid at the last check of expiries. Uses are
+recorded for known keys only.
 """
 
 import hmac
@@ -12,7 +13,7 @@ from .access_key import AccessKey, digest_of
 from .identity import Identity
 
 MAX_KEYS = 1000
-"""Revoked and expired ones count, until they are forgotten for new ones."""
+"""Maximum keys, including revoked and expired ones, which are forgotten to make room."""
 
 UNKNOWN = "the access key is not known here"
 
@@ -37,7 +38,7 @@ class Keyring:
 
     @property
     def is_open(self) -> bool:
-        """Whether no key was ever made, so that none is needed. A revoked key still counts."""
+        """Whether no key was ever made, so that no key is needed. A revoked key still counts."""
         return not self._by_name
 
     def identify(self, key: str, now: float) -> Identity:
@@ -55,11 +56,11 @@ class Keyring:
         return identity
 
     def used(self, holder: Identity, now: float) -> None:
-        """Record a use of a key by other means than the key itself, such as a session."""
+        """Record that a key was used without being sent, such as by a session."""
         self._used_at[holder.owner] = now
 
     def used_at(self, key: AccessKey) -> float | None:
-        """Return when a key was last used, if it was since the keyring was made."""
+        """Return when a key was last used since the keyring was made; `None` if it was not."""
         return self._used_at.get(key.identity.owner)
 
     def get(self, name: str) -> AccessKey | None:
@@ -71,15 +72,15 @@ class Keyring:
         return [self._by_name[name] for name in sorted(self._by_name)]
 
     def put(self, key: AccessKey, now: float) -> list[Identity]:
-        """Add or change a key. Returns the holders whose key ended by that, or has expired."""
+        """Add or change a key. Returns the holders whose keys have ended or expired."""
         return self.replace([*(each for each in self.records() if each.name != key.name), key], now)
 
     def forget(self, name: str, now: float) -> list[Identity]:
-        """Forget a key. Returns the holders whose key ended by that, or has expired."""
+        """Forget a key. Returns the holders whose keys have ended or expired."""
         return self.replace([each for each in self.records() if each.name != name], now)
 
     def replace(self, keys: Iterable[AccessKey], now: float) -> list[Identity]:
-        """Replace all keys. Returns the holders whose key ended by that, or has expired."""
+        """Replace all keys. Returns the holders whose keys have ended or expired."""
         self._by_name = {key.name: key for key in keys}
         self._by_digest = {key.digest: key for key in self._by_name.values()}
         owners = {key.identity.owner for key in self._by_name.values()}
@@ -87,8 +88,9 @@ class Keyring:
         return self.due(now)
 
     def due(self, now: float) -> list[Identity]:
-        """Return the holders whose key has ended, or got another role or other limits, since the
-        last check."""
+        """Return the holders whose keys have ended, or changed role or limits, since the last
+        check.
+        """
         before = self._holders
         valid = (key for key in self._by_name.values() if key.problem(now) is None)
         self._holders = {key.digest: key.identity for key in valid}
@@ -99,12 +101,12 @@ class Keyring:
         return self._holders.get(holder.digest) == holder
 
     def next_deadline(self) -> float | None:
-        """Return when the next key expires, which is when to call `due`."""
+        """Return the time of the next expiry, at which to call `due`; `None` if no key expires."""
         expiries = (self._by_digest[digest].expires_at for digest in self._holders)
         return min((each for each in expiries if each is not None), default=None)
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         if len(self._by_digest) != len(self._by_name):
             raise RuntimeError("two names have one digest")
         if not self._holders.keys() <= self._by_digest.keys():

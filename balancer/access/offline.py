@@ -1,7 +1,7 @@
 """Changes keys in the store itself (`arriero keys --state`), for the first key and for repairs.
 
-A running balancer finds keys made in this way when they are first used. It notices a revoked or
-rotated key within `key_service.RECONCILE_INTERVAL`; over the management port that happens at once.
+A running balancer finds such keys when they are first used. It notices a revoked or rotated key
+within `key_service.RECONCILE_INTERVAL`. A change over the management port has effect at once.
 """
 
 from collections.abc import AsyncIterator
@@ -43,7 +43,7 @@ async def keys_in(state: str, *, may_be_new: bool = False) -> AsyncIterator[KeyS
 
 
 async def bootstrap(service: KeyService, name: str) -> tuple[AccessKey, str]:
-    """Create the first admin's key. Raises `Conflict` if an admin has a key already."""
+    """Create the first admin's key. Raises `Conflict` if an admin key exists already."""
     now = service.now()
     admins = [key for key in service.records() if key.role == "admin" and key.problem(now) is None]
     if admins:

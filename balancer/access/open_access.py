@@ -1,4 +1,4 @@
-"""Opens the access of a balancer: by the store's keys, and by the one of `--admin-key-file`."""
+"""Opens the access of a balancer, with the store's keys and the key of `--admin-key-file`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,9 +15,9 @@ from .key_service import load_keys
 async def open_access(
     store: Store, admin_key_file: Path | None, *, without_keys: bool = False
 ) -> Access:
-    """The access rules, by the store's keys as they are now. Raises `StartupError`.
+    """Return the access rules, with the store's current keys. Raises `StartupError`.
 
-    `without_keys`: if it has no keys now, it does not matter that it had some.
+    With `without_keys`, a store that had keys and has none now does not shut callers out.
     """
     fixed = None if admin_key_file is None else file_key(admin_key_file)
 
@@ -39,7 +39,9 @@ async def open_access(
 
 
 def file_key(path: Path) -> AccessKey:
-    """The admin key that stands in a file. Raises `StartupError`, which never shows what it has."""
+    """Return the admin key in a file. Raises `StartupError`, which never shows the
+    file's content.
+    """
     try:
         text = path.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:

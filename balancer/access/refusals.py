@@ -1,11 +1,12 @@
 """Counts the refusals of each caller, and decides which get a line in the log or a diary entry.
 
-The log gets at most one line a second for each caller, door and kind. The diary gets an entry for a
-caller that is refused `GOES_ON` times within a minute, and for an agent at once, because agents
-connect seldom. It gets at most one entry an hour for each caller and door, and `MAX_ENTRIES` an
-hour in all. A caller has stopped if it was not refused for `STOPPED` seconds.
+The log gets at most one line a second for each caller, door and kind. The diary gets an entry for
+a caller that is refused `GOES_ON` times within a minute. An agent gets an entry at once, because
+agents connect seldom. The diary gets at most one entry an hour for each caller and door, and
+`MAX_ENTRIES` an hour in all. A caller has stopped if it was not refused for `STOPPED` seconds.
 
-Invariant: at most `MAX_CALLERS` are counted. Others count together at each door, as `OTHERS`.
+Invariant: at most `MAX_CALLERS` are counted. Further callers count together at each door, as
+`OTHERS`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +27,7 @@ OTHERS = "many addresses"
 class _RefusedCaller:
     """One caller: the beginning of the count, the number of refusals, and its last diary entry.
 
-    `went_on_at` is its last refusal after it had been refused too often.
+    `went_on_at` is the time of its last refusal after it had been refused too often.
     """
 
     since: float
@@ -75,8 +76,9 @@ class Refusals:
         )
 
     def going_on(self, now: float) -> Mapping[Door, Sequence[str]]:
-        """Return for each door the callers that are refused again and again, those counted first in
-        front."""
+        """Return for each door the callers that are refused repeatedly, the first counted in
+        front.
+        """
         found: dict[Door, list[str]] = {}
         for (door, who), caller in self._callers.items():
             if caller.went_on_at is not None and now - caller.went_on_at < STOPPED:
@@ -115,7 +117,7 @@ class Refusals:
         return True
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         if (
             len(self._callers) > MAX_CALLERS + len(get_args(Door))
             or len(self._logged) > MAX_CALLERS

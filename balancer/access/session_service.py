@@ -37,7 +37,7 @@ _TOKEN_LENGTH = 43
 
 
 def csrf_of(token: str) -> str:
-    """Return the text that calls with a cookie must send in a header if they change something."""
+    """Return the text that a call with a cookie must send in a header if it changes something."""
     return digest_of(f"csrf {token}")
 
 
@@ -58,7 +58,7 @@ class SessionService:
         self._random_text = random_text
         self._sessions = Sessions()
         self._unforgotten: dict[str, Session] = {}
-        """Sessions that are over, and that the store may still have."""
+        """Sessions that have ended but may still be in the store."""
         self._turn = asyncio.Lock()
         self._reading: asyncio.Task[object] | None = None
         self._read_at = -READ_INTERVAL
@@ -113,7 +113,7 @@ class SessionService:
         return None if holder is None else (session, holder)
 
     async def close(self, token: str) -> None:
-        """Log out, and end what was opened through the session."""
+        """Log out, and end all connections that were opened through the session."""
         async with self._turn:
             if (session := self._sessions.close(digest_of(token))) is not None:
                 self._end([session])
@@ -153,7 +153,7 @@ class SessionService:
     # ---- inside
 
     async def _read_again(self) -> None:
-        """Read the store after this call; several callers share one reading."""
+        """Start a reading of the store after this call; several callers share one reading."""
         if self._reading is None:
             self._reading = asyncio.create_task(self._read())
         await asyncio.shield(self._reading)
@@ -186,8 +186,9 @@ class SessionService:
             }
 
     def _key_ended(self, holder: Identity) -> None:
-        """End the sessions of a key that is no longer valid; other sessions get its new role at
-        once."""
+        """End the sessions of a key that has ended. If the key has a new role, sessions get it at
+        once.
+        """
         if self._access.holder(holder.name, holder.digest) is None:
             self._sessions.end(holder.digest)
 

@@ -1,8 +1,8 @@
 """Sessions of people who are logged in to the dashboard; an id is the digest of a secret token.
 
-Invariants: at most `max_sessions` sessions, at most `max_per_holder` of one key, and each ends
-`lifetime` seconds after its log-in at the latest. A session grants nothing by itself: each request
-checks that its key is still valid.
+Invariants: at most `max_sessions` sessions, at most `max_per_holder` of one key, and each ends at
+most `lifetime` seconds after its log-in. A session grants nothing by itself: each request checks
+that the session's key is still valid.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from .identity import Identity
 
 LIFETIME = 12 * 3600.0
-"""Seconds: a working day."""
+"""The length of a working day in seconds."""
 
 MAX_SESSIONS = 1024
 MAX_PER_HOLDER = 32
@@ -35,7 +35,7 @@ class Session:
 class Sessions:
     """The sessions. `now` is in seconds since 1970.
 
-    Returned lists are sessions that have ended by the call.
+    Returned lists are the sessions that the call has ended.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Sessions:
         return Session(id, holder.name, holder.digest, now + self._lifetime)
 
     def put(self, session: Session, now: float) -> list[Session]:
-        """Add a session. Beyond the limit, the oldest session of the key with most ends."""
+        """Add a session. Beyond the limit, the key with most sessions loses its oldest session."""
         over = self.due(now)
         own = [each for each in self._by_id.values() if each.digest == session.digest]
         surplus = own[: max(0, len(own) + 1 - self._max_per_holder)]
@@ -93,12 +93,12 @@ class Sessions:
         self._by_id = rest
 
     def due(self, now: float) -> list[Session]:
-        """Remove and return the sessions whose time is over."""
+        """Remove and return the sessions that have reached their end."""
         over = [each for each in self._by_id.values() if each.expires_at <= now]
         for each in over:
             del self._by_id[each.id]
         return over
 
     def next_deadline(self) -> float | None:
-        """Return when to call `due`."""
+        """Return the time of the next end, at which to call `due`; `None` without sessions."""
         return min((each.expires_at for each in self._by_id.values()), default=None)

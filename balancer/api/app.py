@@ -65,15 +65,15 @@ def inference_app(
 ) -> web.Application:
     """Return the app of the inference port.
 
-    Run it with `handler_cancellation=True`, so that a disconnect cancels the handler.
+    Run the app with `handler_cancellation=True`, so that a disconnect cancels the handler.
 
     `conversations` stores conversations that later requests continue, and `bodies` limits request
-    bodies. `retained` holds requests that outlive their connection; `restore_retained` asks the
-    store for those of other runs of the balancer. `hosts` lists the allowed host names besides
-    addresses, and `reports` records faulty requests for operators. Each of these has a default.
-    Without `access` no key is needed; without `jobs` there are no files and batches. `more_routes`
-    are served in addition. The shutdown of the app closes open WebSockets; drain the requests
-    before it.
+    bodies. `retained` holds requests that outlive their connection, and `restore_retained` loads
+    requests of other runs of the balancer from the store. `hosts` lists the allowed host names
+    besides addresses, and `reports` records faulty requests for operators. Each of these has a
+    default. Without `access` no key is needed; without `jobs` there are no files and batches.
+    `more_routes` are served in addition. The shutdown of the app closes open WebSockets; drain the
+    requests first.
     """
     access = Access() if access is None else access
     hosts = AllowedHosts() if hosts is None else hosts
@@ -140,11 +140,11 @@ _OPENAIS = (
     *vllm_routes.PATHS,
     *llama_server_routes.PATHS,
 )
-"""Paths whose errors have OpenAI's shape, which most other servers use, too."""
+"""Paths whose errors have OpenAI's format, which most other servers use, too."""
 
 
 _SHARED = ("/v1/models", "/v1/files", "/v1/skills", "/v1/complete")
-"""Paths at which Anthropic's clients call as well, and then want errors of that shape."""
+"""Paths that Anthropic's clients call as well, and then expect errors in their own format."""
 
 
 def _error_answer(request: web.Request) -> ErrorAnswer:

@@ -18,7 +18,7 @@ from typing import Protocol, TypeVar
 from ..fleet.shares import EVERYBODY, FairEviction
 
 MAX_ENTRIES = 10_000
-"""Most entries that are stored, however small they are."""
+"""Maximum entries that are stored, however small they are."""
 
 DEFAULT_BYTES = 64 * 2**20
 DEFAULT_AGE = 3600.0
@@ -53,7 +53,7 @@ class ConversationStore:
         max_age: float = DEFAULT_AGE,
         max_entries: int = MAX_ENTRIES,
     ) -> None:
-        """With 0 bytes nothing is stored.
+        """Make an empty store. With 0 `max_bytes` no conversation is stored.
 
         `max_age` is in seconds and counts from an entry's last use.
         """
@@ -83,8 +83,8 @@ class ConversationStore:
 
         Returns whether it was stored.
 
-        The entry belongs to `owner` (`Caller.owner`); no other owner finds it. It replaces an entry
-        with the same id. `is_shared`: a store of several balancers has the entry, too.
+        The entry belongs to `owner` (`Caller.owner`); no other owner finds it. It replaces an
+        entry with the same id. `is_shared`: a store of several balancers has the entry, too.
         """
         if not self.pool.claim(id, owner or EVERYBODY, entry.num_bytes):
             return False
@@ -139,7 +139,7 @@ class ConversationStore:
         self.pool.remove(id)
 
     def check_integrity(self) -> None:
-        """Raises `RuntimeError` when an invariant is broken; for tests."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         entries = list(self._entries.values())
         self.pool.check_integrity()
         if self.num_bytes != sum(each.entry.num_bytes for each in entries):

@@ -114,8 +114,7 @@ class Conversations:
         return self.newest_here(id, found, owner=owner)
 
     def newest_here(self, id: str, known: V, *, owner: str | None = None) -> V:
-        """Return the version in this balancer's memory if it is newer than `known`, else
-        `known`."""
+        """Return the version in this balancer's memory, or `known` if `known` is newer."""
         here = self.memory.find(id, type(known), self._clock(), owner=owner)
         return known if here is None or here.version <= known.version else here
 

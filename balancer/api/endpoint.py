@@ -1,5 +1,4 @@
-"""The frame around every call: it parses the body, asks the fleet, and streams or collects the
-answer.
+"""The frame around every call: it parses the body, asks the fleet, and sends the answer.
 
 An API declares for each endpoint how a body is read (`parse`) and what answers it (`answer`). The
 frame does the rest, for HTTP requests (`handler`) and for lines of batches (`collected`).
@@ -56,9 +55,8 @@ EARLY_HEADERS_KEY = web.AppKey("EARLY_HEADERS", float)
 class Opened:
     """Facts about an answer whose requests were accepted.
 
-    `id` and `created_at` (in seconds since 1970) are those of the first request. `model` is the
-    name of the serving model, `priority` the priority class, and `content_type` the type of the
-    stream.
+    `id` and `created_at` (in seconds since 1970) belong to the first request. `model` is the name
+    of the serving model, `priority` the priority class, and `content_type` the type of the stream.
     """
 
     id: RequestId
@@ -72,10 +70,10 @@ class Opened:
 class Generation:
     """Requests whose events become one answer; the first error of a request ends the answer.
 
-    `names` translates field names in errors. The type of a streamed answer is the one of
-    `content_types` that the client prefers. With `tells_waiting` a waiting client is sent its place
-    in the queue; with `tells_progress` also how much of its prompt was read, from the first second
-    on. The id of the answer is in the header `X-Request-Id`, and in `id_headers`.
+    `names` translates field names in errors. The type of a streamed answer is the type of
+    `content_types` that the client prefers. With `tells_waiting` a waiting client is sent its
+    place in the queue. With `tells_progress` it is also sent how much of its prompt was read, from
+    the first second on. The id of the answer is in the header `X-Request-Id`, and in `id_headers`.
     """
 
     requests: Sequence[GenerateRequest]
@@ -89,8 +87,7 @@ class Generation:
     kept_log_prob: int = 0
 
     def kept(self, *, is_streamed: bool) -> int:
-        """Return the bytes that a log-probability takes while the answer is kept; 0 if it is not
-        kept."""
+        """Return the bytes of a log-probability in a kept answer; 0 if no answer is kept."""
         return max(self.kept_log_prob, 0 if is_streamed else PACKED_LOG_PROB)
 
 
@@ -145,7 +142,7 @@ def handler(runtime: FleetRuntime, endpoint: Endpoint[W]) -> Handler:
 async def obeyed(request: web.Request, parse: Callable[[bytes, FieldNotes], W]) -> W:
     """Return the body of `request`, parsed by `parse`. The response will report ignored fields.
 
-    Raises as `transport.bodies.parsed` does.
+    Raises the errors of `transport.bodies.parsed`.
     """
     reports = request.app.get(FAULT_REPORTS)
     notes = FieldNotes(is_strict=reports is not None and reports.is_strict)
@@ -159,8 +156,10 @@ async def obeyed(request: web.Request, parse: Callable[[bytes, FieldNotes], W]) 
 
 
 async def tell_ignored(request: web.Request, response: web.StreamResponse) -> None:
-    """Set the header with ignored fields, also on errors; a handler of an app's
-    `on_response_prepare`."""
+    """Set the header with ignored fields, on errors too.
+
+    Use this as a handler of an app's `on_response_prepare`.
+    """
     if _ignored in request:
         response.headers[IGNORED_HEADER] = request[_ignored]
 
@@ -234,7 +233,7 @@ async def _sent(
 ) -> web.StreamResponse:
     """Send `body` and return the response.
 
-    The body counts as memory until the client has read nearly all.
+    The body counts as memory until the client has read nearly all of it.
     """
     response = json_response(body, headers=headers)
     await response.prepare(request)
@@ -427,7 +426,6 @@ async def _chunks(merged: Merged, write: _Writing) -> AsyncIterator[bytes]:
 
 
 def _with_one_wait(events: list[tuple[int, Event]]) -> list[tuple[int, Event]]:
-    """Keep only the first of several waiting events, because the requests of one answer wait
-    together."""
+    """Keep only the first of several waiting events: the requests of one answer wait together."""
     waits = [each for each in events if isinstance(each[1], Waiting | Reading)]
     return [each for each in events if each not in waits[1:]] if waits else events

@@ -26,10 +26,10 @@ from .transport.http import Handler
 logger = logging.getLogger(__name__)
 
 LONGEST = 512
-"""Characters of a credential that are looked at; keys are shorter, other services' are not."""
+"""Maximum characters of a credential that are examined; keys are shorter."""
 
 GRACE = 0.5
-"""Seconds that an answer has to end in good order when its key has ended. Then it is cut."""
+"""Seconds in which an answer can end normally after its key has ended. Then it is cut off."""
 
 # ---- permissions
 
@@ -62,10 +62,12 @@ ROLES: Mapping[Needs, frozenset[Role]] = {
     Needs.ADMINISTER: frozenset({"admin"}),
     Needs.JOIN: frozenset({"agent"}),
 }
-"""Operators and admins may call models, to try what they have changed."""
+"""Operators and admins may call models, to try their changes."""
 
 Table = Mapping[tuple[str, str], Needs]
-"""By method and path, the path without patterns. `HEAD` is as `GET`. See `api.route`."""
+"""Permissions by method and path, the path without patterns. `HEAD` is as `GET`. See
+`api.route`.
+"""
 
 
 def needs_of(table: Table, method: str, path: str) -> Needs | None:
@@ -74,14 +76,14 @@ def needs_of(table: Table, method: str, path: str) -> Needs | None:
 
 
 def check_role(holder: Identity, needs: Needs | None) -> None:
-    """Check that the holder's role has this permission. Raises `Forbidden` if not."""
+    """Raise `Forbidden` if the holder's role does not have this permission."""
     if needs is None or not may(holder.role, needs):
         why = "nobody may use this" if needs is None else f"this needs {needs.value}"
         raise Forbidden(f"the key {holder.name!r} has the role {holder.role}; {why}", kind="role")
 
 
 def may(role: Role, needs: Needs) -> bool:
-    """Whether a key of this role has the permission."""
+    """Return whether a key of this role has the permission."""
     return needs is Needs.NOTHING or role in ROLES[needs]
 
 
@@ -95,9 +97,10 @@ class Headers(Protocol):
 
 
 def keys_in(headers: Headers) -> list[str]:
-    """The keys in `Authorization: Bearer` and `x-api-key` (Anthropic's clients), in this order.
+    """Return the keys in `Authorization: Bearer` and `x-api-key`, in this order.
 
-    Other schemes belong to a proxy, and are ignored.
+    Anthropic's clients send `x-api-key`. Other authorization schemes belong to a proxy, and are
+    ignored.
     """
     found = []
     for value in headers.getall("Authorization", ()):
@@ -122,14 +125,14 @@ def refuse_key_in_url(raw_path: str) -> None:
 
 
 def is_upgrade(headers: Mapping[str, str]) -> bool:
-    """Whether a request asks for a WebSocket."""
+    """Return whether a request asks for a WebSocket."""
     return headers.get("Upgrade", "").lower() == "websocket"
 
 
 # ---- the middleware
 
 Identify = Callable[[web.Request], Awaitable[Identity | None]]
-"""Finds the sender of a request; `None` if no key is needed. Raises `Unauthorized`."""
+"""Returns the sender of a request; `None` if no key is needed. Raises `Unauthorized`."""
 
 
 def guard(access: Access, table: Table, identify: Identify | None = None) -> Middleware:
@@ -192,8 +195,7 @@ def _needs(table: Table, request: web.Request) -> Needs | None:
 
 
 def _may_come_later(request: web.Request, needs: Needs | None) -> bool:
-    """Whether a WebSocket may send its key in the first message, because browsers send no
-    headers."""
+    """Return whether a WebSocket may send its key in the first message, as browsers must."""
     is_keyless = not keys_in(request.headers)
     return needs is Needs.FIRST_FRAME and is_keyless and is_upgrade(request.headers)
 
@@ -203,7 +205,8 @@ async def while_good(access: Access, request: web.Request, handler: Handler) -> 
 
     A request with an incomplete body ends at once, with 401. Any other request has `GRACE` seconds
     to end by itself. Streams end in this time, and a caller who revokes its own key gets the
-    answer. A request without a key continues if its body was complete when the first key was made.
+    answer. If the first key is made during a request without a key, the request continues if its
+    body was complete.
     """
     end = _End(request)
     with access.watch(request.get(identity_key), end.begin):

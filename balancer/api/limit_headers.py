@@ -1,7 +1,7 @@
 """Headers of every answer that say how much of a caller's limits is left.
 
 The headers have OpenAI's names, with times such as `1m30s`. Under `/v1/messages` they have
-Anthropic's names, with times of day. A streamed answer has the values of the moment when it began.
+Anthropic's names, with times of day. A streamed answer has the values at its beginning.
 """
 
 from collections.abc import Awaitable, Callable, Iterator

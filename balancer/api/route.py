@@ -1,6 +1,6 @@
 """A route, declared once: the permission it needs, its handler, and its description.
 
-`/openapi.json` describes the routes of our own APIs. The APIs of others are documented by their
+`/openapi.json` describes the routes of Arriero's own APIs. Other APIs are documented by their
 owners.
 """
 
@@ -42,8 +42,8 @@ JINA = ApiOwner("Jina", "https://api.jina.ai/redoc#tag/rerank")
 class Route:
     """One method of one path, which may have patterns, as in `/things/{id:.+}`.
 
-    A `GET` also answers `HEAD`, unless it `is_endless`. A `GET` that `acts` makes agents do
-    something, such as load a model. Links and images of foreign pages cannot reach it.
+    A `GET` also answers `HEAD`, unless it `is_endless`. A `GET` that `acts` causes work at agents,
+    such as loading a model. Links and images of foreign pages cannot reach such a route.
     """
 
     method: str
@@ -81,7 +81,7 @@ def permissions(routes: Iterable[Route]) -> Table:
 
 
 ROUTES = web.AppKey("ROUTES", Sequence[Route])
-"""App key of what an app serves."""
+"""App key of the routes that an app serves."""
 
 
 def mount(app: web.Application, routes: Sequence[Route]) -> None:
@@ -92,7 +92,9 @@ def mount(app: web.Application, routes: Sequence[Route]) -> None:
 
 
 def document_route(title: str) -> Route:
-    """Return the route `GET /openapi.json`, which describes the app's routes of our own APIs."""
+    """Return the route `GET /openapi.json`, which describes the app's routes of Arriero's own
+    APIs.
+    """
     doc = Doc(
         "Document",
         "This document.",
@@ -105,7 +107,7 @@ class _ServedDocument:
     """Builds the document on its first request.
 
     Building takes longer than the rest of a balancer's start, and most balancers never get a
-    request for it.
+    request for the document.
     """
 
     def __init__(self, title: str) -> None:

@@ -1,8 +1,8 @@
-"""Context edits: they leave old thinking and old tool results out of a request's prompt.
+"""Context edits: they omit old thinking and old tool results from a request's prompt.
 
-An edit changes the prompt of one request only, not the conversation or the stored thread. A turn is
-everything that the assistant says between two user messages that hold more than tool results. So a
-chain of tool calls is one turn.
+An edit changes the prompt of one request only, not the conversation or the stored thread. A turn
+is everything that the assistant says between two user messages that have more than tool results.
+So a chain of tool calls is one turn.
 """
 
 from abc import ABC, abstractmethod
@@ -29,7 +29,7 @@ from .conversation.documents import Text
 
 
 class ThinkingCleared(TypedDict):
-    """An entry of `applied_edits`: thinking of old turns was left out of the prompt."""
+    """An entry of `applied_edits`: thinking of old turns was omitted from the prompt."""
 
     type: Literal["clear_thinking_20251015"]
     cleared_thinking_turns: Count
@@ -37,7 +37,7 @@ class ThinkingCleared(TypedDict):
 
 
 class ToolUsesCleared(TypedDict):
-    """An entry of `applied_edits`: results of old tool uses were left out of the prompt."""
+    """An entry of `applied_edits`: results of old tool uses were omitted from the prompt."""
 
     type: Literal["clear_tool_uses_20250919"]
     cleared_tool_uses: Count
@@ -51,7 +51,7 @@ CLEARED = "[This tool result was removed to save context.]"
 """The text in place of a cleared tool result."""
 
 MAX_EDITS = 3
-"""Each kind of edit once."""
+"""Maximum edits of a request, one of each kind."""
 
 _Messages = tuple[Message, ...]
 _Limit = Annotated[int, Field(ge=0, le=2**53)]
@@ -127,7 +127,7 @@ class ToolUses:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClearThinking(Edit):
-    """Clears the thinking of all turns but the last."""
+    """Clears the thinking of all turns except the last ones."""
 
     __pydantic_config__ = STRICT
     type: Literal["clear_thinking_20251015"]
@@ -161,8 +161,7 @@ class ClearThinking(Edit):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClearToolUses(Edit):
-    """Clears the results of all tool uses but the last ones, and their inputs if the request asks
-    for that."""
+    """Clears the results of all tool uses except the last ones, and their inputs on request."""
 
     __pydantic_config__ = STRICT
     type: Literal["clear_tool_uses_20250919"]

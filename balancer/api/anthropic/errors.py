@@ -41,17 +41,17 @@ _TYPES = {
 }
 
 OVERLOADED = 529
-"""Anthropic's status in place of 503; its clients have an exception class for it."""
+"""Anthropic's status in place of 503, for which its clients have an exception class."""
 
 
 def anthropic_status(error: RequestError) -> int:
-    """The HTTP status of `error`."""
+    """Return the HTTP status of `error`."""
     status = status_of(error)
     return OVERLOADED if status == HTTPStatus.SERVICE_UNAVAILABLE else status
 
 
 def anthropic_error(error: RequestError, request_id: str) -> AnthropicError:
-    """The body of an error response."""
+    """Return the body of an error response."""
     detail: ErrorDetail = {"type": anthropic_type(error), "message": error.message}
     if isinstance(error, ThreadNotFound):
         detail["details"] = {"error_code": "thread_not_found"}
@@ -59,6 +59,6 @@ def anthropic_error(error: RequestError, request_id: str) -> AnthropicError:
 
 
 def anthropic_type(error: RequestError) -> str:
-    """The `type` of the error."""
+    """Return the `type` of the error."""
     of_others = "invalid_request_error" if error.source is Source.CLIENT else "api_error"
     return _TYPES.get(status_of(error), of_others)

@@ -138,11 +138,15 @@ class MessageAnswer(TypedDict):
 
 
 SIGNATURE = "unsigned"
-"""Clients send thinking back only if it has a signature; it is never checked here."""
+"""The placeholder for a signature. Clients send thinking back only if it has a signature."""
 
 
 _PING: Json = {"type": "ping"}
-"""Says that the answer goes on while there is nothing to send."""
+"""Says that the answer goes on while there is no text to send.
+
+`tier` is the service tier of the request. With `hides_thinking` thinking blocks have no text. With
+`summarizes` the message is one compaction block.
+"""
 
 Summarized = list[Json]
 """The changes of tools in a conversation that is summarized."""
@@ -246,7 +250,7 @@ class MessageEvents(EventRenderer):
         return deltas.write(block.add(token.text))
 
     def frame_of(self, kind: TokenKind) -> TextFrame | None:
-        """The bytes around the text of each token of the open block."""
+        """Return the bytes around the text of each token of the open block."""
         block, deltas = self._open, self._deltas
         if block is None or deltas is None or block.kind != kind:
             return None
@@ -332,7 +336,7 @@ class _Block(ABC):
 
     @abstractmethod
     def opening(self) -> Json:
-        """Return the block as it begins, without text."""
+        """Return the block without text, as it begins."""
 
     @abstractmethod
     def delta(self, text: str) -> Json:

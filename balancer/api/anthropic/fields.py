@@ -1,6 +1,6 @@
 """Fields of `/v1/messages` without effect: ignored and reported, or refused by name.
 
-The supported fields are those of the types in `requests`, `options` and `conversation`.
+The supported fields are the fields of the types in `requests`, `options` and `conversation`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -64,11 +64,11 @@ SERVER_BLOCKS = (
     "web_fetch_tool_result",
     "web_search_tool_result",
 )
-"""Blocks about what Anthropic's servers did."""
+"""Blocks about the work of Anthropic's servers."""
 
 
 def _of_tools(tools: str) -> Iterator[tuple[str, Rule]]:
-    """The rules for the tools at the path `tools`."""
+    """Return the rules for the tools at the path `tools`."""
     yield from ((f"{tools}.type={each}", _NO_SERVERS) for each in SERVER_TOOLS)
     yield from ((f"{tools}.type={each}", _NO_SCREEN) for each in SCREEN_TOOLS)
     yield f"{tools}.type=*", Ignored("this type of tool is unknown, so the model does not get it")
@@ -84,7 +84,7 @@ def _of_tools(tools: str) -> Iterator[tuple[str, Rule]]:
 
 
 def _of_texts(blocks: str) -> Iterator[tuple[str, Rule]]:
-    """The rules for texts, documents and search results at the path `blocks`."""
+    """Return the rules for texts, documents and search results at the path `blocks`."""
     yield f"{blocks}.cache_control", _CACHED
     yield f"{blocks}.citations", _UNCITED
 

@@ -41,8 +41,9 @@ class OutputOptions:
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
 
     def variables(self) -> Json | None:
-        """Return template variables for the effort, under OpenAI's names; some templates know
-        them."""
+        """Return template variables for the effort, under OpenAI's names, which some templates
+        know.
+        """
         return None if self.effort is None else {"reasoning_effort": self.effort}
 
 
@@ -61,7 +62,7 @@ def grammar(options: OutputOptions, format: Format | None) -> Grammar | None:
 
 
 Tier = Literal["auto", "standard_only"]
-"""`auto` is the class of the caller's key; `standard_only` goes before no other request."""
+"""`auto` is the class of the caller's key; `standard_only` is never above the default class."""
 
 _TIERS: dict[PriorityClass, MessageTier] = {
     "batch": "batch",

@@ -1,8 +1,8 @@
 """Converts the body of `/v1/messages` to a neutral request.
 
-The types here define the supported fields; `fields` lists those that are ignored and reported, or
+The types here define the supported fields. `fields` lists fields that are ignored and reported, or
 refused by name. `null` is the same as an absent field. As in Anthropic's API, thinking is off
-unless requested, if the template can switch it; `adaptive` leaves it to the template.
+unless requested, if the template can switch it. With `adaptive` the template decides.
 """
 
 from collections.abc import Iterator
@@ -71,8 +71,7 @@ class CreateThread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContinueThread:
-    """An option: the messages continue a stored thread, whose `system` and `tools` stay in
-    force."""
+    """An option: the messages continue a stored thread, and its `system` and `tools` apply."""
 
     __pydantic_config__ = STRICT
 
@@ -126,7 +125,7 @@ class MessagesRequest:
     """A parsed body of `/v1/messages`."""
 
     def __init__(self, body: _CreateMessageBody, num_bytes: int) -> None:
-        """`num_bytes` is the body's length."""
+        """Parse a body. `num_bytes` is the body's length."""
         self._body = body
         self.num_bytes = num_bytes
         self.model = body.model
@@ -177,7 +176,8 @@ def parse_messages(body: bytes, notes: FieldNotes | None = None) -> MessagesRequ
 def parse_count(body: bytes, notes: FieldNotes | None = None) -> MessagesRequest:
     """Parse the body of `/v1/messages/count_tokens`, in which `max_tokens` is optional.
 
-    As in Anthropic's API, a conversation to be summarised is counted as it was sent.
+    As in Anthropic's API, the tokens of a conversation to be summarised are counted without a
+    summary.
     """
     parsed = _checked(COUNT_FIELDS.parsed(body, notes, prepare=_with_types))
     return MessagesRequest(replace(parsed, compaction=None), len(body))

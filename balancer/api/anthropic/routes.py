@@ -64,7 +64,7 @@ ID_HEADER = "request-id"
 
 
 def routes(runtime: FleetRuntime, conversations: Conversations, bodies: Bodies) -> list[Route]:
-    """The routes under `/v1/messages`; threads are kept in `conversations`."""
+    """Return the routes under `/v1/messages`; threads are stored in `conversations`."""
     messages = _Messages(runtime, conversations, bodies)
     create = _with_id(handler(runtime, Endpoint(parse_messages, messages.answer)))
     count = handler(runtime, Endpoint(parse_count, messages.count))
@@ -119,7 +119,7 @@ class Edited:
     applied: list[AppliedEdit] = field(default_factory=list)
     num_tokens: int | None = None
     original_tokens: int | None = None
-    """Tokens of the prompt before its edits."""
+    """The number of the prompt's tokens before its edits."""
 
 
 async def apply_edits(
@@ -130,9 +130,9 @@ async def apply_edits(
     build: Build,
     count: CountTokens,
 ) -> Edited:
-    """Apply `edits` to `messages`. Raises what `build` and `count` raise.
+    """Apply `edits` to `messages`. Raises the exceptions of `build` and `count`.
 
-    Tokens are counted only if there is something to clear: before the first edit, and after each
+    Tokens are counted only if an edit can clear something: before the first edit, and after each
     edit.
     """
     edited = Edited(messages, await run(partial(build, messages)))
@@ -165,7 +165,7 @@ class _MessagesCall:
     requested: MessagesRequest
     conversation: MessagesInput
     num_bytes: int
-    """Bytes of all bodies that made the conversation."""
+    """The bytes of all bodies that made the conversation."""
 
 
 class _Messages:
@@ -263,7 +263,7 @@ class _Answer(MessageEvents):
         self._owner = owner
 
     def take(self, event: Event, _number: int = 0, /) -> list[Json]:
-        """The API events for `event`."""
+        """Return the API's events for `event`."""
         rendered = super().take(event)
         if isinstance(event, Done) and self._asked.requested.thread is not None:
             # Stored before the end is sent: the client may continue the thread at once.

@@ -28,9 +28,9 @@ class Thread:
 
     conversation: MessagesInput
     body_bytes: int
-    """Bytes of all bodies and answers in the conversation."""
+    """The bytes of all bodies and answers in the conversation."""
     memory: int = 0
-    """Estimated bytes of memory."""
+    """The estimated bytes of memory."""
 
     @property
     def num_bytes(self) -> int:

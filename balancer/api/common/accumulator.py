@@ -63,7 +63,7 @@ class Accumulator:
 
     @property
     def end(self) -> EndEvent:
-        """The last event. Raises `RuntimeError` before the end."""
+        """Return the last event. Raises `RuntimeError` before the end."""
         if self._end is None:
             raise RuntimeError("the request has not ended")
         return self._end
@@ -78,7 +78,7 @@ class Accumulator:
 def arguments_of(call: str) -> dict[str, Any]:
     """Return the arguments of a call, which a model wrote.
 
-    If the call was cut off, returns only the complete arguments.
+    If the call was cut off, only the complete arguments are returned.
     """
     try:
         value = from_json(call, allow_partial=True)

@@ -25,7 +25,7 @@ def json_response(
 
 
 def uncached_json(body: object, *, status: int = 200) -> web.Response:
-    """`body` as JSON that no client or proxy may cache: it is another one the next time."""
+    """Return `body` as JSON that no client or proxy may cache, because it changes."""
     return json_response(body, status=status, headers={hdrs.CACHE_CONTROL: "no-store"})
 
 

@@ -26,8 +26,8 @@ def body_fields(body: bytes) -> dict[str, Any]:
 def in_list(given: dict[str, Any], field: str) -> FieldNames:
     """Wrap a single text, or a single list of token ids, in a list.
 
-    Returns the names for errors, because the client gave no list. Raises `InvalidRequest` for other
-    values.
+    Also returns the names for errors, because the client sent no list. Raises `InvalidRequest` for
+    other values.
     """
     value = given.get(field)
     if value is None:

@@ -59,8 +59,10 @@ class EmbedBodyFields:
 
 
 def named(fault: Faulty, place: str) -> RequestError:
-    """Return the error of one of several inputs with the input's index, for APIs in which one error
-    fails the call."""
+    """Return the error of one of several inputs with the input's index.
+
+    This is for APIs in which one error fails the call.
+    """
     message = f"`{place}`: {fault.error.message}"
     return type(fault.error)(message, field=place, retry_after=fault.error.retry_after)
 

@@ -33,9 +33,9 @@ Json = dict[str, Any]
 class EventRenderer(Rendering):
     """Turns neutral events into the events of an API; each has a `type`, which is also its name.
 
-    Some events are not rendered: notices, the end of a tool call (its arguments were already sent),
-    and tokens without visible text. Before the first token only comments are rendered, because
-    clients retry after an HTTP status but not after an error event.
+    Some events are not rendered: notices, the end of a tool call (its arguments were already
+    sent), and tokens without visible text. Before the first token only comments are rendered,
+    because clients retry after an HTTP status but not after an error event.
     """
 
     _has_begun = False
@@ -92,7 +92,7 @@ class EventRenderer(Rendering):
     def _go_on(self, token: Token) -> bytes | None:
         """Return the frame of a token that only extends the open item; `None` in any other case.
 
-        This is the hot path, because nearly all tokens are of this kind: see `Deltas`.
+        Nearly all tokens are of this kind, so this is the hot path: see `Deltas`.
         """
 
     @abstractmethod
@@ -120,8 +120,10 @@ class Deltas:
     """A precomputed frame for events that differ only in one text."""
 
     def __init__(self, event: Json) -> None:
-        """`HOLE` marks the place of the text in `event`; no other text in `event` may equal
-        `HOLE`."""
+        """Prepare the frame. `HOLE` marks the place of the text in `event`.
+
+        No other text in `event` may equal `HOLE`.
+        """
         self._start, end = _frame(event).split(_HOLE)
         self._end = end.removesuffix(b"}\n\n")
 

@@ -1,4 +1,4 @@
-"""Translates field names in errors from the neutral request to those of the client's body."""
+"""Translates field names in errors from the neutral request to the names in the client's body."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,10 @@ class FieldNames:
     """Maps neutral field names to an API's; a name also covers the fields nested in it."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
-        """In a neutral name `[]` matches any index; the API's name repeats the indices in order."""
+        """Prepare the map. In a neutral name `[]` matches any index.
+
+        The API's name repeats the indices in order.
+        """
         self._names = [(_pattern(neutral), _template(own)) for neutral, own in names.items()]
 
     def also(self, names: Mapping[str, str]) -> "FieldNames":

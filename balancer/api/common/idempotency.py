@@ -1,10 +1,9 @@
-"""Idempotency keys: a repeated call with the same `Idempotency-Key` gets the answer of the first
-call.
+"""Idempotency keys: a repeated call with the same `Idempotency-Key` gets the first call's answer.
 
 A client that lost its connection repeats the request with the same key. It gets the same answer
 from its beginning, and nothing is computed twice. See `fleet.runtime.retained_requests`. If this
-balancer does not know the key, the store is asked, because another run of the balancer may have had
-the call.
+balancer does not know the key, the store is asked, because another run of the balancer may have
+had the call.
 """
 
 from collections.abc import Callable
@@ -23,7 +22,7 @@ from ..transport.bodies import IDEMPOTENCY_KEY, body_digest_key
 from ..transport.callers import caller_of
 
 MAX_KEY = 255
-"""Characters of an idempotency key."""
+"""Maximum characters of an idempotency key."""
 
 RETAINED_REQUESTS = web.AppKey("RETAINED_REQUESTS", RetainedRequests)
 """App key of the requests that outlive their connection."""
@@ -36,11 +35,11 @@ class RestoreRetained(Protocol):
 
 
 async def restore_none(_caller: Caller, *, id: str = "", prefix: str = "") -> None:
-    """Find nothing: the balancer has no store on disk."""
+    """Find no request, because the balancer has no store on disk."""
 
 
 RESTORE_RETAINED = web.AppKey("RESTORE_RETAINED", RestoreRetained)
-"""App key of what knows requests of other runs of the balancer."""
+"""App key of the function that loads requests of other runs of the balancer."""
 
 
 def idempotency_key(request: web.Request) -> str | None:
@@ -62,7 +61,7 @@ def idempotency_key(request: web.Request) -> str | None:
 class OpenStream(Protocol):
     """Opens one stream; see `FleetRuntime.open`.
 
-    The stream has the `id`, unless it was opened before.
+    The stream gets `id`, unless it was opened earlier.
     """
 
     def __call__(
@@ -71,8 +70,10 @@ class OpenStream(Protocol):
 
 
 async def keyed_opener(request: web.Request, key: str, *, tell_waiting: float | None) -> OpenStream:
-    """Return a function that opens streams of `request` under its idempotency key; see
-    `FleetRuntime.open`."""
+    """Return a function that opens streams of `request` under its idempotency key.
+
+    See `FleetRuntime.open`.
+    """
     caller = caller_of(request)
     retained, digest = request.app[RETAINED_REQUESTS], request[body_digest_key]
     await _restore(request, key)
@@ -100,7 +101,7 @@ async def retained_opener(
 ) -> Callable[[GenerateRequest], RetainedRequest]:
     """Return a function that opens a request that outlives its connection, with its API's `note`.
 
-    Raises like `idempotency_key`.
+    Raises the errors of `idempotency_key`.
     """
     retained, caller = request.app[RETAINED_REQUESTS], caller_of(request)
     key = idempotency_key(request)
@@ -132,6 +133,8 @@ async def _restore(request: web.Request, key: str) -> None:
 
 
 def _name(request: web.Request, key: str, number: int | None = None) -> str:
-    """Return the name of one request of a call; without `number`, the common beginning of all
-    names."""
+    """Return the name of one request of a call.
+
+    Without `number`, return the common beginning of all names.
+    """
     return f"{request.path}#{key}#{'' if number is None else number}"

@@ -29,8 +29,7 @@ _HEAD = Struct("<IdI")
 
 
 class PackedLogProbs(Sequence[TokenLogProbs]):
-    """Log-probabilities, packed into one string of bytes per token, which needs a seventh of the
-    memory."""
+    """Log-probabilities, packed into one string of bytes per token, in a seventh of the memory."""
 
     def __init__(self) -> None:
         self._packed: list[bytes] = []
@@ -78,8 +77,9 @@ def _unpacked(packed: bytes) -> TokenLogProbs:
 
 
 def entries(log_probs: Iterable[TokenLogProbs]) -> list[TokenLogProb]:
-    """Return one entry per token: `token`, `logprob`, `bytes`, and the most likely tokens as
-    `top_logprobs`."""
+    """Return one entry per token: `token`, `logprob`, `bytes`, and the top tokens as
+    `top_logprobs`.
+    """
     return [
         {**_one(each.chosen), "top_logprobs": [_one(top) for top in each.top]} for each in log_probs
     ]

@@ -1,7 +1,7 @@
 """Merges several streams into one, in the order in which their events arrive.
 
-At most one event of each stream is read ahead. So backpressure reaches the streams, which merge the
-events that pile up.
+At most one event of each stream is read ahead. So backpressure reaches the streams, which merge
+waiting events.
 """
 
 import asyncio
@@ -47,7 +47,9 @@ AnyStream = TypeVar("AnyStream", bound=EventStream)
 def open_all(
     open_one: Callable[[GenerateRequest], AnyStream], requests: Iterable[GenerateRequest]
 ) -> list[AnyStream]:
-    """Open a stream for each request, in order. If one cannot be opened, the others are closed."""
+    """Open a stream for each request, in order. If one cannot be opened, the opened ones are
+    closed.
+    """
     with ExitStack() as opened:
         streams = []
         for request in requests:

@@ -21,7 +21,7 @@ from ..transport.callers import caller_of
 from .answering import json_response
 
 _MOST_NAMED = 5
-"""Most models that an error lists."""
+"""Maximum models that an error lists."""
 
 
 class ModelMeta(TypedDict):
@@ -33,11 +33,11 @@ class ModelMeta(TypedDict):
 
 
 class OpenAIModel(TypedDict):
-    """A model that requests may name; `created` is in Unix seconds.
+    """A model that requests may name; `created` is in seconds since 1970.
 
-    Requests wait in the queue for a model that is `loading`, or whose last agent left a short while
-    ago. `progress` is the share of the loading that is done, from 0 to 1, if known. `issues` say
-    why the model is not loaded, or not on as many agents as desired.
+    If a model is `loading`, or its last agent left a short while ago, its requests wait in the
+    queue. `progress` is the loaded share, from 0 to 1, if known. `issues` say why the model is not
+    loaded, or not on as many agents as desired.
     """
 
     id: str
@@ -127,11 +127,10 @@ def unknown_model(runtime: FleetRuntime, name: str, caller: Caller) -> ModelNotF
 
 
 def sole_model(models: Sequence[ModelView]) -> ModelView:
-    """Return the model for a call without a model name: the only model, or the only one that
-    generates.
+    """Return the model for a call without a model name.
 
-    The tokens of one model mean nothing to another, so the choice must be clear. Raises
-    `RequestError` if it is not.
+    It is the only model, or the only model that generates. The tokens of one model mean nothing to
+    another, so the choice must be clear. Raises `RequestError` if it is not.
     """
     found = [each for each in models if "generate" in each.info.tasks] or list(models)
     if not found:
@@ -152,9 +151,9 @@ def is_anthropics(request: web.Request) -> bool:
 def openai_model(model: ModelView, created: int) -> OpenAIModel:
     """Return the entry of a model. `tasks`, `status`, `progress` and `issues` are extensions.
 
-    The context size has several names, because clients expect the names of various servers. A model
-    that is `loading` or `unloaded` is listed as well, because requests for it wait in the queue.
-    `created` is in Unix seconds.
+    The context size has several names, because clients expect the names of various servers. A
+    model that is `loading` or `unloaded` is listed as well, because requests for the model wait in
+    the queue. `created` is in seconds since 1970.
     """
     return {
         "id": model.info.name,
@@ -181,7 +180,7 @@ def openai_list(models: Iterable[ModelView], created: int) -> OpenAIModels:
 
 
 def anthropic_model(model: ModelView, created: int) -> AnthropicModel:
-    """Return the entry of a model; `created` is in Unix seconds."""
+    """Return the entry of a model; `created` is in seconds since 1970."""
     return {
         "id": model.info.name,
         "type": "model",

@@ -13,7 +13,7 @@ from ....shared.queries import Embedded, EmbedInput, Ranked, Result, Score, Vect
 
 MAX_PART_INPUTS = 16
 MAX_PART_BYTES = 16 * 1024
-"""Bytes of text in a part; a token id counts as four. A single input may have more."""
+"""Maximum bytes of text in a part; a token id counts as four. A single input may have more."""
 _TOKEN_BYTES = 4
 
 Input = TypeVar("Input", bound=EmbedInput)

@@ -18,8 +18,7 @@ class Rendering(ABC):
         """Return the bytes for `event`; may be empty."""
 
     def frame_of(self, _kind: TokenKind, /) -> TextFrame | None:
-        """Return the bytes around the text of the next tokens of a kind, if only their text
-        differs."""
+        """Return the bytes around the text of the next tokens of a kind; `None` if they differ."""
         return None
 
     def tail(self) -> bytes:
@@ -27,8 +26,9 @@ class Rendering(ABC):
         return b""
 
     def stored(self) -> Awaitable[None] | None:
-        """Return a future to wait for before the last bytes are sent; it is done when the answer is
-        stored."""
+        """Return a future that is done when the answer is stored. Wait for it before the last
+        bytes.
+        """
         return None
 
     @abstractmethod

@@ -26,7 +26,7 @@ from ....shared.validation import echo
 from .field_names import SAME_NAMES, FieldNames
 
 MAX_TEXT_BYTES = MAX_MESSAGE_BYTES // 2
-"""Most bytes that texts and token ids of one request may have, and most that the rest may have."""
+"""Maximum bytes of a request's texts and token ids, and of its other parts."""
 
 # ---- messages
 
@@ -47,9 +47,9 @@ def check_messages(messages: Sequence[ChatMessage], names: FieldNames = SAME_NAM
 
 
 def _problem(message: ChatMessage) -> tuple[str, str] | None:
-    """Return the wrong member of `message` and what is wrong with it; `None` if nothing is.
+    """Return the wrong member of `message` and its fault; `None` if `message` is valid.
 
-    An assistant's message without text is correct: it may have only calls, or was cut off during
+    An assistant's message without text is valid: it may have only calls, or was cut off during
     reasoning. The result of a function may be empty.
     """
     if message.role == "tool" and message.tool_call_id is None:
@@ -66,7 +66,7 @@ def _problem(message: ChatMessage) -> tuple[str, str] | None:
 # ---- functions
 
 MAX_NAME = 256
-"""Longest name of a function, in characters."""
+"""Maximum characters of a function's name."""
 
 _NAME = re.compile(r"[\w.:/-]+", re.ASCII)
 _RULE = "must have only letters a to z, digits and _ - . : /"
@@ -128,13 +128,14 @@ def _refuse_unless(is_right: bool, field: str, rule: str, value: object) -> None
 # ---- size
 
 _ID = RequestId("0" * 40)
-"""An id as long as any that the balancer draws."""
+"""An id as long as the longest id of a balancer."""
 
 
 def check_readable(request: GenerateRequest) -> None:
     """Refuse a request that agents could not read. Raises `RequestTooLarge` or `InvalidRequest`.
 
-    Its texts and token ids must come from one body, or have at most `MAX_TEXT_BYTES` together.
+    The request's texts and token ids must come from one body, or have at most `MAX_TEXT_BYTES`
+    together.
     """
     free = _free_form(request)
     if free is None:

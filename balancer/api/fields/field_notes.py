@@ -9,7 +9,7 @@ MAX_NAME = 64
 """Maximum length of a reported field name, in characters."""
 
 OTHER = "other"
-"""The metric's label for a field that is in no table."""
+"""The metric's label for fields that are in no table."""
 
 _UNPRINTABLE = re.compile(r"[^\w.=\[\]-]", re.ASCII)
 

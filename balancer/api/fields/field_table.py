@@ -34,9 +34,9 @@ Place = tuple["Place", str | int] | None
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """A rule for a field that is left out and reported, because the answer is right without it.
+    """A rule for a field that is omitted and reported, because the answer is right without it.
 
-    The values in `nothing`, as JSON, ask for nothing, and are not reported.
+    The values in `nothing`, as JSON, have no meaning, and are not reported.
     """
 
     why: str
@@ -45,9 +45,9 @@ class Ignored:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A rule for a field that is refused, because the answer would be another without it.
+    """A rule for a field that is refused, because without it the answer would be another one.
 
-    The values in `nothing`, as JSON, ask for nothing, and are accepted.
+    The values in `nothing`, as JSON, have no meaning, and are accepted.
     """
 
     why: str
@@ -58,7 +58,7 @@ Rule = Ignored | Refused
 
 
 def nothing(*values: str) -> frozenset[bytes]:
-    """Return values, as JSON, that ask for nothing."""
+    """Return values, as JSON, that have no meaning for a field."""
     return frozenset(value.encode() for value in values)
 
 
@@ -67,7 +67,7 @@ _MAPS = ("parameters", "properties", "patternProperties", "$defs", "definitions"
 _IS_SCHEMA = re.compile(
     r"(tools\[\]|(?<![A-Za-z])(schema|input_schema|\w*json\w*|parameters|format))$"
 )
-"""Paths of what is a JSON schema, or a tool that has one."""
+"""Paths of JSON schemas, and of tools that have a schema."""
 
 
 class FieldTable(Generic[T]):
@@ -116,12 +116,11 @@ class FieldTable(Generic[T]):
         *,
         prepare: Callable[[dict[str, Any]], dict[str, Any]] = dict,
     ) -> dict[str, Any]:
-        """Return the members of the JSON object `body` that are obeyed, without the others, at any
-        depth.
+        """Return only the obeyed members of the JSON object `body`, at any depth.
 
         Some programs write numbers as `4.0`, and PHP writes `[]` for an object without members.
-        These count as 4, and as an empty object, or as an absent field if the object needs members.
-        Ignored fields are added to `notes`. `prepare` may expand short forms of values.
+        These count as 4, and as an empty object, or as an absent field if the object needs
+        members. Ignored fields are added to `notes`. `prepare` may expand short forms of values.
         Raises `InvalidRequest` for a refused field.
         """
         given = prepare(body_fields(body))
@@ -138,7 +137,7 @@ class FieldTable(Generic[T]):
         *,
         prepare: Callable[[dict[str, Any]], dict[str, Any]] = dict,
     ) -> T:
-        """The obeyed fields of `body` as the table's type. Raises `InvalidRequest`."""
+        """Return the obeyed fields of `body` as the table's type. Raises `InvalidRequest`."""
         return parse_json(self.adapter, to_json(self.given(body, notes, prepare=prepare)))
 
 
@@ -238,8 +237,7 @@ class _Pass:
 
 
 def _with_objects(schema: Any) -> Any:
-    """Return a JSON schema, or a tool with one, with empty objects in place of PHP's empty
-    lists."""
+    """Return a JSON schema, or a tool with a schema, with PHP's empty lists as empty objects."""
     if isinstance(schema, list):
         return [_with_objects(each) for each in schema]
     if not isinstance(schema, dict):

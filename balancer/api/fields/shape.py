@@ -31,7 +31,7 @@ class Shape:
 
     @property
     def is_open(self) -> bool:
-        """Whether an object or a list at this place may hold anything."""
+        """Whether an object or a list at this place may have any content."""
         return self.members is None and self.entries is None and self.tag is None
 
     def paths(self) -> Iterator[str]:
@@ -46,7 +46,8 @@ class Shape:
 
     def kinds(self) -> Iterator[str]:
         """Yield the allowed kinds as paths, such as `tools[].type=function` and
-        `tool_choice=auto`."""
+        `tool_choice=auto`.
+        """
         yield from (f"{self.path}={choice}" for choice in self.choices)
         yield from (f"{self.path}.{self.tag}={variant}" for variant in self.variants)
         for each in (*(self.members or {}).values(), *self.variants.values()):
@@ -62,10 +63,9 @@ def shape_of(adapter: TypeAdapter[Any]) -> Shape:
 
 
 def with_kinds(shape: Shape, kinds: Mapping[str, Iterable[str]]) -> Shape:
-    """Return `shape` with the known values of `type` for objects that may hold anything, by their
-    paths.
+    """Return `shape` with the known values of `type` for objects with any content, by their paths.
 
-    Only entries of lists are looked up, because no other place has such objects.
+    Only entries of lists are changed, because no other place has such objects.
     """
     if (found := kinds.get(f"{shape.path}[]")) is not None:
         path = f"{shape.path}[]"

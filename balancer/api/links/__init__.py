@@ -1,5 +1,4 @@
 """Pictures by link: fetched before a body is parsed, from public addresses only.
 
-`places` finds links in a body and puts pictures there, `fetching` fetches one if it is public,
-`filling` does it for a whole body.
+`fetching` fetches one link if it is public. `filling` finds the links in a body and replaces them.
 """

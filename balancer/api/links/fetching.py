@@ -1,8 +1,8 @@
 """Fetches a file from a public address, within limits.
 
 A name is resolved once, and the connection goes to an address that was checked. So a server cannot
-show a public address for the check and a private one for the connection. The same holds for each
-redirect. Cookies, proxies and credentials are not used.
+show a public address for the check and a private address for the connection. The same is true for
+each redirect. Cookies, proxies and credentials are not used.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _WITH_IPV4 = tuple(
         *("2001::/32", "2002::/16"),  # Teredo, 6to4
     )
 )
-"""IPv6 addresses that stand for IPv4 ones, private ones perhaps."""
+"""IPv6 addresses that stand for IPv4 addresses, which may be private."""
 
 
 def is_public(text: str) -> bool:
@@ -58,8 +58,7 @@ class LinkError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchLimits:
-    """The limits of each link (bytes, seconds in all, redirects), and of all links (fetches at
-    once)."""
+    """The limits of each link (bytes, seconds in all, redirects), and of simultaneous fetches."""
 
     num_bytes: int = 10 * 2**20
     seconds: float = 15.0
@@ -77,13 +76,13 @@ class Fetcher:
         resolver: Callable[[], AbstractResolver] = aiohttp.ThreadedResolver,
         is_allowed: Callable[[str], bool] = is_public,
     ) -> None:
-        """`is_allowed` decides for an address whether to connect to it."""
+        """Make a fetcher. `is_allowed` decides whether to connect to an address."""
         self._limits = limits or FetchLimits()
         self._resolver = resolver
         self._is_allowed = is_allowed
         self._permits = asyncio.Semaphore(self._limits.at_once)
         self.num_open = 0
-        """Links that are fetched, or wait for that."""
+        """Links that are being fetched, or wait for a fetch."""
 
     async def fetch(self, url: str) -> bytes:
         """Return the file at `url`. Raises `LinkError`.
@@ -142,8 +141,7 @@ class Fetcher:
         raise LinkError(f"it is larger than {self._limits.num_bytes} bytes")
 
     def _checked(self, text: str) -> URL:
-        """Return `text` as a URL that may be fetched; the addresses of its host are checked
-        later."""
+        """Return `text` as a URL that may be fetched; its host's addresses are checked later."""
         if len(text) > MAX_URL:
             raise LinkError(f"it has more than {MAX_URL} characters")
         try:

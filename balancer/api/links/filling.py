@@ -17,10 +17,10 @@ from .fetching import LinkError
 Kind = Literal["png", "jpeg", "gif", "webp"]
 
 _LEADS_ON = ("requests", "messages", "input", "content", "output", "system")
-"""Members in which messages and their parts are."""
+"""Members that have messages or their parts."""
 
 MAX_DEPTH = 8
-"""Most parts within parts that are searched for links."""
+"""Maximum depth of parts within parts that are searched for links."""
 
 _BEGINNINGS: tuple[tuple[bytes, Kind], ...] = (
     (b"\x89PNG\r\n\x1a\n", "png"),
@@ -31,7 +31,7 @@ _BEGINNINGS: tuple[tuple[bytes, Kind], ...] = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Link:
-    """`url` stands at `field` of a body, in the member `key` of `holder`."""
+    """A link: `url` is at `field` of a body, in the member `key` of `holder`."""
 
     url: str
     field: str
@@ -39,7 +39,7 @@ class Link:
     key: str
 
     def fill(self, kind: Kind, base64: str) -> None:
-        """Put a picture in its place, as the API writes those that are sent along."""
+        """Replace the link by a picture, in the API's form for pictures in a body."""
         if self.key == "source":
             data = {"type": "base64", "media_type": f"image/{kind}", "data": base64}
             self.holder[self.key] = data
@@ -48,24 +48,26 @@ class Link:
 
 
 def may_have_links(body: bytes) -> bool:
-    """Whether the body may have links."""
+    """Return whether the body may have links."""
     return b"image" in body and b"http" in body.lower()
 
 
 def links(document: object) -> list[Link]:
-    """The links to pictures in a body that was read as JSON, in their order."""
+    """Return the links to pictures in a parsed JSON body, in their order."""
     return [*_links(document, "", MAX_DEPTH)]
 
 
 def kind_of(data: bytes) -> Kind | None:
-    """The kind of picture that a file is, by its first bytes."""
+    """Return the kind of picture in a file, by its first bytes."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "webp"
     return next((kind for begin, kind in _BEGINNINGS if data.startswith(begin)), None)
 
 
 def _links(value: object, prefix: str, depth: int) -> Iterator[Link]:
-    """Links in `value`, and in the objects of its lists; `prefix` is how fields in it begin."""
+    """Yield the links in `value`, and in the objects of its lists; fields in it begin with
+    `prefix`.
+    """
     if not isinstance(value, dict) or not depth:
         return
     if (link := _link(value, prefix)) is not None:
@@ -93,10 +95,10 @@ def _leads_out(url: str) -> bool:
 
 
 MAX_LINKS = 16
-"""Different links of one body."""
+"""Maximum different links of one body."""
 
 ROUND_IT = 64
-"""Most bytes that a body has around a picture, beyond what it had around the link."""
+"""Maximum additional bytes of a body around a picture, compared with the link."""
 
 
 class Fetch(Protocol):
@@ -167,7 +169,7 @@ async def _all(awaited: Iterable[Awaitable[bytes]]) -> list[bytes]:
 def _read(body: bytes) -> tuple[object, list[Link]]:
     """Read the body and find its links.
 
-    A body that is not JSON has none; its API reports the fault.
+    A body that is not JSON has no links; its API reports the fault.
     """
     try:
         document = json.loads(body)

@@ -91,7 +91,7 @@ class CompletionAnswer(Rendering):
     def __init__(
         self, request: GenerateRequest, model: str, *, has_tokens: bool, tells_progress: bool
     ) -> None:
-        """With `has_tokens` the whole answer has the ids of its tokens.
+        """Begin an answer. With `has_tokens` the whole answer has the ids of its tokens.
 
         With `tells_progress` the stream says how much of the prompt was read.
         """
@@ -188,7 +188,7 @@ def _framed(body: object) -> bytes:
 
 
 def _settings(request: GenerateRequest) -> Mapping[str, Any]:
-    """Return the model's default settings, with those of the request in their place."""
+    """Return the model's default settings, changed by the settings of the request."""
     most = -1 if request.max_tokens is None else request.max_tokens
     return {**chosen(request), "n_predict": most, "stream": request.stream}
 

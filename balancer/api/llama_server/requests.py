@@ -1,7 +1,7 @@
 """Converts the bodies of llama-server's `/completion` and `/infill` to neutral requests.
 
-The types here define the supported fields; the rules beside them list those that are ignored and
-reported, or refused by name. `null` is the same as an absent field.
+The types here define the supported fields. The rules list fields that are ignored and reported, or
+refused by name. `null` is the same as an absent field.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from ..openai.completions.extras import Guided, neutral_seed, plain_extras, the_
 from ..openai.fields import SERVERS, SERVERS_REFUSED
 
 ALL_TOKENS = 2**31 - 1
-"""A number of last tokens that no context exceeds."""
+"""A number of last tokens that is larger than any context."""
 
 _NO_SHIFT = Ignored("a full context is never shifted", nothing("0", "-1"))
 
@@ -51,7 +51,7 @@ _INFILL_RULES: Mapping[str, Rule] = {
 }
 
 MAX_EXTRAS = 256
-"""Most texts of other files."""
+"""Maximum texts of other files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,9 +151,9 @@ def parse_completion(body: bytes, notes: FieldNotes | None = None) -> LlamaServe
 
 
 def parse_infill(body: bytes, notes: FieldNotes | None = None) -> LlamaServerRequest:
-    """Parse the body of `/infill`. Raises as `parse_completion` does.
+    """Parse the body of `/infill`. Raises `InvalidRequest` and `RequestTooLarge`.
 
-    The sampler `infill` is left out, because it is not supported. Editors send it in `samplers`; in
+    The sampler `infill` is omitted, because it is not supported. Editors send it in `samplers`; in
     llama-server it ends an answer earlier.
     """
     prepare = partial(plain_extras, leaves_out=("infill",))

@@ -1,9 +1,9 @@
 """Statistics of a batch whose requests have all ended.
 
 All requests of a batch are accepted at once, so their times count from one moment. A request reads
-its prompt from getting a slot to its first token, and generates from there to its end. Several
-requests do so at once. A rate is therefore the tokens of all requests, divided by the time in which
-at least one request was reading or generating.
+its prompt from getting a slot to its first token, and generates from then to its end. Several
+requests do so at once. A rate is therefore the tokens of all requests, divided by the time in
+which at least one request was reading or generating.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 from ....shared.inference import Count, Done, EndEvent, rate_of
 
 Span = tuple[float, float]
-"""From and to, in milliseconds since the batch was accepted."""
+"""Start and end, in milliseconds since the batch was accepted."""
 
 
 class BatchStatistics(TypedDict):

@@ -1,8 +1,8 @@
 """Neutral events in the native API's format: as bytes for a stream, and as one object.
 
 A token's line is assembled by hand from bytes that are precomputed for the request; only its text
-is encoded, so a test holds those lines against `TokenEvent`. Events of one request all carry the
-same identity: `{"id": …}`, and in a batch on a WebSocket also `"item"`.
+is encoded. So a test checks that these lines equal a `TokenEvent` as JSON. All events of one
+request have the same identity: `{"id": …}`, and in a batch on a WebSocket also `"item"`.
 """
 
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ from .batch_statistics import BatchStatistics
 
 
 class DoneFields(TypedDict):
-    """The end of a request. `stop_string` is the string that ended it, if one did."""
+    """The end of a request. `stop_string` is the string that ended it, if any."""
 
     finish_reason: FinishReason
     stop_string: NotRequired[str]
@@ -52,7 +52,7 @@ class DoneFields(TypedDict):
 
 
 class AnswerFields(DoneFields):
-    """A whole answer; fields without a value are left out."""
+    """A whole answer. Fields without a value are omitted."""
 
     text: str
     logprobs: NotRequired[list[TokenLogProb]]
@@ -63,7 +63,7 @@ class AnswerFields(DoneFields):
 
 
 class Answer(AnswerFields):
-    """A whole answer with its request's id. Absent values are left out."""
+    """A whole answer with its request's id. Absent values are omitted."""
 
     id: str
 
@@ -90,8 +90,8 @@ _For = TypedDict("_For", {"for": WaitsFor})
 class WaitingEvent(_For):
     """The request waits for a slot, or for an agent that has its model.
 
-    `position` counts from 1. `seconds_left` is an estimate. `reason` says why no agent serves the
-    model, if the request waits for an agent.
+    `position` counts from 1. `seconds_left` is an estimate. If the request waits for an agent,
+    `reason` says why no agent serves the model.
     """
 
     event: Literal["waiting"]
@@ -151,7 +151,7 @@ class ErrorEvent(ErrorAnswer):
 
 
 class BatchDoneEvent(TypedDict):
-    """The last event of a batch, after those of all of its requests."""
+    """The last event of a batch, after the events of all its requests."""
 
     event: Literal["batch_done"]
     id: None
@@ -196,7 +196,7 @@ class EventWriter:
         self._token_starts: dict[TokenKind, bytes] = {}
 
     def render(self, event: Event) -> bytes:
-        """Return `event` as bytes to be written; empty for an event that is not shown."""
+        """Return `event` as bytes to write; empty if the event is not shown."""
         if isinstance(event, Token):
             if event.is_silent:
                 return b""

@@ -107,13 +107,13 @@ class DetokenizeAnswer(DetokenizeFields):
 
 
 class CountFields(TypedDict):
-    """The number of tokens of a prompt, with those that the template adds."""
+    """The number of tokens of a prompt, including tokens that the template adds."""
 
     num_tokens: Count
 
 
 class CountAnswer(CountFields):
-    """The number of tokens of a prompt, with those that the template adds."""
+    """The number of tokens of a prompt, including tokens that the template adds."""
 
     id: str
 
@@ -126,7 +126,7 @@ QueryFields = EmbedFields | TokenizeFields | DetokenizeFields | CountFields
 
 @dataclass(frozen=True, slots=True)
 class QueryCall:
-    """A query, and a function that makes the answer of its results, for `answering.written`."""
+    """A query, and a function that makes the answer from its results, for `answering.written`."""
 
     query_request: QueryRequest
     answer: Callable[[Sequence[Result]], QueryFields]
@@ -222,7 +222,7 @@ CALLS: dict[str, Callable[[bytes], QueryCall]] = {
     "detokenize": detokenize,
     "count_tokens": count_tokens,
 }
-"""By name: the last path segment, and the WebSocket method."""
+"""The parsers by name, which is the last path segment and the WebSocket method."""
 
 BODIES: dict[str, Body] = {
     "embed": Body(name="EmbedBody", adapter=_embed, also={"input": _one_input}),

@@ -68,7 +68,7 @@ def parse_generate(body: bytes) -> GenerateRequest:
 def parse_batch(body: bytes) -> RequestBatch:
     """Parse the body of `generate_batch`; one wrong request fails the batch.
 
-    Raises as `parse_generate` does.
+    Raises `InvalidRequest` and `RequestTooLarge`.
     """
     parsed = parse_json(_batch, body)
     for position, entry in enumerate(parsed.requests):

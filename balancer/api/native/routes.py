@@ -62,7 +62,7 @@ from .requests import BATCH_BODY, GENERATE_BODY, RequestBatch, parse_batch, pars
 
 
 def routes(runtime: FleetRuntime) -> list[Route]:
-    """The native API's routes."""
+    """Return the native API's routes."""
     return [
         generate_route(runtime),
         _batch_route(runtime),
@@ -155,7 +155,7 @@ def _post(name: str, handler: Handler, doc: Doc) -> Route:
 def _events_doc(name: str, summary: str, body: Body, whole: Form) -> Doc:
     """Return the description of a call.
 
-    `stream` and `Accept` decide between its three forms of answer.
+    The call has three forms of answer, chosen by `stream` and `Accept`.
     """
     answer = streamed(
         "With `stream`, events, each a line or a `data:` line; otherwise one object.",

@@ -18,17 +18,16 @@ from ..guard import Leases
 from ..transport.callers import caller_of, held_by
 
 AUTHENTICATE_TIMEOUT = 10.0
-"""Seconds from the socket's start to its key."""
+"""Seconds from the socket's start within which its key must come."""
 
 MAX_FIRST_FRAME = 4096
-"""Bytes of a frame of somebody who has not shown a key yet."""
+"""Maximum bytes of a frame before the client has sent a key."""
 
 
 class SocketKey:
     """The access key of one socket.
 
-    `caller` is the sender of calls, as far as known; `error` says why all further calls are
-    refused.
+    `caller` is the sender of calls, once known; `error` says why all further calls are refused.
     """
 
     def __init__(self, request: web.Request, leases: Leases) -> None:
@@ -71,7 +70,7 @@ class SocketKey:
     def check_size(self, num_bytes: int) -> None:
         """Check the size of a frame before it is read.
 
-        Raises `Unauthorized` for a large frame without a key.
+        Raises `Unauthorized` for a large frame if no key was sent yet.
         """
         if self._is_awaited and num_bytes > MAX_FIRST_FRAME:
             self.check()

@@ -119,7 +119,7 @@ class LiveCall:
     items: Sequence[str] = ()
 
     def request_ids(self, item: str | None = None) -> list[RequestId]:
-        """Return the ids of all its requests, or of the one with the id `item` in a batch."""
+        """Return the ids of all requests of the call, or of the batch's request `item`."""
         streams = self.streams
         if item is not None:
             pairs = zip(self.items, self.streams, strict=False)  # without items there are none
@@ -161,7 +161,7 @@ class LiveCalls:
         self._num_requests -= len(self._calls.pop(id).streams)
 
     def close(self) -> None:
-        """Cancel all calls, because the socket is closed and no answer can be sent."""
+        """Cancel all calls, because the socket is closed and their answers cannot be sent."""
         for call in self._calls.values():
             call.close()
 
@@ -225,7 +225,7 @@ class NativeSession(SocketSession):
             await super().serve()
 
     async def _has_key(self) -> bool:
-        """Return whether the client may call; if not, the socket was closed."""
+        """Return whether the client may call; otherwise close the socket first."""
         with suppress(TimeoutError):
             async with asyncio.timeout(AUTHENTICATE_TIMEOUT):
                 while self._key.is_awaited and self._key.error is None:
@@ -254,8 +254,7 @@ class NativeSession(SocketSession):
             await self.send(answer)
 
     async def _take(self, frame: bytes) -> bytes | None:
-        """Return an immediate answer; `None` if the answer comes later, or no answer is
-        requested."""
+        """Return an immediate answer; `None` if the answer comes later, or is not requested."""
         if len(frame) > MAX_BODY_BYTES:
             self._refused(body_too_large())
             return request_error(None, body_too_large())
@@ -401,7 +400,7 @@ class Frames(Protocol):
 async def answer_generate(
     id: RpcId, requested: GenerateRequest, stream: Events, frames: Frames
 ) -> bytes:
-    """Return the answer to `generate`. If it streams, the events are written before."""
+    """Return the answer to `generate`. If the call streams, its events are written first."""
     writer = EventWriter({"id": id}, RPC_NOTIFICATIONS)
     accumulator = Accumulator()
 

@@ -2,7 +2,7 @@
 
 A call is sent when it is complete, with its arguments as an object. The `done_reason` of a
 cancelled request, and of an answer that ends with calls, is `"stop"`, because Ollama has no other
-word.
+word for these.
 
 A token's line is assembled by hand from bytes that are precomputed for the answer.
 """
@@ -115,7 +115,7 @@ class OllamaText(OllamaHead, OllamaFigures):
 
 
 NANOSECONDS = 1_000_000
-"""In a millisecond."""
+"""Nanoseconds of a millisecond."""
 
 _REASONS: Mapping[FinishReason, DoneReason] = {
     "stop": "stop",
@@ -220,7 +220,7 @@ class OllamaAnswer(Rendering):
 
 
 def tell_figures(line: OllamaFigures, done: Done) -> None:
-    """Add the reason of the answer's end, and its figures, to `line`."""
+    """Add the figures of an answer, and the reason of its end, to `line`."""
     timings = done.timings
     begun = timings.total_ms if timings.first_token_ms is None else timings.first_token_ms
     line["done_reason"] = _REASONS[done.finish_reason]
@@ -260,14 +260,14 @@ def whole_text(head: LineHead, answer: Accumulator) -> OllamaText:
 
 
 def loaded_chat(head: LineHead) -> OllamaChat:
-    """Return the answer to a chat without messages, which only asks whether the model is served."""
+    """Return the answer to a chat without messages, which only checks that the model is served."""
     answer = _empty_chat(head)
     answer["done_reason"] = "load"
     return answer
 
 
 def loaded_text(head: LineHead) -> OllamaText:
-    """Return the answer to an empty prompt, which only asks whether the model is served."""
+    """Return the answer to an empty prompt, which only checks that the model is served."""
     answer = _empty_text(head)
     answer["done_reason"] = "load"
     return answer

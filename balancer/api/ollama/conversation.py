@@ -1,7 +1,7 @@
 """Converts Ollama's messages, with their pictures, to neutral messages.
 
-A tool result names its tool, or nothing at all in older clients, but chat templates need the id of
-the call. So calls without an id get one, and results are matched to calls in order.
+A tool result names its tool, and in older clients it has no name at all. But chat templates need
+the id of the call. So calls without an id get one, and results are matched to calls in order.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,13 +27,13 @@ from ....shared.strict import STRICT, ListOf
 Images = Annotated[ListOf[str], Field(max_length=MAX_IMAGES)]
 
 _BEGINNINGS = {"iVBORw0KGgo": "png", "/9j/": "jpeg", "R0lGOD": "gif", "UklGR": "webp"}
-"""Beginnings of picture files, in base64."""
+"""The first characters of picture files, in base64."""
 
 
 def with_images(
     text: str, images: Sequence[str], field: str
 ) -> str | tuple[ImagePart | TextPart, ...]:
-    """A message's content: its pictures, then its text. Raises `InvalidRequest`.
+    """Return a message's content: its pictures, then its text. Raises `InvalidRequest`.
 
     `field` is the name of `images` in the body.
     """
@@ -44,7 +44,7 @@ def with_images(
 
 
 def check_few(messages: Sequence[ChatMessage]) -> None:
-    """Raises `InvalidRequest` for more pictures than one request may have."""
+    """Raise `InvalidRequest` for more pictures than one request may have."""
     num_images = sum(len(message.images) for message in messages)
     if num_images > MAX_IMAGES:
         raise InvalidRequest(
@@ -128,7 +128,7 @@ def _neutral(message: OllamaChatMessage, open_calls: "_OpenCalls", images: str) 
 
 
 class _OpenCalls:
-    """The calls so far that have no result."""
+    """The calls so far that have no result yet."""
 
     def __init__(self) -> None:
         self._num_calls = 0

@@ -1,6 +1,6 @@
 """Fields of Ollama's requests without effect: ignored and reported, or refused by name.
 
-The supported fields are those of the types in `requests` and `embeddings`.
+The supported fields are the fields of the types in `requests` and `embeddings`.
 """
 
 from collections.abc import Mapping

@@ -122,7 +122,7 @@ class _ModelHandlers:
     def _embedded(self, call: EmbedCall, caller: Caller, shape: Shape) -> Query | KnownAnswer:
         """Return the query for a call.
 
-        A call without an input only asks whether the model is served.
+        A call without an input only checks that the model is served.
         """
         if not call.inputs:
             model_of(self._runtime, call.model, caller)

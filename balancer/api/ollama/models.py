@@ -83,7 +83,7 @@ class OllamaDescription(TypedDict):
 
 
 API_VERSION = "0.12.11"
-"""The version of Ollama whose API this is; clients ask for it to know what they may send."""
+"""The version of Ollama whose API this is. Clients read it to know which fields they may send."""
 
 LATEST = ":latest"
 FOR_EVER = "9999-12-31T23:59:59Z"
@@ -128,7 +128,7 @@ def digest_of(info: ModelInfo) -> str:
 
 
 def listed(models: Iterable[ModelView], modified_at: str) -> list[OllamaModel]:
-    """Return the models as `/api/tags` lists them."""
+    """Return the models in the form of `/api/tags`."""
     return [
         {
             "name": model.info.name,
@@ -143,7 +143,7 @@ def listed(models: Iterable[ModelView], modified_at: str) -> list[OllamaModel]:
 
 
 def running(models: Iterable[ModelView]) -> list[OllamaRunning]:
-    """Return the models that an agent has loaded, as `/api/ps` lists them."""
+    """Return the models that an agent has loaded, in the form of `/api/ps`."""
     return [
         {
             "name": model.info.name,
@@ -163,7 +163,7 @@ def running(models: Iterable[ModelView]) -> list[OllamaRunning]:
 def described(
     info: ModelInfo, tokenizer: TokenizerDescription | None, modified_at: str
 ) -> OllamaDescription:
-    """Return the model as `/api/show` shows it; `tokenizer` is known if an agent could be asked."""
+    """Return the model in the form of `/api/show`; `tokenizer` is known if an agent answered."""
     template = (tokenizer.chat_template if tokenizer else None) or ""
     family = info.architecture
     return {
@@ -184,7 +184,7 @@ def described(
 def capabilities(info: ModelInfo, template: str) -> list[str]:
     """Return the abilities of the model.
 
-    As in Ollama, its template tells whether it takes tools and thinks.
+    As in Ollama, the model's template shows if it supports tools and thinking.
     """
     if "generate" not in info.tasks:
         return ["embedding"] if "embed" in info.tasks else []

@@ -18,7 +18,7 @@ from ....shared.strict import STRICT
 from ..common.field_names import FieldNames
 
 ALL_TOKENS = 2**31 - 1
-"""A `repeat_last_n` that no context exceeds."""
+"""A `repeat_last_n` that is larger than any context."""
 
 Json = dict[str, Any]
 

@@ -1,10 +1,11 @@
 """Converts the bodies of `/api/chat` and `/api/generate` to neutral requests.
 
-The types here define the supported fields. `fields` lists the fields that are ignored and reported,
-or refused by name. A field with `null` counts as absent. Defaults of options are llama.cpp's.
+The types here define the supported fields. `fields` lists the fields that are ignored and
+reported, or refused by name. A field with `null` counts as absent. Defaults of options are
+llama.cpp's.
 
-If a conversation ends with an assistant's message, the answer continues that message. As in Ollama,
-a request with nothing to answer only asks whether the model is served.
+If a conversation ends with an assistant's message, the answer continues that message. As in
+Ollama, a request without prompt or messages only checks that the model is served.
 """
 
 from dataclasses import dataclass, replace
@@ -68,7 +69,7 @@ class _GenerateBody(_OllamaBody):
 
 @dataclass(frozen=True, slots=True)
 class OllamaRequest:
-    """A parsed body. Without a `request` there is nothing to answer."""
+    """A parsed body. `request` is `None` if there is nothing to answer."""
 
     model: str
     stream: bool

@@ -56,7 +56,7 @@ _GENERATE = _OllamaCall(parse_generate, GENERATE_NAMES, GENERATE, whole_text, lo
 
 
 def routes(runtime: FleetRuntime) -> list[Route]:
-    """The routes."""
+    """Return the routes."""
     chat = handler(runtime, _endpoint(runtime, _CHAT))
     generate = handler(runtime, _endpoint(runtime, _GENERATE))
     return [

@@ -34,7 +34,7 @@ _TYPES = {
 
 
 def openai_error(error: RequestError) -> OpenAIError:
-    """The body of an error response."""
+    """Return the body of an error response."""
     return {"error": error_fields(error)}
 
 

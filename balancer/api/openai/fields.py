@@ -1,6 +1,6 @@
 """Fields of OpenAI's requests without effect: ignored and reported, or refused by name.
 
-The supported fields are those of the types in `requests`, `embeddings` and `rerank`.
+The supported fields are the fields of the types in `requests`, `embeddings` and `rerank`.
 """
 
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ SERVERS_REFUSED: Mapping[str, Rule] = {
     "t_max_predict_ms": Refused("limit the answer with `max_tokens`", nothing("0")),
     "use_beam_search": Refused(_ONE_BY_ONE, nothing("false")),
 }
-"""Fields of vLLM, SGLang and llama-server without which an answer would be another."""
+"""Fields of vLLM, SGLang and llama-server that change the answer, and are refused."""
 
 CHAT: Mapping[str, Rule] = {
     **HINTS,

@@ -1,6 +1,6 @@
-"""Our own APIs as OpenAPI 3.1 documents: their operations, with parameters, bodies and answers.
+"""Arriero's own APIs as OpenAPI 3.1 documents: operations, parameters, bodies and answers.
 
-An operation lists the error classes that it can end with; their statuses and descriptions follow
+An operation lists the error classes with which it can end; their statuses and descriptions follow
 from the error hierarchy.
 """
 
@@ -55,7 +55,7 @@ SECURITY_SCHEMES: Json = {
         "description": "the same, as Anthropic's clients send it",
     },
 }
-"""Either of them, or none while there are no keys."""
+"""One of the two keys; no key is needed while the balancer has no keys."""
 
 OF_BODIES: tuple[ErrorClass, ...] = (InvalidRequest, RequestTooLarge, Overloaded)
 OF_MODELS: tuple[ErrorClass, ...] = (
@@ -68,7 +68,7 @@ OF_MODELS: tuple[ErrorClass, ...] = (
 class ErrorAnswer(TypedDict):
     """The body of an error.
 
-    If an accepted request ends with it, the header `X-Request-Id` has the id.
+    If an accepted request ends with the error, the header `X-Request-Id` has the request's id.
     """
 
     error: PublicError
@@ -88,8 +88,7 @@ def json_answer(description: str, form: Form) -> AnswerDoc:
 
 
 def streamed(description: str, whole: Form, *kinds: str, item: Form | None = None) -> AnswerDoc:
-    """Return the description of an answer that is a stream of `item`s of one of `kinds`, or
-    `whole`.
+    """Return the description of an answer that is `whole`, or a stream of `item`s.
 
     OpenAPI 3.1 has no keyword for the items of a stream.
     """
@@ -114,7 +113,7 @@ class Doc:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A described method of a path. `is_keyless`: it never needs a key."""
+    """A described method of a path. `is_keyless`: the method never needs a key."""
 
     method: str
     path: str
@@ -123,7 +122,7 @@ class Operation:
 
     @property
     def parameters(self) -> list[Json]:
-        """Return the parameters of the path, then the others."""
+        """Return the parameters of the path, then all other parameters."""
         names = re.findall(r"\{(\w+)\}", self.path)
         in_path = [parameter(name, "path", required=True) for name in names]
         return [*in_path, *self.doc.parameters]

@@ -15,7 +15,7 @@ from pydantic_core import CoreSchema, core_schema
 Schema = dict[str, Any]
 
 Form = Any
-"""A type, or a `Schema` that was written by hand."""
+"""A type, or a handwritten `Schema`."""
 
 STRING: Schema = {"type": "string"}
 NOTHING: Schema = {"type": "null"}
@@ -27,11 +27,11 @@ REFERENCE = "#/components/schemas/{model}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
-    """A request body in the OpenAPI document: its type, and what else the API accepts.
+    """A request body in the OpenAPI document: its type, and further forms that the API accepts.
 
     `name` is the name of the body's component. `takes_nulls`: a field that is null counts as
-    absent. `also` maps a field to a further type, whose values the API converts before it validates
-    the body.
+    absent. `also` maps a field to a further type, whose values the API converts before it
+    validates the body.
     """
 
     name: str
@@ -40,8 +40,9 @@ class Body:
     also: Mapping[str, TypeAdapter[Any]] = field(default_factory=dict)
 
     def schemas(self) -> dict[str, Schema]:
-        """Return the schema of the body, as the component `name`, and of nested types as
-        `name.…`."""
+        """Return the schemas of the body, as the component `name`, and of nested types, as
+        `name.…`.
+        """
         name = self.name
         whole = self.adapter.json_schema(ref_template=f"#/components/schemas/{name}.{{model}}")
         parts = whole.pop("$defs", {})
@@ -74,7 +75,7 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """The schemas of some types, and the components that they refer to."""
+    """The schemas of some types, and the components to which they refer."""
 
     components: Mapping[str, Schema]
     _schemas: Mapping[Any, Schema]

@@ -44,7 +44,7 @@ class RedactedThinking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolUse:
-    """A call of a tool. If the call was cut off, `input` may be something else than an object."""
+    """A call of a tool. If the call was cut off, `input` may be another value than an object."""
 
     __pydantic_config__ = STRICT
     type: Literal["tool_use"] = "tool_use"
@@ -66,7 +66,7 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
-    """A summary that replaces all earlier messages. Without `content` it changes nothing.
+    """A summary that replaces all earlier messages. Without `content` the block has no effect.
 
     `tool_changes` are the changes of tools in the replaced messages.
     """

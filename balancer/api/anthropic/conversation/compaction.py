@@ -1,7 +1,7 @@
 """Compaction: a summary that replaces a conversation.
 
-A request with `compaction` asks for the summary. Later requests contain it; all messages before it
-are left out of their prompts.
+A request with `compaction` asks for the summary. Later requests contain the summary, and their
+prompts omit all messages before it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -42,8 +42,7 @@ class Summarize:
 
 
 def from_summary(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Return the conversation from its last summary on, or the whole conversation without a
-    summary."""
+    """Return the conversation from its last summary on; without a summary, all of it."""
     for at in reversed(range(len(messages))):
         message = messages[at]
         blocks = blocks_of(message)

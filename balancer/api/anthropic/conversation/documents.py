@@ -177,7 +177,7 @@ class Image:
 
 
 def joined(contents: Iterable[Content | MediaPart]) -> Content:
-    """Texts as paragraphs, with pictures between them."""
+    """Return texts as paragraphs, with pictures between them."""
     parts: list[TextPart | MediaPart] = []
     for is_text, run in groupby(_parts(contents), key=lambda part: isinstance(part, TextPart)):
         if is_text:

@@ -64,7 +64,7 @@ def _messages(messages: tuple[Message, ...], num_given: int) -> Iterator[ChatMes
 
 
 def _instructed(message: SystemMessage) -> Iterator[ChatMessage]:
-    """Yield the instructions of a message; nothing if it only changes tools."""
+    """Yield the instructions of a message; none if the message only changes tools."""
     blocks = blocks_of(message)
     if text := paragraphs(block for block in blocks if isinstance(block, Text)):
         yield ChatMessage(role="system", content=text)

@@ -18,9 +18,9 @@ def _schema(properties: Json, *required: str) -> Json:
 
 
 def _commands(properties: Json, **required: tuple[str, ...]) -> Json:
-    """An object with a `command`, and for each the fields that it needs.
+    """Return an object with a `command`, and for each command the fields that it needs.
 
-    All fields stand side by side as well, since templates show models only those.
+    All fields are also listed at the top level, since templates show models only those.
     """
     command = {"type": "string", "enum": list(required), "description": "What to do."}
     schema = _schema({"command": command, **properties}, "command")
@@ -195,8 +195,7 @@ Tool = Annotated[CustomTool | ClientTool, Field(discriminator="type")]
 
 
 def with_type(tool: object) -> object:
-    """Return a tool of a body with its `type`, which clients may leave out for their own
-    functions."""
+    """Return a tool of a body with its `type`, which clients may omit for their own functions."""
     if isinstance(tool, dict) and tool.get("type") is None:
         return {**tool, "type": "custom"}
     return tool
@@ -218,7 +217,7 @@ class NamedReference:
 class McpReference:
     """A reference to the tools of an MCP server.
 
-    Such tools are always left out, so it has no effect.
+    Such tools are always omitted, so the reference has no effect.
     """
 
     __pydantic_config__ = STRICT
@@ -229,7 +228,7 @@ class McpReference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """A tool's definition. A type of tool that is left out of `tools` is left out here, too."""
+    """A tool's definition. Types of tools that `tools` omits are omitted here too."""
 
     __pydantic_config__ = STRICT
     type: Literal["tool_definition"]

@@ -23,7 +23,7 @@ from .pages import BatchObject, BatchPage, ListOf, batch_object, page_of, parse_
 
 
 LONGEST_WINDOW = 30 * 86_400.0
-"""Seconds."""
+"""The same duration in seconds."""
 
 BatchEndpoint = Literal[
     "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/rerank", "/v1/responses"
@@ -97,7 +97,7 @@ def _window(text: str) -> float:
 
 
 def routes(jobs: Jobs | None) -> list[Route]:
-    """Return the routes. Without `jobs` each answers that files need `--files`."""
+    """Return the routes. Without `jobs` each route answers that files need `--files`."""
     return [
         Route("POST", "/v1/batches", Needs.CALL, answering(jobs, _create), OPENAI),
         Route("GET", "/v1/batches", Needs.CALL, answering(jobs, _list), OPENAI),
@@ -133,5 +133,5 @@ async def _batch(request: web.Request, jobs: Jobs) -> Batch:
 
 
 async def shown(jobs: Jobs, batch: Batch) -> BatchObject:
-    """Return the batch as it is shown, with its present counts."""
+    """Return the batch in the form of answers, with its present counts."""
     return batch_object(batch, *await jobs.counts(batch))

@@ -18,21 +18,21 @@ logger = logging.getLogger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Make = Callable[[web.Request, Jobs], Awaitable[object]]
-"""Makes what a request is answered with, as JSON."""
+"""Makes the answer to a request, as JSON."""
 
 
 class Listed(Protocol):
-    """A list of things: files, or batches."""
+    """Files or batches, as a list that ids can be looked up in."""
 
     async def has(self, id: str, owner: str | None) -> bool: ...
 
 
 @contextmanager
 def jobs_for(request: web.Request, jobs: Jobs | None) -> Iterator[Jobs]:
-    """Return a context that yields `jobs`, reports refusals, and translates an unreachable store to
-    `StoreUnavailable`.
+    """Return a context that yields `jobs`, reports refusals, and translates store errors.
 
-    Raises `NotSupported` if this balancer stores no files.
+    An unreachable store gives `StoreUnavailable`. Raises `NotSupported` if this balancer stores no
+    files.
     """
     with RefusalReport(request):
         if jobs is None:
@@ -57,6 +57,6 @@ def answering(jobs: Jobs | None, make: Make) -> Handler:
 
 
 async def check_after(after: str | None, owner: str | None, things: Listed) -> None:
-    """Check that the item after which a page begins exists. Raises `InvalidRequest` if not."""
+    """Raise `InvalidRequest` if the item after which a page begins does not exist."""
     if after is not None and not await things.has(after, owner):
         raise InvalidRequest(f"`after`: nothing has the id {after[:100]!r}", field="after")

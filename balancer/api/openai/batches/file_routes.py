@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 def routes(jobs: Jobs | None) -> list[Route]:
-    """Return the routes. Without `jobs` each answers that files need `--files`."""
+    """Return the routes. Without `jobs` each route answers that files need `--files`."""
     return [
         Route("POST", "/v1/files", Needs.CALL, answering(jobs, _create), OPENAI),
         Route("GET", "/v1/files", Needs.CALL, answering(jobs, _list), OPENAI),
@@ -120,7 +120,7 @@ async def _send(
 ) -> web.StreamResponse:
     """Send a file.
 
-    If the storage fails on the way, the connection is closed early to tell the client.
+    If the storage fails during the answer, the connection is closed early to tell the client.
     """
     await response.prepare(request)
     while piece:
@@ -172,7 +172,7 @@ def parse_form(given: Mapping[str, str]) -> UploadForm:
 
 MAX_PARTS = 16
 MAX_FIELD = 1024
-"""Longest value of a field that is no file, in bytes."""
+"""Maximum bytes of the value of a field other than the file."""
 
 MAX_NAME = 255
 PIECE = 2**16

@@ -25,7 +25,7 @@ from ..responses.requests import ResponsesRequest, parse_response
 from ..responses.routes import Responses
 
 BATCH_PRIORITY = -1
-"""The class `batch`."""
+"""The priority of the class `batch`."""
 
 
 class LineHandlers:

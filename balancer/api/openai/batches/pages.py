@@ -29,7 +29,7 @@ class ListOf(TypedDict, Generic[T]):
 
 
 class FileObject(TypedDict):
-    """A file; times are in Unix seconds."""
+    """A file; times are in seconds since 1970."""
 
     id: str
     object: Literal["file"]
@@ -74,7 +74,7 @@ class RequestCounts(TypedDict):
 
 
 class BatchObject(TypedDict):
-    """A batch; times are in Unix seconds."""
+    """A batch; times are in seconds since 1970."""
 
     id: str
     object: Literal["batch"]
@@ -99,7 +99,7 @@ class BatchObject(TypedDict):
 
 
 def batch_object(batch: Batch, num_completed: int, num_failed: int) -> BatchObject:
-    """Return the batch as it is shown, with its present counts."""
+    """Return the batch in the form of answers, with its present counts."""
     return {
         "id": batch.id,
         "object": "batch",
@@ -149,8 +149,7 @@ P = TypeVar("P", bound=BaseModel)
 
 
 class BatchPage(BaseModel):
-    """The requested page: up to `limit` batches after the batch with the id `after`, newest
-    first."""
+    """The requested page: up to `limit` batches after the batch `after`, newest first."""
 
     model_config = FROZEN
 
@@ -178,7 +177,7 @@ def parse_page(kind: type[P], query: Mapping[str, str]) -> P:
 
 
 def file_object(file: SavedFile) -> FileObject:
-    """Return a file as it is shown."""
+    """Return a file in the form of answers."""
     return {
         "id": file.id,
         "object": "file",

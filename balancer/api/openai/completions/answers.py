@@ -1,7 +1,7 @@
 """Neutral events in OpenAI's format: chunks of a stream, and whole answers.
 
-A prompt counts once in `usage`, however many choices it has. Where chat and completions differ, a
-`AnswerShape` says how.
+A prompt counts once in `usage`, however many choices it has. `AnswerShape` has the differences
+between chat and completions.
 
 A token's chunk is assembled by hand from bytes that are precomputed for each choice.
 """
@@ -67,7 +67,9 @@ class OpenAIUsage(TypedDict):
 
 
 class RunningUsage:
-    """Counts by choice. Each `num_choices` choices in a row share a prompt, which counts once."""
+    """Counts by choice. Each `num_choices` consecutive choices share a prompt, which
+    counts once.
+    """
 
     def __init__(self, num_choices: int) -> None:
         self._num_choices = num_choices
@@ -144,11 +146,10 @@ def chat_log_probs(log_probs: Sequence[TokenLogProbs]) -> ChatLogProbs:
 
 
 class LogProbsWriter:
-    """Writes the log-probabilities of one choice's text, part by part, with the offset of each
-    token."""
+    """Writes the log-probabilities of one choice's text, part by part, with offsets."""
 
     def __init__(self, offset: int = 0) -> None:
-        """`offset` is the position of the first token, in characters."""
+        """Begin a choice. `offset` is the position of the first token, in characters."""
         self._offset = offset
         self._decoder = _Utf8Decoder(errors="replace")
 
@@ -170,7 +171,7 @@ class LogProbsWriter:
 def _by_text(log_probs: TokenLogProbs) -> dict[str, float | None] | None:
     """Return the most likely tokens and the chosen token, which may be one more than requested.
 
-    `None` for the first token of a prompt, which has no log-probability.
+    Returns `None` for the first token of a prompt, which has no log-probability.
     """
     if log_probs.chosen.log_prob is None:
         return None
@@ -258,15 +259,15 @@ class AnswerShape(Protocol):
         """Return the content of a choice's first chunk, if one is sent before its text."""
 
     def text_frame(self, kind: TokenKind, call_index: int) -> tuple[bytes, bytes]:
-        """Return the JSON between the choice's index and a token's text, and the JSON after the
-        text."""
+        """Return the JSON before and after a token's text; the first part follows the choice's
+        index.
+        """
 
     def call_started(self, call: ToolCallStarted, call_index: int) -> dict[str, object]:
         """Return the content of the first chunk of a tool call."""
 
     def closing(self) -> dict[str, object]:
-        """Return empty content, for chunks without text: the last chunk of a choice, and
-        progress."""
+        """Return empty content, for chunks without text: a choice's last chunk, and progress."""
 
     def finish_reason(self, done: Done) -> ChatFinish:
         """Return why a choice ended."""
@@ -280,7 +281,9 @@ class Chat:
     chunk_name = "chat.completion.chunk"
 
     def __init__(self, *, has_log_probs: bool = False, has_functions: bool = False) -> None:
-        """With `has_functions` a call has the older form of a function call."""
+        """Describe the answers. With `has_functions` a call has the older form of a function
+        call.
+        """
         self.has_log_probs = has_log_probs
         self._has_functions = has_functions
 
@@ -356,7 +359,9 @@ class Completion:
         echoes: Sequence[str] = (),
         generates: bool = True,
     ) -> None:
-        """`echoes` are the texts with which the choices begin, if prompts are echoed."""
+        """Describe the answers. If prompts are echoed, `echoes` are the first texts of the
+        choices.
+        """
         self.has_log_probs = has_log_probs
         self._generates = generates
         self._echoes = echoes
@@ -396,7 +401,7 @@ class Completion:
         return b'"text":', b""
 
     def call_started(self, call: ToolCallStarted, call_index: int) -> dict[str, object]:
-        """Raise an error: a raw prompt's answer has no calls."""
+        """Raise an error, because the answer to a raw prompt has no calls."""
         raise RuntimeError(f"a raw prompt's answer calls {call.name}")
 
     def closing(self) -> dict[str, object]:
@@ -404,7 +409,7 @@ class Completion:
         return {"text": ""}
 
     def finish_reason(self, done: Done) -> Literal["stop", "length"]:
-        """Return why the choice ended; `length` if no tokens were to be generated."""
+        """Return why the choice ended; `length` if no tokens were requested."""
         is_cut_off = done.finish_reason == "length" or not self._generates
         return "length" if is_cut_off else "stop"
 
@@ -421,7 +426,7 @@ _TEXT_END = b',"finish_reason":null}]'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkHead:
-    """The fields that every chunk of an answer repeats; `created` is in Unix seconds."""
+    """The fields that every chunk of an answer repeats; `created` is in seconds since 1970."""
 
     id: str
     created: int
@@ -452,11 +457,10 @@ class ChoicesAnswer(Rendering):
         has_running_usage: bool = False,
         tells_progress: bool = False,
     ) -> None:
-        """`num_choices` is the number for one prompt.
+        """Begin an answer. `num_choices` is the number of choices for one prompt.
 
-        With `has_running_usage` every chunk has the usage so far.
-
-        With `tells_progress` chunks say how much of the prompt was read.
+        With `has_running_usage` every chunk has the usage so far. With `tells_progress` chunks say
+        how much of the prompt was read.
         """
         self._tells_progress = tells_progress
         self._gathered: defaultdict[int, Accumulator] = defaultdict(Accumulator)
@@ -468,7 +472,7 @@ class ChoicesAnswer(Rendering):
         self._tail_start = b'data: %b,"choices":[],"usage":' % head_json
         self._usage = RunningUsage(num_choices) if has_running_usage else None
         self._is_plain = self._usage is None and not shape.has_log_probs
-        """Whether a choice's chunks differ in their text alone."""
+        """Whether a choice's chunks differ only in their text."""
         self._no_usage = b',"usage":null}\n\n' if include_usage else b"}\n\n"
         self._start = b'data: %b,"choices":[' % head_json
         self._text_frames: dict[tuple[int, TokenKind], TextFrame] = {}
@@ -515,8 +519,9 @@ class ChoicesAnswer(Rendering):
         return b"%b%b%b%b" % (opening, start, to_json(text), end)
 
     def frame_of(self, kind: TokenKind, /) -> TextFrame | None:
-        """Return the bytes around the text of the next tokens of a kind, if there is one choice
-        with plain text."""
+        """Return the bytes around the text of the next tokens; only for one choice with plain
+        text.
+        """
         return self._text_frames.get((0, kind)) if self._is_plain else None
 
     def _log_probs(self, number: int, token: Token) -> bytes:
@@ -592,7 +597,7 @@ def error_chunk(error: RequestError) -> bytes:
 def whole_answer(
     shape: AnswerShape, head: ChunkHead, answers: Sequence[Accumulator], num_choices: int
 ) -> dict[str, object]:
-    """Return all choices in one object, `num_choices` in a row for each prompt.
+    """Return all choices in one object, `num_choices` consecutive ones for each prompt.
 
     Raises the error of the first request that failed.
     """

@@ -31,7 +31,7 @@ from ...common.field_names import FieldNames
 from .formats import ANY_OBJECT
 
 MAX_ALTERNATIVES = 1024
-"""Maximum number of texts to choose an answer from."""
+"""Maximum texts of which an answer is one."""
 
 JsonSchema = dict[str, Any] | str
 """A schema, as an object or as JSON text."""
@@ -61,8 +61,8 @@ class StructuredOutputs:
 class Guided(SamplingChoices):
     """Constraints of vLLM (`guided_…` are older names), SGLang and llama-server.
 
-    A `grammar` that is a text is in GBNF or Lark, and so is `ebnf`. A `grammar` that is an object
-    has the form of the native API. A `top_k` of -1 keeps all tokens. With llama-server's
+    If `grammar` is a text, it is in GBNF or Lark; so is `ebnf`. If `grammar` is an object, it has
+    the form of the native API. A `top_k` of -1 keeps all tokens. With llama-server's
     `return_progress` a stream says how much of the prompt was read.
     """
 
@@ -119,8 +119,9 @@ class Guided(SamplingChoices):
         *,
         also: Mapping[str, str] = MappingProxyType({}),
     ) -> FieldNames:
-        """Return the field names for errors about the grammar, if a field of this class gave the
-        grammar."""
+        """Return the field names for errors about the grammar, if the grammar came from this
+        class.
+        """
         name = found[0][0] if found else ""
         is_ours = name == "grammar" and not isinstance(self.grammar, str)
         if is_ours or name in ("", "response_format", "text.format"):
@@ -153,10 +154,10 @@ NEVER = -100.0
 
 
 def plain_extras(body: dict[str, Any], *, leaves_out: Sequence[str] = ()) -> dict[str, Any]:
-    """Return `body` with the fields in the form of our types.
+    """Return `body` with the fields in the form of this balancer's types.
 
-    Constraints that are empty texts are left out, pairs of biases become a map, and `samplers` get
-    the names used here, without those in `leaves_out`. Raises `InvalidRequest`.
+    Constraints that are empty texts are omitted, pairs of biases become a map, and `samplers` get
+    this balancer's names, without the samplers in `leaves_out`. Raises `InvalidRequest`.
     """
     given = {name: value for name, value in body.items() if value != "" or name not in _TEXTS}
     if isinstance(biases := given.get("logit_bias"), list):
@@ -175,7 +176,7 @@ def _bias(place: int, pair: object) -> tuple[str, object]:
 
 
 MAX_SAMPLERS = 64
-"""Longest list of `samplers`, with those that are left out."""
+"""Maximum entries of `samplers`, including entries that are omitted."""
 
 _LETTERS: Mapping[str, str] = {
     "e": "penalties",
@@ -204,15 +205,15 @@ _LACKING: Mapping[str, tuple[str, Callable[[float], bool]]] = {
     "tfs_z": ("tfs_z", lambda z: z >= 1),
     "top_a": ("top_a", lambda a: a <= 0),
 }
-"""Samplers that are not here: the field that says what they do, and when they do nothing."""
+"""Unsupported samplers: the field that sets each, and the values that turn it off."""
 
 
 def _with_samplers(body: dict[str, Any], leaves_out: Sequence[str]) -> dict[str, Any]:
-    """Return `body` with the names of `samplers` used here.
+    """Return `body` with this balancer's names of `samplers`.
 
-    An unknown sampler is left out if the request does not turn it on, and so are the samplers in
-    `leaves_out`. llama-server's own order of all samplers is left out. Raises `InvalidRequest` for
-    any other unknown sampler.
+    An unsupported sampler is omitted if the request does not turn it on, and so are the samplers
+    in `leaves_out`. llama-server's own order of all samplers is omitted. Raises `InvalidRequest`
+    for any other unknown sampler.
     """
     given = body.get("samplers")
     if isinstance(given, str):

@@ -35,7 +35,7 @@ class TextFormat:
     type: Literal["text"]
 
     def grammar(self) -> None:
-        """Return `None`: text has no constraint."""
+        """Return `None`, because text has no constraint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class JsonObjectFormat:
 class _NamedSchema:
     """A JSON schema.
 
-    With `strict` false, the parts that cannot be enforced are checked, not refused.
+    If `strict` is false, the parts that cannot be enforced are checked, not refused.
     """
 
     __pydantic_config__ = STRICT
@@ -114,7 +114,7 @@ OBJECT_NAMES = FieldNames({"grammar.schema": "response_format.schema"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllowedTools:
-    """The tools that the model may call; it sees no others."""
+    """The tools that the model may call. The model sees no other tools."""
 
     __pydantic_config__ = STRICT
 
@@ -124,7 +124,8 @@ class AllowedTools:
     def among(self, tools: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
         """Return the allowed tools among the neutral `tools`.
 
-        Entries other than functions are left out, like such tools. Raises `InvalidRequest`.
+        Only functions are returned, since other kinds of tools are omitted everywhere. Raises
+        `InvalidRequest`.
         """
         given = {tool["function"].get("name") for tool in tools if _is_function(tool)}
         names = {_name_of(entry) for entry in self.tools if entry.get("type") == "function"}
@@ -173,7 +174,7 @@ Choice = (
 
 
 def neutral_choice(choice: Choice | None) -> ToolChoice | None:
-    """Return `choice` as the neutral field."""
+    """Return `choice` in the form of the neutral field."""
     match choice:
         case FunctionChoice():
             return NamedTool(name=choice.function.name)

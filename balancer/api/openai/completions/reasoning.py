@@ -96,7 +96,7 @@ def reasoning_fields(
 
     Templates with levels get the effort as `reasoning_effort`, and `verbosity` under its own name.
     Template variables that the client sets take precedence. The variable that turns reasoning off
-    differs between models, so `enable_thinking` does it for all of them.
+    differs between models, so `enable_thinking` is translated for all of them.
     """
     given: dict[str, Any] = {} if effort in (None, "none") else {"reasoning_effort": effort}
     if verbosity is not None:
@@ -112,8 +112,7 @@ def reasoning_fields(
 
 
 def with_reasoning(message: Json) -> Json:
-    """Return a message of a body with its reasoning as `reasoning_content`, whatever its name
-    was."""
+    """Return a message of a body with its reasoning as `reasoning_content`, under any name."""
     if message.get("role") != "assistant":
         return message
     texts = [message[name] for name in NAMES if isinstance(message.get(name), str)]

@@ -58,7 +58,7 @@ from .reasoning import FIELDS as REASONING
 from .reasoning import Switches, Verbosity, reasoning_fields, with_reasoning
 
 MAX_CHOICES = 128
-"""Largest `n`, and largest number of choices over all prompts of one request."""
+"""Maximum `n`, and maximum choices over all prompts of one request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,10 +114,10 @@ class _CompletionBody(_CompletionsBody):
 
 @dataclass(frozen=True, slots=True)
 class CompletionsRequest:
-    """A parsed body: one request per choice, `num_choices` in a row for each prompt.
+    """A parsed body: one request per choice, `num_choices` consecutive ones for each prompt.
 
-    `echoes` are the prompts with which the choices begin, if prompts are echoed and agents do not
-    send them. Errors name fields by `field_names`.
+    If prompts are echoed and agents do not send them, `echoes` are the prompts with which the
+    choices begin. Errors name fields by `field_names`.
     """
 
     requests: tuple[GenerateRequest, ...]
@@ -227,7 +227,7 @@ def _format_names(answer: ResponseFormat | None) -> FieldNames:
 
 
 def _most_tokens(parsed: _ChatBody | _CompletionBody) -> int | None:
-    """Return the most tokens of an answer. Raises `InvalidRequest` if two fields limit it."""
+    """Return the maximum tokens of an answer. Raises `InvalidRequest` if two fields limit it."""
     names = ("max_tokens", "max_completion_tokens", "n_predict")
     given = [(name, getattr(parsed, name)) for name in names]
     first, most = None, None

@@ -1,7 +1,7 @@
 """Finds, changes and stores conversations; only the owner of a conversation finds it.
 
-Reading the newest version and storing the next one happen without an `await` between them, so that
-no change of this balancer is lost. If balancers share a store, the last change of a conversation
+There is no `await` between reading the newest version and storing the next version, so that no
+change of this balancer is lost. If balancers share a store, the last change of a conversation
 wins: clients should send its turns one after the other.
 """
 
@@ -55,7 +55,7 @@ class ConversationBook:
     ) -> KeptConversation:
         """Change the newest version, store the result, and return it.
 
-        Raises as `find` and `changed` do.
+        Raises the errors of `find` and `changed`.
         """
         new = changed(await self.find(id, owner))
         self._put(id, new, owner)
@@ -65,7 +65,7 @@ class ConversationBook:
     def append(
         self, id: str, known: KeptConversation, items: tuple[Item, ...], *, owner: str | None
     ) -> None:
-        """Add the items of a turn, which began when `known` was the newest version."""
+        """Add the items of a turn that began when `known` was the newest version."""
         newest = self._conversations.newest_here(id, known, owner=owner)
         try:
             self._put(id, newest.with_items(items), owner)

@@ -21,7 +21,7 @@ PREFIX = "conv_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptConversation:
-    """A stored conversation; `created_at` is in Unix seconds.
+    """A stored conversation; `created_at` is in seconds since 1970.
 
     `items_bytes` is the size of its items as JSON, and `items_memory` their estimated size in
     memory.
@@ -43,7 +43,7 @@ class KeptConversation:
         return held + len(to_json(dict(self.metadata)))
 
     def labelled(self, metadata: Mapping[str, str]) -> "KeptConversation":
-        """Return the conversation with other metadata."""
+        """Return the conversation with `metadata` in place of its own."""
         return replace(self, metadata=dict(metadata), version=self.version + 1)
 
     def with_items(self, items: tuple[Item, ...]) -> "KeptConversation":

@@ -1,6 +1,6 @@
 """The bodies of `/v1/conversations`.
 
-Items, and the rules for their fields, are those of `/v1/responses`.
+Items, and the rules for their fields, are the same as in `/v1/responses`.
 """
 
 from collections.abc import Mapping

@@ -26,7 +26,7 @@ from .requests import parse_items, parse_labels, parse_new
 
 
 class Conversation(TypedDict):
-    """A conversation without its items; `created_at` is in Unix seconds."""
+    """A conversation without its items; `created_at` is in seconds since 1970."""
 
     id: str
     object: Literal["conversation"]
@@ -43,7 +43,7 @@ class DeletedConversation(TypedDict):
 
 
 def routes(book: ConversationBook) -> list[Route]:
-    """The routes under `/v1/conversations`."""
+    """Return the routes under `/v1/conversations`."""
     handlers = _ConversationHandlers(book)
     all_of_them, one = "/v1/conversations", "/v1/conversations/{id}"
     declared: list[tuple[str, str, Callable[[web.Request], Awaitable[object]]]] = [

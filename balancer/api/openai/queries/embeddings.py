@@ -55,8 +55,7 @@ class _CreateEmbeddingsBody(EmbedBodyFields):
     truncate_prompt_tokens: TruncatePromptTokens | None = None
 
     def truncation(self) -> Truncation | None:
-        """Return vLLM's truncation: the last tokens are kept; -1 keeps as many as the model
-        takes."""
+        """Return vLLM's truncation, which keeps the last tokens; -1 keeps as many as fit."""
         most = self.truncate_prompt_tokens
         if most == 0:
             raise InvalidRequest(

@@ -73,7 +73,7 @@ RERANK_FIELDS = FieldTable(TypeAdapter(_RerankBody), fields.RERANK)
 
 @dataclass(frozen=True, slots=True)
 class RerankCall:
-    """A parsed call. With `top_n` `None` the answer has all documents."""
+    """A parsed call. If `top_n` is `None`, the answer has all documents."""
 
     query_request: QueryRequest
     documents: tuple[str, ...]

@@ -24,7 +24,7 @@ def routes(runtime: FleetRuntime) -> list[Route]:
 
 
 def embeddings_endpoint(runtime: FleetRuntime) -> Endpoint[EmbeddingsCall]:
-    """`/v1/embeddings`."""
+    """Return the endpoint of `/v1/embeddings`."""
 
     async def answer(call: EmbeddingsCall, caller: Caller) -> Query:
         model = _model(runtime, call.query_request, caller)
@@ -34,7 +34,7 @@ def embeddings_endpoint(runtime: FleetRuntime) -> Endpoint[EmbeddingsCall]:
 
 
 def rerank_endpoint(runtime: FleetRuntime) -> Endpoint[RerankCall]:
-    """`/v1/rerank`."""
+    """Return the endpoint of `/v1/rerank`."""
 
     async def answer(call: RerankCall, caller: Caller) -> Query:
         model = _model(runtime, call.query_request, caller)
@@ -44,7 +44,7 @@ def rerank_endpoint(runtime: FleetRuntime) -> Endpoint[RerankCall]:
 
 
 def _model(runtime: FleetRuntime, query_request: QueryRequest, caller: Caller) -> str:
-    """The model name in the answer."""
+    """Return the model name for the answer."""
     if query_request.model is not None:
         return query_request.model
     return runtime.views.model_name_for(query_request.task, caller)

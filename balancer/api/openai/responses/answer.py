@@ -12,14 +12,14 @@ from .requests import ResponsesRequest
 from .stored import Stored, stored
 
 AddTurn = Callable[[tuple[Item, ...]], None]
-"""Adds what was said in one turn to a conversation."""
+"""Adds the input and output of one turn to a conversation."""
 
 
 class ResponseAnswer(ResponseEvents):
-    """The answer to `requested`, which continues `previous`; the model `served` gives it.
+    """The answer to `requested`, which continues `previous`, by the model `served`.
 
-    It has a `service_tier` and belongs to `owner`. Once it has ended, `add_turn` adds its input and
-    output to its conversation.
+    The answer has a `service_tier` and belongs to `owner`. When it has ended, `add_turn` adds its
+    input and output to its conversation.
     """
 
     def __init__(
@@ -61,8 +61,7 @@ class ResponseAnswer(ResponseEvents):
         return rendered
 
     def stored(self) -> Awaitable[None]:
-        """Return a future that is done when any balancer can continue the response and its
-        conversation."""
+        """Return a future that is done when any balancer can continue the stored response."""
         conversation = self._requested.conversation_id
         return self._store.written(self.response["id"], *([conversation] if conversation else []))
 

@@ -135,14 +135,14 @@ class ResponseUsage(TypedDict):
 
 
 class ResponseFault(TypedDict):
-    """Why a response failed, with one of the few codes that clients know."""
+    """The reason of a failed response, with one of the few codes that clients know."""
 
     code: Literal["rate_limit_exceeded", "server_error"]
     message: str
 
 
 class IncompleteDetails(TypedDict):
-    """Why a response is incomplete; null if a client cancelled it."""
+    """The reason of an incomplete response; null if a client cancelled it."""
 
     reason: Literal["max_output_tokens"] | None
 
@@ -196,7 +196,7 @@ class ResponseEcho(TypedDict):
 
 
 class Response(ResponseEcho):
-    """A response; times are in Unix seconds."""
+    """A response; times are in seconds since 1970."""
 
     id: str
     object: Literal["response"]

@@ -1,7 +1,7 @@
 """Responses in the background: they run to their end even if no client is connected.
 
-A client may poll such a response, read its events from any number on, and cancel it. All of this is
-rendered from the retained events, so each reader sees the same events with the same numbers.
+A client may poll such a response, read its events from any number on, and cancel it. Each reading
+renders the retained events again, so each reader sees the same events with the same numbers.
 """
 
 import asyncio
@@ -32,14 +32,18 @@ from .stored import Stored
 logger = logging.getLogger(__name__)
 
 CANCELLING = 15.0
-"""Seconds that a response has to end after it was cancelled, be it at another balancer that has
-gone: its lease has to be over first, see `balancer.durable.request_service`."""
+"""Seconds in which a response has to end after it was cancelled.
+
+If its balancer is gone, the lease of that balancer has to expire first; see
+`balancer.durable.request_service`.
+"""
 
 
 class BackgroundResponse:
     """One response in the background; `answer` renders its events from the first on.
 
-    When the response has ended, its request is dropped, except the parts that the response repeats.
+    When the response has ended, its request is dropped, except the parts that the response
+    repeats.
     """
 
     def __init__(self, retained: RetainedRequest, answer: ResponseEvents) -> None:
@@ -101,16 +105,18 @@ class BackgroundResponses:
         restore_retained: RestoreRetained,
         restore: Callable[[RetainedRequest], ResponseEvents],
     ) -> None:
-        """`restore` makes the renderer of a response that began at another run of the balancer.
+        """Prepare. `restore` makes the renderer for a response of another run of the balancer.
 
-        It raises `ValueError` for a note that cannot be read.
+        `restore` raises `ValueError` for an unreadable note.
         """
         self._retained = retained
         self._restore_retained = restore_retained
         self._restore = restore
 
     def add(self, retained: RetainedRequest, answer: ResponseEvents) -> BackgroundResponse:
-        """Add the response of a running request; return the one added before, if any."""
+        """Add the response of a running request. If it was added earlier, return the earlier
+        one.
+        """
         if retained.answer is None:
             retained.answer = BackgroundResponse(retained, answer)
         added: BackgroundResponse = retained.answer
@@ -165,7 +171,7 @@ class BackgroundResponses:
 
 
 async def chunks(response: BackgroundResponse, after: int) -> AsyncIterator[bytes]:
-    """Yield the events as they are sent, after a comment that begins the stream at once."""
+    """Yield the events in the form of a stream, after a comment that begins the stream at once."""
     yield b": response in the background\n\n"
     async for chunk in response.events(after):
         if chunk:
@@ -214,7 +220,7 @@ def note_of(
 
 
 def answer_of(retained: RetainedRequest, store: Conversations) -> ResponseAnswer:
-    """Return the renderer of the response. Raises `ValueError` for a note that cannot be read."""
+    """Return the renderer of the response. Raises `ValueError` for an unreadable note."""
     note = _note.validate_json(retained.note)
     requested = parse_response(note.body.encode())
     requested.raw = b""

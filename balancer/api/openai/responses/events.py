@@ -1,12 +1,17 @@
 """Converts one request's neutral events to Responses API events, and to the whole response.
 
-Invariants: `response.created` and `response.in_progress` come first, one event that ends the
-response last; every item and part that was added is done before the next one and before the end;
-`sequence_number` counts from 0 without a gap; the response that the last event carries is that of
-`ResponseEvents.response`, which is also the answer to a request without streaming.
+Invariants:
 
-An item that was open when the tokens ran out or an error came is `incomplete`, and so is the
-response. What comes of a call is known when the next thing begins, so a call is not done before.
+- `response.created` and `response.in_progress` come first, and one event that ends the response
+  comes last;
+- every item and part that was added is done before the next one and before the end;
+- `sequence_number` counts from 0 without a gap;
+- the last event has the response of `ResponseEvents.response`, which is also the answer to a
+  request without streaming.
+
+If an item is open when the tokens run out or an error comes, the item and the response are
+`incomplete`. Whether a call is complete is known only when the next item begins, so a call is not
+done before that.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -59,9 +64,9 @@ class ResponseEvents(EventRenderer):
         namespaces: Mapping[str, tuple[str, str]] = _NO_NAMESPACES,
         is_background: bool = False,
     ) -> None:
-        """`id` has no prefix; `echo` has the members that the response copies from its request.
+        """Begin a response. `id` has no prefix; `echo` has the members copied from the request.
 
-        `namespaces` gives, by the model's name of a function, its namespace and its name there.
+        `namespaces` maps the model's name of a function to its namespace and its name there.
         """
         self._id = id
         self._echo = echo
@@ -86,7 +91,7 @@ class ResponseEvents(EventRenderer):
         """The response so far."""
 
     def anew(self) -> "ResponseEvents":
-        """Return the same response, at its beginning."""
+        """Return a renderer of the same response, at its beginning."""
         return ResponseEvents(
             self._id,
             created_at=self._created_at,
@@ -363,7 +368,7 @@ class _CallItem:
 
 
 def _without_bytes(entry: TokenLogProb) -> Json:
-    """Return a token's log-probability as in events, which have fewer members than the part."""
+    """Return a token's log-probability in the form of events, which omit its bytes."""
     top = [{"token": each["token"], "logprob": each["logprob"]} for each in entry["top_logprobs"]]
     return {"token": entry["token"], "logprob": entry["logprob"], "top_logprobs": top}
 

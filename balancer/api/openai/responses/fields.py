@@ -1,6 +1,6 @@
 """Fields of `/v1/responses` without effect: ignored and reported, or refused by name.
 
-The supported fields are those of the types in `requests` and `items`.
+The supported fields are the fields of the types in `requests` and `items`.
 """
 
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ RESPONSE: Mapping[str, Rule] = {
     "tools[].defer_loading": Ignored("all tools are always in the prompt", nothing("false")),
     "tools[].output_schema": Ignored("schemas of results are not passed to models"),
 }
-"""Options; what else the body is made of is below."""
+"""Options of a body; the other fields follow below."""
 
 TOOL_TYPES = (
     *("apply_patch", "code_interpreter", "computer", "computer_use_preview", "custom"),
@@ -56,7 +56,7 @@ TOOL_TYPES = (
     *("shell", "tool_search", "web_search", "web_search_2025_08_26", "web_search_preview"),
     "web_search_preview_2025_03_11",
 )
-"""Tools that are no functions: they run on OpenAI's servers, or take text without a schema."""
+"""Tools other than functions: they run on OpenAI's servers, or take text without a schema."""
 
 _CALLS = (
     *("apply_patch", "code_interpreter", "computer", "custom_tool", "image_generation"),
@@ -161,4 +161,4 @@ NEVER_SENT: Mapping[str, str] = {
     "response.compaction.compacting": "the input is never shortened",
     "response.output_text.annotation.added": "nothing is cited",
 }
-"""Types of events that OpenAI's library knows and streams do not have, with the reason."""
+"""Types of events that OpenAI's library knows but streams do not have, with the reason."""

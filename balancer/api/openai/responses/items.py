@@ -1,7 +1,7 @@
 """Items of the Responses API, and their conversion to neutral messages.
 
-Templates expect one assistant message per turn, so consecutive reasoning, text and calls are merged
-as long as they come in that order. `status`, `phase`, `encrypted_content` and the annotations of a
+Templates expect one assistant message per turn. So consecutive reasoning, text and calls are
+merged if they come in that order. `status`, `phase`, `encrypted_content` and the annotations of a
 text are accepted but not passed to the model.
 """
 
@@ -164,8 +164,7 @@ class ItemReference:
 
     @property
     def response(self) -> str | None:
-        """Return the id, without its prefix, of the response that the item's id belongs to, if
-        any."""
+        """Return the id, without prefix, of the response to which the item belongs, if any."""
         kind, _, rest = self.id.partition("_")
         response, _, place = rest.rpartition("_")
         return response if kind in _PREFIXES.values() and place else None
@@ -193,8 +192,7 @@ def item_id(type: str, response: str, place: str) -> str:
 
 
 def plain_items(value: object) -> object:
-    """Return `input` normalised for validation: a list, each entry with a `type`, without
-    `null`."""
+    """Return `input` normalised for validation: a list, each entry with `type`, without `null`."""
     if isinstance(value, str):
         value = [{"role": "user", "content": value}]
     return [_plain_item(each) for each in value] if isinstance(value, list) else value
@@ -218,7 +216,7 @@ def _without_nulls(value: object) -> object:
 
 
 def items_of(output: Iterable[object]) -> tuple[Item, ...]:
-    """Return the items of an answer, to be followed by later items."""
+    """Return the items of an answer in the form of input items."""
     return _items.validate_json(to_json(list(output)))
 
 

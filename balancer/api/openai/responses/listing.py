@@ -21,7 +21,7 @@ from .items import FunctionCallOutput, InputFunctionCall, InputImage, InputMessa
 
 
 class Page(BaseModel):
-    """The requested page: up to `limit` items after the one with the id `after`."""
+    """The requested page: up to `limit` items after the item with the id `after`."""
 
     model_config = FROZEN
 
@@ -58,7 +58,7 @@ def input_list(items: Sequence[Item], page: Page) -> InputItems:
 
 
 def listed(item: Item) -> InputItem:
-    """Return an input item as it is listed."""
+    """Return an input item in the form of a list."""
     match item:
         case InputMessage():
             is_models = item.role == "assistant"
@@ -92,7 +92,7 @@ def listed(item: Item) -> InputItem:
 
 
 def _shown(item: InputMessage) -> list[MessagePart]:
-    """Return the texts as one part, except where pictures stand between them."""
+    """Return consecutive texts as one part; pictures stay between the texts."""
     content = item.content
     if isinstance(content, str) or not any(isinstance(each, InputImage) for each in content):
         return [_text(item.text)]

@@ -1,13 +1,14 @@
 """Converts the body of `/v1/responses` to a neutral request.
 
-The types here define the supported fields; `fields` lists those that are ignored and reported, or
+The types here define the supported fields. `fields` lists fields that are ignored and reported, or
 refused with the field as `param`. `null` is the same as an absent field. Extensions are `seed`,
-`stop`, `ignore_eos`, llama.cpp's samplers, such as `top_k`, and vLLM's `guided_json` and
-`structured_outputs` and the like.
+`stop`, `ignore_eos`, llama.cpp's samplers, such as `top_k`, and vLLM's constraints, such as
+`guided_json` and `structured_outputs`.
 
-A `reasoning.effort` of `none` turns reasoning off and any other one on, where the model's template
-knows that; a summary is never made, since the reasoning itself is in the answer. Reasoning goes
-back to the model unencrypted, so `include: ["reasoning.encrypted_content"]` has no effect.
+A `reasoning.effort` of `none` turns reasoning off and any other effort turns it on, if the model's
+template can switch it. There is never a summary, since the answer has the reasoning itself.
+Reasoning goes back to the model unencrypted, so `include: ["reasoning.encrypted_content"]` has no
+effect.
 """
 
 from collections.abc import Mapping
@@ -73,7 +74,9 @@ class _ReasoningOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SchemaFormat:
-    """A JSON schema. If `strict` is false, what cannot be enforced is checked, not refused."""
+    """A JSON schema. If `strict` is false, parts that cannot be enforced are checked,
+    not refused.
+    """
 
     __pydantic_config__ = STRICT
 
@@ -211,7 +214,7 @@ class ResponsesRequest:
     """A parsed body of `/v1/responses`."""
 
     def __init__(self, body: _ResponsesBody, raw: bytes) -> None:
-        """`raw` is the body as the client sent it."""
+        """Parse a body. `raw` is the body as the client sent it."""
         self._body = body
         self.num_bytes = len(raw)
         self.raw = raw if body.background else b""
@@ -221,25 +224,25 @@ class ResponsesRequest:
         found = body.constraints()
         self._grammar = the_only(found)
         self.field_names = body.names(found, FIELD_NAMES, also=_NAMES)
-        """What neutral fields are called in this body."""
+        """The names of neutral fields in this body."""
         self.references = tuple(each for each in body.input if isinstance(each, ItemReference))
-        """The entries of the input that stand for stored items."""
+        """The entries of the input that refer to stored items."""
         self.input = tuple(each for each in body.input if not isinstance(each, ItemReference))
-        """The items of the input; those that it only refers to are there after `refer`."""
+        """The items of the input. `refer` adds the items to which the input only refers."""
         self.previous_response_id = body.previous_response_id
         self.conversation_id = _conversation_id(body)
-        """The conversation whose items come before the input, and which it is added to."""
+        """The conversation whose items come before the input. The turn is added to it."""
         self.model = body.model
         self.stream = body.stream
         self.store = body.store
         self.background = body.background
         self.namespaces = namespaces(body.tools)
-        """The namespaces of functions that are in one, by what the model calls them."""
+        """The namespace of each function that has one, by the model's name of the function."""
 
     def refer(self, items: Mapping[str, Item]) -> None:
         """Replace references by those `items` that have their ids.
 
-        Other references are left out.
+        All other references are removed.
         """
         given = (
             items.get(each.id) if isinstance(each, ItemReference) else each
@@ -250,7 +253,7 @@ class ResponsesRequest:
             self.raw = to_json({**from_json(self.raw), "input": self.input})
 
     def request(self, history: tuple[Item, ...]) -> GenerateRequest:
-        """Return the request; `history` are the items before its own.
+        """Return the request; `history` has the items before its own input.
 
         Raises `InvalidRequest` and `RequestTooLarge`.
         """
@@ -336,7 +339,7 @@ def _prepared(raw: Json) -> Json:
 
 
 def _check(body: _ResponsesBody) -> None:
-    """Check that the fields do not contradict each other. Raises `InvalidRequest`."""
+    """Raise `InvalidRequest` if the fields contradict each other."""
     if body.conversation is not None and body.previous_response_id is not None:
         raise InvalidRequest(
             "give only one of `conversation` and `previous_response_id`", field="conversation"

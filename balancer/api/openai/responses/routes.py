@@ -43,7 +43,7 @@ def routes(
     retained: RetainedRequests,
     restore_retained: RestoreRetained,
 ) -> list[Route]:
-    """The routes under `/v1/responses`."""
+    """Return the routes under `/v1/responses`."""
     restore = partial(answer_of, store=Conversations(conversations.memory))
     background = BackgroundResponses(retained, restore_retained, restore)
     responses = Responses(runtime, conversations, bodies, background)
@@ -125,7 +125,7 @@ class Responses:
     async def asked(self, requested: ResponsesRequest, caller: Caller) -> _ResponsesCall:
         """Return the request with the whole conversation.
 
-        Raises as `ResponsesRequest.request` does.
+        Raises the errors of `ResponsesRequest.request`.
         """
         add_turn: AddTurn | None = None
         if (id := requested.conversation_id) is None:
@@ -146,10 +146,10 @@ class Responses:
     async def _referred(
         self, requested: ResponsesRequest, history: tuple[Item, ...], caller: Caller
     ) -> dict[str, Item]:
-        """Return the items that an input refers to, without those in `history`. Raises `NotFound`.
+        """Return the items to which an input refers, except items in `history`. Raises `NotFound`.
 
-        A stored response has all earlier items, so the last reference is looked up first; mostly
-        the others are in the same response.
+        A stored response has all earlier items, so the last reference is looked up first. Mostly
+        the other items are in the same response.
         """
         known: dict[str, Item] = {}
         before = {item.id for item in history}

@@ -27,7 +27,7 @@ CREATE = "response.create"
 STEER = "response.steer"
 
 MAX_LANE_NAME = 200
-"""Characters of a `stream_id`."""
+"""Maximum characters of a `stream_id`."""
 
 Lane = str | None
 """A `stream_id`; `None` for events without one."""
@@ -81,7 +81,7 @@ def parse_event(message: bytes) -> AskedResponse | ResponseSteer:
 class SocketWriting:
     """Writes the events of one response as frames of `lane`. `ignored` are fields without effect.
 
-    Nothing is written before it is certain that the request is not refused.
+    Nothing is written until it is certain that the request is accepted.
     """
 
     def __init__(self, answer: ResponseEvents, lane: Lane, ignored: tuple[str, ...]) -> None:
@@ -131,7 +131,7 @@ def error_frame(error: RequestError, lane: Lane, *, sequence_number: int | None 
 
 
 def steer_refusal(steering: ResponseSteer) -> bytes:
-    """Return the refusal of an event to change a response, with the input that it carried."""
+    """Return the refusal of an event to change a response, with the event's input."""
     return to_json(
         {
             "type": "response.steer.failed",

@@ -23,9 +23,9 @@ class Stored:
     input: tuple[Item, ...]
     history: tuple[Item, ...]
     history_bytes: int
-    """Bytes of the earlier items as JSON."""
+    """The bytes of the earlier items as JSON."""
     history_memory: int = 0
-    """Estimated bytes of memory that the earlier items take."""
+    """The estimated bytes of memory that the earlier items take."""
 
     @property
     def num_bytes(self) -> int:
@@ -47,7 +47,7 @@ def _without_logprobs(item: Item) -> Item:
 
 
 def stored(response: Response, input: tuple[Item, ...], previous: Stored | None) -> Stored:
-    """Return the entry of an answer that continues `previous`."""
+    """Return the store's entry of an answer that continues `previous`."""
     own = (*input, *map(_without_logprobs, items_of(response["output"])))
     return Stored(
         response=to_json(response),

@@ -46,7 +46,7 @@ class FunctionTool:
         return {"type": "function", "function": function}
 
     def echo(self) -> Json:
-        """Return the tool as a response repeats it."""
+        """Return the tool in the form in which a response repeats it."""
         return {
             "type": self.type,
             "name": self.name,
@@ -68,7 +68,7 @@ class NamespaceTool:
     tools: Annotated[ListOf[FunctionTool], Field(max_length=MAX_TOOLS)] = ()
 
     def echo(self) -> Json:
-        """Return the tool as a response repeats it."""
+        """Return the tool in the form in which a response repeats it."""
         return {
             "type": self.type,
             "name": self.name,
@@ -89,7 +89,7 @@ def functions(tools: Iterable[FunctionTool | NamespaceTool]) -> tuple[Json, ...]
 
 
 def namespaces(tools: Iterable[FunctionTool | NamespaceTool]) -> Mapping[str, tuple[str, str]]:
-    """Return, by the model's name of a function, its namespace and its name there."""
+    """Return a map from the model's name of a function to its namespace and its name there."""
     return {name: (space.name, tool.name) for name, tool, space in _unfolded(tools) if space}
 
 

@@ -50,14 +50,14 @@ from .socket_events import (
 logger = logging.getLogger(__name__)
 
 MAX_LANES = 32
-"""Responses of one socket that run at once."""
+"""Maximum responses of one socket that run at once."""
 
 MAX_WAITING = 64
-"""Responses of one socket that wait for those before them in their lanes, all lanes together."""
+"""Maximum responses of one socket that wait for earlier responses, over all its lanes."""
 
 
 class _Everybodys:
-    """The responses of this balancer's sockets that are stored where all callers can reach them.
+    """The responses of this balancer's sockets in the common store, which other callers can reach.
 
     See `conversations.SharedConversations`.
     """
@@ -134,7 +134,9 @@ class _Session(SocketSession):
         memory: ConversationStore,
         all_unstored: set[str],
     ) -> None:
-        """`all_unstored` are the ids of responses that are not stored, of all open sockets."""
+        """Prepare. `all_unstored` has the ids of responses that are not stored, of all open
+        sockets.
+        """
         super().__init__(request, socket, tasks, held)
         self._runtime = runtime
         self._responses = responses
@@ -142,7 +144,7 @@ class _Session(SocketSession):
         self._memory = memory
         self._all_unstored = all_unstored
         self._unstored: list[str] = []
-        """Ids of its responses that are not stored."""
+        """The ids of this socket's responses that are not stored."""
         self._lanes: dict[Lane, deque[tuple[AskedResponse, int]]] = {}
         self._workers: set[asyncio.Task[None]] = set()
         self._num_waiting = 0
@@ -156,7 +158,7 @@ class _Session(SocketSession):
             worker.cancel()
 
     async def run(self) -> None:
-        """Serve the socket. Its responses that are not stored are dropped at the end."""
+        """Serve the socket. Responses that are not stored are dropped at the end."""
         try:
             await super().run()
         finally:
