@@ -25,7 +25,7 @@ from .common.field_names import SAME_NAMES, FieldNames
 from .common.idempotency import OpenStream, idempotency_key, keyed_opener
 from .common.merge import Merged, open_all
 from .common.rendering import Rendering
-from .fields.field_notes import FieldNotes
+from .fields.field_table import FieldNotes
 from .transport.bodies import parsed
 from .transport.callers import caller_of
 from .transport.defaults import EARLY_HEADERS

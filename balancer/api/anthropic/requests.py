@@ -24,8 +24,7 @@ from ....shared.sampling import AnyStopStrings, Temperature, TopK, TopP
 from ....shared.strict import STRICT, ListOf
 from ..common.field_names import FieldNames
 from ..common.request_checks import check_readable
-from ..fields.field_notes import FieldNotes
-from ..fields.field_table import FieldTable
+from ..fields.field_table import FieldNotes, FieldTable
 from .context_edits import ContextManagement
 from .conversation.blocks import Json, Message
 from .conversation.compaction import Summarize, changes_in, from_summary

@@ -15,8 +15,7 @@ from ....shared.inference import GenerateRequest, PromptInput, TopLogprobs
 from ....shared.strict import STRICT, ListOf
 from ..common.field_names import FieldNames
 from ..common.request_checks import check_readable
-from ..fields.field_notes import FieldNotes
-from ..fields.field_table import FieldTable, Ignored, Refused, Rule, nothing
+from ..fields.field_table import FieldNotes, FieldTable, Ignored, Refused, Rule, nothing
 from ..openai.completions.extras import Guided, neutral_seed, plain_extras, the_only
 from ..openai.fields import SERVERS, SERVERS_REFUSED
 

@@ -15,8 +15,7 @@ from ....shared.queries import TokenizerDescription
 from ....shared.reports.model_info import ModelInfo
 from ....shared.strict import STRICT
 from ...fleet.view import ModelView
-from ..fields.field_notes import FieldNotes
-from ..fields.field_table import FieldTable
+from ..fields.field_table import FieldNotes, FieldTable
 from . import fields
 
 

@@ -24,8 +24,7 @@ from ....shared.inference import (
 )
 from ....shared.strict import STRICT
 from ..common.request_checks import check_readable, check_tools
-from ..fields.field_notes import FieldNotes
-from ..fields.field_table import FieldTable
+from ..fields.field_table import FieldNotes, FieldTable
 from ..openai.completions.formats import ANY_OBJECT
 from ..openai.completions.reasoning import reasoning_fields
 from . import fields

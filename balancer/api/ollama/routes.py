@@ -14,7 +14,7 @@ from ..common.accumulator import Accumulator
 from ..common.field_names import FieldNames
 from ..common.models import unknown_model
 from ..endpoint import Endpoint, Generation, KnownAnswer, handler
-from ..fields.field_notes import FieldNotes
+from ..fields.field_table import FieldNotes
 from ..guard import Needs
 from ..route import OLLAMA, Route
 from ..transport.http import error_response

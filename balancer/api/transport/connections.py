@@ -457,7 +457,6 @@ class _Connection(web.RequestHandler):
         *(
             "_above",
             "_address",
-            "_has_frames",
             "_reading",
             "_rest",
             "_start",
@@ -488,9 +487,8 @@ class _Connection(web.RequestHandler):
         """What arrived; from `_start` on it is still to be parsed, at the next `_turn`."""
         self._start = 0
         self._turn: asyncio.Handle | None = None
-        self._frames = FrameBytes()
-        self._has_frames = False
-        """Whether this is a WebSocket."""
+        self._frames: FrameBytes | None = None
+        """Measures the frames, if this is a WebSocket."""
         self._newest: Any = None
         """The newest request that is handled or was, as aiohttp has it: message and body."""
         self._is_busy = False
@@ -505,7 +503,7 @@ class _Connection(web.RequestHandler):
         frames = _FrameParser(parser)
         super().set_parser(cast("Any", frames), data_received_cb)
         self._keep(frames.opened() + self._rest[self._start :])
-        self._has_frames = True
+        self._frames = FrameBytes()
         self._expect_turn()
 
     def begins(self, message: Any, body: Any) -> None:
@@ -629,7 +627,7 @@ class _Connection(web.RequestHandler):
     def _next_part(self) -> bytes:
         """Return the next part to parse. Raises `FrameFault`."""
         rest, start = self._rest, self._start
-        if not self._has_frames:
+        if self._frames is None:
             end = (end_of_bytes if self._is_in_plain_body else end_of_http)(rest, start)
         else:
             now = self._limits.now()
@@ -647,7 +645,7 @@ class _Connection(web.RequestHandler):
     def _may_parse(self) -> bool:
         """Return whether aiohttp can take more bytes and the parser for them is known."""
         is_held = self._reading is None or self._reading.is_paused
-        return not is_held and not (self._upgraded and not self._has_frames)
+        return not is_held and not (self._upgraded and self._frames is None)
 
     def _expect_turn(self) -> None:
         if self._rest and self._turn is None and self._may_parse:

@@ -34,8 +34,7 @@ from ....shared.strict import STRICT
 from ...fleet.queries.query import QueryRequest
 from ...fleet.view import ModelView
 from ..common.parts import only
-from ..fields.field_notes import FieldNotes
-from ..fields.field_table import FieldTable, Refused, Rule, nothing
+from ..fields.field_table import FieldNotes, FieldTable, Refused, Rule, nothing
 
 _RULES: Mapping[str, Rule] = {
     "messages": Refused("this path tokenises only a `prompt`"),

@@ -16,7 +16,7 @@ from ....fleet.runtime.fleet_runtime import FleetRuntime
 from ....jobs.lines import Answered, Line
 from ...conversations import Conversations
 from ...endpoint import Endpoint, Generation, collected
-from ...fields.field_notes import FieldNotes
+from ...fields.field_table import FieldNotes
 from ...transport.bodies import Bodies
 from ..completions.routes import CHAT, COMPLETION
 from ..errors import openai_error

@@ -41,8 +41,7 @@ from .....shared.validation import parse_json
 from ...common.body_fields import in_list, parse_named
 from ...common.field_names import SAME_NAMES, FieldNames
 from ...common.request_checks import check_copies, check_messages, check_readable, check_tools
-from ...fields.field_notes import FieldNotes
-from ...fields.field_table import FieldTable
+from ...fields.field_table import FieldNotes, FieldTable
 from .. import fields
 from .extras import ServerExtras, either, neutral_seed, plain_extras, the_only
 from .formats import (

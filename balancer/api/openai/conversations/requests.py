@@ -11,8 +11,7 @@ from pydantic import Field, TypeAdapter
 
 from .....shared.inference import MAX_MESSAGES
 from .....shared.strict import STRICT, ListOf
-from ...fields.field_notes import FieldNotes
-from ...fields.field_table import FieldTable, Refused, Rule
+from ...fields.field_table import FieldNotes, FieldTable, Refused, Rule
 from ..responses.fields import ITEMS
 from ..responses.items import Item, plain_items
 from ..responses.requests import Metadata

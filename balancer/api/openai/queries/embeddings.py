@@ -20,8 +20,7 @@ from ....fleet.queries.query import QueryRequest
 from ...common.body_fields import in_list, parse_named
 from ...common.embeddings import EmbedBodyFields, Encoding, encoded, named
 from ...common.parts import first_fault, vectors_of
-from ...fields.field_notes import FieldNotes
-from ...fields.field_table import FieldTable
+from ...fields.field_table import FieldNotes, FieldTable
 from .. import fields
 
 

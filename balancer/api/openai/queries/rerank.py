@@ -17,8 +17,7 @@ from ....fleet.queries.query import QueryRequest
 from ...common.embeddings import named
 from ...common.parts import first_fault, in_parts, scores_of
 from ...common.request_checks import check_copies
-from ...fields.field_notes import FieldNotes
-from ...fields.field_table import FieldTable
+from ...fields.field_table import FieldNotes, FieldTable
 from .. import fields
 from .embeddings import QueryUsage
 

@@ -39,8 +39,7 @@ from .....shared.strict import STRICT, ListOf, at_most
 from .....shared.validation import parse_json
 from ...common.field_names import FieldNames
 from ...common.request_checks import check_readable
-from ...fields.field_notes import FieldNotes
-from ...fields.field_table import FieldTable
+from ...fields.field_table import FieldNotes, FieldTable
 from ..completions.extras import Guided, neutral_seed, plain_extras, the_only
 from ..completions.formats import AllowedTools, JsonObjectFormat, TextFormat, qualified
 from ..completions.reasoning import Effort, Verbosity, reasoning_fields

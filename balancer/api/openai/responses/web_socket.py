@@ -26,7 +26,7 @@ from ....fleet.runtime.stream import LISTED_LOG_PROB
 from ...conversation_store import DEFAULT_BYTES, ConversationStore, E, Entry
 from ...conversations import Conversations
 from ...endpoint import opened_of
-from ...fields.field_notes import FieldNotes
+from ...fields.field_table import FieldNotes
 from ...guard import Leases, Needs
 from ...route import OPENAI, Route
 from ...transport.bodies import MAX_BODY_BYTES, Bodies, Held, body_too_large

@@ -11,7 +11,7 @@ from hypothesis import given
 from arriero.balancer.api.anthropic.conversation.compaction import INSTRUCTIONS
 from arriero.balancer.api.anthropic.fields import SCREEN_TOOLS, SERVER_BLOCKS, SERVER_TOOLS
 from arriero.balancer.api.anthropic.requests import parse_count, parse_messages
-from arriero.balancer.api.fields.field_notes import OTHER, FieldNotes
+from arriero.balancer.api.fields.field_table import OTHER, FieldNotes
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.inference import (
     ChatMessage,

@@ -1,6 +1,6 @@
 """Names of ignored fields are bounded in number and length, and fit into a header."""
 
-from arriero.balancer.api.fields.field_notes import MAX_NAME, MAX_NAMES, OTHER, FieldNotes
+from arriero.balancer.api.fields.field_table import MAX_NAME, MAX_NAMES, OTHER, FieldNotes
 
 
 def test_each_field_is_told_once() -> None:

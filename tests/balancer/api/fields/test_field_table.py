@@ -10,8 +10,14 @@ import pytest
 from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
-from arriero.balancer.api.fields.field_notes import OTHER, FieldNotes
-from arriero.balancer.api.fields.field_table import FieldTable, Ignored, Refused, nothing
+from arriero.balancer.api.fields.field_table import (
+    OTHER,
+    FieldNotes,
+    FieldTable,
+    Ignored,
+    Refused,
+    nothing,
+)
 from arriero.shared.errors import InvalidRequest
 from tests.balancer.api.sdk_fields import unlisted
 

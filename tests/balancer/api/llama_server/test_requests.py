@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from arriero.balancer.api.fields.field_notes import FieldNotes
+from arriero.balancer.api.fields.field_table import FieldNotes
 from arriero.balancer.api.llama_server.requests import (
     ALL_TOKENS,
     LlamaServerRequest,

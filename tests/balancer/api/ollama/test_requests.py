@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from arriero.balancer.api.fields.field_notes import FieldNotes
+from arriero.balancer.api.fields.field_table import FieldNotes
 from arriero.balancer.api.ollama.requests import parse_chat, parse_generate
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.inference import (

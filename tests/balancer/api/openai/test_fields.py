@@ -7,8 +7,7 @@ import pytest
 from openai.types import completion_create_params, embedding_create_params
 from openai.types.chat import completion_create_params as chat_create_params
 
-from arriero.balancer.api.fields.field_notes import FieldNotes
-from arriero.balancer.api.fields.field_table import FieldTable
+from arriero.balancer.api.fields.field_table import FieldNotes, FieldTable
 from arriero.balancer.api.openai.completions.requests import CHAT_FIELDS, COMPLETION_FIELDS
 from arriero.balancer.api.openai.queries.embeddings import EMBEDDINGS_FIELDS
 from arriero.shared.errors import InvalidRequest

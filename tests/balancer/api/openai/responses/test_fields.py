@@ -13,7 +13,7 @@ from openai.types.responses import (
     response_create_params,
 )
 
-from arriero.balancer.api.fields.field_notes import OTHER, FieldNotes
+from arriero.balancer.api.fields.field_table import OTHER, FieldNotes
 from arriero.balancer.api.openai.responses.events import ResponseEvents
 from arriero.balancer.api.openai.responses.fields import NEVER_SENT
 from arriero.balancer.api.openai.responses.requests import RESPONSE_FIELDS, parse_response
