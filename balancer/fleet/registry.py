@@ -475,20 +475,16 @@ class Registry:
         agent.status = status
         self._deadlines.arm(agent)
 
-    def awaits_probe(self, agent: Agent) -> None:
-        """Arm a probe for an agent whose circuit is open."""
-        self._deadlines.arm(agent)
-
     def next_deadline(self) -> float | None:
         """Return a time no later than the first deadline of an agent."""
         return self._deadlines.next()
 
     def due(self, now: float) -> list[Agent]:
-        """Return agents whose deadline has come. The caller removes each, or calls `seen_to`."""
+        """Return agents whose deadline has come. The caller removes each, or calls `arm`."""
         return self._deadlines.due(now)
 
-    def seen_to(self, agent: Agent) -> None:
-        """Arm the agent's next deadline, after the due work is done."""
+    def arm(self, agent: Agent) -> None:
+        """Arm the agent's next deadline, after it came nearer or what was due is done."""
         self._deadlines.arm(agent)
 
     def check_integrity(self) -> None:

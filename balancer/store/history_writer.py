@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from .health import StoreHealth
-from .records import EndedRequest, SavedStep, StoreStatus, UsageRow
+from .records import EndedRequest, SavedStep, UsageRow
 from .store import Store
 from .write_behind import WriteBehind
 
@@ -95,17 +95,16 @@ class HistoryBacklog:
         self.written([item], None)
 
 
-class HistoryWriter:
+class HistoryWriter(WriteBehind[Record, None]):
     """Writes the history of a balancer. `append` never waits, and may be called before `run`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._backlog = HistoryBacklog()
-        self.health = StoreHealth("the store")
-        self._writing: WriteBehind[Record, None] = WriteBehind(
-            self._backlog,
+        self._history = HistoryBacklog()
+        super().__init__(
+            self._history,
             self._append,
-            health=self.health,
+            health=StoreHealth("the store"),
             loss="a record of the history could not be written, and is lost",
             name_of=_name_of,
         )
@@ -115,13 +114,9 @@ class HistoryWriter:
         """Whether the store is on disk, and so keeps the history beyond the balancer's end."""
         return self._store.is_lasting
 
-    def status(self) -> StoreStatus:
-        """The store's status after the last attempt."""
-        return self._writing.status()
-
     def unwritten(self) -> HistoryBatch:
         """Return the appended history that is not known to be in the store, without usage."""
-        return self._backlog.unwritten
+        return self._history.unwritten
 
     def append(
         self,
@@ -131,19 +126,8 @@ class HistoryWriter:
     ) -> None:
         """Add to the history, if the store is on disk."""
         if self.keeps_history and (steps or endings or usage):
-            self.health.num_lost += self._backlog.append(steps, endings, usage)
-            self._writing.stir()
-
-    async def run(self) -> None:
-        """Write waiting items, until cancelled."""
-        await self._writing.run()
-
-    async def flush(self, within: float) -> bool:
-        """Wait until everything is written, at most `within` seconds. Returns whether it is.
-
-        `run` must be running.
-        """
-        return await self._writing.flush(within)
+            self.health.num_lost += self._history.append(steps, endings, usage)
+            self.stir()
 
     async def _append(self, records: Sequence[Record]) -> None:
         batch = batch_of(records)

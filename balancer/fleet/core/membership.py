@@ -188,7 +188,7 @@ class Membership:
         agent.heartbeat.check(now)
         if agent.heartbeat.is_due(now):
             decisions.append(state.registry.message_to(agent.link, Heartbeat(), now))
-        state.registry.seen_to(agent)
+        state.registry.arm(agent)
         return decisions
 
     # ---- inside

@@ -363,7 +363,7 @@ class Requests:
 
     def agent_suspended(self, agent: Agent) -> None:
         """Give no more requests to an agent that will leave in a moment."""
-        self.dispatch.agent_suspended(agent.link, offer_of(agent, self.needs))
+        self.dispatch.agent_offers(agent.link, offer_of(agent, self.needs))
 
     def agent_rested(self, agent: Agent, now: float) -> list[Decision]:
         """Try an agent again that was full."""
@@ -467,7 +467,7 @@ class Requests:
         agent = self._registry[link]
         started = self._start(self._allow(agent), now)
         if agent.breaker.is_open:
-            self._registry.awaits_probe(agent)
+            self._registry.arm(agent)
             self._registry.touch(link)
             started += self._weigh(agent, now)
         return started

@@ -55,7 +55,7 @@ def test_speaking_spares_the_next_heartbeat() -> None:
     assert registry.due(1.5) == [agent]
     assert agent.heartbeat.is_due(1.5)
     registry.message_to(LINK, Heartbeat(), 1.5)
-    registry.seen_to(agent)
+    registry.arm(agent)
     assert registry.next_deadline() == 2.5
     registry.check_integrity()
 

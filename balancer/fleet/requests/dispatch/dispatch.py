@@ -656,19 +656,15 @@ class Dispatch(Generic[D]):
         released = [] if num else self._let_go(link)
         return [*self._fill(agent), *self.retry(released)]
 
-    def agent_suspended(self, link: LinkId, offer: Offer) -> None:
-        """Give no more work to an agent that will leave in a moment.
+    def agent_offers(self, link: LinkId, offer: Offer) -> None:
+        """Replace an agent's offer, and start nothing.
 
-        Requests that are held for it keep waiting until it leaves.
+        The agent will leave in a moment, or only abilities changed that no waiting request needs.
+        Requests that are held for the agent keep waiting for it.
         """
         agent = self._slots[link]
         self._slots.offers(agent, offer)
         self._ranks.update(agent)
-
-    def agent_offers(self, link: LinkId, offer: Offer) -> None:
-        """Replace an agent's offer in which only abilities that no waiting request needs have
-        changed."""
-        self.agent_suspended(link, offer)
 
     def agent_rests(self, link: LinkId) -> None:
         """Count an agent as full until `agent_rested`, or until one of its requests ends."""

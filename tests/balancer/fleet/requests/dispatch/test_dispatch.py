@@ -399,7 +399,7 @@ def test_when_the_agent_that_is_waited_for_goes_others_take_its_requests() -> No
 def test_an_agent_about_to_leave_gets_nothing_and_lets_go_of_nobody_before_it_left() -> None:
     dispatch = with_warm_and_cold()
     arrive_with_prefix(dispatch, "2")
-    dispatch.agent_suspended(A, Offer(model="m", slots=1, is_accepting=False))
+    dispatch.agent_offers(A, Offer(model="m", slots=1, is_accepting=False))
     assert dispatch.ended(the("1")) == []
     assert the("2").held_for == A
     assert dispatch.agent_left(A, []) == [assign("2", B)]
