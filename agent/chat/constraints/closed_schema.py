@@ -106,6 +106,12 @@ MAX_PARTS = 500
 MAX_VISITED = 5000
 """Maximum visits to parts of objects that have several parts; about 20 ms of work."""
 
+MAX_NAMES = 50_000
+"""Maximum names of members in these parts, counted at each visit.
+
+Each of thousands of objects may refer to the same long lists of names.
+"""
+
 
 def constraining(schema: Mapping[str, Any], type: str) -> Iterator[str]:
     """Yield the keywords of `schema` that may rule out a value of `type`; others annotate."""
@@ -136,6 +142,7 @@ class _Closing:
         self._opened: dict[str, dict[str, Json]] = {key: {} for key in _DEFINITIONS}
         self._to_open: list[tuple[str, str, Mapping[str, Any]]] = []
         self._num_visited = 0
+        self._num_names = 0
 
     def schema(self) -> Json:
         whole = self._closed(self._root)
@@ -163,9 +170,9 @@ class _Closing:
                 made["additionalProperties"] = False
             return made
         made = self._inner(schema, is_part=True)
-        names = [name for part in parts for name in _names(part)]
+        names = [name for part in parts for name in self._counted(_names(part))]
         if names and not any(map(_says, parts)):
-            names += [name for part in parts for name in _required(part)]
+            names += [name for part in parts for name in self._counted(_required(part))]
             own = made.get("properties")
             own = own if isinstance(own, Mapping) else {}
             made["properties"] = {**{name: {} for name in names}, **own}
@@ -237,6 +244,13 @@ class _Closing:
                 _, _, target = self._target(reference)
                 if not any(target is each for each in found):
                     found.append(target)
+
+    def _counted(self, names: Iterator[str]) -> Iterator[str]:
+        for name in names:
+            self._num_names += 1
+            if self._num_names > MAX_NAMES:
+                raise _Unclear
+            yield name
 
 
 def _only_annotates(key: str, schema: Mapping[str, Any]) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from llguidance import LLMatcher, LLTokenizer
 
-from arriero.agent.chat.constraints.closed_schema import FORMATS, MAX_PARTS, closed
+from arriero.agent.chat.constraints.closed_schema import FORMATS, MAX_NAMES, MAX_PARTS, closed
 from arriero.agent.chat.constraints.lark import json_part
 
 TEXT = {"type": "string"}
@@ -115,6 +115,14 @@ def test_parts_that_lie_elsewhere_leave_the_schema_as_it_is(reference: str) -> N
 def test_an_object_of_very_many_parts_stays_as_it_is() -> None:
     schema = {"allOf": [NAMED] * (MAX_PARTS + 1)}
     assert closed(schema) == schema
+
+
+def test_lists_of_names_that_many_objects_refer_to_are_not_copied_for_each() -> None:
+    """Half a megabyte of schema would become a gigabyte."""
+    listed = {"a": {"properties": {f"x{n}": {} for n in range(2000)}}}
+    both = {"allOf": [{"$ref": "#/$defs/a"}, NAMED]}
+    made = closed({"anyOf": [both] * 500, "$defs": listed})
+    assert sum(len(each.get("properties", {})) for each in made["anyOf"]) <= MAX_NAMES
 
 
 def test_the_given_schema_is_not_changed() -> None:
