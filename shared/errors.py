@@ -86,6 +86,17 @@ class RequestError(Exception):
         self.field = field
         self.retry_after = retry_after
 
+    def forget_frames(self) -> None:
+        """Release the frames that raised the error, once it is answered.
+
+        An error and a frame that has it refer to each other. What the frames hold, such as a body
+        of megabytes, would stay until the garbage is collected.
+        """
+        error: BaseException | None = self
+        while error is not None and error.__traceback__ is not None:
+            error.__traceback__ = None  # an error can be its own cause
+            error = error.__cause__ or error.__context__
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RequestError) and to_wire(self) == to_wire(other)
 

@@ -76,6 +76,7 @@ def parse_line(number: int, text: bytes, endpoint: str) -> Line:
         custom_id = custom_id_of(value)
         body = _body(value, endpoint)
     except RequestError as problem:
+        problem.forget_frames()
         return Line(number=number, custom_id=custom_id, problem=problem)
     model = body.get("model")
     key = to_json({name: body[name] for name in _BEGINNINGS if name in body})[:KEY_BYTES]

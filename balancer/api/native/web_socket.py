@@ -264,6 +264,7 @@ class NativeSession(SocketSession):
             self._check(call)
         except Unauthorized as error:
             self._refused(error)
+            error.forget_frames()
             return request_error(None, error)
         except RpcError as error:
             self._refused(InvalidRequest(error.message))
@@ -272,6 +273,7 @@ class NativeSession(SocketSession):
             answer = await self._begin(call, len(frame))
         except RequestError as error:
             answer = request_error(call.id, error)
+            error.forget_frames()
         return None if call.is_notification else answer
 
     def _check(self, call: Call) -> None:
@@ -424,6 +426,7 @@ async def answer_query(id: RpcId, asking: QueryCall, handle: QueryHandle) -> byt
         answer = asking.answer(await handle.results())
         return written_result(id, await written(answer))
     except RequestError as error:
+        error.forget_frames()
         return request_error(id, error)
 
 

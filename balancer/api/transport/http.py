@@ -105,6 +105,7 @@ def middleware(
             response = answer_for(request)(error)
             if request_id_key in request:
                 response.headers[REQUEST_ID] = request[request_id_key]
+            error.forget_frames()
             return response
         except web.HTTPMethodNotAllowed as refusal:
             allowed_methods = ", ".join(sorted(refusal.allowed_methods))

@@ -182,6 +182,7 @@ class _Session(SocketSession):
         except RequestError as error:
             self._held.give_back(len(message))
             report_refusal(self._request, error)
+            error.forget_frames()
             await self.send(error_frame(error, None))
 
     async def _take(self, message: bytes) -> None:
@@ -217,6 +218,7 @@ class _Session(SocketSession):
                 await self._answer(asked)
             except RequestError as error:
                 report_refusal(self._request, error)
+                error.forget_frames()
                 await self.send(error_frame(error, name))
             except Exception:  # the boundary of a response: it is logged, and the client told
                 logger.exception("unexpected error in a response over a WebSocket")

@@ -1,7 +1,9 @@
 import asyncio
+import gc
 import json
 import logging
-from collections.abc import AsyncIterator
+import weakref
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -44,6 +46,41 @@ async def writes_too_late(request: web.Request) -> web.StreamResponse:
     raise AssertionError("this was written to nobody")
 
 
+class Held:
+    """Memory that a handler holds."""
+
+
+held: list[weakref.ref[Held]] = []
+
+
+async def refuses(_request: web.Request) -> web.Response:
+    body = Held()
+    held.append(weakref.ref(body))
+    error = InvalidRequest("no")
+    try:
+        raise error
+    except InvalidRequest as cause:
+        raise error from cause  # as what renames fields does if there is nothing to rename
+
+
+@pytest.fixture
+def no_garbage_collector() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+async def test_what_a_refused_request_took_is_free_at_once(
+    client: TestClient, no_garbage_collector: None
+) -> None:
+    """The balancer's garbage collector runs so seldom that bodies of gigabytes would pile up."""
+    async with client.get("/refuses") as response:
+        assert response.status == 400
+    async with client.get("/refuses") as response:
+        assert response.status == 400
+    assert held[0]() is None
+
+
 @pytest.fixture
 async def client() -> AsyncIterator[TestClient]:
     app = web.Application(middlewares=[middleware()])
@@ -51,6 +88,7 @@ async def client() -> AsyncIterator[TestClient]:
         [
             web.post("/", nothing),
             web.get("/broken", broken),
+            web.get("/refuses", refuses),
             web.get("/breaks_off", breaks_off),
             web.get("/writes_too_late", writes_too_late),
         ]
