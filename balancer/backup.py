@@ -1,16 +1,16 @@
 """A backup of a balancer's store and its files in one tar file, and its restoration.
 
-The balancer may run meanwhile. SQLite's own online backup copies the database as of one moment. A
-file is written once under its own name. Existing files are copied before the database, and files
-that came meanwhile after it. So the backup has every file that the copied database knows, except
-files deleted in between.
+The balancer may run during the backup. SQLite's own online backup copies the database as of one
+moment. A file is written once under its own name. Existing files are copied before the database,
+and files that came during that time after it. So the backup has every file that the copied
+database knows, except files deleted in between.
 
 A tar file has `manifest.json`, `state.db`, and `files/…` as stored in `--files`, whether that is a
 folder or a bucket. A backup of one kind of storage can be restored to the other. With PostgreSQL
-there is no `state.db`: `pg_dump` copies the database first, and this then copies the files.
+there is no `state.db`: `pg_dump` copies the database first, and the backup then copies the files.
 
 Files are copied in pieces; only their names and sizes are in memory. The location of the files and
-its credentials are not in the archive. Only the owner may read what is written.
+its credentials are not in the archive. Only the owner may read the written files.
 """
 
 import io
@@ -37,14 +37,14 @@ MAX_MANIFEST = 2**16
 
 
 class BackupError(Exception):
-    """Why a backup or a restoration is impossible: one sentence that says what to do."""
+    """The reason why a backup or restoration is impossible, in one sentence with advice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """The contents of a backup. `created_at` is in seconds since 1970.
 
-    With `has_database` the store is SQLite; otherwise the backup has only files, stored beside
+    With `has_database` the store is SQLite. Otherwise the backup has only the files of a store in
     PostgreSQL.
     """
 
@@ -113,7 +113,7 @@ def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def _opened(place: FilesPlace) -> Blobs:
-    """Open the files without making a folder, which a balancer would make."""
+    """Open the files without making a folder, which only a balancer should make."""
     if place.folder is not None:
         return LocalBlobs(place.folder)
     try:
@@ -146,7 +146,7 @@ def _add(archive: tarfile.TarFile, blobs: Blobs, name: str, size: int) -> None:
 
 
 def _check_place(database: Path, sizes: dict[str, int], place: FilesPlace) -> None:
-    """Refuse a place with none of the files that the store knows: it belongs to another store."""
+    """Refuse a place without any file that the store knows: it belongs to another store."""
     with closing(sqlite3.connect(database)) as connection:
         known = [id for (id,) in connection.execute("SELECT id FROM files")]
     if known and not any(blob_of(id) in sizes for id in known):
@@ -183,7 +183,7 @@ def back_up(
 ) -> Manifest:
     """Write `target`, which is complete at the end or unchanged. Raises `BackupError`.
 
-    Without a `database` it has only the files, which are stored beside PostgreSQL.
+    Without a `database` the backup has only the files of a store in PostgreSQL.
     """
     if database is not None and not database.is_file():
         raise BackupError(f"--state: there is no database {database}")
@@ -229,7 +229,7 @@ def restore(source: Path, database: Path | None, place: FilesPlace) -> Manifest:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """A context that turns errors of the files' storage into `BackupError`."""
+    """Return a context that turns errors of the files' storage into `BackupError`."""
     try:
         yield
     except BlobsAway as error:
@@ -340,7 +340,7 @@ def _manifest(source: Path, body: bytes) -> Manifest:
 
 
 def _safe(source: Path, name: str) -> str:
-    """Return the name of an entry, if it is a name of ours."""
+    """Return the name of an entry, if Arriero writes such names."""
     parts = PurePosixPath(name).parts
     is_ours = parts == ("state.db",) or (
         len(parts) > 2 and parts[0] == "files" and parts[1] in ROOTS
@@ -362,8 +362,10 @@ def _check(database: Path) -> None:
 
 @contextmanager
 def _unfinished(target: Path) -> Iterator[Path]:
-    """Return a context with a temporary file beside `target`, deleted at the end unless it was
-    renamed."""
+    """Return a context with a temporary file next to `target`.
+
+    The file is deleted at the end unless it was renamed.
+    """
     if not target.absolute().parent.is_dir():
         raise BackupError(f"there is no folder {target.absolute().parent}")
     part = target.absolute().with_name(f".{target.name}{UNFINISHED}")

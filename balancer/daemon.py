@@ -35,8 +35,10 @@ from .tls.certificates import Certificates
 logger = logging.getLogger(__name__)
 
 YOUNG_OBJECTS = 50_000
-"""New objects between two looks for cycles. A step of a few hundred streams makes thousands, and
-frees them by itself."""
+"""New objects between two searches for cycles of references.
+
+A step of a few hundred streams makes thousands of objects, and frees them by itself.
+"""
 
 
 async def main(settings: BalancerSettings, shutdown: Shutdown, pipes: Pipes | None = None) -> None:
@@ -82,7 +84,7 @@ async def main(settings: BalancerSettings, shutdown: Shutdown, pipes: Pipes | No
 
 
 def build() -> None:
-    """Build the checkers of bodies and messages before the first of them has to wait.
+    """Build the checkers of bodies and messages before the first one is needed.
 
     This runs on a thread, because it takes a second in which requests are served.
     """
@@ -115,7 +117,7 @@ async def restore(
 def _calm_garbage_collector() -> None:
     """Collect cyclic garbage less often, and never among objects from the start.
 
-    With Python's defaults, a busy balancer spent a fifth of its time on it.
+    With Python's defaults, a busy balancer spent a fifth of its time on garbage collection.
     """
     gc.collect()
     gc.freeze()
@@ -127,7 +129,7 @@ def _read_files(
 ) -> None:
     """Read certificate and admin key again.
 
-    A file that cannot be used is logged, and the old one stays.
+    If a file cannot be used, the error is logged and the old certificate or key stays valid.
     """
     if certificates is not None:
         certificates.check()

@@ -1,2 +1,4 @@
-"""Several balancers over one store, or several workers of one: which one leads, and what the others
-have."""
+"""Several balancers over one store, or several workers of one balancer.
+
+This package decides which balancer leads, and shows the fleets of all.
+"""

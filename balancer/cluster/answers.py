@@ -1,7 +1,7 @@
 """Questions and answers between balancers, as JSON.
 
-A version may add fields, never change them. Answers of another balancer are checked like all
-input from outside: an answer that does not fit counts as none.
+A version may add fields, never change them. Answers of another balancer are checked like all input
+from outside: an answer of another form counts as missing.
 """
 
 import json
@@ -23,8 +23,7 @@ What = Literal["fleet", "requests", "request", "cancel", "metrics", "ended", "hi
 
 
 class AboutFleet(TypedDict):
-    """A question for a balancer's part of the fleet, with at most `limit` of its oldest
-    requests."""
+    """A question for a balancer's part of the fleet and `limit` of its oldest requests."""
 
     limit: Count
 
@@ -48,7 +47,7 @@ class AboutHistory(TypedDict):
 
 
 SUMMED = tuple(found for found in figures_of(FleetTotals) if found.figure.summed)
-"""Figures of the fleet of which balancers answer with the sum over all of them."""
+"""Figures of the fleet that are added up over all balancers."""
 
 _Sums: Any = TypedDict(  # type: ignore[misc]
     "_Sums", {found.figure.summed: NotRequired[found.type] for found in SUMMED}
@@ -58,7 +57,7 @@ _Sums: Any = TypedDict(  # type: ignore[misc]
 class FleetAnswer(_Sums):
     """One balancer: its totals, the slots that it took of each agent, and its oldest requests.
 
-    Rates are tokens a second, as of the last second or so. A version before may lack some totals.
+    Rates are tokens a second over the last second or so. An older version may lack some totals.
     """
 
     busy: dict[AgentId, Count]
@@ -104,7 +103,7 @@ _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
 def written(kind: type[T], value: T) -> str:
-    """Return the JSON of a value, in ASCII, as `read` reads it."""
+    """Return the JSON of a value, in ASCII, for `read`."""
     return json.dumps(_adapter(kind).dump_python(value, mode="json"), separators=(",", ":"))
 
 

@@ -28,16 +28,16 @@ from .others import NO_OTHERS, Others, added_up, oldest
 from .questions import Replies
 
 LONGEST_ACCEPT = 1000
-"""Characters of a header that are passed on."""
+"""Maximum characters of a header that are passed on."""
 
 Ask = Callable[[What, str], Awaitable[Replies]]
-"""Asks all others. It takes a second at most, and no time where there are none."""
+"""Asks all other balancers. It takes a second at most, and no time if there are no others."""
 
 NotifyCancel = Callable[[RequestId], Awaitable[bool]]
-"""Notifies all others to cancel a request, without waiting for an answer; whether it could."""
+"""Notifies all other balancers to cancel a request, without waiting; returns whether it could."""
 
 OwnRequests = Callable[[], Iterable[ListedRequest]]
-"""This balancer's, oldest first, as of the call."""
+"""Returns this balancer's requests at the time of the call, oldest first."""
 
 T = TypeVar("T")
 
@@ -53,8 +53,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class FoundEnded:
-    """Ended requests that the store does not have yet, their total number, and the balancers that
-    did not answer."""
+    """Ended requests that the store does not have yet, and their total number.
+
+    `missing` are the balancers that did not answer.
+    """
 
     requests: tuple[EndedRequest, ...] = ()
     total: int = 0
@@ -63,8 +65,10 @@ class FoundEnded:
 
 @dataclass(frozen=True, slots=True)
 class FoundSteps:
-    """Steps that the store does not have yet, by the counting run, and the balancers that did not
-    answer."""
+    """Steps that the store does not have yet, by the counting run.
+
+    `missing` are the balancers that did not answer.
+    """
 
     steps: Mapping[str, list[Step]] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
@@ -76,16 +80,16 @@ async def no_replies(_what: What, _about: str) -> Replies:
 
 
 async def not_notified(_id: RequestId) -> bool:
-    """Notify nobody, because there are no other balancers."""
+    """Notify no balancer, because there are no others."""
     return False
 
 
 class ClusterView:
     """The view over all balancers of one store; it asks the others for their parts.
 
-    `here` gives this balancer's name; `None` while there are no others. `workers` are the names of
-    the processes behind this one's port, with their numbers, this process first; if several are
-    configured.
+    `here` gives this balancer's name; `None` while there are no others. `workers` are the
+    processes behind this balancer's port, if several are configured: their names with their
+    numbers, this process first.
     """
 
     def __init__(
@@ -122,7 +126,7 @@ class ClusterView:
     ) -> Found:
         """Return the oldest matching requests of all balancers.
 
-        `own` are this balancer's, of `total`.
+        `own` are this balancer's requests, out of `total` matching ones.
         """
         if self.here is None:
             return Found(list(own()), total())
@@ -132,7 +136,7 @@ class ClusterView:
         return Found(oldest(own(), others, chosen.limit), num, missing)
 
     async def request(self, id: RequestId) -> Found:
-        """Return a request that this balancer does not have; at most one is found."""
+        """Return a request that another balancer has; at most one is found."""
         if self.here is None:
             return Found([], 0)
         about = answers.written(AboutRequest, AboutRequest(id=id))
@@ -140,7 +144,7 @@ class ClusterView:
         return Found(oldest([], others, 1), 0, missing)
 
     async def ended(self, criteria: EndingFilter) -> FoundEnded:
-        """Return the others' ended requests that are not in the store yet."""
+        """Return the other balancers' ended requests that are not in the store yet."""
         if self.here is None:
             return FoundEnded()
         replies = await self._ask("ended", answers.written(EndingFilter, criteria))
@@ -149,7 +153,7 @@ class ClusterView:
         return FoundEnded(requests, sum(found["total"] for _, found in others), missing)
 
     async def history(self, since: int) -> FoundSteps:
-        """Return the others' counts from `since` on that are not in the store yet."""
+        """Return the other balancers' counts from `since` on that are not in the store yet."""
         if self.here is None:
             return FoundSteps()
         about = answers.written(AboutHistory, AboutHistory(since=since))
@@ -157,7 +161,7 @@ class ClusterView:
         return FoundSteps({found["source"]: found["steps"] for _, found in others}, missing)
 
     async def metrics(self, accept: str, own: bytes) -> bytes:
-        """Return the metrics of all processes behind this one's port, in the format of `own`."""
+        """Return the metrics of all processes behind this port, in the format of `own`."""
         if not self._workers:
             return own
         text = answers.written(AboutMetrics, AboutMetrics(accept=accept[:LONGEST_ACCEPT]))
@@ -170,9 +174,9 @@ class ClusterView:
     async def cancel(self, id: RequestId) -> bool:
         """Let the balancer that has this request cancel it.
 
-        Returns whether one does, or may still do so.
+        Returns whether a balancer does, or may still do so.
 
-        Balancers that do not answer, such as those of an older version, are notified as well.
+        Balancers that do not answer, such as balancers of an older version, are notified as well.
         """
         if self.here is None:
             return False
@@ -200,7 +204,9 @@ _UP = (
 
 
 def merged(texts: Mapping[int, str | None]) -> str:
-    """By worker, in either text format; `None` of one that did not answer."""
+    """Return the metrics of all workers, in either text format; a text is `None` without an
+    answer.
+    """
     heads: dict[str, list[str]] = {}
     samples: dict[str, list[str]] = {}
     for worker, text in texts.items():
@@ -223,7 +229,7 @@ def merged(texts: Mapping[int, str | None]) -> str:
 
 
 def labelled(sample: str, worker: int) -> str:
-    """A line of a sample, with the worker as its first label."""
+    """Return a line of a sample, with the worker as its first label."""
     found = _NAME.match(sample)
     if found is None:
         return sample

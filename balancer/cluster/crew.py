@@ -1,9 +1,10 @@
 """Decides which workers run, when a lost worker starts again, and when all have ended.
 
-Every method takes an event and returns what to do, in order. Pauses before a worker starts again
-double with each loss, and are forgotten once it has served for `STEADY_PAUSES` times the last one.
+Every method takes an event and returns decisions, in order. Pauses before a worker starts again
+double with each loss, and are forgotten once it has served for `STEADY_PAUSES` times the last
+pause.
 
-Invariants: a worker has one process at most; nothing starts after `stop`; `Announce` comes once.
+Invariants: a worker has one process at most; no worker starts after `stop`; `Announce` comes once.
 """
 
 from collections.abc import Iterable
@@ -76,7 +77,7 @@ class Crew:
     def begin(self) -> list[Decision]:
         """Start the first worker.
 
-        The others follow later, so that an error at the start is shown once.
+        The other workers follow later, so that an error at the start is shown once.
         """
         return self._start([0])
 
@@ -93,7 +94,7 @@ class Crew:
     def ended(self, worker: int, code: int, now: float) -> list[Decision]:
         """Record that a worker's process has ended, with this exit code, or by the signal `-code`.
 
-        If a worker cannot start at first, all workers end: it has shown the error.
+        If a worker cannot start at first, all workers end: the worker has shown the error.
         """
         lost = self._workers[worker]
         served, lost.serves_since, lost.is_running = lost.serves_since, None, False
@@ -115,12 +116,12 @@ class Crew:
         return self._workers[worker].pause
 
     def next_deadline(self) -> float | None:
-        """Return when to call `tick`."""
+        """Return the time at which to call `tick`; `None` if there is none."""
         due = [each.start_at for each in self._workers if each.start_at is not None]
         return min(due, default=None)
 
     def tick(self, now: float) -> list[Decision]:
-        """Start workers whose pause is over."""
+        """Start workers whose pause has ended."""
         return self._start(
             number
             for number, each in enumerate(self._workers)

@@ -1,6 +1,7 @@
 """Asks the other balancers, and answers them, by letters in the store that they share.
 
-So a balancer needs neither the address nor a key of another: all that share the store may ask.
+So a balancer needs neither the address nor a key of another balancer: all balancers that share the
+store may ask.
 """
 
 import asyncio
@@ -17,13 +18,13 @@ from .questions import Questions, Replies, TooLong, packed
 logger = logging.getLogger(__name__)
 
 PATIENCE = 1.0
-"""Seconds that others have for their answers: a balancer that was killed is missed no longer."""
+"""Seconds in which other balancers can answer; a killed balancer counts as missing after that."""
 
 MOST_ANSWERING = 16
-"""Answers that may be on their way at once; other questions are left without one."""
+"""Maximum answers being made or sent at once; further questions are not answered."""
 
 Respond = Callable[[str, str], bytes | None]
-"""Answers a question and its subject; `None` to a question that it does not know."""
+"""Answers a question about a subject; `None` if the question is unknown."""
 
 
 class Inquiries:
@@ -77,8 +78,9 @@ class Inquiries:
                 await self._ends[id].wait()
 
     def heard(self, notification: Asked | Answered) -> None:
-        """Take a question or an answer of another balancer; the balancer's own letters are
-        ignored."""
+        """Take a question or an answer of another balancer. The balancer's own letters are
+        ignored.
+        """
         match notification:
             case Answered():
                 if (id := self._questions.heard(notification)) is not None:

@@ -1,7 +1,7 @@
 """Decides what a balancer of a shared store has to read, and whether it leads.
 
-Every method takes an event and returns decisions, in order. Invariants: a balancer leads only while
-its session lasts; its epochs grow; after each new session everything is read again.
+Every method takes an event and returns decisions, in order. Invariants: a balancer leads only
+while its session lasts; its epochs grow; after each new session everything is read again.
 """
 
 from collections.abc import Sequence
@@ -21,20 +21,21 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """Give agents orders from now on, in this epoch."""
+    """Give orders to agents from now on, in this epoch."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """Give no orders any more."""
+    """Give no more orders."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShareWith:
     """Share limits with these live balancers, and consider the models that their requests wait
-    for."""
+    for.
+    """
 
     peers: tuple[Peer, ...]
 
@@ -48,7 +49,7 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Let the agent try again what it failed to do."""
+    """Let the agent try again an order that failed."""
 
     agent: str
 
@@ -62,9 +63,9 @@ class Leadership:
     def __init__(self, run: str) -> None:
         self._run = run
         self.epoch: int | None = None
-        """Under which it leads; `None` while it does not."""
+        """The epoch in which the balancer leads; `None` while it does not lead."""
         self.peers: tuple[Peer, ...] = ()
-        """All that live, itself among them, as of the last beat."""
+        """All live balancers as of the last beat, including this one."""
         self._is_connected = False
         self._last_epoch = 0
 
@@ -104,7 +105,7 @@ class Leadership:
         return [Lead(epoch)]
 
     def must_ask(self, outbid: int | None) -> bool:
-        """Return whether to ask for leadership; `outbid` is a newer epoch that agents know."""
+        """Return whether to ask for leadership. `outbid` is a newer epoch that agents know."""
         return self.epoch is None or (outbid is not None and outbid > self.epoch)
 
     # ---- notifications

@@ -1,9 +1,9 @@
 """Notifications and letters between balancers over one store.
 
 `Changed` names what to read from the store. It contains nothing secret and grants nothing, because
-anybody who may connect to PostgreSQL can receive and send it. All others are letters, which ask or
-answer something. They are in a table that can be read and written only by those who can also change
-keys. Unknown letters are ignored, so that neighbouring versions work together.
+anybody who may connect to PostgreSQL can receive and send it. All other messages are letters,
+which ask or answer something. They are in a table that can be read and written only by users who
+can also change keys. Unknown letters are ignored, so that neighbouring versions work together.
 """
 
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ Subject = Literal[
 SUBJECTS: tuple[Subject, ...] = get_args(Subject)
 
 MOST_ID = 200
-"""Most characters of an id in a letter."""
+"""Maximum characters of an id in a letter."""
 
 MOST_TEXT = 384_000
-"""Most characters of a question or of an answer; all of them are ASCII."""
+"""Maximum characters of a question or of an answer; all of them are ASCII."""
 
 Id = Annotated[str, Field(min_length=1, max_length=MOST_ID)]
 Text = Annotated[str, Field(max_length=MOST_TEXT, pattern=r"^[\x20-\x7e]*\z")]
@@ -32,8 +32,8 @@ Text = Annotated[str, Field(max_length=MOST_TEXT, pattern=r"^[\x20-\x7e]*\z")]
 class Changed:
     """A notification that `what` has changed and must be read.
 
-    `peers`: a balancer left in good order; `mail`: letters came; `cancels`: retained requests must
-    be cancelled where they run; `batches`: a batch must be.
+    `peers`: a balancer left in good order. `mail`: letters came. `cancels`: retained requests must
+    be cancelled by the balancers that run them. `batches`: a batch must be cancelled.
     """
 
     what: Subject
@@ -50,7 +50,7 @@ class CancelRequest:
 
 @dataclass(frozen=True, slots=True)
 class RetryAgent:
-    """A letter to the leader: let this agent try again what it failed to do."""
+    """A letter to the leader: let this agent try again an order that failed."""
 
     agent: Id
     type: Literal["retry_agent"] = "retry_agent"
@@ -79,7 +79,7 @@ class Answered:
 
 
 Broadcast = Changed | CancelRequest | RetryAgent
-"""To all, without an answer."""
+"""Letters to all balancers, which get no answer."""
 
 Letter = CancelRequest | RetryAgent | Asked | Answered
 

@@ -1,4 +1,4 @@
-"""Sums of all other balancers' parts, and their addition to this balancer's part."""
+"""Adds up the parts of all other balancers, and adds the sums to this balancer's part."""
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,8 +22,8 @@ V = TypeVar("V", bound=FleetTotals)
 class Others:
     """All other balancers as one: their queue, their requests and the slots that they took.
 
-    `here` is this balancer's name, if there are others. `sums` are the others' totals, by their
-    names between balancers. `busy` are the slots that others took, by agent; `rates` and
+    `here` is this balancer's name, if there are others. `sums` are the others' totals, by the
+    names used between balancers. `busy` are the slots that others took, by agent; `rates` and
     `tokens_per_second` are the others' rates. `requests` are their oldest requests, oldest first,
     each with the name of its balancer; ages are as of `at`, in seconds since 1970. `missing` are
     the names of the balancers that did not answer.
@@ -39,7 +39,9 @@ class Others:
     missing: tuple[str, ...] = ()
 
     def totals(self, own: V) -> V:
-        """The fleet in a few numbers, or its whole view, with the totals over all balancers."""
+        """Return the fleet in a few numbers, or its whole view, with the totals over all
+        balancers.
+        """
         if not self.sums:
             return own
         totals = {
@@ -58,7 +60,7 @@ class Others:
     def with_others(self, own: Iterable[Request], at: float, limit: int) -> Iterator[Request]:
         """Yield the oldest requests of all balancers, with their ages as of `at`.
 
-        `own` are this balancer's.
+        `own` are this balancer's requests.
         """
         if not self.requests:
             return iter(own)
@@ -66,7 +68,7 @@ class Others:
         return islice(heapq.merge(own, others, key=_youth), limit)
 
     def snapshot(self, own: Snapshot, limit: int) -> Snapshot:
-        """Agents and requests over all balancers: `own` has the totals, and is changed."""
+        """Return agents and requests over all balancers. `own` has the totals, and is changed."""
         for agent in own["agents"]:
             agent["slots"]["busy"] += self.busy.get(agent["id"], 0)
         for request in own["requests"]:
@@ -75,13 +77,13 @@ class Others:
         return own
 
     def changed_since(self, before: "Others") -> list[AgentId]:
-        """Return the agents of which others have taken more or fewer slots than in `before`."""
+        """Return the agents whose slots taken by others differ from `before`."""
         agents = {**before.busy, **self.busy}
         return [id for id in agents if before.busy.get(id, 0) != self.busy.get(id, 0)]
 
 
 NO_OTHERS = Others()
-"""There are no other balancers."""
+"""The value without other balancers."""
 
 
 def added_up(
@@ -92,8 +94,10 @@ def added_up(
     limit: int,
     missing: Sequence[str],
 ) -> Others:
-    """Return the joined answers of all other balancers, each with its name; at most `limit`
-    requests."""
+    """Return the joined answers of all other balancers, each with its name.
+
+    The result has at most `limit` requests.
+    """
     requests = (_marked(fleet["requests"], name) for name, fleet in answers)
     names = [found.figure.summed for found in SUMMED]
     return Others(
@@ -136,7 +140,7 @@ def _youth(request: Request) -> float:
 
 
 def _sum(parts: Iterable[Any]) -> Any:
-    """The sum of numbers, or of mappings to numbers; what is not reported is 0."""
+    """Return the sum of numbers, or of mappings to numbers; a missing number counts as 0."""
     parts = [part for part in parts if part is not None]
     mappings = [part for part in parts if isinstance(part, Mapping)]
     return _added(*mappings) if mappings else sum(parts)

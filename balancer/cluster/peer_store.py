@@ -38,7 +38,7 @@ class Peer:
 class PeerSession(Protocol):
     """A connection to the store for this balancer alone.
 
-    Its loss is reported at once, and ends leadership.
+    The loss of the connection is reported at once, and ends leadership.
 
     One call at a time. Every call raises `StoreAway`, after which the session cannot be used.
     """
@@ -49,23 +49,23 @@ class PeerSession(Protocol):
     async def lead(self, above: int) -> int | None:
         """Lead, if no other balancer does.
 
-        Returns the new epoch, larger than `above` and all before it.
+        Returns the new epoch, larger than `above` and all earlier epochs.
 
-        The leader may call it again, for a newer epoch.
+        The leader may call this again for a newer epoch.
         """
 
     async def mail(self, run: str) -> Sequence[Letter]:
         """Return the letters to this run, each once, in the order in which they were sent."""
 
     async def leave(self, run: str) -> None:
-        """Stop leading, and remove this balancer from the live ones."""
+        """Stop leading, and remove this balancer from the live balancers."""
 
     def close(self) -> None:
-        """Close the connection, and so end leadership. May be called again. Never waits."""
+        """Close the connection, which ends leadership. May be called again. Never waits."""
 
 
 class NotificationHub(Protocol):
-    """A `PeerStore` for a store that sends no notifications: it sends those of transactions."""
+    """Sends the notifications of transactions, for a `PeerStore` whose database sends none."""
 
     async def open_session(
         self, on_notification: Callable[[Notification], None], on_lost: Callable[[], None]
@@ -91,11 +91,10 @@ class PeerStore(Protocol):
         """
 
     async def send(self, letter: Letter) -> None:
-        """Send a letter to all live balancers, including this one; an answer only to the asking
-        one.
+        """Send a letter to all live balancers, including this one.
 
-        Raises `StoreAway`.
+        An answer is sent only to the asking balancer. Raises `StoreAway`.
         """
 
     async def left(self) -> None:
-        """Tell all balancers that this one left in good order. Raises `StoreAway`."""
+        """Tell all balancers that this balancer left in good order. Raises `StoreAway`."""

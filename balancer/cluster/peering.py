@@ -70,14 +70,15 @@ def open_peers(
 
 
 async def reads_none() -> bool:
-    """Read nothing: the store has no such records."""
+    """Do nothing, because the store has no such records."""
     return True
 
 
 def cluster_view_of(peers: Peers | None, workers: Mapping[str, int]) -> ClusterView:
     """Return the view over all balancers; there may be only this one.
 
-    `workers`: the processes behind this one's port, if there are several; see `ClusterView`.
+    `workers` are the processes behind this balancer's port, if there are several; see
+    `ClusterView`.
     """
     if peers is None:
         return ClusterView()
@@ -90,7 +91,8 @@ def balancers_of(
 ) -> ListBalancers:
     """Return a function that lists all live balancers, as the store last listed them.
 
-    If the store is not shared, it lists `alone`. Before the first list, there are none.
+    If the store is not shared, the function returns `alone`. Before the first list, it returns
+    none.
     """
     if peers is None:
         return alone

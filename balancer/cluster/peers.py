@@ -1,9 +1,9 @@
-"""Keeps a balancer in touch with those that share its store: it sends beats, gets notifications,
-and leads or follows.
+"""Keeps a balancer in touch with the balancers that share its store.
 
-One task does this, over one session. While the store is away no balancer leads: agents keep their
-models, and requests are served. When the store is back, everything is read again. Any other error
-ends the session and leadership, and the balancer opens another session.
+The balancer sends beats, gets notifications, and leads or follows. One task does this, over one
+session. While the store is away no balancer leads: agents keep their models, and requests are
+served. When the store is back, everything is read again. Any other error ends the session and
+leadership, and the balancer opens another session.
 """
 
 import asyncio
@@ -38,33 +38,33 @@ from .peer_store import Beat, Peer, PeerSession, PeerStore
 logger = logging.getLogger(__name__)
 
 BEAT_INTERVAL = 1.0
-"""Seconds between two beats; a balancer that does not lead asks for it with each."""
+"""Seconds between two beats; a balancer that does not lead asks for leadership with each beat."""
 
 READ_PAUSE = 0.01
-"""Seconds between two readings of what has changed, however often somebody says that it has."""
+"""Minimum seconds between two readings of changed records, however often they change."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 """Seconds before the next session is tried, doubled each time, less a random part."""
 
 LAST_WORDS = 2.0
-"""Seconds that the store has, at the end, to hear that this balancer goes."""
+"""Seconds in which the store can take note, at the end, that this balancer leaves."""
 
 
 MOST_MODELS = 64
-"""Models that one balancer tells of: those whose requests have waited longest."""
+"""Maximum models that a balancer reports: the models whose requests have waited longest."""
 
 Waiting = Mapping[str, tuple[int, float]]
-"""By model: how many requests wait, and for how many seconds the oldest has."""
+"""For each model, how many requests wait, and for how many seconds the oldest has waited."""
 
 
 def waiting_text(waiting: Waiting) -> str:
-    """Return the waiting requests as JSON, which `waiting_in` reads."""
+    """Return the waiting requests as JSON, for `waiting_in`."""
     longest = sorted(waiting.items(), key=lambda each: -each[1][1])[:MOST_MODELS]
     return json.dumps({name: [num, round(age, 3)] for name, (num, age) in longest})
 
 
 def waiting_in(text: str) -> Waiting:
-    """Read a balancer's report; empty if another version wrote another form."""
+    """Return a balancer's report of waiting requests; empty if its form is unknown."""
     try:
         reported = json.loads(text)
         return {str(name): (int(num), float(age)) for name, (num, age) in reported.items()}
@@ -109,15 +109,15 @@ class Led(Protocol):
 
 
 def _no_answer(_what: str, _about: str) -> None:
-    """Return no answer: this balancer knows no questions."""
+    """Return `None`, because this balancer knows no questions."""
 
 
 def _not_told() -> None:
-    """Tell nobody that this balancer leads."""
+    """Do nothing, because no part needs to know that this balancer leads."""
 
 
 Reload = Callable[[], Awaitable[bool]]
-"""Reads something from the store anew; whether it could."""
+"""Reads some records of the store again; returns whether it could."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class Peers:
         on_lead: Callable[[], None] = _not_told,
         beat_interval: float = BEAT_INTERVAL,
     ) -> None:
-        """`reloads` read what has changed; `respond` answers others.
+        """Prepare. `reloads` read changed records; `respond` answers other balancers.
 
         `run` belongs to this start alone.
         """
@@ -201,7 +201,7 @@ class Peers:
     async def cancel(self, id: RequestId) -> bool:
         """Let the balancer that runs this request cancel it.
 
-        Returns whether others were notified.
+        Returns whether other balancers were notified.
         """
         return self.num_live > 1 and len(id) <= MOST_ID and await self._is_sent(CancelRequest(id))
 
@@ -305,7 +305,7 @@ class Peers:
                 self._unread[what] = None
 
     async def _ring(self, within: float) -> None:
-        """Wait for work, at most `within` seconds."""
+        """Wait for work, for at most `within` seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, within)):
                 await self._rang.wait()
@@ -322,7 +322,7 @@ class Peers:
             self._end_session()
 
     def _end_session(self) -> None:
-        """End the session in any case: no balancer leads without one."""
+        """End the session in any case, since no balancer leads without a session."""
         session, self._session = self._session, None
         if session is not None:
             session.close()

@@ -3,10 +3,10 @@
 Anybody who may connect to the database can send and receive notifications. So a notification only
 says what to read; the letters are rows of a table.
 
-The lock belongs to the session: it is free as soon as the server knows that the connection is lost.
-Both sides check the connection. This side gives up a session that does not answer for `TIMEOUT`
-seconds; the server gives up one that is silent for about ten seconds (`KEEPALIVES`). So the
-balancer that loses the lock notices first.
+The lock belongs to the session: it is free as soon as the server knows that the connection is
+lost. Both sides check the connection. This side gives up a session that does not answer for
+`TIMEOUT` seconds. The server gives up a session that is silent for about ten seconds
+(`KEEPALIVES`). So the balancer that loses the lock notices first.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +22,7 @@ from .notifications import Answered, Changed, Letter, Notification, decoded, enc
 from .peer_store import Beat, Peer, PeerSession
 
 TIMEOUT = 3.0
-"""Seconds for one statement, and to connect."""
+"""Maximum seconds for one statement, and for connecting."""
 
 KEEPALIVES = {
     "tcp_keepalives_idle": "4",
@@ -33,13 +33,13 @@ KEEPALIVES = {
 # Statements; times are those of the database.
 
 LEADER_LOCK = 0x6172_7269_6572_70
-"""The key of the advisory lock of the leader."""
+"""The key of the leader's advisory lock."""
 
 LIVE = 6.0
-"""Seconds after its last beat in which a balancer counts as living."""
+"""Seconds for which a balancer counts as living after its last beat."""
 
 FORGOTTEN = 3600.0
-"""Seconds after its last beat in which a balancer's row is deleted."""
+"""Seconds after its last beat at which a balancer's row is deleted."""
 
 BEAT = """
 INSERT INTO balancers (run, name, version, is_leading, waiting, url, seen_at, started_at)
@@ -73,7 +73,7 @@ WHERE seen_at > extract(epoch FROM clock_timestamp()) - $2 AND run = coalesce($3
 MAIL = "DELETE FROM mail WHERE run = $1 RETURNING number, document"
 
 UNREAD = 60.0
-"""Seconds after which a letter is deleted that nobody has read."""
+"""Seconds after which an unread letter is deleted."""
 
 FORGET_MAIL = "DELETE FROM mail WHERE sent_at < extract(epoch FROM clock_timestamp()) - $1"
 
@@ -171,8 +171,10 @@ class PostgresSession:
 
     @contextmanager
     def _used(self) -> Iterator[None]:
-        """A context that gives up the session if a call fails, because its effect on the server is
-        unknown."""
+        """Return a context that gives up the session if a call in it fails.
+
+        After a failure, the effect of the call on the server is unknown.
+        """
         try:
             with _reached(self._url):
                 yield

@@ -1,8 +1,8 @@
 """Open questions to other balancers, and their answers so far.
 
-Invariants: at most `MOST_OPEN` questions are open; an answer counts only if its balancer was asked,
-and only once. An answer is sent compressed, as ASCII text: `unpacked(packed(body)) == body` for
-every `body` that `packed` accepts.
+Invariants: at most `MOST_OPEN` questions are open; an answer counts only if its balancer was
+asked, and only once. An answer is sent compressed, as ASCII text: `unpacked(packed(body)) == body`
+for every `body` that `packed` accepts.
 """
 
 import zlib
@@ -16,7 +16,7 @@ MOST_OPEN = 64
 
 
 MOST_BYTES = 16 * 1024 * 1024
-"""Most bytes of an answer before it is compressed; fewer where it compresses badly."""
+"""Maximum bytes of an answer before compression; fewer if it compresses badly."""
 
 
 class TooLong(Exception):
@@ -24,7 +24,7 @@ class TooLong(Exception):
 
 
 class Unreadable(Exception):
-    """A text is not an answer."""
+    """A text that is no answer."""
 
 
 def packed(body: bytes) -> str:
@@ -36,7 +36,7 @@ def packed(body: bytes) -> str:
 
 
 def unpacked(text: str) -> bytes:
-    """Return the answer in a text of `packed`. Raises `Unreadable`."""
+    """Return the answer that `packed` wrote into `text`. Raises `Unreadable`."""
     reader = zlib.decompressobj()
     try:
         body = reader.decompress(b64decode(text, validate=True), MOST_BYTES)
@@ -115,5 +115,5 @@ class Questions:
         return None if question.asked else answer.id
 
     def close(self, id: str) -> Replies:
-        """Return the answers so far. Later ones are ignored."""
+        """Return the answers so far. Later answers are ignored."""
         return self._open.pop(id).so_far()

@@ -30,12 +30,14 @@ from .answers import (
 )
 
 FORGOTTEN = 5.0
-"""Seconds after which no balancer counts as asking for rates any more: those since then mislead."""
+"""Seconds without questions after which rates are stale, since they are measured no longer."""
 
 
 class Rates:
-    """Tokens per second since the last question of another balancer; measured only while they
-    ask."""
+    """Tokens per second since the last question of another balancer.
+
+    They are measured only while other balancers ask.
+    """
 
     def __init__(self, runtime: FleetRuntime, clock: Callable[[], float]) -> None:
         self._runtime = runtime
@@ -67,7 +69,7 @@ class Rates:
 
 
 Render = Callable[[str], tuple[bytes, str]]
-"""Writes the metrics in the format that a header asks for: the text, and its type."""
+"""Writes the metrics in the format of an `Accept` header: the text, and its type."""
 
 
 def no_metrics(_accept: str) -> tuple[bytes, str]:
@@ -94,7 +96,7 @@ class Responder:
         self._wall_clock = wall_clock
 
     def respond(self, what: str, about: str) -> bytes | None:
-        """Return the answer; `None` to a question that this version does not know."""
+        """Return the answer; `None` if this version does not know the question."""
         if what not in get_args(What):
             return None
         answer = {

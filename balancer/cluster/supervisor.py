@@ -1,4 +1,4 @@
-"""The parent of the workers: it starts workers, restarts lost ones, and passes their messages on.
+"""The parent of the workers: starts workers, restarts lost ones, and passes on their messages.
 
 It also reserves the ports on which all workers listen.
 """
@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 PROGRAM = (sys.executable, "-m", __name__.removesuffix(".cluster.supervisor"))
 
 MOST_WAITING = 16 * 1024 * 1024
-"""Bytes that may wait for a worker to read them; one that reads nothing any more is killed."""
+"""Maximum bytes that may wait for a worker to read them; beyond that the worker is killed."""
 
 
 async def main(settings: BalancerSettings, argv: Sequence[str], shutdown: Shutdown) -> int:
@@ -65,10 +65,10 @@ def reserve(address: Address, flag: str, until: ExitStack) -> Address:
     Returns the address with its port.
 
     This process does not listen: the system spreads connections over the listening sockets of a
-    port (`SO_REUSEPORT`). A bound socket that does not listen gets no connections, but it knows the
-    port's number if any free port was asked for.
+    port (`SO_REUSEPORT`). A bound socket that does not listen gets no connections, but it knows
+    the port's number if any free port was asked for.
 
-    Raises `StartupError` that names `flag`, also if another program listens there.
+    Raises a `StartupError` that names `flag`, also if another program listens there.
     """
     try:
         found = socket.getaddrinfo(
@@ -84,8 +84,7 @@ def reserve(address: Address, flag: str, until: ExitStack) -> Address:
 
 
 def _bound(family: int, kind: int, protocol: int, at: tuple[object, ...], until: ExitStack) -> int:
-    """Bind twice, because otherwise another program of this user that shares ports would be let
-    in."""
+    """Bind twice, since otherwise another program of this user could share the port."""
     with socket.socket(family, kind, protocol) as alone:
         alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         alone.bind(at)
@@ -98,7 +97,7 @@ def _bound(family: int, kind: int, protocol: int, at: tuple[object, ...], until:
 
 
 class Hub:
-    """Knows which workers live and which one leads, if their store cannot tell.
+    """Knows which workers live and which one leads, if their store does not know it.
 
     Workers are known by their numbers; times are in seconds. Invariants: the leading worker runs;
     epochs grow.
@@ -110,7 +109,7 @@ class Hub:
         self._epoch = 0
 
     def beat(self, worker: int, beat: Beat, now: float, wall: float) -> tuple[Peer, ...]:
-        """Take a worker's beat; `wall` is now, in seconds since 1970.
+        """Take a worker's beat. `wall` is the present time, in seconds since 1970.
 
         Returns all workers with a beat.
         """
@@ -122,7 +121,7 @@ class Hub:
         )
 
     def lead(self, worker: int, above: int) -> int | None:
-        """Let a worker lead, unless another one does. Returns its epoch."""
+        """Let a worker lead, unless another worker leads. Returns its epoch."""
         if self._leader not in (None, worker):
             return None
         self._leader = worker

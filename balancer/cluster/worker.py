@@ -1,8 +1,8 @@
 """A worker's side of the pipes to its parent: its number, the serving workers, and when to stop.
 
-A worker ends when its parent has ended: nothing else would stop it, and it would keep the ports. If
-the store carries no notifications between balancers, the parent does, and decides which worker
-leads.
+A worker ends when its parent has ended. Otherwise nothing would stop the worker, and it would keep
+the ports. If the store carries no notifications between balancers, the parent carries them, and
+decides which worker leads.
 """
 
 import asyncio
@@ -42,15 +42,14 @@ from .worker_messages import (
 logger = logging.getLogger(__name__)
 
 VARIABLE = "ARRIERO_WORKER"
-"""The environment variable in which a parent tells each worker its number; no setting."""
+"""The environment variable in which a parent tells each worker its number; not a setting."""
 
 EXIT_ORPHANED = 72
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place of a worker: its number (from 0, of `num` workers), its run, and the shared
-    ports."""
+    """The place of a worker: its number (from 0, of `num` workers), its run, and shared ports."""
 
     number: int
     num: int
@@ -63,12 +62,12 @@ class Place:
         return f"{base}/{self.number}"
 
     def names(self, own: str) -> dict[str, int]:
-        """Return the names of all workers with their numbers, this one (`own`) first."""
+        """Return the names of all workers with their numbers, this worker (`own`) first."""
         base = own.removesuffix(f"/{self.number}")
         return {own: self.number} | {f"{base}/{number}": number for number in range(self.num)}
 
     def text(self) -> str:
-        """Return the text that `place_in` reads."""
+        """Return the place as a text, for `place_in`."""
         addresses = {"inference": str(self.inference), "management": str(self.management)}
         numbers = {"number": self.number, "num": self.num, "run": self.run}
         return json.dumps(numbers | addresses)
@@ -140,7 +139,7 @@ def _ignored(_notification: object) -> None:
 
 
 async def open_pipes(place: Place) -> Pipes:
-    """Use standard input and output as pipes; printed text goes to standard error from now on."""
+    """Use standard input and output as pipes; from now on printed text goes to standard error."""
     reports = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     loop = asyncio.get_running_loop()
@@ -153,10 +152,10 @@ async def open_pipes(place: Place) -> Pipes:
 
 
 TIMEOUT = 3.0
-"""Seconds that the parent has for an answer."""
+"""Seconds in which the parent has to answer."""
 
 _IDS = count(1)
-"""Ids of questions, over all sessions of this process."""
+"""The ids of questions, over all sessions of this process."""
 
 
 class HubPeerStore:
@@ -187,7 +186,7 @@ class HubPeerStore:
 
 
 class HubSession:
-    """A `PeerSession` with the parent itself, so it is lost only when the worker ends."""
+    """A `PeerSession` with the parent process, so it is lost only when the worker ends."""
 
     def __init__(self, pipes: Pipes) -> None:
         self._pipes = pipes

@@ -9,7 +9,7 @@ from ...shared.strict import LAZY
 from .peer_store import Beat, Peer
 
 MOST_BYTES = 1024 * 1024
-"""Most bytes of one line."""
+"""Maximum bytes of one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Living:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """To a worker: finish your work, and end."""
+    """To a worker: finish the running work, and end."""
 
     type: Literal["stop"] = "stop"
 
@@ -105,7 +105,7 @@ _TO_PARENT: TypeAdapter[ToParent] = TypeAdapter(
 
 
 def encode(message: ToWorker | ToParent) -> bytes:
-    """One line."""
+    """Return a message as one line."""
     adapter: TypeAdapter[ToWorker] | TypeAdapter[ToParent] = (
         _TO_WORKER if isinstance(message, ToWorker) else _TO_PARENT
     )
@@ -113,10 +113,10 @@ def encode(message: ToWorker | ToParent) -> bytes:
 
 
 def decode_to_worker(line: bytes) -> ToWorker:
-    """Raises `ValueError`."""
+    """Return the message in a line. Raises `ValueError`."""
     return _TO_WORKER.validate_json(line)
 
 
 def decode_to_parent(line: bytes) -> ToParent:
-    """Raises `ValueError`."""
+    """Return the message in a line. Raises `ValueError`."""
     return _TO_PARENT.validate_json(line)

@@ -31,7 +31,7 @@ class AgentPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The steps of all agents, and why models, by name, would lack agents."""
+    """The steps of all agents, and, by model, why the model would lack agents."""
 
     agents: Sequence[AgentPlan]
     shortages: Mapping[str, Issue]
@@ -40,7 +40,7 @@ class Plan:
 def plans_of(
     members: Iterable[Member], targets: Mapping[AgentId, Assignment | None]
 ) -> list[AgentPlan]:
-    """Return the step of each agent; of agents without a model, at most one per host."""
+    """Return the step of each agent, but of at most one agent without a model per host."""
     plans = [plan_of(member, targets.get(member.id)) for member in members]
     busy = {plan.agent for plan in plans if not plan.is_idle}
     idle = {plan.agent: plan for plan in reversed(plans) if plan.agent not in busy}

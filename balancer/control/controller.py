@@ -1,13 +1,13 @@
 """Compares the desired state with the fleet, and decides which agent should serve which model.
 
-It always compares with the whole fleet, as agents report it. So after a restart of the balancer, or
-when an agent connects again, no agent gets an order for what it does already. Between comparisons
-the controller remembers orders in progress, failures, the last use of models, and agents that left
-a moment ago.
+The comparison always covers the whole fleet, as agents report it. So after a restart of the
+balancer, or when an agent connects again, no agent gets an order for a model that it serves
+already. Between comparisons the controller remembers orders in progress, failures, the last use of
+models, and agents that left a moment ago.
 
-Invariants: a pinned or cordoned agent gets no orders; no order repeats what its agent does already;
-without a desired state there are no orders; the numbers of orders grow; only the leader gives
-orders.
+Invariants: a pinned or cordoned agent gets no orders; no order repeats what its agent does
+already; without a desired state there are no orders; the numbers of orders grow; only the leader
+gives orders.
 """
 
 from collections.abc import Iterable, Mapping, Set
@@ -27,10 +27,10 @@ from .rollout import Reassignment, Rollout
 from .whereabouts import Obstacle, placement_in_words
 
 VERSIONS = 2**32
-"""Orders in one epoch, at most; `Assign.revision` has room for 2 million epochs."""
+"""Maximum orders in one epoch; `Assign.revision` has room for 2 million epochs."""
 
 MOST_BELIEVED = 2**52
-"""Half of the numbers that an order may have."""
+"""Half of the range of order numbers."""
 
 
 def epoch_of(number: int) -> int:
@@ -41,10 +41,10 @@ def epoch_of(number: int) -> int:
 class OrderNumbers:
     """The numbers of orders. Of two orders, an agent obeys the one with the larger number.
 
-    Of several balancers one leads, in an epoch larger than all before. An order's number begins
-    with the epoch. So an agent that has heard a later leader ignores the orders of an earlier one.
-    The epoch is 0 at first, in which a single balancer leads; numbers then continue after the
-    largest that agents know.
+    Of several balancers one leads, in an epoch larger than all earlier epochs. An order's number
+    begins with the epoch. So an agent that has heard a later leader ignores the orders of an
+    earlier leader. The first epoch is 0, in which a single balancer leads; numbers then continue
+    after the largest number that agents know.
 
     Invariant: numbers grow, and belong to the leading epoch, if that is not 0.
     """
@@ -61,7 +61,7 @@ class OrderNumbers:
 
     @property
     def outbid(self) -> int | None:
-        """Return the later epoch that agents know, if any; a leader needs one beyond it."""
+        """Return the later epoch that agents know, if any; a leader needs an epoch beyond it."""
         known = epoch_of(self.last)
         return known if self._epoch and known > self._epoch else None
 
@@ -77,7 +77,8 @@ class OrderNumbers:
     def seen(self, number: int) -> None:
         """Record that an agent obeys the order of this number.
 
-        A number that cannot have been given is ignored, because orders need numbers beyond it.
+        If no leader can have given the number, it is ignored, because orders need numbers beyond
+        it.
         """
         if number < MOST_BELIEVED:
             self.last = max(self.last, number)
@@ -93,8 +94,8 @@ class OrderNumbers:
 SETTLE = 6.0
 """Seconds after a start in which agents dial again; until then no orders are given.
 
-For as long again, none are while a host says that it is more agents than have dialled: one that is
-free might be ordered what another one of its host loads already.
+For the same time again, no orders are given while a host reports more agents than have dialled.
+Otherwise one of its agents could be ordered a model that another is loading already.
 """
 
 
@@ -110,7 +111,7 @@ class GiveOrder:
 class Reconciliation:
     """The result of comparing the desired state with the fleet.
 
-    `obstacles`: for each model that is to be loaded, the agents that may not get it, and why.
+    `obstacles`: for each model to load, the agents that may not get the model, and why.
     """
 
     members: Mapping[AgentId, Member]
@@ -124,10 +125,9 @@ class Controller:
     """The controller. Call `reconcile` after every change, and at `reconcile_at`."""
 
     def __init__(self, *, drain_timeout: float, http_hosts: tuple[str, ...] = ()) -> None:
-        """An agent that loads another model lets its requests continue for `drain_timeout` seconds.
+        """Make a controller. Before a reload, requests may go on for `drain_timeout` seconds.
 
-        Only `http_hosts` may send model files without TLS.
-        """
+        Only `http_hosts` may send model files without TLS."""
         self.statuses: Mapping[str, ModelStatus] = {}
         self.reconcile_at: float | None = None
         self._drain_timeout = drain_timeout
@@ -150,13 +150,12 @@ class Controller:
     # ---- events
 
     def desire(self, desired: DesiredState) -> None:
-        """Take the state that an operator desires."""
+        """Take the state that an operator wants."""
         self._desired = desired
         self.statuses = {model.name: self._first_status(model) for model in desired.models}
 
     def restored(self, desired: DesiredState, now: float) -> None:
-        """Take the desired state from before the balancer's start: its agents connect again
-        first."""
+        """Take the desired state of an earlier run, whose agents have yet to connect again."""
         self.desire(desired)
         self._settled_at = now + SETTLE
 
@@ -165,7 +164,7 @@ class Controller:
         self._numbers.lead(epoch)
 
     def follow(self) -> None:
-        """Give no orders, and forget orders that agents may not have received."""
+        """Give no more orders, and forget orders that agents may not have received."""
         self._numbers.follow()
         self._orders.clear()
 
@@ -175,18 +174,17 @@ class Controller:
         return self._numbers.outbid
 
     def retry(self, host: AgentId, now: float) -> None:
-        """Let a host try again what it failed to do, as an operator wants."""
+        """Let a host try again an order that failed, because an operator wants it."""
         self._failures.retry(host, now)
 
     def next_attempt(self, model: str, now: float) -> float | None:
-        """Return when an agent may next try to load a failed model, if that time is still to
-        come."""
+        """Return when an agent may next try to load a failed model; `None` if it may now."""
         return self._failures.next_retry(now, model)
 
     def placement_of(self, model: DesiredModel) -> str | None:
         """Return a model's last placement and its reasons, in words.
 
-        Returns `None` if it is not to be loaded.
+        Returns `None` if the model is not to be loaded.
         """
         found = self._last
         obstacles = None if found is None else found.obstacles.get(model.name)
@@ -222,8 +220,7 @@ class Controller:
         return given
 
     def _is_settled(self, members: Mapping[AgentId, Member], now: float) -> bool:
-        """Return whether all known agents have connected after the start, or the time for that is
-        over."""
+        """Return whether all known agents have connected since the start, or had time to."""
         if now < self._settled_at:
             return False
         return now >= self._settled_at + SETTLE or all_have_dialled(
@@ -237,8 +234,7 @@ class Controller:
         demands: Mapping[str, Demand],
         now: float,
     ) -> Plan:
-        """Return the steps of all agents for this desired state, and the models that would lack
-        agents.
+        """Return all agents' steps for this desired state, and models that would lack agents.
 
         Changes nothing.
         """
@@ -284,14 +280,14 @@ class Controller:
         return member
 
     def _allowed(self, assignment: Assignment) -> Assignment:
-        """Return the assignment with the hosts that may send files without TLS, if it needs any."""
+        """Return the assignment with the hosts allowed to send files without TLS, if needed."""
         is_open = any(source.startswith("http://") for source in sources_of(assignment))
         return replace(assignment, http_hosts=self._http_hosts if is_open else ())
 
     def _allows_others(self, member: Member) -> bool:
-        """Return whether the agent's assignment allows other HTTP hosts than the present ones.
+        """Return whether the agent's assignment allows other HTTP hosts than the current ones.
 
-        If that assignment failed, the agent may try the present one at once.
+        If that assignment failed, the agent may try the current assignment at once.
         """
         assigned = member.assigned
         return assigned is not None and self._allowed(assigned).http_hosts != assigned.http_hosts
@@ -383,7 +379,7 @@ class Controller:
     ) -> Obstacle | None:
         """Return why the agent may not load the model.
 
-        After a failure it may if it has nothing to lose.
+        After a failure an agent without a model may still try.
 
         An agent that `is_loading` another desired model gives that up only for files that some
         agent has found. So a source with a typing error interrupts no load.
@@ -484,7 +480,7 @@ class Controller:
         return min((time for time in times if time is not None), default=None)
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         if any(order.revision > self._numbers.last for order in self._orders.values()):
             raise RuntimeError("an order is newer than the newest")
         names = set() if self._desired is None else {model.name for model in self._desired.models}

@@ -25,17 +25,19 @@ PATIENCE = 5.0
 """Seconds that requests wait before a busy agent changes its model for them."""
 
 MIN_TURN = 20.0
-"""Seconds for which a model that is in use keeps its agent before another one has its turn."""
+"""Seconds for which a model in use keeps its agent before another model has its turn."""
 
 RETURN = 5.0
-"""Seconds for which a model goes on to drain when the last request that it was for has given up:
-clients ask again."""
+"""Seconds for which a model goes on draining after the last waiting request has given up.
+
+Clients may ask again.
+"""
 
 IDLE_AFTER = 1.0
 """Seconds without requests after which a model counts as idle."""
 
 PRELOADED, IN_TURN, WAITING, IDLE = range(4)
-"""Tiers of models in demand, those that are served first before the others."""
+"""Tiers of models in demand; models of the first tier are served first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ NO_DEMAND = Demand()
 
 
 class _Contention(IntEnum):
-    """How long requests have waited for a model that no agent has memory for."""
+    """How long requests have waited for a model for which no agent has memory."""
 
     NONE = 0
     SHORT = 1
@@ -68,7 +70,7 @@ class _Usage:
 class Tiers:
     """The tier of each model in demand, and when the tiers next change with time.
 
-    `recalled` are agents that keep a model which they were told to unload.
+    `recalled` are agents that keep a model although they were told to unload it.
     """
 
     tiers: Mapping[str, int]
@@ -153,8 +155,7 @@ class Usage:
     def _expected(
         self, members: Sequence[Member], demands: Mapping[str, Demand], times: _Times
     ) -> Mapping[str, Demand]:
-        """Return the models for which others are drained, while requests wait for them or will
-        soon."""
+        """Return the models for which others are drained, while requests wait or soon will."""
         draining = {each.report.host_id for each in members if _is_draining(each)}
         waiting = {
             each.comes
@@ -176,7 +177,8 @@ class Usage:
     ) -> Mapping[AgentId, Member]:
         """Return the agents that need not unload their model any more.
 
-        They still have a model which they were told to unload, but nobody needs its room now.
+        They still have a model that they were told to unload, but no other model needs its room
+        now.
         """
         always = {each.name for each in models if each.preload and each.idle_timeout is None}
         needed = {*always, *wanted, *(each.report.serves for each in members)}
@@ -202,7 +204,7 @@ class Usage:
         demands: Mapping[str, Demand],
         times: _Times,
     ) -> _Contention:
-        """Return how long requests have waited for a model that no agent has memory for."""
+        """Return how long requests have waited for a model for which no agent has memory."""
         contention = _Contention.NONE
         for model in models:
             if model.name in demands and not _has_memory(model.name, by_model[model.name]):
@@ -250,7 +252,7 @@ def _is_draining(member: Member) -> bool:
 def _by_model(
     models: Iterable[DesiredModel], members: Sequence[Member]
 ) -> Mapping[str, list[Member]]:
-    """Return the agents of each model: those that are to serve it, or still have it."""
+    """Return the agents of each model: agents that are to serve it, or still have it."""
     found: dict[str, list[Member]] = {model.name: [] for model in models}
     crowded = {each.report.host_id for each in members if each.waits_for_room}
     for member in members:

@@ -54,7 +54,7 @@ class DesiredModel:
     """A model that the fleet should serve, under its `name` and its `aliases`.
 
     With `preload` it is loaded at once, otherwise at its first request. After `idle_timeout`
-    seconds without use it may be unloaded, and is loaded again on demand; `null`: it is never
+    seconds without use it may be unloaded, and is loaded again on demand; with `null` it is never
     unloaded. `projector` is the source of the part that reads pictures. `adapters` are served
     together with the model. The other fields are options for the agents' engines.
     """
@@ -77,7 +77,7 @@ class DesiredModel:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names that clients may ask for."""
+        """All names by which clients may ask for the model."""
         return (self.name, *self.aliases)
 
     @property
@@ -111,7 +111,7 @@ class DesiredState:
 
 
 def changed_models(before: DesiredState, after: DesiredState) -> str | None:
-    """Return the models that were added (+), removed (-) and changed (~); `None` if none was."""
+    """Return the models added (+), removed (-) and changed (~); `None` without changes."""
     old = {model.name: model for model in before.models}
     new = {model.name: model for model in after.models}
     words = [f"+ {name}" for name in new if name not in old]
@@ -126,14 +126,14 @@ def changed_models(before: DesiredState, after: DesiredState) -> str | None:
 
 MAX_BYTES = 4 * 2**20
 MAX_VALUES = 50_000
-"""Most values in the JSON of a desired state, nested ones among them."""
+"""Maximum values in the JSON of a desired state, including nested values."""
 
 MAX_PROBLEMS_SHOWN = 20
-"""Problems in the sentence of an error; further ones are counted."""
+"""Maximum problems in the sentence of an error; further problems are counted."""
 
 
 class InvalidDesiredState(InvalidRequest):
-    """A desired state with all of its problems."""
+    """A desired state with its problems."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         shown = "; ".join(problem.sentence for problem in problems[:MAX_PROBLEMS_SHOWN])
@@ -153,10 +153,10 @@ def parse_desired_state(
 ) -> DesiredState:
     """Return the desired state in the JSON `body`.
 
-    Raises `InvalidRequest` that names every problem.
+    Raises an `InvalidRequest` that names every problem.
 
     Sources without TLS must be on `http_hosts`; `None` accepts all, for a state that was checked
-    before.
+    earlier.
     """
     _check_size(body)
     try:
@@ -201,8 +201,7 @@ def _values(document: object) -> Iterator[object]:
 
 
 def desired_state_json(state: DesiredState) -> bytes:
-    """Return `state` in the form that `parse_desired_state` reads; options that were not set are
-    left out."""
+    """Return `state` as JSON for `parse_desired_state`, without options that were not set."""
     return to_json(desired_state_fields(state))
 
 

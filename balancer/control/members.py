@@ -1,4 +1,4 @@
-"""An agent as the controller sees it: what it reports, its last order, and its failed loads."""
+"""An agent from the controller's view: its report, its last order, and its failed loads."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,12 +14,12 @@ from ...shared.models.assignments import HOST, Assignment, HostFacts, Work
 class AgentReport:
     """The controller's knowledge of a connected agent.
 
-    - `serves`: the model that the agent takes requests for now; `used_at`: when one of the model's
-      requests last started or ended.
+    - `serves`: the model for which the agent takes requests now; `used_at`: when one of the
+      model's requests last started or ended.
     - `link` changes when the agent dials again; `protocol` is the version that it speaks.
-    - `allowed`: the models that its access key allows; `None` is any.
-    - Agents with the same `host` share its memory; the host says that they are `num_places`.
-    - `finishing`: the model that the agent still has, and takes no new requests for.
+    - `allowed`: the models that the agent's access key allows; `None` is any.
+    - Agents with the same `host` share its memory; the host reports that they are `num_places`.
+    - `finishing`: the model that the agent still has, but for which it takes no new requests.
     - `held`: the bytes of each memory that these models take, if known; `others`: the bytes that
       other programs had of each memory when it was measured.
 
@@ -79,7 +79,8 @@ class AgentReport:
 class Order:
     """An order that an agent has not carried out yet.
 
-    `interrupts` is the model that the agent served before, if other agents must serve it meanwhile.
+    `interrupts` is the model that the agent served earlier, if other agents must serve it in the
+    meantime.
     """
 
     revision: int
@@ -92,10 +93,10 @@ class Order:
 class Member:
     """An agent and its last order.
 
-    `assigned` is what the agent should serve by its last order. `is_changing`: it does not serve
-    that yet. `has_failed`: it could not load it, and serves what it served before, if anything.
-    `keeps` is a model that it was told to unload although no other model needs its room any more;
-    the agent counts for this model.
+    `assigned` is the model that the agent should serve by its last order. `is_changing`: it does
+    not serve that model yet. `has_failed`: it could not load the model, and serves its previous
+    model, if any. `keeps` is a model that the agent was told to unload although no other model
+    needs its room any more; the agent counts for this model.
     """
 
     report: AgentReport
@@ -125,14 +126,14 @@ class Member:
 
     @property
     def leaves(self) -> str | None:
-        """The model that the agent still has and is to unload by its last order."""
+        """The model that the agent still has and should unload by its last order."""
         has = self.report.serves or self.report.finishing
         to_serve = None if self.assigned is None else self.assigned.name
         return has if self.is_changing and has != to_serve else None
 
     @property
     def comes(self) -> str | None:
-        """The model that the agent is about to serve, but does not serve yet."""
+        """The model that the agent will serve, but does not serve yet."""
         to_serve = None if self.assigned is None else self.assigned.name
         return to_serve if self.is_changing and self.report.serves != to_serve else None
 
@@ -189,7 +190,7 @@ def _is_changing(work: Work | None) -> bool:
 
 
 FIRST_RETRY = 30.0
-"""Seconds until an agent that serves nothing tries again; the pause doubles each time."""
+"""Seconds until an agent without a model tries again; the pause doubles each time."""
 
 LAST_RETRY = 600.0
 
@@ -199,7 +200,7 @@ OF_THE_HOST = frozenset({"too_large", "does_not_fit", "disk_full", "denied", "no
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """An agent of a host could not load a model, `num_tries` times in a row.
+    """A model that an agent of a host could not load, `num_tries` times in a row.
 
     `is_forced`: an operator wants the host to try again at once.
     """
@@ -217,8 +218,8 @@ class Failure:
 class Failures:
     """Failed loads by host and model; the host's id is common to its agents.
 
-    They say when each load is tried again, and which changes stop because of it. Invariant: one
-    failure for each host and model, of the last desired assignment.
+    They decide when each load is tried again, and which changes stop because of it. Invariant:
+    there is one failure for each host and model, for the last desired assignment.
     """
 
     def __init__(self) -> None:
@@ -243,8 +244,9 @@ class Failures:
         return failure is None or failure.retry_at <= now
 
     def stops(self, assignment: Assignment) -> Failure | None:
-        """Return the failure because of which no further agent gives up its model for this
-        assignment."""
+        """Return the failure because of which no more agents give up their models for this
+        assignment.
+        """
         found = (f for f in self if f.stops_others and f.assignment == assignment)
         return next(found, None)
 
@@ -278,7 +280,7 @@ class Failures:
         self._failures.pop((host, model), None)
 
     def retry(self, host: AgentId, now: float) -> None:
-        """Let the host try again at once, as an operator wants."""
+        """Let the host try again at once, because an operator wants it."""
         for key, failure in self._failures.items():
             if key[0] == host:
                 self._failures[key] = replace(
@@ -295,6 +297,6 @@ class Failures:
         }
 
     def next_retry(self, now: float, model: str | None = None) -> float | None:
-        """Return when the next host may try again, with this model or any."""
+        """Return when a host may next try again, with this model or any."""
         found = (f for f in self if model is None or f.assignment.name == model)
         return min((f.retry_at for f in found if f.retry_at > now), default=None)

@@ -13,7 +13,7 @@ from .members import Failure, Member
 Status = Literal["loaded", "loading", "waiting", "failed", "unloaded"]
 
 MAX_ISSUES = 20
-"""Issues of one model that are shown."""
+"""Maximum issues of one model that are shown."""
 
 TOO_OLD = Issue(
     code="agent_too_old",
@@ -22,16 +22,16 @@ TOO_OLD = Issue(
 )
 
 _WEIGHTS = {"waiting": 0.0, "fetching": 0.0, "draining": 0.5, "loading": 0.5}
-"""The share of a load that is done when each phase begins."""
+"""The share of a load that is complete when each phase begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelStatus:
-    """The status of a desired model. `loaded`: an agent serves it; `loading`: agents are about to.
+    """The status of a desired model. `loaded`: an agent serves it; `loading`: agents will.
 
-    `waiting`: it waits for an agent; `unloaded`: it will be loaded at its next request. `progress`
-    is the share of the loading that is done, if known. `agents` counts the agents that have it or
-    are about to; they are on `hosts`.
+    `waiting`: the model waits for an agent. `unloaded`: the model will be loaded at its next
+    request. `progress` is the completed share of the loading, if known. `agents` counts the agents
+    that have the model or load it; they are on `hosts`.
     """
 
     model: DesiredModel
@@ -88,7 +88,7 @@ def _progress(member: Member) -> float:
 
 
 def share_done(work: Work) -> float:
-    """Return the share of fetching and loading that an agent has done."""
+    """Return the completed share of fetching and loading at an agent."""
     share = 0.0 if work.progress is None else work.progress
     return _WEIGHTS.get(work.phase, 0.0) + share / 2
 
@@ -133,9 +133,10 @@ def shortage_of(
 ) -> Issue | None:
     """Return why `num_missing` of the desired agents could not be found.
 
-    `labelled` agents have the labels; the keys of `allowed` of these allow the model; `fitting` of
-    these have the memory `needed`, in bytes. `most` is the memory of the largest of these. `failed`
-    agents could not load the model and try again, so they are not missing.
+    `labelled` agents have the labels. The keys of `allowed` of these allow the model, and
+    `fitting` of the allowed agents have the memory `needed`, in bytes. `most` is the memory of the
+    largest allowed agent. `failed` agents could not load the model and try again, so they are not
+    missing.
     """
     if not num_missing:
         return None

@@ -1,28 +1,29 @@
 """Decides which agent should serve which model, and moves as few models as possible.
 
-Each model requires a number of agents, or all that are left. Agents that have a model already keep
-it as long as the model requires them; then idle ones are taken, then those of models that come
-later. If an agent with the right labels is taken by a model that could be served elsewhere, that
-model moves.
+Each model requires a number of agents, or all remaining agents. Agents that have a model already
+keep it as long as the model requires them. Then idle agents are taken, then agents of models that
+come later. If an agent with the right labels is taken by a model that could be served elsewhere,
+that model moves.
 
 Each model sorts its possible agents once, by the models that they have already. So a place costs
 O(models), and all places O(models x agents x log agents). Only if an agent has to be taken from a
-model that was placed, all agents are looked at for one place.
+model that was placed, all agents are examined for one place.
 
-Placement depends on the memory that models need (`MemoryNeeds`) and on agents that went a moment
+Placement depends on the memory that models need (`MemoryNeeds`) and on agents that left a moment
 ago (`Departures`).
 
 Agents of one host share the memory of each device and the host's own. Together they get no more
 than the host holds, and no model twice. Models that are placed first get memory first. So unused
 models make room for a model that requests wait for, the least recently used first, and only on the
 same memory. Unused models take no memory from each other, so a model that made room is not loaded
-elsewhere at another one's cost. A model that waits for room moves to a host where no model has to
-go. Models with `preload` never make room: if they leave a model too little of a device, the model
-takes what is left there.
+elsewhere at another unused model's cost. A model that waits for room moves to a host where no
+model has to make room. Models with `preload` never make room: if they leave a model too little of
+a device, the model takes what is left there.
 
 The memory that other programs take of a host varies, so it moves no model. It only decides between
-hosts for a model that is loaded anew. A host that other programs leave too little of is taken if
-there is no other host, or if a model in use would have to go on the other hosts.
+hosts for a model that is loaded anew. If other programs leave too little memory on a host, the
+host is taken only if there is no other host, or if a model in use would have to make room on the
+other hosts.
 """
 
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -43,13 +44,13 @@ class Requirement:
     """A model that must be on `at_least` of the agents in `eligible`, preferably the first ones.
 
     With `takes_rest` it gets all agents that no other model requires. Lower `tier`s are served
-    first. Within a tier, models take turns; of `IDLE` models, the one last used (`used_at`) is
-    first. `needed` is its memory in bytes beside other models of a host: 0 while unknown, and
-    infinite if it will never be known. `claims` are the bytes that must be free in each memory of a
-    host before it is loaded, if known.
+    first. Within a tier, models take turns; of `IDLE` models, the one used last (`used_at`) is
+    first. `needed` is its memory in bytes next to other models of a host: 0 while unknown, and
+    infinite if it will never be known. `claims` are the bytes that must be free in each memory of
+    a host before the model is loaded, if known.
 
-    `reserved` places are kept for agents that left a moment ago. If the model `is_gone`, because no
-    other agent has it, all but the first place are kept, if an agent is spare.
+    `reserved` places are kept for agents that left a moment ago. If the model `is_gone`, because
+    no other agent has it, all places except the first are kept, if an agent is spare.
     """
 
     model: str
@@ -78,7 +79,7 @@ class Placement:
 
 
 _ALL = "*"
-"""All memories of a host as one."""
+"""The name for all memories of a host together."""
 
 
 def place(requirements: Sequence[Requirement], members: Iterable[Member]) -> Placement:
@@ -88,7 +89,9 @@ def place(requirements: Sequence[Requirement], members: Iterable[Member]) -> Pla
 
 @dataclass(slots=True)
 class _PlacedModel:
-    """`candidates` are its eligible agents by the model that they have, each group sorted."""
+    """A model in placement. `candidates` are its eligible agents by their present model,
+    sorted.
+    """
 
     requirement: Requirement
     candidates: list[deque[AgentId]] | None = None
@@ -124,7 +127,7 @@ class _Placing:
         self._find_holders()
 
     def _find_holders(self) -> None:
-        """Find the agents by the model that they have, the ones to keep last."""
+        """Find the agents by the model that they have; the agents to keep come last."""
         for member in sorted(self._members.values(), key=_worth_keeping):
             model = self._models.get(member.model) if member.model else None
             if model is not None and member.id in model.requirement.eligible:
@@ -171,13 +174,13 @@ class _Placing:
     def _may_load(self, agent: AgentId, model: _PlacedModel) -> bool:
         """Return whether the model may be loaded on the agent.
 
-        A model that is not in use displaces none.
+        A model that is not in use displaces no other model.
         """
         is_own = self._members[agent].model == model.requirement.model
         return is_own or model.requirement.tier != IDLE or self._price(agent, model).worth == 0
 
     def _own(self, model: _PlacedModel) -> AgentId | None:
-        """Return an agent that has the model and was not given away."""
+        """Return an agent that has the model and was not given to another model."""
         while model.holders:
             agent = model.holders.pop()
             if self._chosen[agent] is None and self._has_room(agent, model):
@@ -186,8 +189,7 @@ class _Placing:
         return None
 
     def _roomier(self, own: AgentId, model: _PlacedModel) -> AgentId:
-        """Return an agent on which no model must make room for this one, if it waits for memory on
-        `own`."""
+        """Return an agent where no model must make room, if `model` waits for memory on `own`."""
         if self._first_in_the_way(own, model, self._models_beside(own)) is None:
             return own
         best = self._best(model)
@@ -212,8 +214,9 @@ class _Placing:
         return None if agent is None or self._members[agent].model is not None else agent
 
     def _candidates(self, model: _PlacedModel) -> list[deque[AgentId]]:
-        """Return the connected agents by the model that they have; within a group prices keep their
-        order."""
+        """Return the connected agents by their present model; within a group prices keep their
+        order.
+        """
         groups: defaultdict[str | None, list[AgentId]] = defaultdict(list)
         for agent in model.requirement.eligible:
             if agent in self._members:
@@ -326,8 +329,8 @@ class _Placing:
     def _overfull(self, agent: AgentId, names: Sequence[str]) -> Set[str]:
         """Return the memories of a host that are too small for these models together.
 
-        If the parts of a model are not known, all memories count as one. Models that are loaded
-        fit, and so does a single model.
+        If the parts of a model are not known, all memories count as one. Loaded models always fit,
+        and so does a single model.
         """
         if len(names) == 1 or all(self._is_held(agent, name) for name in names):
             return frozenset()
@@ -400,8 +403,10 @@ class _Placing:
         return True
 
     def _share_rest(self) -> None:
-        """Share the remaining agents: an agent keeps a model that takes all; others go to the model
-        with fewest."""
+        """Share the remaining agents among the models that take all.
+
+        An agent keeps such a model; other agents go to the model with the fewest.
+        """
         greedy = [model for model in self._models.values() if model.requirement.takes_rest]
         names = {model.requirement.model for model in greedy}
         free = [self._members[agent] for agent in sorted(self._chosen) if not self._chosen[agent]]
@@ -428,7 +433,7 @@ class _Placing:
 
 
 def _worth_keeping(member: Member) -> tuple[bool, bool, int, str]:
-    """Return a sort key in which agents to keep are last: serving agents, then the busiest."""
+    """Return a sort key that puts agents to keep last: serving agents, then the busiest."""
     serves = member.report.serves is not None and member.report.serves == member.model
     return (serves, not member.has_failed, member.report.num_running, member.id)
 
@@ -454,10 +459,10 @@ class _Price(NamedTuple):
 
 
 def _size_order(report: AgentReport, needed: float) -> int:
-    """Return a sort key: the smallest host that holds the model first, or the largest if the size
-    is unknown.
+    """Return a sort key: the smallest host that holds the model first.
 
-    For the largest host, memory of other programs does not count.
+    If the size is unknown, the largest host comes first, and memory of other programs does not
+    count.
     """
     return report.memory if 0 < needed < inf else sum(report.others.values()) - report.memory
 
@@ -483,15 +488,16 @@ def _neighbours(members: Iterable[Member]) -> Mapping[AgentId, list[AgentId]]:
 
 MAX_KNOWN = 1024
 MAX_CLAIMS = 8192
-"""A model's claims depend on the host, so there are more of them."""
+"""Maximum claims that are kept: more than needs, since a model's claims depend on the host."""
 
 
 class MemoryNeeds:
     """The bytes of memory that models need, as agents estimated them from the files.
 
-    The key is everything that decides the need: files, adapters, slots, context and engine options.
-    The latest `MAX_KNOWN` needs are kept, and the latest `MAX_CLAIMS` claims on hosts. The need is
-    `None` if the files do not tell it: such a model is served alone on a host.
+    The key is everything that decides the need: files, adapters, slots, context and engine
+    options. The latest `MAX_KNOWN` needs are kept, and the latest `MAX_CLAIMS` claims on hosts.
+    The need is `None` if it cannot be estimated from the files: such a model is served alone on a
+    host.
     """
 
     def __init__(self) -> None:
@@ -524,8 +530,9 @@ class MemoryNeeds:
     def claims(
         self, assignment: Assignment, members: Iterable[Member]
     ) -> Mapping[AgentId, Mapping[str, int]]:
-        """Return the bytes that a model needs free in each memory, by host, if the host reported
-        them."""
+        """Return the bytes that must be free for a model in each memory, for hosts that reported
+        them.
+        """
         key = _key(assignment)
         hosts = {member.report.host_id for member in members}
         return {host: found for host in hosts if (found := self._claims.get((host, key)))}
@@ -535,13 +542,12 @@ class MemoryNeeds:
         return self._needed.get(_key(assignment))
 
     def least_of(self, assignment: Assignment) -> int | None:
-        """Return the fewest bytes with which an assignment can be loaded, if less than the need is
-        possible."""
+        """Return the fewest bytes that suffice to load an assignment, if less than its need."""
         least = self._least.get(_key(assignment))
         return self.of(assignment) if least is None else least
 
     def beside_others(self, assignment: Assignment) -> float:
-        """Return the bytes of an assignment beside other models: 0 while unknown, or infinite."""
+        """Return the bytes of an assignment next to other models: 0 while unknown, or infinite."""
         key = _key(assignment)
         if key not in self._needed:
             return 0
@@ -559,10 +565,10 @@ def _key(assignment: Assignment) -> Hashable:
 
 
 HOLD = 30.0
-"""Seconds for which the place of an agent that has gone is reserved."""
+"""Seconds for which the place of an agent that left is reserved."""
 
 REDIAL = 3.0
-"""Seconds within which an agent that lost its connection is back."""
+"""Seconds within which an agent that lost its connection usually returns."""
 
 MAX_RESERVED = 4096
 
@@ -579,9 +585,9 @@ class _Gone:
 class Departures:
     """Places that are reserved for agents that left a moment ago, because most of them return.
 
-    It knows these agents with their models, and the time until which each place is reserved; it
-    also remembers agents without a model for so long. If a spare agent exists, a model that no
-    other agent has waits only for as long as an agent takes to connect again. At most
+    These agents are remembered with their models, and with the time until which each place is
+    reserved. Agents without a model are remembered for the same time. If a spare agent exists, a
+    model that no other agent has waits only as long as an agent takes to connect again. At most
     `MAX_RESERVED` places are reserved.
     """
 
@@ -591,7 +597,7 @@ class Departures:
         self._here: dict[AgentId, Member] = {}
 
     def update(self, members: Mapping[AgentId, Member], now: float) -> None:
-        """Compare with the last call: which agents left, and which returned."""
+        """Compare with the last call: find agents that left, and agents that returned."""
         for id in self._here.keys() - members.keys():
             model = self._here[id].model
             if model is None:
@@ -606,7 +612,7 @@ class Departures:
         self._here = dict(members)
 
     def _came_back(self, new: Sequence[AgentReport]) -> None:
-        """Recognise restarted agents, which have another id and the same name.
+        """Recognise restarted agents, which have a new id and the same name.
 
         A returning agent without a model changes nothing: the places of its host's other agents
         stay reserved.
@@ -632,7 +638,7 @@ class Departures:
         return {gone.model for gone in self._gone.values() if now < gone.until - HOLD + REDIAL}
 
     def next_change(self, now: float) -> float | None:
-        """Return when the next agent has been away for `REDIAL`, or the first reservation ends."""
+        """Return when the next agent has been away for `REDIAL`, or the next reservation ends."""
         redials = (gone.until - HOLD + REDIAL for gone in self._gone.values())
         coming = [time for time in redials if now < time]
         return min([*coming, self._first_end()]) if self._gone else None

@@ -1,9 +1,9 @@
 """Decides which changes may happen now, so that a model with two agents always has one.
 
-A change that takes nothing away happens at once. A change that interrupts a model waits until
-another agent serves the model, and until the agent that was interrupted before serves again. A
-failure stops all changes to the same assignment. The last agent of a model changes only if there is
-no other agent to wait for.
+A change that takes no model away happens at once. A change that interrupts a model waits until
+another agent serves the model, and until the agent that was interrupted earlier serves again. A
+failure stops all changes to the same assignment. The last agent of a model changes only if there
+is no other agent to wait for.
 """
 
 from collections import Counter
@@ -76,7 +76,7 @@ class Rollout:
     def _is_anyone_changing(self) -> bool:
         """Return whether an agent is changing.
 
-        An agent that waits for memory waits for the others.
+        An agent that waits for memory does not count, since it waits for other agents.
         """
         return any(each.is_changing and not each.waits_for_room for each in self._members)
 
@@ -116,7 +116,8 @@ class Rollout:
 
     def _by_other_hosts(self, member: Member, target: Assignment | None) -> Reassignment | None:
         """Return the same assignment with other hosts that may send files without TLS, if they
-        changed."""
+        changed.
+        """
         assigned = member.assigned
         if target is None or assigned is None or assigned.http_hosts == target.http_hosts:
             return None

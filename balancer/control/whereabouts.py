@@ -8,8 +8,11 @@ from ...shared.inference import AgentId
 from .members import AgentReport, Member
 
 Obstacle = Literal["labels", "key", "version", "memory", "failed", "busy"]
-"""Why an agent may not be given a model. `failed`: its host could not load it, and tries it again
-later. `busy`: it would give something up for it, which is not worth that yet."""
+"""Why an agent may not be given a model.
+
+`failed`: its host could not load the model, and tries again later. `busy`: it would have to give
+up another model, which is not worth that yet.
+"""
 
 _WHY: Mapping[Obstacle, str] = {
     "labels": "without its labels",
@@ -19,7 +22,7 @@ _WHY: Mapping[Obstacle, str] = {
 }
 
 MOST_NAMED = 3
-"""Hosts that are named; others are counted."""
+"""Maximum hosts that are named; further hosts are counted."""
 
 Hosts = Mapping[AgentId, AgentReport]
 
@@ -34,7 +37,8 @@ def placement_in_words(
 ) -> str:
     """Say where a model is or will be, and why not on other hosts.
 
-    `needed`: the model's bytes, if known. `failed_with`: the code of each host's failure.
+    `needed` is the model's memory in bytes, if known. `failed_with` is the code of each host's
+    failure.
     """
     there = {member.report.host_id: member.report for member in chosen}
     needs = "" if needed is None else f" ({_gib(needed)})"

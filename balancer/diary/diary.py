@@ -1,8 +1,8 @@
 """Keeps the diary and the list of hosts: watches the fleet, writes to the store, wakes readers.
 
-Nothing waits for the store: entries are written in the background, and readers get written entries.
-Of several balancers over one store, the leader writes what it sees of the fleet. Each balancer
-writes what people did at it.
+Nothing waits for the store: entries are written in the background, and readers get written
+entries. Of several balancers over one store, the leader writes the events of the fleet. Each
+balancer writes the actions of its own users.
 """
 
 import asyncio
@@ -26,10 +26,10 @@ from .watcher import Observed, Watcher
 logger = logging.getLogger(__name__)
 
 LOOK_INTERVAL = 1.0
-"""Seconds between two looks at a fleet that changes; what came and went in between is not told."""
+"""Seconds between two checks of a changing fleet; shorter events are not recorded."""
 
 SEEN_INTERVAL = 60.0
-"""Seconds after which it is written again when the hosts that are here were seen."""
+"""Seconds after which the store is told again when connected hosts were seen."""
 
 READ_TIMEOUT = 5.0
 """Seconds after which a store that does not answer counts as away."""
@@ -55,7 +55,7 @@ class DiaryBacklog:
         return len(self) > 0
 
     def add(self, observed: Observed) -> int:
-        """Add entries and hosts to write. Returns how many others were dropped."""
+        """Add entries and hosts to write. Returns how many other entries were dropped."""
         self._entries += observed.entries
         self._hosts |= {host.name: host for host in observed.hosts}
         surplus = max(0, len(self._entries) - MAX_DIARY)
@@ -63,7 +63,7 @@ class DiaryBacklog:
         return surplus
 
     def next_batch(self) -> Sequence[Item]:
-        """Return everything that waits."""
+        """Return all waiting entries and hosts."""
         return [*self._entries, *self._hosts.values()]
 
     def written(self, items: Sequence[Item], _outcome: None) -> None:
@@ -109,9 +109,9 @@ class Diary:
         self._timer: asyncio.TimerHandle | None = None
         self._has_new = asyncio.Event()
         self.issues: Callable[[], Sequence[Issue]] = tuple
-        """The balancer's own."""
+        """The balancer's own issues."""
         self.leads: Callable[[], bool] = lambda: True
-        """Whether this balancer writes what it sees of the fleet."""
+        """Whether this balancer writes the events of the fleet."""
 
     @property
     def num_hosts(self) -> Mapping[str, int]:
@@ -156,7 +156,7 @@ class Diary:
             raise StoreUnavailable(f"the diary cannot be read: {error}") from error
 
     def bell(self) -> asyncio.Event:
-        """Return an event that is set when a new entry comes."""
+        """Return an event that is set when a new entry arrives."""
         return self._has_new
 
     def hosts(self) -> list[SavedHost]:
@@ -202,7 +202,7 @@ class Diary:
             tasks.create_task(self._watch())
 
     async def flush(self, within: float) -> None:
-        """Write what waits, as far as the store takes it in time; `run` must be running."""
+        """Write waiting entries, as far as the store takes them in time; `run` must be running."""
         if self.leads():
             self._add(Observed((), self._watcher.seen(self._clock())))
         await self._writes.flush(within)

@@ -1,12 +1,13 @@
 """Derives the diary's events from the present and former state of the fleet.
 
 A host is an agent's name: a restarted agent has another id and the same name. A host whose
-connection broke counts as lost only if it has not connected again after a while. An issue has ended
-only if it has not come back by then. So a connection or an issue that flickers makes one event.
+connection broke counts as lost only if it has not connected again after a while. An issue has
+ended only if it has not come back by then. So a connection or an issue that flickers makes one
+event.
 
-Invariants: a host is connected exactly while an agent of its name is; the event of its end waits at
-most `SETTLE` seconds, or `RETURN` seconds after the balancer's start; at most `MAX_HOSTS` absent
-hosts are known.
+Invariants: a host is connected exactly while an agent of its name is. The event of its end waits
+at most `SETTLE` seconds, or `RETURN` seconds after the balancer's start. At most `MAX_HOSTS`
+absent hosts are known.
 """
 
 from collections import Counter
@@ -22,13 +23,13 @@ from ..fleet.view import AgentView, Departure
 from ..store.records import MAX_HOSTS, DiaryEntry, DiaryKind, HostState, SavedHost
 
 SETTLE = 10.0
-"""Seconds after which a host whose connection broke is lost, and an issue that went has ended."""
+"""Seconds until a host with a broken connection is lost, and a vanished issue has ended."""
 
 RETURN = 60.0
-"""Seconds after the balancer's start after which a host that was here before is lost."""
+"""Seconds after the balancer's start at which a host that has not returned is lost."""
 
 _Seen = tuple[str, str]
-"""An issue: the id of whom it is, and its code."""
+"""An issue: the id of its agent or model, and its code."""
 
 _WHY: Mapping[HostState, str] = {
     "here": "it is connected",
@@ -62,20 +63,21 @@ class Watcher:
         self._agents: dict[AgentId, _SeenAgent] = {}
         self._num_here: Counter[str] = Counter()
         self._going: dict[str, tuple[float, HostState]] = {}
-        """Hosts without an agent of which nothing was told yet: when it is, and why they went."""
+        """Absent hosts without an event yet: when the event is due, and why they left."""
         self._issues: dict[_Seen, tuple[str, Issue]] = {}
         self._ending: dict[_Seen, float] = {}
         self._failed: set[str] = set()
 
     def restore(self, hosts: Iterable[SavedHost], now: float) -> None:
-        """Restore the hosts from before the balancer's start; those that were connected may
-        return."""
+        """Restore the hosts from before the balancer's start; hosts that were connected may
+        return.
+        """
         self.hosts = {host.name: host for host in hosts}
         here = (host.name for host in self.hosts.values() if host.state == "here")
         self._going = dict.fromkeys(here, (now + RETURN, "lost"))
 
     def know(self, hosts: Iterable[SavedHost]) -> None:
-        """Replace the known hosts by those that all balancers know."""
+        """Replace the known hosts by the hosts that all balancers know."""
         known = {host.name: host for host in hosts}
         here = self._num_here.keys() | self._going.keys()
         self.hosts = known | {name: self.hosts[name] for name in here if name in self.hosts}
@@ -95,7 +97,7 @@ class Watcher:
         return name in self._num_here
 
     def seen(self, now: float) -> tuple[SavedHost, ...]:
-        """Return all connected hosts, as seen now."""
+        """Return all connected hosts, with the present time as the time when they were seen."""
         for name in self._num_here:
             self.hosts[name] = replace(self.hosts[name], last_seen=now)
         return tuple(self.hosts[name] for name in sorted(self._num_here))
@@ -155,7 +157,7 @@ class Watcher:
     # ---- time
 
     def next_deadline(self) -> float | None:
-        """When to call `due`."""
+        """Return the time at which to call `due`."""
         times = [until for until, _ in self._going.values()]
         return min([*times, *self._ending.values()], default=None)
 
@@ -209,7 +211,7 @@ class Watcher:
             yield _entry(now, "model_loaded", model, f"{view.name} serves it")
 
     def _drop_issues(self, owner: str) -> None:
-        """Forget the issues of an agent that left: whether they ended is unknown."""
+        """Forget the issues of an agent that left, because it is unknown whether they ended."""
         for seen in [seen for seen in self._issues if seen[0] == owner]:
             del self._issues[seen]
             self._ending.pop(seen, None)
@@ -223,8 +225,7 @@ class Watcher:
 
 
 def _served(view: AgentView) -> frozenset[str]:
-    """Return the models and adapters that the agent serves; each of several models has its own
-    state."""
+    """Return the models and adapters that the agent serves; each of several has its own state."""
     if len(view.models) > 1:
         infos = [each.info for each in view.models if each.state != "failed"]
     else:
@@ -242,7 +243,7 @@ def _entry(at: float, kind: DiaryKind, subject: str, message: str) -> DiaryEntry
 
 
 def _document(view: AgentView) -> str:
-    """The stored form of a host, as JSON."""
+    """Return the stored form of a host, as JSON."""
     facts = view.facts
     return to_json(
         {

@@ -1,7 +1,7 @@
 """The conversations that wait to be written to the store, and their order.
 
-Invariant: at most `MOST_WAITING` wait, with at most `most_bytes` together. Beyond that, the oldest
-of the owner with most are given up.
+Invariant: at most `MOST_WAITING` conversations wait, with at most `most_bytes` together. Beyond
+that, the owner with most bytes loses its oldest conversations.
 """
 
 from collections.abc import Collection, Sequence
@@ -12,10 +12,10 @@ from ..fleet.shares import FairEviction
 
 MOST_WAITING = 2048
 MOST_WRITTEN = 64
-"""Conversations in one transaction."""
+"""Maximum conversations in one transaction."""
 
 MOST_BYTES_WRITTEN = 8 * 1024 * 1024
-"""In one transaction, as conversations count them; one alone may have more."""
+"""Maximum bytes in one transaction, as conversations count them; a single one may have more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class ConversationBacklog:
     def __init__(self, most_bytes: int) -> None:
         self._waiting: dict[str, UnwrittenConversation] = {}
         self.alone: dict[str, None] = {}
-        """The last ones that are never written: they go on at this balancer alone."""
+        """The last conversations that are never written: they continue at this balancer alone."""
         self.pool: FairEviction[str, str] = FairEviction(most_bytes, MOST_WAITING)
 
     def __len__(self) -> int:
@@ -50,7 +50,7 @@ class ConversationBacklog:
 
     @property
     def has_any(self) -> bool:
-        """Whether anything waits to be written."""
+        """Whether any conversation waits to be written."""
         return bool(self._waiting)
 
     def add(self, new: UnwrittenConversation) -> int:
@@ -89,7 +89,9 @@ class ConversationBacklog:
         return tuple(each for id in ids if (each := self._waiting.get(id)) is not None)
 
     def written(self, _ids: Sequence[str], outcome: Sequence[UnwrittenConversation]) -> None:
-        """Remove conversations that were written. One replaced meanwhile still waits."""
+        """Remove conversations that were written. If one was replaced since, the new one still
+        waits.
+        """
         for each in outcome:
             if self._waiting.get(each.id) is each:
                 self.drop(each.id)
@@ -105,7 +107,7 @@ class ConversationBacklog:
             del self.alone[next(iter(self.alone))]
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         self.pool.check_integrity()
         if self.pool.sizes.total != sum(each.num_bytes for each in self._waiting.values()):
             raise RuntimeError("the bytes do not add up")

@@ -1,8 +1,8 @@
 """Writes conversations to the store before their answers end, and finds those of other balancers.
 
 So any balancer can continue a conversation once its client has the end of an answer. While the
-store is away, answers do not wait: conversations are written later, within bounds, and until then
-only the balancer where they began can continue them. A conversation that cannot be written stays at
+store is away, answers do not wait: conversations are written later, within bounds. Until then only
+the balancer where they began can continue them. A conversation that cannot be written stays at
 that balancer.
 """
 
@@ -27,16 +27,16 @@ from .conversation_backlog import ConversationBacklog, UnwrittenConversation
 logger = logging.getLogger(__name__)
 
 MAX_ID = 200
-"""Characters of an id: ours have fewer."""
+"""Maximum characters of an id; ids of this balancer have fewer."""
 
 PATIENCE = 1.0
-"""Seconds that the end of an answer waits for its conversation to be written."""
+"""Maximum seconds that the end of an answer waits for its conversation to be written."""
 
 TRIM_EVERY = 60.0
-"""Seconds between two looks for conversations that are beyond the bounds."""
+"""Seconds between two checks for conversations that exceed the bounds."""
 
 TRIM_AGAIN = 5.0
-"""Seconds until the next look if the store was away, so that it is known soon that it is back."""
+"""Seconds until the next check if the store was away, so that its return is noticed soon."""
 
 
 E = TypeVar("E")
@@ -96,8 +96,9 @@ class ConversationService:
         self._writer.stir()
 
     async def written(self, id: str) -> None:
-        """Wait until a conversation is written, for a short time, and not while the store is
-        away."""
+        """Wait for a short time until a conversation is written; do not wait while the store is
+        away.
+        """
         try:
             async with asyncio.timeout(PATIENCE):
                 while id in self.backlog and not self._health.is_away:
@@ -169,7 +170,7 @@ class ConversationService:
             tasks.create_task(self._trim_all())
 
     async def flush(self, within: float) -> None:
-        """Wait until everything is written, at most `within` seconds; `run` must be running."""
+        """Wait at most `within` seconds until everything is written; `run` must be running."""
         await self._writer.flush(within)
 
     async def _write(self, ids: Sequence[str]) -> Sequence[UnwrittenConversation]:

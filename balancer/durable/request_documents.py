@@ -46,7 +46,7 @@ _log_probs = TypeAdapter(tuple[TokenLogProbs, ...], config=LAZY)
 
 
 def saved(record: RetainedRecord, asked: AskedRequest) -> SavedRequest:
-    """Return the saved form of a request. Without an owner, the owner is empty."""
+    """Return the saved form of a request. Without an owner, the owner is an empty text."""
     document = _Document(
         request=asked.request,
         caller=asked.caller.name,

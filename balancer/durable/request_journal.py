@@ -1,12 +1,12 @@
 """The journal of retained requests: events that are not in the store yet, and the next write.
 
-Tokens are only counted here: a write takes the events behind those that were written. What was
-tried in vain is a part of the next write.
+Tokens are only counted here: a write takes the events after the written ones. Events of a failed
+write are a part of the next write.
 
 New requests that wait to be written are held whole, so callers share the room for them fairly.
 
-Invariants: nothing is written of a request that was forgotten, but that it was; a request that
-another balancer has is not written at all.
+Invariants: of a forgotten request only its deletion is written; a request that another balancer
+has is not written at all.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -21,10 +21,17 @@ from ..fleet.shares import Shares
 from ..store.retained_records import RetainedOutcome
 
 MAX_FORGOTTEN = 20_000
-"""Requests that wait to be deleted, while the store is away; the store's bounds delete the rest."""
+"""Maximum requests that wait to be deleted while the store is away.
+
+The bounds of the store delete the other requests.
+"""
 
 MAX_BEGUN = 1000
-"""New requests that wait to be written, while the store is away."""
+"""Maximum new requests that wait to be written while the store is away.
+
+`on_change` is called when there is more to write. Its argument says whether there is more than
+tokens.
+"""
 
 EngineOf = Callable[[RequestId], Engine | None]
 
@@ -78,7 +85,7 @@ class RequestJournal:
     def __init__(
         self, engine_of: EngineOf, on_change: Callable[[bool], None], most_bytes: int = 2**62
     ) -> None:
-        """Waiting new requests have at most `most_bytes` together."""
+        """Make an empty journal. Waiting new requests have at most `most_bytes` together."""
         self.begun_bytes: Shares[Account] = Shares(most_bytes)
         self.begun_counts: Shares[Account] = Shares(MAX_BEGUN)
         self._engine_of = engine_of
@@ -98,7 +105,7 @@ class RequestJournal:
 
     @property
     def has_any(self) -> bool:
-        """Whether anything waits to be written."""
+        """Whether any request waits to be written."""
         urgent = (self._begun, self._released, self._forgotten, self._cancelled)
         return bool(self._grown) or any(urgent)
 
@@ -131,14 +138,16 @@ class RequestJournal:
             self._on_change(retained.end is not None)
 
     def gave_up(self, retained: Retained) -> None:
-        """Note that another balancer may continue the request, because this one shuts down."""
+        """Note that another balancer may continue the request: this balancer shuts down."""
         if retained.id in self._num_written:
             self._grown[retained.id] = retained
             self._released[retained.id] = None
             self._on_change(True)
 
     def passed_on(self, id: RequestId) -> None:
-        """Note that another balancer may continue the request, because this one cannot read it."""
+        """Note that another balancer may continue the request, because this balancer cannot read
+        it.
+        """
         self._num_written[id] = 0
         self._released[id] = None
         self._on_change(True)
@@ -179,7 +188,9 @@ class RequestJournal:
         )
 
     def written(self, _ids: Sequence[RequestId], outcome: Written) -> None:
-        """Take the outcome of a write: all of it is in the store, except what `outcome` names."""
+        """Take the outcome of a write: everything is in the store, except requests named in
+        `outcome`.
+        """
         what, came = outcome
         for new in what.begun:
             self._drop_begun(new.id)
@@ -231,7 +242,7 @@ class RequestJournal:
         self._released.pop(id, None)
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         self.begun_bytes.check_integrity()
         held = (sum(each.num_bytes for each in self._begun.values()), len(self._begun))
         if held != (self.begun_bytes.total, self.begun_counts.total):

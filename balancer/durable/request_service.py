@@ -2,7 +2,7 @@
 
 Only calls about requests unknown to this balancer wait for the store. While the store is away,
 requests continue, and events are written when it is back. A request that cannot be written ends
-with this balancer; others are not affected.
+with this balancer; other requests are not affected.
 """
 
 import asyncio
@@ -30,25 +30,25 @@ from .request_journal import EngineOf, Growth, JournalWrites, RequestJournal, Wr
 logger = logging.getLogger(__name__)
 
 LEASE = 6.0
-"""Seconds for which a balancer that has gone keeps others from going on with its requests."""
+"""Seconds for which a lost balancer's lease keeps other balancers from continuing its requests."""
 
 RENEWAL = 2.0
-"""Seconds between two renewals of leases; each also looks for requests that no balancer runs."""
+"""Seconds between two renewals of leases; each also looks for requests without a balancer."""
 
 GATHER = 1.0
 """Seconds for which tokens are gathered before they are written."""
 
 TRIM_EVERY = 30
-"""Renewals between two looks for requests that are beyond the bounds."""
+"""Renewals between two checks for requests that exceed the bounds."""
 
 MOST_CLAIMED = 1000
-"""Most requests that are resumed at once."""
+"""Maximum requests that are resumed at once."""
 
 MOST_UNREADABLE = 1000
-"""Requests that this version cannot read and leaves to others; the oldest is looked at again."""
+"""Maximum unreadable requests that are left to others; beyond that the oldest is read again."""
 
 Admit = Callable[[Caller], Caller | None]
-"""The caller of a request as of now; `None` where its key is gone."""
+"""Returns the present caller of a request; `None` if the caller's key is gone."""
 
 
 class RequestService:
@@ -94,8 +94,7 @@ class RequestService:
     # ---- what callers ask for
 
     async def restore(self, caller: Caller, *, id: str = "", prefix: str = "") -> None:
-        """Restore the caller's saved request with this id, or its requests whose names begin with
-        `prefix`."""
+        """Restore the caller's request with this id, or all whose names begin with `prefix`."""
         try:
             found = await self._store.find_retained(caller.owner or "", id=id, prefix=prefix)
         except StoreAway as error:
@@ -120,7 +119,7 @@ class RequestService:
             tasks.create_task(self._renew_all())
 
     async def flush(self, within: float) -> None:
-        """Wait until everything is written, at most `within` seconds; `run` must be running."""
+        """Wait at most `within` seconds until everything is written; `run` must be running."""
         await self._writer.flush(within)
 
     async def _write(self, ids: Sequence[RequestId]) -> Written:
@@ -253,7 +252,7 @@ class RequestService:
     def _pass_on(self, id: RequestId) -> None:
         """Leave a request to a balancer of another version.
 
-        Without one it is deleted after some time.
+        If there is no such balancer, the request is deleted after some time.
         """
         logger.warning(
             "a request is left to a balancer of another version: this version cannot read it",
@@ -292,7 +291,7 @@ def _saved_growth(growth: Growth) -> SavedEvents:
 
 
 def caller_now(access: Access, caller: Caller) -> Caller | None:
-    """Return the caller of a request that was accepted before; `None` if the caller lost access."""
+    """Return the caller of an earlier request; `None` if the caller has lost access."""
     if caller.owner is None:
         return caller if access.is_open else None
     holder = access.holder_of(caller.owner)

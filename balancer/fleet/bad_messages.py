@@ -1,9 +1,8 @@
-"""Agents that sent messages that no honest agent sends: how long each must stay away, and its
-issue.
+"""Agents that sent impossible messages: how long each agent must stay away, and its issue.
 
-The first such message closes the agent's connection. The agent may connect again after a pause. The
-pause grows each time, until the agent has behaved for `MEMORY` seconds. During this time operators
-see an issue.
+The first such message closes the agent's connection. The agent may connect again after a pause.
+The pause grows each time, until the agent has behaved for `MEMORY` seconds. During this time
+operators see an issue.
 
 Invariant: at most `MAX_REMEMBERED` agents are remembered, the latest ones.
 """
@@ -26,7 +25,7 @@ MAX_REMEMBERED = 1024
 class BadMessage(Exception):
     """An agent's message that cannot be true.
 
-    Nothing of it counts, and the agent's connection is closed.
+    The whole message is ignored, and the agent's connection is closed.
     """
 
 
@@ -55,7 +54,7 @@ class Offence:
 
     @property
     def until(self) -> float:
-        """When the agent may connect again."""
+        """The time from which the agent may connect again."""
         return self.at + min(FIRST_PAUSE * 2.0 ** min(self.num - 1, 32), LONGEST_PAUSE)
 
     def issue(self, now: float) -> Issue | None:
@@ -83,7 +82,7 @@ class BadMessages:
     def __init__(self) -> None:
         self._offences: OrderedDict[Speaker, Offence] = OrderedDict()
         self.total = 0
-        """How often a link was ended for what came over it."""
+        """The number of links that were closed because of their messages."""
 
     def __len__(self) -> int:
         return len(self._offences)

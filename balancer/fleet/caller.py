@@ -9,7 +9,7 @@ from ...shared.tracing.trace_context import TraceContext
 from ..access.identity import NO_LIMITS, CallerLimits
 
 ANONYMOUS_NAME = "anonymous"
-"""The name of callers without an access key; no key may be called so."""
+"""The name of callers without an access key; no key may have this name."""
 
 _SCOPE_BYTES = 16
 
@@ -18,15 +18,14 @@ NETWORK_BITS = 64
 
 
 class Account(NamedTuple):
-    """The holder of limits and turns: a key, or for callers without a key an address (IPv6: a /64
-    network)."""
+    """The holder of limits and turns: a key, or an address (IPv6: a /64 network) without a key."""
 
     name: str
     address: str | None
 
 
 STRANGERS = Account(ANONYMOUS_NAME, None)
-"""The holder of what callers hold who have shown no key where keys are needed: all together."""
+"""The common holder for all callers without a key, if this fleet has keys."""
 
 
 class Flow(NamedTuple):
@@ -40,14 +39,14 @@ class Flow(NamedTuple):
 class Caller:
     """The sender of a request.
 
-    `name` may label metrics: it is one of few values, never taken from a request.
+    `name` may label metrics: it has few different values, and is never taken from a request.
 
     Without access keys every caller is anonymous. `address` and `user_agent` are only for the log:
     behind a proxy the address is the proxy's, and a client can send any user agent. `limits` are
-    those of the key. `trace_parent` is the span that the client named. `trace` is the span of this
-    request, or again the client's if nothing is traced here. `owner` owns what the caller creates;
-    without keys, everybody owns it. `connection` is a number that differs for each open connection
-    of an address.
+    the limits of the key. `trace_parent` is the span that the client named. `trace` is the span of
+    this request; if this balancer traces nothing, it is the client's span. `owner` owns the things
+    that the caller creates; without keys, everybody owns them. `connection` is a number that
+    differs for each open connection of an address.
     """
 
     name: str = ANONYMOUS_NAME
@@ -59,8 +58,10 @@ class Caller:
     owner: str | None = field(default=None, repr=False)
     connection: int | None = field(default=None, repr=False)
     account: Account = field(init=False, repr=False, compare=False)
-    """The account whose limits and turns the caller shares: its key's; without a key, its
-    network's."""
+    """The account whose limits and turns the caller shares: the account of its key.
+
+    Without a key, it is the account of its network.
+    """
 
     def __post_init__(self) -> None:
         network = _network(self.address) if self.is_anonymous else None
@@ -84,7 +85,7 @@ class Caller:
         return blake2b(self.owner.encode(), digest_size=_SCOPE_BYTES, person=b"scope").hexdigest()
 
     def holder(self, *, has_keys: bool) -> Account:
-        """Return the holder whose share of a pool the caller uses; `has_keys`: this fleet has keys.
+        """Return the holder whose share of a pool the caller uses. `has_keys`: the fleet has keys.
 
         See `shares.py`.
         """
@@ -92,16 +93,20 @@ class Caller:
 
     @property
     def flow(self) -> Flow | None:
-        """The flow within the account's share of the queue: the connection, if the caller has no
-        key."""
+        """The flow within the account's share of the queue.
+
+        If the caller has no key, the flow is its connection.
+        """
         if not self.is_anonymous or self.connection is None:
             return None
         return Flow(self.address, self.connection)
 
 
 def _network(address: str | None) -> str | None:
-    """Return the network of an IPv6 address, because one host may have a whole network; else
-    `address`."""
+    """Return the network of an IPv6 address; return any other address unchanged.
+
+    One host may have a whole IPv6 network.
+    """
     if address is None or ":" not in address:
         return address
     try:

@@ -1,10 +1,10 @@
-"""Finds what changed since a revision, at a cost of the change and not of the fleet.
+"""Finds the changes since a revision, at a cost of their number and not of the fleet's size.
 
 The revision grows with every visible change. Each agent is listed under the revision of its last
 change, so the changes since any revision are at the end of the list. Agents that only sent tokens
-are in a list of their own, because most agents do so all the time. The log remembers the last
+are in a separate list, because most agents do so all the time. The log remembers the last
 `MAX_GONE` agents that left. For older revisions it has no answer, and the reader takes a whole
-view. Requests are not listed: they change with each token, and watchers look at few of them.
+view. Requests are not listed: they change with each token, and watchers see few of them.
 
 Invariants: an agent is in each list once; no entry is newer than the revision.
 """
@@ -19,7 +19,7 @@ from ...shared.inference import AgentId
 K = TypeVar("K", bound=Hashable)
 
 MAX_GONE = 4096
-"""The most agents that are remembered after they left."""
+"""Maximum agents that are remembered after they left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +77,12 @@ class ChangeLog:
         self._generated: OrderedDict[AgentId, int] = OrderedDict()
 
     def advance(self) -> int:
-        """Count a change that no agent shows, such as that of a request."""
+        """Count a change that no agent shows, such as the change of a request."""
         self.revision += 1
         return self.revision
 
     def agent_changed(self, id: AgentId) -> None:
-        """Record that an agent is new or looks different."""
+        """Record that an agent is new or has visibly changed."""
         self._agents.touch(id, self.advance())
 
     def agent_generated(self, id: AgentId) -> None:
@@ -100,11 +100,11 @@ class ChangeLog:
         return _newer(self._generated, revision)
 
     def since(self, revision: int) -> Change[AgentId] | None:
-        """Return the agents that changed after `revision`; `None` if that is too long ago."""
+        """Return the agents that changed after `revision`; `None` if the revision is too old."""
         return None if revision > self.revision else self._agents.since(revision)
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         self._agents.check_integrity(self.revision)
 
 

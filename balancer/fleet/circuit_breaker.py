@@ -1,9 +1,9 @@
-"""Circuit breakers: an agent gets only as many requests at once as it has shown that it answers.
+"""Circuit breakers: they bound an agent's simultaneous requests by its answers so far.
 
-A new agent gets few. The number doubles with each answer that begins. It halves with each request
-that the agent leaves unanswered or answers wrongly. At zero the circuit is open: the agent gets one
-request a minute as a probe, until an answer begins. An agent that no other agent can replace may
-use all of its slots, because a waiting request would gain nothing.
+A new agent gets few requests at once. The number doubles with each answer that begins. It halves
+with each request that the agent leaves unanswered or answers wrongly. At zero the circuit is open:
+the agent gets one request a minute as a probe, until an answer begins. An agent that no other
+agent can replace may use all of its slots, because waiting would help no request.
 
 Times come in as `now`, in seconds of the core's clock.
 """
@@ -20,7 +20,7 @@ PROBE_PAUSE = 60.0
 """Seconds between two probes of an agent that does not answer."""
 
 NO_LIMIT = 2**31
-"""More than any agent has slots."""
+"""A number of requests that is larger than any agent's slots."""
 
 UNRESPONSIVE = "unresponsive"
 
@@ -30,9 +30,10 @@ class CircuitBreaker:
     """The circuit breaker of one agent, over all its links.
 
     - `earned`: the requests that the agent may have at once, 0 while the circuit is open.
-    - `probe_at`: when the next probe may go. `is_probed` from then until its outcome is known.
+    - `probe_at`: when the next probe may be sent. `is_probed` from then until its outcome is
+      known.
     - `is_needed`: no other agent that answers serves its model.
-    - `has_answered`: at least once.
+    - `has_answered`: the agent has answered at least once.
     """
 
     earned: int = FIRST_SLOTS
@@ -43,12 +44,12 @@ class CircuitBreaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether the circuit is open: the agent has lost all that it had earned."""
+        """Whether the circuit is open: the agent has lost its whole allowance."""
         return self.earned == 0
 
     @property
     def allowed(self) -> int:
-        """The most requests that the agent may have at once, apart from its slots."""
+        """The maximum requests that the agent may have at once, apart from its slots."""
         return NO_LIMIT if self.is_needed else self.earned or int(self.is_probed)
 
     @property
@@ -73,7 +74,7 @@ class CircuitBreaker:
     def answered(self, slots: int, num: int = 1) -> bool:
         """Count answers that have begun on an agent with `slots`.
 
-        Returns whether it may have more now.
+        Returns whether the agent may now have more requests.
         """
         self.has_answered = True
         if self.earned and self.earned >= slots:
@@ -91,7 +92,7 @@ class CircuitBreaker:
             self.probe_at, self.is_probed = now + PROBE_PAUSE, False
 
     def probe(self, now: float) -> bool:
-        """Begin probing if the pause is over. Returns whether a probe may go."""
+        """Begin probing if the pause has ended. Returns whether a probe may be sent."""
         if self.is_probed or now < self.probe_at:
             return False
         self.probe_at, self.is_probed = inf, True
@@ -100,8 +101,7 @@ class CircuitBreaker:
 
 @dataclass(slots=True)
 class _Group:
-    """The agents that serve one model: those that answer, those that do not, and the needed
-    ones."""
+    """The agents of one model: agents that answer, agents that do not, and needed agents."""
 
     closed: set[LinkId] = field(default_factory=set)
     open: set[LinkId] = field(default_factory=set)
@@ -109,8 +109,7 @@ class _Group:
 
 
 class Needed:
-    """Finds agents that no other agent can replace, because all others of the same model do not
-    answer.
+    """Finds agents that cannot be replaced, because no other agent of their model answers.
 
     A change takes constant time, unless none of a model's agents answers.
     """

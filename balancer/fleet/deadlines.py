@@ -1,7 +1,7 @@
 """Deadlines that move at every token and cost nothing when they move later.
 
-Each item is armed for a time no later than its deadline. At that time the present deadline is read;
-if it has moved, the item is armed again.
+Each item is armed for a time no later than its deadline. At that time its present deadline is
+read; if it has moved, the item is armed again.
 
 Invariant: the heap has an entry for each armed item, and at most about as many outdated entries.
 """
@@ -59,7 +59,7 @@ class Deadlines(Generic[T]):
         self._compact()
 
     def disarm(self, item: T) -> None:
-        """Remove an item that has no deadline any more."""
+        """Remove an item that no longer has a deadline."""
         if item.armed_at is not None:
             item.armed_at = None
             self._num_armed -= 1
@@ -94,7 +94,7 @@ class Deadlines(Generic[T]):
             heapq.heapify(self._heap)
 
     def check_integrity(self) -> None:
-        """For tests: raise if an item is armed later than its deadline."""
+        """Raise `RuntimeError` if an item is armed later than its deadline; for tests."""
         armed = {id(item) for time, _, item in self._heap if time == item.armed_at}
         if len(armed) != self._num_armed or len(self._heap) > 2 * len(armed) + _SLACK:
             raise RuntimeError(f"{len(self._heap)} entries for {self._num_armed} items")

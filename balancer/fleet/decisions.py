@@ -23,7 +23,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """Close the link's socket once everything is sent. The core has forgotten the link."""
+    """Close the link's socket once all messages are sent. The core has forgotten the link."""
 
     link: LinkId
     reason: str
@@ -31,7 +31,7 @@ class Disconnect:
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """Hand `event` to the request's stream. Nothing follows a `Done` or `Failed`."""
+    """Pass `event` to the request's stream. No event follows a `Done` or `Failed`."""
 
     request: RequestId
     event: Event
@@ -42,8 +42,8 @@ class DeliverTokens:
     """Deliver the tokens of one step of an agent to their streams, in order, and record them.
 
     `num_tokens` counts generated tokens: a text may stand for several tokens, or none. `gaps` are
-    the seconds since the token before, for all but each request's first piece; the tokens of one
-    piece share the time since the piece before.
+    the seconds since the previous token, for all pieces except each request's first; the tokens of
+    one piece share the time since the previous piece.
     """
 
     tokens: tuple[tuple[RequestId, Token], ...]
@@ -94,14 +94,14 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class ShowLog:
-    """Hand the lines of an agent's log to the reader that waits for them."""
+    """Pass the lines of an agent's log to the reader that waits for them."""
 
     message: LogRead
 
 
 @dataclass(frozen=True, slots=True)
 class ShowFit:
-    """Hand an agent's choice of options to the reader that waits for it."""
+    """Pass an agent's choice of options to the reader that waits for it."""
 
     message: FitRead
 
@@ -117,7 +117,7 @@ class ReadsLost:
 class LogBad:
     """Log that a link ended because of its message, with the traceback of `error`, if any.
 
-    After an internal error, requests may have ended without a word to their clients: see
+    After an internal error, requests may have ended without a message to their clients: see
     `Fleet.forgotten`.
     """
 

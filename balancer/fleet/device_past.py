@@ -16,16 +16,16 @@ from ...shared.reports.statistics import DeviceKind, DeviceMemory
 from .registry import RETURNED
 
 STEP = 5.0
-"""Seconds: agents measure as often."""
+"""Seconds of a step; agents measure at the same interval."""
 
 NUM_STEPS = 120
-"""Ten minutes."""
+"""Steps of ten minutes."""
 
 MAX_DEVICES = 17
-"""The host itself and 16 GPUs; of more, those are left out that came later."""
+"""Maximum devices of a host: the host itself and 16 GPUs; later ones are not recorded."""
 
 PAST = tuple(found for found in figures_of(DeviceMemory) if found.figure.line is not None)
-"""The figures whose last minutes are kept: those that the page plots."""
+"""The figures whose last minutes are kept: the figures that the page plots."""
 
 
 def name_of_past(found: FoundFigure) -> str:

@@ -19,10 +19,10 @@ from .caller import Account
 from .shares import Shares
 
 OVERHEAD = 8 * 1024
-"""Bytes of a request that brought next to nothing: its records, its stream, its task."""
+"""Bytes of a request without any content: its records, its stream, its task."""
 
 OF_OBJECT = 64
-"""Bytes of an object besides a pointer for each of its fields."""
+"""Bytes of an object in addition to a pointer for each of its fields."""
 
 OF_NUMBER = 32
 """Bytes of a number that Python does not share."""
@@ -30,14 +30,17 @@ OF_NUMBER = 32
 OF_POINTER = 8
 
 MAX_LOOKS = 2**14
-"""Lists and objects that are looked into, in about 10 ms; a request with more of them counts as
-`UNSEEN` more. Long conversations with calls and pictures have some thousands."""
+"""Maximum lists and objects that are examined, in about 10 ms.
+
+A request with more of them counts as `UNSEEN` more bytes. Long conversations with calls and
+pictures have some thousands.
+"""
 
 RETRY_AFTER = 1.0
-"""Seconds after which a caller whose share is full may try again."""
+"""Seconds after which a caller whose share is used up may try again."""
 
 UNSEEN = 128 * 2**20
-"""Bytes that the most values of a body can take, and a long text with emojis beside them."""
+"""Bytes that the values of the largest body can take, with a long text with emojis."""
 
 
 def footprint(request: object) -> int:
@@ -74,7 +77,7 @@ def footprint(request: object) -> int:
 
 
 MOST_A_BYTE = 32
-"""Bytes of memory for each byte of JSON, at most: `{}` takes 24 times as much."""
+"""Maximum bytes of memory for each byte of JSON: `{}` takes 24 times its length."""
 
 
 def footprints(values: Iterable[object]) -> int:
@@ -105,7 +108,7 @@ def _reader(kind: Hashable) -> Callable[[object], tuple[object, ...]] | None:
 def memory_refusal(
     shares: Shares[Account], account: Account, num_bytes: int
 ) -> RequestError | None:
-    """Return the error if a request of this size may not wait or run, and count it.
+    """Return the error if a request of this size may not wait or run, and count the request.
 
     Returns `None` if it may.
     """

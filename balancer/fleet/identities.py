@@ -30,17 +30,17 @@ from .decisions import LinkId
 OTHERS_KEY = "an agent with another access key already uses this agent id"
 
 MAX_GONE = 4096
-"""Agents that have gone whose ids are claimed; the oldest is forgotten first."""
+"""Maximum absent agents whose ids are claimed; the oldest is forgotten first."""
 
 REMEMBERED = 60.0
-"""Seconds for which the id of an agent that has gone is claimed."""
+"""Seconds for which the id of an absent agent is claimed."""
 
 
 @dataclass(slots=True, eq=False)
 class IdentityOwner:
     """The owner of an agent id.
 
-    `key` names its present key; with `first_key` it first sent the id `said`.
+    `key` names its present key. With `first_key` it first sent the id `said`.
 
     Once the agent has sent a message, it certainly has the secret (`is_known`).
     """
@@ -63,10 +63,10 @@ class Identities:
         self._secret = secret
         self._first_slots = first_slots
         self._owners: dict[AgentId, IdentityOwner] = {}
-        """By the ids under which they are known."""
+        """The owners by the ids under which they are known."""
         self._by_proof: dict[bytes, IdentityOwner] = {}
         self._gone: OrderedDict[AgentId, float] = OrderedDict()
-        """Until when ids of agents that have gone are claimed."""
+        """The times until which ids of absent agents are claimed."""
 
     def known_as(self, hello: Hello, holder: Identity | None) -> Hello:
         """Return `hello` with the ids under which the agent and its host are known."""
@@ -135,20 +135,19 @@ class Identities:
             del self._by_proof[_proof(owner.secret)]
 
     def _is_owner(self, owner: IdentityOwner, hello: Hello, holder: Identity | None) -> bool:
-        """Whether the agent is the same process, or has the same key."""
+        """Return whether the agent is the same process, or has the same key."""
         shown = (hello.secret or "").encode("utf-8", "surrogatepass")
         if compare_digest(shown, owner.secret.encode()):
             return True
         return holder is not None and key_of(holder) == owner.key
 
     def _draw(self, link: LinkId, id: AgentId) -> str:
-        """Return the secret of an owner; it differs for each, because a link is never used
-        twice."""
+        """Return the secret of an owner; it is unique, because a link is never used twice."""
         about = f"{link} {id}".encode("utf-8", "surrogatepass")
         return blake2b(about, key=self._secret, digest_size=32, person=b"agent").hexdigest()
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         if len(self._gone) > MAX_GONE or not self._gone.keys() <= self._owners.keys():
             raise RuntimeError("too many ids are claimed, or one without an owner is gone")
         if len(self._by_proof) != len(self._owners):
@@ -156,8 +155,7 @@ class Identities:
 
 
 def _proof(secret: str | None) -> bytes:
-    """Return the key for looking up an owner; the timing of the look-up tells nothing about the
-    secret."""
+    """Return the key for looking up an owner, so that timing reveals nothing about the secret."""
     return blake2b((secret or "").encode("utf-8", "surrogatepass"), digest_size=32).digest()
 
 
@@ -167,6 +165,5 @@ def _known(key: str, said: AgentId) -> AgentId:
 
 
 def key_of(holder: Identity | None) -> str | None:
-    """Return a value that differs between holders of keys, and stays the same when a key is
-    replaced."""
+    """Return a value that differs between holders of keys, and survives a replaced key."""
     return None if holder is None else holder.owner or holder.name

@@ -19,9 +19,9 @@ from .view import RequestView
 
 @dataclass(frozen=True, slots=True)
 class NotServed:
-    """No agent serves a model: why, and when one will.
+    """No agent serves a model: the reason, and when an agent will.
 
-    `progress` says in words how far its loading is. `seconds_left` is `None` if unknown.
+    `progress` describes the loading in words. `seconds_left` is `None` if unknown.
     """
 
     reason: str
@@ -30,11 +30,11 @@ class NotServed:
 
 
 WhyNotServed = Callable[[str | None], NotServed]
-"""Says why no agent serves a model now; `None` is any model."""
+"""Returns why no agent serves a model now; `None` is any model."""
 
 
 class Asked(Protocol):
-    """A client's request as it was sent."""
+    """A client's request in the form in which it was sent."""
 
     @property
     def model(self) -> str | None:
@@ -121,7 +121,7 @@ class Lifecycle:
         return (now - self.accepted_at) * 1000
 
     def join_queue(self, now: float) -> None:
-        """Put the request into the queue; it has the rest of its time there."""
+        """Put the request into the queue, where it may wait for its remaining time."""
         self._queued_at = now
 
     def leave_queue(self, agent: str, now: float) -> None:
@@ -132,7 +132,8 @@ class Lifecycle:
 
     def _queue_timeout(self, wanted: str, lack: NotServed | None) -> QueueTimeout:
         """Return the error of a request that waited too long for a slot (`wanted`) or for an
-        agent."""
+        agent.
+        """
         seconds = f"{self._limits.buffered_request_timeout:g} s"
         if lack is None:
             return QueueTimeout(f"{wanted} for {seconds}")
@@ -144,7 +145,7 @@ class Lifecycle:
 
     @property
     def _queue_deadline(self) -> float:
-        """When its time in the queue ends; never while it has an agent."""
+        """Return when its time in the queue ends; never while it has an agent."""
         if self._queued_at is None:
             return inf
         return self._queued_at + (self._limits.buffered_request_timeout - self._waited)
@@ -161,7 +162,7 @@ class Lives:
         self._lives: dict[RequestId, Lifecycle] = {}
         self._deadlines: Deadlines[Lifecycle] = Deadlines()
         self.get: Callable[[RequestId], Lifecycle | None] = self._lives.get
-        """One that has not ended; asked for each token."""
+        """A request or query that has not ended; read for each token."""
         self.arm = self._deadlines.arm
         self.next_deadline = self._deadlines.next
         self.due = self._deadlines.due
@@ -189,7 +190,7 @@ class Lives:
     def refused(self, errors: Mapping[str, RequestError]) -> dict[Lifecycle, RequestError]:
         """Return the requests that would wait in vain, with their errors by model name.
 
-        If a later attempt may help, requests whose answer has begun wait for it.
+        If a later attempt may help, requests whose answer has begun wait for that attempt.
         """
         found = {}
         for each in self:
@@ -199,7 +200,7 @@ class Lives:
         return found
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         self._deadlines.check_integrity()
         for each in self:
             if each.armed_at is None:

@@ -5,20 +5,22 @@ from dataclasses import dataclass
 from ..access.identity import NO_LIMITS, CallerLimits
 
 FIRST_SLOTS = 4
-"""Requests that a new agent may have at once: the slots of an agent that has the default of them.
+"""Requests that a new agent may have at once: the default number of slots.
 
-Twice as many with each first token: 64 slots are all in use after the first four answers began.
+The number doubles with each first token: 64 slots are all in use after the first four answers
+began.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The limits of a fleet. Times are in seconds; `max_buffered_requests` of 0 turns queueing off.
+    """The limits of a fleet. Times are in seconds.
 
-    `request_memory` is the most bytes that waiting and running requests may use. `model_memory` is
-    how long a model stays known after its last agent left. `keys` are the limits of access keys
-    without their own; `anonymous` are those of callers without a key. `first_slots` is the number
-    of requests that a new agent may have at once (`circuit_breaker.py`). `routing` names a policy
+    A `max_buffered_requests` of 0 turns queueing off. `request_memory` is the maximum bytes that
+    waiting and running requests may use. `model_memory` is the time for which a model stays known
+    after its last agent left. `keys` are the limits of access keys without limits of their own;
+    `anonymous` are the limits of callers without a key. `first_slots` is the number of requests
+    that a new agent may have at once (`circuit_breaker.py`). `routing` names a policy
     (`routing/policies/`). Only `http_hosts` may send model files to agents without TLS.
     """
 

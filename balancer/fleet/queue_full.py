@@ -16,16 +16,16 @@ from typing import Literal
 from ...shared.errors import QueueFull
 
 RETRY_AFTER = 1.0
-"""Seconds after which a client that found the queue full may try again, if no more is known."""
+"""Default seconds after which a client that found the queue full may try again."""
 
 LONGEST_ADMITTED = 3.0
-"""A newcomer is refused when it would wait longer than so many times what it may wait."""
+"""A new request is refused if it would wait longer than this many times its allowed wait."""
 
 ENOUGH = 10
-"""Requests of a model that have ended before newcomers are refused because of how long it took."""
+"""Requests of a model that must have ended before their durations can refuse new requests."""
 
 ENOUGH_FOR_DEADLINE = 3
-"""Requests that have ended before newcomers with a deadline of their own are refused."""
+"""The same for new requests with a deadline of their own."""
 
 PLURALS = {"request": "requests", "query": "queries"}
 
@@ -34,9 +34,10 @@ PLURALS = {"request": "requests", "query": "queries"}
 class Wait:
     """The expected wait of a new request that no agent starts at once.
 
-    - `num_before` requests wait already, of at most `most`; `position` is the place of the new one.
+    - `num_before` requests wait already, of at most `most`; `position` is the place of the new
+      one.
     - `seconds`: the expected time until it gets a slot, 0 if unknown; it may wait for `longest`.
-    - `deadline_ms`: the answer is of no use after this time.
+    - `deadline_ms`: the answer is useless after this time.
     - `has_to_go`: a waiting request is dropped for callers with fewer requests in the queue.
     """
 
@@ -67,7 +68,7 @@ class Wait:
 
 
 def refusal_of(wait: Wait) -> QueueFull | None:
-    """Return the error if the request may not wait, or not any longer; `None` if it may."""
+    """Return the error if the request may not wait, or no longer; `None` if it may."""
     field, retry_after, position = None, wait.retry_after, wait.position
     if wait.has_to_go:
         why = (
@@ -97,5 +98,5 @@ def refusal_of(wait: Wait) -> QueueFull | None:
 
 
 def least_ended(deadline_ms: int | None) -> int:
-    """Return how many requests of the model must have ended before a new request may be refused."""
+    """Return how many requests of the model must have ended before one may be refused."""
     return ENOUGH if deadline_ms is None else ENOUGH_FOR_DEADLINE

@@ -1,13 +1,13 @@
 """Request bodies: read within limits, and parsed without blocking the event loop.
 
 A body is limited in bytes, in JSON values (`json_size`) and in time: the pause between two pieces
-and the total. A body that holds much has to grow by much in that pause.
+and the total. A large body has to grow by much in that pause.
 
-The bytes of all bodies that are being read or parsed are limited together, those of messages on
-WebSockets among them. Callers share that pool fairly (`fleet/shares.py`). Those who have shown no
-key where keys are needed have a small share together, and only short bodies.
+The bytes of all bodies that are being read or parsed are limited together, including messages on
+WebSockets. Callers share that pool fairly (`fleet/shares.py`). If keys are needed, all callers
+without a key share a small part, and may send only short bodies.
 
-Parsing a large body takes up to a few tenths of a second, so it is done on a thread of its own. The
+Parsing a large body takes up to a few tenths of a second, so it is done on a separate thread. The
 parser holds the GIL while it builds or validates one list, so the event loop is delayed, but it
 still runs between those steps.
 """
@@ -31,28 +31,29 @@ from .callers import caller_of, check_authority
 from .fault_reports import RefusalReport
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
-"""Longest request body; a longer one is refused before it is parsed."""
+"""Maximum bytes of a request body; a longer body is refused before it is parsed."""
 
 BODY_SILENCE = 30.0
-"""Longest pause within a body, in seconds."""
+"""Maximum pause within a body, in seconds."""
 
 BODY_TIME = 300.0
-"""Longest time for a body as a whole, in seconds: the longest one at half a megabit a second."""
+"""Maximum seconds for a whole body: the longest body at half a megabit a second."""
 
 LEAST_GROWTH = 16
-"""A pause is over once a body has grown by this part of what had come: a sixteenth.
+"""A pause ends once a body has grown by this share (a sixteenth) of its received bytes.
 
-A body that comes steadily enough to end in `BODY_TIME` always grows faster than that. One that
-brought megabytes and then drips is ended after `BODY_SILENCE`."""
+A body that arrives steadily enough to end in `BODY_TIME` always grows faster. A body that brought
+megabytes and then drips is ended after `BODY_SILENCE`.
+"""
 
 MAX_HELD_BYTES = 16 * MAX_BODY_BYTES
-"""Most bytes of bodies and messages that may be read or parsed at once, on all connections."""
+"""Maximum bytes of bodies and messages being read or parsed at once, on all connections."""
 
 STRANGERS_PART = 16
-"""All callers who have not shown a key yet may hold this part of that: a sixteenth."""
+"""The share (a sixteenth) of these bytes for all callers without a key together."""
 
 MAX_STRANGERS_BODY = 4096
-"""Longest body of a caller who has not shown a key yet: it has no more to say than a key."""
+"""Maximum bytes of a body from a caller without a key, which needs only to send a key."""
 
 LARGE_BYTES = 128 * 1024
 """From this size on, parsing takes longer than the handover to a thread."""
@@ -70,7 +71,7 @@ class OffLoop(Protocol):
 
 
 class Filler(Protocol):
-    """Replaces references in a body by what they refer to, before the body is parsed."""
+    """Replaces references in a body by their targets, before the body is parsed."""
 
     async def fill(self, body: bytes, hold: Hold, off_loop: OffLoop) -> bytes:
         """Return the body without references. Raises `RequestError`."""
@@ -89,10 +90,10 @@ class Bodies:
         has_keys: Callable[[], bool] = lambda: False,
         memory: Shares[Account] | None = None,
     ) -> None:
-        """`silence` and `whole` are the longest pause and the longest time of a body, in seconds.
+        """Make the pool. `silence` and `whole` are the maximum seconds of a pause and a body.
 
-        `has_keys` says whether callers need keys. `memory` is the memory of parsed requests: a body
-        for which none is left is refused before it is parsed.
+        `has_keys` says whether callers need keys. `memory` is the memory of parsed requests: if
+        none is left for a body, the body is refused before it is parsed.
         """
         self.shares: Shares[Account] = Shares(
             max_held_bytes, caps={STRANGERS: max_held_bytes // STRANGERS_PART}
@@ -113,13 +114,13 @@ class Bodies:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of all bodies and messages that are being read or parsed."""
+        """The bytes of all bodies and messages that are being read or parsed."""
         return self.shares.total
 
     async def parsed(self, request: web.Request, parse: Callable[[bytes], T]) -> T:
         """Return the body, parsed by `parse`.
 
-        Raises what `parse` raises, and `InvalidRequest`, `RequestTooLarge` and `Overloaded`.
+        Raises the errors of `parse`, `InvalidRequest`, `RequestTooLarge` and `Overloaded`.
         """
         _check_content_type(request)
         with self.held(caller_of(request)) as held:
@@ -197,7 +198,7 @@ class Bodies:
         )
 
     def held(self, caller: Caller) -> "Held":
-        """Return a context that counts bytes of a caller's bodies or messages until it is left."""
+        """Return a context in which bytes of a caller's bodies or messages are counted."""
         return Held(self.shares, self.holder_of(caller))
 
     def holder_of(self, caller: Caller) -> Account:
@@ -222,7 +223,7 @@ class _BodyRead:
 
     @property
     def parsed_bytes(self) -> int:
-        """The estimated bytes of the parsed values; hardly more than they really take."""
+        """The estimated bytes of the parsed values, hardly more than they really take."""
         counter = self._counter
         num_plain = counter.num_values - counter.num_strings - counter.num_containers
         return len(self.data) + OF_NUMBER * max(0, num_plain) + OF_OBJECT * counter.num_containers
@@ -256,7 +257,7 @@ class Held(Holding[Account]):
     def check_length(self, num_bytes: int) -> None:
         """Check the length of a body.
 
-        Raises `RequestTooLarge` if the holder may not send so much.
+        Raises `RequestTooLarge` if the holder may not send a body of this length.
         """
         most = MAX_STRANGERS_BODY if self._holder == STRANGERS else MAX_BODY_BYTES
         if num_bytes > most:
@@ -264,16 +265,16 @@ class Held(Holding[Account]):
 
 
 BODIES = web.AppKey("BODIES", Bodies)
-"""App key of the `Bodies` that its routes use."""
+"""App key of the `Bodies` that the app's routes use."""
 
 ONLY_JSON = web.AppKey("ONLY_JSON", bool)
-"""App key of a port where JSON is never called something that browsers send unasked."""
+"""App key of a port that accepts JSON under no content type which browsers send unasked."""
 
 
 async def parsed(request: web.Request, parse: Callable[[bytes], T]) -> T:
     """Return the body of `request`, parsed by `parse`; see `Bodies.parsed`. Refusals are reported.
 
-    Raises `Unauthorized` if the request's key has ended meanwhile.
+    Raises `Unauthorized` if the request's key has ended in the meantime.
     """
     with RefusalReport(request):
         found = await request.app[BODIES].parsed(request, parse)
@@ -282,7 +283,7 @@ async def parsed(request: web.Request, parse: Callable[[bytes], T]) -> T:
 
 
 def body_too_large(most: int = MAX_BODY_BYTES) -> RequestTooLarge:
-    """Return the error for a body or message that is over the limit."""
+    """Return the error for a body or message that exceeds the limit."""
     return RequestTooLarge(f"the body must have at most {most} bytes")
 
 
@@ -290,14 +291,14 @@ _JSON_TYPES = frozenset({"application/json", "application/octet-stream"})
 """Content types that browsers send to another origin only after a preflight."""
 
 _SIMPLE_TYPES = frozenset({"application/x-www-form-urlencoded", "text/plain"})
-"""Content types that browsers send anywhere; `curl -d` and some libraries use them for JSON."""
+"""Content types that browsers send to any origin; some programs use them for JSON."""
 
 
 def _check_content_type(request: web.Request) -> None:
-    """Requires a content type that browsers do not send cross-origin unasked.
+    """Refuse content types that browsers send to other origins unasked.
 
-    A browser always sends `Origin` or `Sec-Fetch-Site` with a body, so a request with neither
-    comes from a program, which may leave the type out or give one that browsers do send. The body
+    A browser always sends `Origin` or `Sec-Fetch-Site` with a body. So a request without both
+    comes from a program, which may omit the type or send one that browsers send unasked. The body
     is JSON, whatever its type.
     """
     is_browsers = hdrs.ORIGIN in request.headers or "Sec-Fetch-Site" in request.headers

@@ -10,16 +10,16 @@ from ...access.identity import Identity
 from ...fleet.caller import Caller
 
 LONGEST_USER_AGENT = 120
-"""Characters of a `User-Agent` that are kept; the log shows them with each request."""
+"""Maximum characters of a `User-Agent` that are kept; the log shows them with each request."""
 
 identity_key = web.RequestKey("identity_key", Identity)
-"""Request key for the holder of the access key that it came with, if it needed one."""
+"""Request key of the holder of the access key in the request, if a key was needed."""
 
 ended_key = web.RequestKey("ended_key", Unauthorized)
-"""Request key for why the access key that it came with opens nothing any more."""
+"""Request key of the reason why the access key in the request is no longer valid."""
 
 _known_key = web.RequestKey("_known_key", Caller)
-"""Request key for its caller, once it was asked for: after its key, unless that is refused."""
+"""Request key of the request's caller, set at its first use: after the check of its key."""
 
 
 def check_authority(request: web.Request) -> None:
@@ -31,7 +31,7 @@ def check_authority(request: web.Request) -> None:
 def caller_of(request: web.Request) -> Caller:
     """Return the caller of `request`, or of the WebSocket that it opened.
 
-    Raises as `check_authority`.
+    Raises the errors of `check_authority`.
     """
     check_authority(request)
     return known_caller(request)
@@ -63,7 +63,7 @@ def _connection_of(request: web.Request) -> int | None:
 
 
 def held_by(caller: Caller, holder: Identity) -> Caller:
-    """Return the caller with the key that it has shown later."""
+    """Return the caller with the key that the caller has sent later."""
     return replace(caller, name=holder.name, limits=holder.limits, owner=holder.owner)
 
 

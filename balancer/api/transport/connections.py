@@ -8,13 +8,13 @@ its answer. Here a connection is closed when
 - it was idle for `IDLE_TIME`;
 - a write makes no progress for `write_timeout`; the client's request is then cancelled.
 
-Beyond `max_connections` a new client is answered 503 and disconnected. If another address has more
-connections than the client's, its oldest idle connection is closed instead. Malformed HTTP is
-answered 400 and logged on one line, without a traceback.
+Beyond `max_connections` a new client is answered 503 and disconnected. But if another address has
+more connections than the client's address, the oldest idle connection of the other address is
+closed instead. Malformed HTTP is answered 400 and logged on one line, without a traceback.
 
-Received bytes are parsed in parts, one in each turn of the event loop; the socket is not read
-meanwhile. Bodies are never decompressed. If a request is answered before its body is complete, the
-connection is closed after the answer.
+Received bytes are parsed in parts, one part in each turn of the event loop; until all are parsed,
+the socket is not read. Bodies are never decompressed. If a request is answered before its body is
+complete, the connection is closed after the answer.
 
 With TLS a connection counts from its first byte on, and the handshake must end within
 `header_timeout`, too.
@@ -47,14 +47,16 @@ from .patience import PatientTransport
 from .web_socket_bytes import FrameBytes, FrameFault, TooManyFrames
 
 IDLE_TIME = 75.0
-"""Seconds. Proxies keep idle connections for a minute; the proxy should close first."""
+"""Seconds. Proxies keep idle connections for a minute, and the proxy should close first."""
 
 LINGER = 2.0
-"""Seconds in which the rest of a body that nobody read is thrown away, so that its client comes to
-read the answer; cut at once, it would often see a broken connection instead."""
+"""Seconds for which the unread rest of a body is discarded, so that its client reads the answer.
+
+If the connection were cut at once, the client would often see a broken connection instead.
+"""
 
 FAILURE_INTERVAL = 1.0
-"""Seconds between two log lines about handshakes that failed; anybody can have many fail."""
+"""Seconds between two log lines about failed handshakes, which anybody can cause."""
 
 
 def _raw_answer(status: bytes, error: RequestError) -> bytes:
@@ -78,10 +80,10 @@ _PLAIN_ANSWER = _raw_answer(
 
 
 LOG_INTERVAL = 1.0
-"""Seconds between two log lines about malformed HTTP; anybody can send it as fast as they like."""
+"""Seconds between two log lines about malformed HTTP, which anybody can send at any rate."""
 
 LONGEST_REASON = 200
-"""Characters; reasons quote what was sent."""
+"""Maximum characters of a reason, since reasons quote what was sent."""
 
 MalformedHttp = HttpProcessingError | RequestPayloadError
 """aiohttp's exceptions for malformed HTTP in a header, and in a body."""
@@ -98,7 +100,7 @@ class MalformedRequests:
         self._num_unlogged = 0
 
     def log(self, peer: str, error: MalformedHttp) -> None:
-        """Log that `peer` sent something malformed, or count it for the next line."""
+        """Log that `peer` sent malformed HTTP, or count it for the next line."""
         now = self._clock()
         if now < self._quiet_until:
             self._num_unlogged += 1
@@ -140,12 +142,14 @@ class Connections:
         doors: Doors | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`tls` gives the context for a new connection; without it the port speaks plain HTTP."""
+        """Make the limits. `tls` gives the context for a new connection; without it the port is
+        plain.
+        """
         self.header_timeout = header_timeout
         self.write_timeout = write_timeout
         self.num_open = 0
         self.num_flooded = 0
-        """WebSockets that were closed because of too many frames with next to nothing in them."""
+        """The number of WebSockets that were closed because of too many nearly empty frames."""
         self.malformed = MalformedRequests()
         self.tls = tls
         self._doors = doors
@@ -153,14 +157,16 @@ class Connections:
         self.handshakes = set[TlsProtocol]()
         self._max_connections = max_connections
         self.shares: Shares[str] = Shares(max_connections)
-        """Connections that are served, by address; of IPv6 by network."""
+        """The served connections by address; for IPv6 by network."""
         self._served: dict[str, dict[_Connection, None]] = {}
         self._failures = OncePer(FAILURE_INTERVAL, max_keys=1)
         self._floods = OncePer(FAILURE_INTERVAL, max_keys=1)
 
     def flooded(self, peer: str, reason: str) -> None:
-        """Count a WebSocket that is closed for a flood of frames, and log it unless one was logged
-        a short while ago."""
+        """Count a WebSocket that is closed for a flood of frames.
+
+        It is logged unless another one was logged a short while ago.
+        """
         self.num_flooded += 1
         if self._floods.allows("any", self._clock()):
             about = context(peer=peer, in_all=self.num_flooded)
@@ -179,7 +185,7 @@ class Connections:
             logger.info("a TLS handshake failed: %s", reason, extra=context(peer=peer))
 
     def serves(self, connection: "_Connection", address: str) -> None:
-        """Count a connection that is served from now on in the share of its address."""
+        """Count a connection as served, in the share of its address."""
         self._served.setdefault(address, {})[connection] = None
         self.shares.take(address, 1)
 
@@ -214,7 +220,8 @@ class Connections:
     @property
     def are_far_too_many(self) -> bool:
         """Return whether there are so many connections that the newest is closed without an
-        answer."""
+        answer.
+        """
         return self.num_open > 2 * self._max_connections
 
 
@@ -235,7 +242,7 @@ class ConnectionsRunner(web.AppRunner):
         self._connections = connections
 
     async def cleanup(self) -> None:
-        """Clean up as aiohttp does, and close handshakes, which aiohttp does not know."""
+        """Clean up as aiohttp does. Also close handshakes, which aiohttp does not know."""
         for handshake in list(self._connections.handshakes):
             handshake.abort()
         await super().cleanup()
@@ -297,8 +304,8 @@ class _Server(web.Server):
 async def _close_in_time(request: web.Request, response: web.StreamResponse) -> None:
     """Close the connection after an answer that is given before the request's body is complete.
 
-    It is also closed after any answer to HTTP/1.0, in which keeping connections is a faulty
-    extension.
+    The connection is also closed after any answer to HTTP/1.0, in which persistent connections are
+    a faulty extension.
     """
     if response.status == HTTPStatus.SWITCHING_PROTOCOLS:
         return
@@ -316,8 +323,8 @@ def watch_frames(
     """Limit the frames of a WebSocket; call this before the socket is prepared.
 
     `on_fault` is called with a reason and a close code if the peer does not mask its frames, or
-    sends too many tiny frames. `count` is called with further bytes of messages and returns whether
-    they are allowed. Bytes that arrive after a fault are discarded. Returns false if this
+    sends too many tiny frames. `count` is called with further bytes of messages and returns
+    whether they are allowed. Bytes that arrive after a fault are discarded. Returns false if this
     connection cannot be watched.
     """
     if not isinstance(request.protocol, _Connection):
@@ -330,7 +337,7 @@ def watch_frames(
 
 
 SPARE_FILES = 64
-"""Open files besides connections: listening sockets, logs, files of the interpreter."""
+"""Open files in addition to connections: listening sockets, logs, files of the interpreter."""
 
 
 def raise_file_limit(num_connections: int) -> int:
@@ -356,17 +363,20 @@ def raise_file_limit(num_connections: int) -> int:
 
 
 BYTES_AT_ONCE = 64 * 1024
-"""A read of the socket brings up to 256 KiB. As HTTP headers, as chunks of one byte or as empty
-frames these take tenths of a second to parse, in which nothing else runs."""
+"""Maximum bytes that are parsed in one turn.
+
+A read of the socket brings up to 256 KiB. As HTTP headers, chunks of one byte or empty frames
+these take tenths of a second to parse, during which nothing else runs.
+"""
 
 LINES_AT_ONCE = 512
-"""Lines of HTTP: each header is one, and each chunk of a body two."""
+"""Maximum lines of HTTP in one turn: each header is one line, each chunk of a body two."""
 
 _NEWLINE = b"\n"
 
 
 def end_of_http(data: bytes, start: int) -> int:
-    """Return the end of the part of `data` from `start` that is parsed at once."""
+    """Return the end of the part of `data` from `start` to parse at once."""
     end = min(len(data), start + BYTES_AT_ONCE)
     num_lines = data.count(_NEWLINE, start, end)
     while num_lines > LINES_AT_ONCE:
@@ -376,8 +386,10 @@ def end_of_http(data: bytes, start: int) -> int:
 
 
 def end_of_bytes(data: bytes, start: int) -> int:
-    """Return the end of the part to parse at once in a body of known length, or in frames, which
-    are counted elsewhere."""
+    """Return the end of the part to parse at once in a body of known length, or in frames.
+
+    Frames are counted elsewhere.
+    """
     return min(len(data), start + BYTES_AT_ONCE)
 
 
@@ -385,10 +397,10 @@ def end_of_bytes(data: bytes, start: int) -> int:
 
 
 class _PausableTransport:
-    """A transport that knows whether the protocol above has paused reading.
+    """A transport that knows whether the protocol above it has paused reading.
 
-    `resume` is called in place of the transport's `resume_reading`. Everything else is the
-    transport's. The attributes that writes need are looked up once (see `PatientTransport`).
+    `resume` is called in place of the transport's `resume_reading`. All other calls go to the
+    transport. The attributes that writes need are looked up once (see `PatientTransport`).
     """
 
     __slots__ = ("_resume", "_transport", "get_extra_info", "is_closing", "is_paused", "write")
@@ -412,14 +424,14 @@ class _PausableTransport:
     def resume_reading(self) -> None:
         """Resume reading after `pause_reading`.
 
-        May happen later.
+        Reading may resume later than the call.
         """
         self.is_paused = False
         self._resume()
 
 
 class _FrameParser:
-    """aiohttp's parser of frames. Until `opened` it only stores the bytes that it gets."""
+    """aiohttp's parser of frames. Until `opened` it only stores received bytes."""
 
     __slots__ = ("_kept", "_parser")
 
@@ -428,7 +440,7 @@ class _FrameParser:
         self._kept: bytes | None = b""
 
     def opened(self) -> bytes:
-        """Begin to parse. Returns the stored bytes, which were not parsed."""
+        """Begin to parse. Returns the stored bytes, which are still to be parsed."""
         kept, self._kept = self._kept or b"", None
         return kept
 
@@ -477,24 +489,24 @@ class _Connection(web.RequestHandler):
         )
         self._limits = limits
         self._address: str | None = None
-        """The address in whose share it counts, while it is open."""
+        """The address in whose share the connection counts while it is open."""
         self._header_timer: asyncio.Handle | None = None
         self._patient: PatientTransport | None = None
         self._above: asyncio.Transport | None = None
-        """What is read from and written to: the socket, or TLS over it."""
+        """The transport to read from and write to: the socket, or TLS over it."""
         self._reading: _PausableTransport | None = None
         self._rest = b""
-        """What arrived; from `_start` on it is still to be parsed, at the next `_turn`."""
+        """The received bytes; bytes from `_start` on are parsed at the next `_turn`."""
         self._start = 0
         self._turn: asyncio.Handle | None = None
         self._frames: FrameBytes | None = None
         """Measures the frames, if this is a WebSocket."""
         self._newest: Any = None
-        """The newest request that is handled or was, as aiohttp has it: message and body."""
+        """The newest request, even if it has ended, in aiohttp's form: message and body."""
         self._is_busy = False
         """Whether a request is handled."""
         self._is_cut = False
-        """Whether what arrives is thrown away."""
+        """Whether received bytes are discarded."""
         self.count: Callable[[int], bool] = lambda _num_bytes: True
         self.on_fault: Callable[[str, WSCloseCode], None] = lambda *_why: self.close()
 
@@ -546,7 +558,9 @@ class _Connection(web.RequestHandler):
             self._take_turn()
 
     def resume_reading(self, *args: Any, **kw: Any) -> None:
-        """Resume as aiohttp does, which calls this twice a body, even if nothing was paused."""
+        """Resume as aiohttp does, which calls this twice for a body, even if reading was not
+        paused.
+        """
         if self._reading is not None and self._reading.is_paused:
             super().resume_reading(*args, **kw)
 
@@ -602,7 +616,7 @@ class _Connection(web.RequestHandler):
         self._keep(b"")
 
     def _take_turn(self) -> None:
-        """Parse the next part. The socket is not read until nothing is left."""
+        """Parse the next part. The socket is not read until all parts are parsed."""
         self._turn = None
         if not self._may_parse:
             return
@@ -722,8 +736,7 @@ class _Connection(web.RequestHandler):
 
 
 def address_of(transport: asyncio.BaseTransport) -> str:
-    """Return the peer's address; for IPv6 its network, because one host may have a whole
-    network."""
+    """Return the peer's address; for IPv6 its network, which one host may have as a whole."""
     name = transport.get_extra_info("peername")
     address = str(name[0]) if isinstance(name, tuple) and name else None
     return Caller(address=address).account.address or "unknown"
@@ -732,7 +745,7 @@ def address_of(transport: asyncio.BaseTransport) -> str:
 class _Newcomer(asyncio.Protocol):
     """A connection over the limit.
 
-    It is served if another connection is closed for it, else refused.
+    The connection is served if another connection is closed for it; otherwise it is refused.
     """
 
     def __init__(self, server: web.Server, limits: Connections) -> None:
@@ -762,8 +775,10 @@ class _Newcomer(asyncio.Protocol):
 
 
 class _Refusal(asyncio.Protocol):
-    """A connection over the limit that is refused: it gets an error once it sends a request, or is
-    closed soon."""
+    """A refused connection over the limit. It gets an error once it sends a request.
+
+    If it sends no request, it is closed soon.
+    """
 
     def __init__(self, limits: Connections) -> None:
         self._limits = limits

@@ -1,6 +1,6 @@
 """Defaults of the ports' settings, in seconds.
 
-They are in a file of their own, so that `--help` can show them without importing the server.
+They have a file of their own, so that `--help` can show them without importing the server.
 """
 
 HEADER_TIMEOUT = 10.0
@@ -8,4 +8,4 @@ WRITE_TIMEOUT = 30.0
 MAX_CONNECTIONS = 4096
 
 EARLY_HEADERS = 25.0
-"""After this a stream over HTTP begins although its request still waits."""
+"""A stream over HTTP begins after this time even if its request still waits."""

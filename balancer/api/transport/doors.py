@@ -30,7 +30,7 @@ AGENTS_PATH = "/api/v1/agent-socket"
 
 
 class RefusalRecorder(Protocol):
-    """Counts refusals; both arguments have few values."""
+    """Counts refusals; both arguments have few different values."""
 
     def turned_away(self, door: str, kind: str) -> None: ...
 
@@ -54,7 +54,7 @@ class Doors:
     def refused(self, door: Door, kind: str, who: str | None, why: str) -> None:
         """Report that a caller from the address `who` was refused at `door`.
 
-        `why` is for people.
+        `why` is the reason in words.
         """
         self._recorder.turned_away(door, kind)
         self._reasons[door] = f"at the {NAMES[door]}: {why}"
@@ -68,14 +68,13 @@ class Doors:
             self._note(who, f"refused {times} at the {NAMES[door]}, the last time: {why}")
 
     def going_on(self) -> Mapping[Door, tuple[Sequence[str], str]]:
-        """Return for each door the callers that are refused again and again, and the last
-        reason."""
+        """Return for each door the callers that are refused repeatedly, and the last reason."""
         found = self._refusals.going_on(self._clock())
         return {door: (callers, self._reasons[door]) for door, callers in found.items()}
 
 
 PORT_DOORS = web.AppKey("PORT_DOORS", tuple[Doors, Door])
-"""App key of its `Doors`, and of which of them the port itself is."""
+"""App keys of the port's `Doors`, and of the door that the port is."""
 
 
 def report_at_door(request: web.Request, error: RequestError) -> None:

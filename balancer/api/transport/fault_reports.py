@@ -19,7 +19,7 @@ from .once_per import OncePer
 MINUTE = 60.0
 
 LONGEST_FIELD = 64
-"""Characters of a field's name that the log repeats."""
+"""Maximum characters of a field's name that the log repeats."""
 
 NO_ROUTE = "other"
 """The route of a request to an unknown path."""
@@ -28,14 +28,15 @@ _log = logging.getLogger(__name__)
 
 
 class FaultRecorder(Protocol):
-    """Counts ignored fields and refusals. Every argument has few values."""
+    """Counts ignored fields and refusals. Every argument has few different values."""
 
     def field_ignored(self, route: str, field: str) -> None:
         """Count a request at `route` whose `field` was ignored."""
 
     def refused(self, route: str, code: str) -> None:
-        """Count a request at `route` that was refused with the error `code` before it reached the
-        fleet."""
+        """Count a request at `route` that was refused with the error `code` before the fleet got
+        it.
+        """
 
 
 class FaultReports:
@@ -72,8 +73,9 @@ class FaultReports:
             _log.info("%s: ignored the fields %s, sent by %s", route, ", ".join(logged), client)
 
     def refused(self, request: web.Request, error: RequestError) -> None:
-        """Report that `request`, or a call over its WebSocket, was refused before it reached the
-        fleet."""
+        """Report that `request`, or a call over its WebSocket, was refused before the fleet got
+        it.
+        """
         route, client = route_of(request), client_of(request)
         if self._recorder is not None:
             self._recorder.refused(route, error.code)
@@ -86,7 +88,7 @@ class FaultReports:
 
 
 FAULT_REPORTS = web.AppKey("FAULT_REPORTS", FaultReports)
-"""App key of its `FaultReports`."""
+"""App key of the app's `FaultReports`."""
 
 
 def route_of(request: web.Request) -> str:
@@ -110,7 +112,7 @@ def report_refusal(request: web.Request, error: RequestError) -> None:
 
 
 class RefusalReport:
-    """A context that reports raised errors as refusals of `request` before it reached the fleet."""
+    """A context that reports raised errors as refusals of `request` before the fleet."""
 
     __slots__ = ("_request",)
 

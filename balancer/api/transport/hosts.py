@@ -5,11 +5,11 @@ address. The browser then takes its requests for same-origin, and only their `Ho
 foreign name. So `Host` must be an address, `localhost`, or a configured name.
 
 The origin of a page must be the requested one: the same host and port, and `https` if this port
-speaks TLS. Alternatively its host is a configured name, because a proxy may send another `Host`
+speaks TLS. The page's host may also be a configured name, because a proxy may send another `Host`
 than the page's. Pages of other origins may use a port only if an operator allows them.
 
-Browsers send no `Origin` for things that a page only shows, such as images. `check_fetch` then uses
-other headers.
+Browsers send no `Origin` for content that a page only shows, such as images. `check_fetch` then
+uses other headers.
 """
 
 import re
@@ -32,7 +32,7 @@ _SHOWN = 100
 ANY_ORIGIN = "*"
 
 MAX_KNOWN = 256
-"""Values of `Host` that are remembered."""
+"""Maximum values of `Host` that are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +61,12 @@ class AllowedHosts:
         *,
         listening: Iterable[str] = (),
     ) -> None:
-        """Raises `ValueError` for an invalid host or origin."""
+        """Parse the names. Raises `ValueError` for an invalid host or origin."""
         self._names = frozenset(map(_split, map(checked_host, names)))
         self._called = self._names | frozenset(map(_split, map(checked_host, listening)))
         self._origins = [_origin_pattern(checked_origin(origin)) for origin in origins]
         self._known: set[str] = set()
-        """What `Host` said so far that is right: nearly all requests say the same."""
+        """Values of `Host` that were right so far; nearly all requests send the same."""
 
     def check(
         self, hosts: Sequence[str], origins: Sequence[str], *, over_tls: bool = False
@@ -92,9 +92,9 @@ class AllowedHosts:
     ) -> None:
         """Check a `GET` without `Origin` that a foreign page may have caused. Raises `Forbidden`.
 
-        Call `check` before. Links of other pages may lead here, but not to a route that `acts`.
-        Browsers describe the page only to trustworthy hosts. At other hosts, only programs, and
-        pages that show by `Referer` that they are our own, may use a route that `acts`.
+        Call `check` first. Links of other pages may lead here, but not to a route that `acts`.
+        Browsers describe the page only to trustworthy hosts. At other hosts, only programs may use
+        a route that `acts`, and pages whose `Referer` shows that they are the port's own.
         """
         if "Origin" in headers:
             return
@@ -175,7 +175,8 @@ def checked_origin(origin: str) -> str:
 
     Raises `ValueError`.
 
-    `http://localhost:*` allows any port, `app://*` any origin with this scheme, and `*` any origin.
+    `http://localhost:*` allows any port, `app://*` any origin with this scheme, and `*` any
+    origin.
     """
     if origin != ANY_ORIGIN and not _ORIGIN.fullmatch(origin):
         raise ValueError(

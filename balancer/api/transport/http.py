@@ -25,16 +25,16 @@ from .hosts import AllowedHosts
 from .streaming import REQUEST_ID
 
 QUEUE_FULL_RETRY_AFTER = 1.0
-"""Seconds a client is asked to wait when the queue was full and the error does not say more."""
+"""Default seconds that a client is asked to wait when the queue was full."""
 
 QUEUE_POSITION = "X-Queue-Position"
-"""The header with the place that a request would have had in the queue that was full."""
+"""The header with the place that a refused request would have had in the queue."""
 
 request_id_key = web.RequestKey("request_id_key", str)
-"""Request key for the id of an accepted request, so that an error response has it, too."""
+"""Request key of the id of an accepted request, so that an error response has the id, too."""
 
 ACTING = web.AppKey("ACTING", frozenset[str])
-"""App key of the paths, as templates, whose `GET` has something done."""
+"""App key of the paths, as templates, whose `GET` causes work at agents."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 ErrorBody = Callable[[RequestError], Mapping[str, object]]
@@ -53,9 +53,9 @@ def native_error(error: RequestError) -> dict[str, object]:
 def error_response(
     error: RequestError, body: ErrorBody = native_error, *, status: int | None = None
 ) -> web.Response:
-    """Return `error` as a response in the form that `body` gives it.
+    """Return `error` as a response with the body that `body` returns.
 
-    `status`: the API has another status.
+    `status` replaces the error's status.
     """
     response = web.json_response(body(error), status=status or status_of(error))
     response.headers[hdrs.CACHE_CONTROL] = "no-store"
@@ -150,7 +150,7 @@ def _check_host(request: web.Request, hosts: AllowedHosts) -> None:
 
 
 def _check_transfer(request: web.Request) -> None:
-    """Refuse compressed bodies, which may be a thousand times larger than what was sent."""
+    """Refuse compressed bodies, which may become a thousand times larger."""
     headers = request.headers
     if headers.get(hdrs.CONTENT_ENCODING, "identity").strip().lower() != "identity":
         raise UnsupportedEncoding("send the body as it is, without `Content-Encoding`")
@@ -173,8 +173,7 @@ _LONGEST_NAMES = 4096
 
 
 def _preflight_answer(request: web.Request) -> web.Response:
-    """Return the headers that a page of an allowed origin may send: any, because SDKs have their
-    own."""
+    """Return the headers that a page of an allowed origin may send: any header, for SDKs' own."""
     response = web.Response(status=HTTPStatus.NO_CONTENT)
     response.headers[hdrs.ACCESS_CONTROL_ALLOW_METHODS] = _METHODS
     response.headers[hdrs.ACCESS_CONTROL_MAX_AGE] = str(PREFLIGHT_AGE)

@@ -9,7 +9,7 @@ MAX_KEYS = 1024
 
 
 class OncePer:
-    """Times are in seconds, on a clock that never goes back."""
+    """The remembered keys. Times are in seconds, on a clock that never goes back."""
 
     def __init__(self, seconds: float, *, max_keys: int = MAX_KEYS) -> None:
         self._seconds = seconds
@@ -22,7 +22,7 @@ class OncePer:
     def allows(self, key: Hashable, now: float) -> bool:
         """Return whether `key` is allowed now.
 
-        While `max_keys` keys are stored, new keys are not.
+        While `max_keys` keys are stored, further keys are not allowed.
         """
         while self._last and now - self._last[oldest := next(iter(self._last))] >= self._seconds:
             del self._last[oldest]

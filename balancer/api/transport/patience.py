@@ -11,8 +11,8 @@ class PatientTransport:
     """Wraps `transport`, and aborts it when no bytes leave for `patience` seconds.
 
     All writes are watched, even after `close`, because an ordinary transport waits without limit
-    for its last bytes to leave. Everything else is passed to the transport. Python looks attributes
-    up slowly in a class with `__getattr__`, so the attributes that each request needs are stored.
+    for its last bytes to leave. All other calls go to the transport. Python looks attributes up
+    slowly in a class with `__getattr__`, so the attributes that each request needs are stored.
     """
 
     __slots__ = (
@@ -44,7 +44,7 @@ class PatientTransport:
 
 
 class _WriteWatch:
-    """Writes each token, and checks whether bytes leave."""
+    """Watches each write, and checks whether bytes leave."""
 
     __slots__ = ("_num_left", "_num_written", "_on_cut", "_patience", "_timer", "_transport")
 

@@ -1,8 +1,8 @@
 """Clients' WebSockets: the parts that are common to all their protocols.
 
 A frame is written at once and not through aiohttp's writer, which can only be awaited. Waiting
-frames are in the transport's buffer. A call that finds the buffer full waits until the client has
-read. So the buffer holds at most one frame of each call beyond its limit.
+frames are in the transport's buffer. If a call finds the buffer full, it waits until the client
+has read. So the buffer holds at most one frame of each call beyond its limit.
 """
 
 import asyncio
@@ -21,16 +21,16 @@ from .connections import watch_frames
 from .fault_reports import report_refusal
 
 HEARTBEAT_SECONDS = 30.0
-"""A peer that does not answer a ping for half this long is gone."""
+"""Seconds between pings. A peer that does not answer within half this time is lost."""
 
 FLUSH_SECONDS = 2.0
-"""Seconds for a socket to read its last frames when the balancer shuts down."""
+"""Seconds in which a socket can read its last frames when the balancer shuts down."""
 
 MAX_CLOSE_REASON = 123
-"""Bytes of a reason in a close frame (RFC 6455, 5.5)."""
+"""Maximum bytes of a reason in a close frame (RFC 6455, 5.5)."""
 
 _TEXT = 0x81
-"""A text frame that is its message's only one (RFC 6455, 5.2)."""
+"""The first byte of a text frame that is a whole message (RFC 6455, 5.2)."""
 
 
 class FrameWriter:
@@ -59,7 +59,7 @@ class FrameWriter:
         self._draining: asyncio.Task[None] | None = None
 
     def write(self, frame: bytes) -> bool:
-        """Write one frame. Returns whether another can be written at once.
+        """Write one frame. Returns whether another frame can be written at once.
 
         Does nothing once the connection is closing; the socket's reader then ends the calls.
         """
@@ -110,9 +110,9 @@ class SocketSession(ABC):
         tasks: asyncio.TaskGroup,
         held: Held,
     ) -> None:
-        """`held` counts the bytes of messages that are being read or wait for their answers."""
+        """Prepare. `held` counts the bytes of messages being read or waiting for their answers."""
         self.counts_parts = False
-        """Whether `count` is called as parts of messages arrive, and not only for whole ones."""
+        """Whether `count` is also called for parts of messages as they arrive."""
         self._request = request
         self._socket = socket
         self._tasks = tasks
@@ -121,7 +121,7 @@ class SocketSession(ABC):
         self._frames = FrameWriter(request, socket, tasks)
         self._is_close_due = asyncio.Event()
         self._close_reason = (WSCloseCode.OK, "")
-        """The code and the reason with which the socket is closed once that is due."""
+        """The code and the reason for closing the socket, once it is to be closed."""
 
     @abstractmethod
     async def take(self, message: bytes) -> None:
@@ -217,7 +217,7 @@ class Sockets(Generic[S]):
     """The WebSockets of an endpoint, which are closed when the balancer shuts down."""
 
     def __init__(self, open_session: Open[S], *, max_message: int, refusal: str) -> None:
-        """A message has at most `max_message` bytes.
+        """Prepare. A message has at most `max_message` bytes.
 
         `refusal` answers requests other than handshakes.
         """

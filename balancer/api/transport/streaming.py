@@ -41,11 +41,11 @@ async def send_stream(
 
 
 Render = Callable[[Event], bytes]
-"""The bytes for an event, which may be none. Raises the error that precedes all bytes."""
+"""Returns the bytes for an event, possibly none. Raises an error that comes before all bytes."""
 
 
 class Events(Protocol):
-    """The events of one request, as `fleet.runtime.stream.Stream` gives them."""
+    """The events of one request, in the form of `fleet.runtime.stream.Stream`."""
 
     def __aiter__(self) -> AsyncIterator[Event]: ...
 
@@ -64,7 +64,7 @@ async def send_events(
     frame_of: FrameOf = no_frame,
     stored: Callable[[], Awaitable[None] | None] = lambda: None,
 ) -> web.StreamResponse:
-    """Answer 200 once there are bytes to send; errors that `render` raises before that are raised.
+    """Answer 200 once there are bytes to send; earlier errors of `render` are raised.
 
     If `frame_of` has a frame for a token, `render` is not called for it. The bytes of the last
     event are sent after waiting for the future that `stored` returns. A disconnect cancels the
@@ -118,7 +118,7 @@ class EventPusher:
         render: Render,
         frame_of: FrameOf,
     ) -> None:
-        """Raises `ConnectionResetError` if the client has disconnected."""
+        """Prepare. Raises `ConnectionResetError` if the client has disconnected."""
         if request.transport is None:
             raise ConnectionResetError("the client has disconnected")
         self.ending = b""
@@ -160,7 +160,7 @@ class EventPusher:
             self._send(data)
 
     def _token(self, token: Token) -> None:
-        """Write a token that has no known frame, or is more than text."""
+        """Write a token that has no known frame, or has other content than text."""
         self._kind = None
         self._send(self._render(token))
         if token.text and (frame := self._frame_of(token.kind)) is not None:
@@ -192,7 +192,7 @@ async def begin_stream(
     content_type: str = f"{EVENT_STREAM}; charset=utf-8",
     headers: Mapping[str, str] | None = None,
 ) -> web.StreamResponse:
-    """A response whose headers are sent, and which no cache and no proxy holds back."""
+    """Return a response whose headers are sent, and which no cache and no proxy holds back."""
     own = {
         hdrs.CONTENT_TYPE: content_type,
         hdrs.CACHE_CONTROL: "no-store",

@@ -19,8 +19,11 @@ class TextFrame(NamedTuple):
 
 
 FrameOf = Callable[[TokenKind], TextFrame | None]
-"""The frame of the next tokens of a kind, one of which was rendered last; `None` if they differ."""
+"""Returns the frame of the next tokens of a kind, one of which was rendered last.
+
+Returns `None` if the tokens differ in more than their text.
+"""
 
 
 def no_frame(_kind: TokenKind) -> None:
-    """Return no frame: tokens of this answer differ in more than their text."""
+    """Return `None`, because the tokens of this answer differ in more than their text."""

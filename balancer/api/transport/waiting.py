@@ -5,8 +5,10 @@ from typing_extensions import TypedDict
 from ....shared.inference import Count, Reading, Waiting
 
 EVENTS_AFTER = 0.5
-"""Seconds after which clients are sent their place where no status is at stake: that of a batch is
-200, and a WebSocket has none."""
+"""Seconds after which clients are sent their place if no HTTP status depends on it.
+
+The status of a batch is always 200, and messages of a WebSocket have none.
+"""
 
 
 def events_after(is_streamed: bool) -> float | None:
@@ -37,8 +39,7 @@ def prompt_progress(reading: Reading) -> PromptProgress:
 
 
 def comment(waiting: Waiting | Reading) -> bytes:
-    """Return a comment in a stream of server-sent events, such as `: waiting position=3
-    for=slot`."""
+    """Return a comment in a stream of server-sent events: `: waiting position=3 for=slot`."""
     if isinstance(waiting, Reading):
         return f": reading {waiting.num_read} of {waiting.num_tokens} tokens\n\n".encode()
     left = "" if waiting.seconds_left is None else f" seconds_left={waiting.seconds_left:g}"

@@ -1,15 +1,15 @@
 """Counts the bytes that arrive on WebSockets, frame by frame, before aiohttp reads them.
 
-aiohttp passes on whole messages and limits each of them. This module also counts the parts of
+aiohttp passes on whole messages and limits each message. This module also counts the parts of
 incomplete messages, so that all of them together can be limited (`bodies`). It limits how many
-frames are read at once. It also limits frames that cost more than they carry: control frames, empty
-fragments, and messages of a few bytes. Honest peers send few of these.
+frames are read at once. It also limits frames that cost more than they carry: control frames,
+empty fragments, and messages of a few bytes. Honest peers send few of these.
 """
 
 from dataclasses import dataclass, field
 
 _LENGTHS = {126: 2, 127: 8}
-"""Bytes of the longer length that follows one of these in a frame's header."""
+"""The size in bytes of the longer length that follows these values in a frame's header."""
 
 _IS_LAST = 0x80
 _IS_MASKED = 0x80
@@ -17,13 +17,13 @@ _FIRST_CONTROL = 0x8
 _TEXT, _BINARY = 0x1, 0x2
 
 FRAMES_AT_ONCE = 64
-"""Frames that are read in one turn of the event loop."""
+"""Maximum frames that are read in one turn of the event loop."""
 
 TINY_MESSAGE = 16
-"""Bytes. The shortest message that either API knows, a heartbeat, has 20."""
+"""Maximum bytes of a tiny message. The shortest message of either API, a heartbeat, has 20."""
 
 TINY_FRAGMENT = 128
-"""Bytes. Who cuts messages does so because they are long."""
+"""Maximum bytes of a tiny fragment. Honest peers cut only long messages."""
 
 
 class FrameFault(Exception):
@@ -74,7 +74,7 @@ class FrameBytes:
     def __init__(self) -> None:
         self._header = bytearray()
         self._num_left = 0
-        """Bytes of the present frame's payload that are still to come."""
+        """The number of bytes of the present frame's payload that are still missing."""
         self._is_message = False
         self._num_control = self._num_tiny = 0
         self._control, self._tiny = control_frames(), tiny_frames()
@@ -82,8 +82,8 @@ class FrameBytes:
     def take(self, data: bytes, start: int, end: int, now: float) -> tuple[int, int]:
         """Read `data` between `start` and `end`, which follows the earlier bytes.
 
-        Returns the end of the part that may be read at once, and the number of message bytes in it.
-        Raises `TooManyFrames` and `UnmaskedFrame`.
+        Returns the end of the part that may be read at once, and the number of message bytes in
+        that part. Raises `TooManyFrames` and `UnmaskedFrame`.
         """
         position, count, num_frames = start, 0, 0
         while position < end and num_frames < FRAMES_AT_ONCE:
@@ -131,7 +131,7 @@ class FrameBytes:
 
 
 def _header_size(header: bytearray) -> int:
-    """Return the size of a frame's header, as far as its first bytes tell it."""
+    """Return the size of a frame's header, as far as its first bytes show it."""
     if len(header) < 2:
         return 2
     return 2 + _LENGTHS.get(header[1] & 0x7F, 0) + (4 if header[1] & _IS_MASKED else 0)

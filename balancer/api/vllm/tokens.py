@@ -55,7 +55,7 @@ class _VllmTokenizeBody:
     parse_special: bool = True
 
     def query(self) -> Tokenize:
-        """The query: vLLM's form for a `prompt`, llama-server's for a `content`."""
+        """Return the query: in vLLM's form for a `prompt`, in llama-server's for a `content`."""
         if self.prompt is not None:
             return Tokenize(
                 text=self.prompt, add_special=self.add_special_tokens, parse_special=True
@@ -85,7 +85,7 @@ class VllmTokens(TypedDict):
 
 
 class VllmText(TypedDict):
-    """The text of tokens, with replacement characters where the tokens are not valid UTF-8.
+    """The text of tokens, with replacement characters for bytes that are not valid UTF-8.
 
     llama-server's name of the text is `content`.
     """

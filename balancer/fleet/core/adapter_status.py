@@ -1,5 +1,4 @@
-"""The status of a desired adapter: that of its model, and for a loaded model what its agents
-report."""
+"""The status of a desired adapter: its model's status, or its agents' reports once loaded."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -67,7 +66,7 @@ def _has(agent: Agent, adapter: DesiredAdapter) -> bool:
 
 
 def _is_told(agent: Agent, adapter: DesiredAdapter) -> bool:
-    """Return whether the agent's order has the adapter as it is desired now."""
+    """Return whether the agent's order has the adapter in its desired form."""
     work = agent.work
     if work is None or work.assignment is None:
         return False

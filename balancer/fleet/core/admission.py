@@ -1,7 +1,7 @@
-"""Admission of requests, by what the fleet can do and the caller may do.
+"""Admission of requests, within the abilities of the fleet and the limits of the caller.
 
-A new request is refused, checked in this order, because the balancer shuts down, because no model
-can serve it, because of its caller's limits, or because of the memory of requests. A full queue
+A new request is refused for the first of these reasons: the balancer shuts down, no model can
+serve the request, its caller's limits are used up, or the memory of requests is. A full queue
 refuses it afterwards. Only accepted requests count against limits and use memory, until they end.
 """
 
@@ -41,7 +41,7 @@ AnyRequest = TypeVar("AnyRequest", GenerateRequest, QueryRequest)
 UNCOUNTED = Reservation()
 
 _MOST_PRIORITY: dict[PriorityClass, int] = {"batch": -1, "default": 0, "interactive": 100}
-"""The highest `priority` of a request: numbers above 0 are interactive, those below 0 batch."""
+"""The highest `priority` of a request: numbers above 0 are interactive, numbers below 0 batch."""
 
 _MAX_NAMES = 10
 
@@ -50,8 +50,8 @@ _MAX_NAMES = 10
 class Newcomer(Generic[AnyRequest]):
     """A new request with its model's own name, within its caller's limits.
 
-    With an `error` it is refused. An accepted request takes `reservation` from the limits and
-    `num_bytes` from the memory.
+    If there is an `error`, the request is refused. An accepted request takes `reservation` from
+    the limits and `num_bytes` from the memory.
     """
 
     request: AnyRequest
@@ -63,16 +63,19 @@ class Newcomer(Generic[AnyRequest]):
 class Admission:
     """Checks new requests.
 
-    Ask `request` or `query`; then report which were `admitted`, and when each `ended`.
+    Ask `request` or `query`; then report which requests were `admitted`, and when each has
+    `ended`.
     """
 
     def __init__(self, state: FleetState) -> None:
         self._state = state
         self._limiter = Limiter(keys=state.limits.keys, anonymous=state.limits.anonymous)
         self.memory: Shares[Account] = Shares(state.limits.request_memory)
-        """Bytes of the requests and queries that were accepted and have not ended."""
+        """The bytes of the requests and queries that were accepted and have not ended."""
         self._grants: dict[RequestId, Grant] = {}
-        """What each of these holds. By id: one that a fault of ours ended gives it back as well."""
+        """The grants of these requests, by id, so that each is given back even after an internal
+        error.
+        """
 
     @property
     def num_accounts(self) -> int:
@@ -103,7 +106,7 @@ class Admission:
     def request(
         self, request: GenerateRequest, caller: Caller, now: float, *, together: int = 1
     ) -> Newcomer[GenerateRequest]:
-        """Check a new request, the first of `together` like it."""
+        """Check a new request. The call has `together` such requests, of which it is the first."""
         limits = self._limiter.limits_of(caller)
         request, error = self._named(self._with_senses(request), limits)
         if error is None:
@@ -133,7 +136,7 @@ class Admission:
         return self._within_memory(query_request, over, reservation, caller)
 
     def named(self, request: GenerateRequest, caller: Caller) -> GenerateRequest:
-        """Return a request that was accepted before, with the present name of its model."""
+        """Return a request that was accepted earlier, with the present name of its model."""
         named, _error = self._named(request, self._limiter.limits_of(caller))
         return named
 
@@ -147,11 +150,11 @@ class Admission:
         self.memory.take(request.account, grant.num_bytes)
 
     def resumed(self, id: RequestId, request: GenerateRequest, now: float) -> None:
-        """Count a request that was accepted before, even beyond the limits."""
+        """Count a request that was accepted earlier, even beyond the limits."""
         self.admitted(id, Newcomer(request, num_bytes=footprint(request)), now)
 
     def ended(self, id: RequestId, usage: Usage, now: float) -> None:
-        """Release a request that has ended; one that was never accepted is ignored."""
+        """Release a request that has ended; a request that was never accepted is ignored."""
         if (grant := self._grants.pop(id, None)) is not None:
             self._limiter.ended(grant, usage.prompt_tokens + usage.completion_tokens, now)
             self.memory.give_back(grant.request.account, grant.num_bytes)
@@ -165,8 +168,10 @@ class Admission:
         reservation: Reservation,
         caller: Caller,
     ) -> Newcomer[AnyRequest]:
-        """Return the request with its size in memory; refused if no memory is left and `over` is
-        not set."""
+        """Return the request with its size in memory, or refused if memory is used up.
+
+        With `over` set, it is never refused.
+        """
         if over is not None:
             return Newcomer(request, over, reservation)
         num_bytes = footprint(request)
@@ -176,8 +181,10 @@ class Admission:
     def _named(
         self, request: AnyRequest, limits: CallerLimits
     ) -> tuple[AnyRequest, RequestError | None]:
-        """Return the request with the model's name in place of an alias, or the error if it may not
-        use the model."""
+        """Return the request with its model's own name in place of an alias.
+
+        Returns the error if the caller may not use the model.
+        """
         resolve = self._state.models.resolve
         name = model_for(request.model, limits, resolve)
         if isinstance(name, RequestError):
@@ -225,8 +232,9 @@ class Admission:
         return refusal or models.failed(request.model, now)
 
     def _with_senses(self, request: GenerateRequest) -> GenerateRequest:
-        """Return a request with media but no model as a request for a model that takes its
-        media."""
+        """Return a request with media but no model as a request for a model that accepts its
+        media.
+        """
         if request.model is not None or not (senses := request.senses):
             return request
         return replace(request, model=self._state.models.name_for(senses[0]) or None)
@@ -243,7 +251,7 @@ class Admission:
         return refusal or self._state.models.failed(query_request.model, now)
 
     def _senseless(self, request: GenerateRequest, model: str | None) -> RequestError | None:
-        """Return the error for the first picture or sound that no agent of the model takes."""
+        """Return the error for the first picture or sound that no agent of the model accepts."""
         refusals = (
             self._state.models.refusal(sense, model, field=field_of(request, sense))
             for sense in request.senses
@@ -257,9 +265,10 @@ class Admission:
         return NotSupported("the model's upstream server cannot tokenise texts for clients")
 
     def _reservation(self, request: GenerateRequest, limits: CallerLimits) -> Reservation:
-        """Return what the request may use.
+        """Return the reservation of the request.
 
-        Its tokens are estimated only if tokens are limited, because that reads the whole prompt.
+        Its tokens are estimated only if tokens are limited, because an estimate reads the whole
+        prompt.
         """
         if limits.tokens_per_minute is None:
             return UNCOUNTED
@@ -292,7 +301,7 @@ class Admission:
         return self._state.dispatcher.has_room(request)
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         self._limiter.check_integrity()
         self.memory.check_integrity()
         if self.memory.total != sum(grant.num_bytes for grant in self._grants.values()):
@@ -311,10 +320,9 @@ def _going_down() -> ShuttingDown:
 def model_for(
     model: str | None, limits: CallerLimits, resolve: Callable[[str | None], str | None]
 ) -> str | RequestError | None:
-    """Return the name of the model, as `resolve` gives it, or the error if the caller may not use
-    it.
+    """Return the name of the model, as `resolve` gives it, or an error if it may not be used.
 
-    A caller that may use only one model need not name it; a caller with several must.
+    If a caller may use only one model, it need not name the model; otherwise it must.
     """
     if limits.models is None:
         return resolve(model)

@@ -3,31 +3,34 @@
 The caller carries the decisions out in their order, and calls `tick` at `next_deadline`.
 
 How races end:
-- A deadline that has come counts before the event that arrives with it: a slot that frees at the
-  moment a waiting request times out comes too late for it.
-- What an agent sends about a request that it does not have (any more) is ignored and counted, and
-  so is what comes over a link that was given up. Frames are in order, so a slot is free as soon
-  as the `Cancel` is sent: the `Start` that follows finds it free.
-- A client that disconnects ends its request at once, at any stage. One that cancels gets the
-  agent's answer; if the agent does not start the request, or is lost, the request ends with
-  `cancelled` and no other agent starts it.
-- When an agent is lost, its requests go to the head of the queue. Those whose answer has begun go
-  on where it stopped, on agents of the same fingerprint. A request that agents were lost with too
-  often (`Moves`) ends, since it may be the cause.
-- A request that moves away from a living agent waits until that has answered the `Cancel`. What the
-  agent sent of the answer meanwhile is not delivered: the next one generates it again.
-- An agent that dials again while its old link still seems alive takes the old one's place. Another
-  that says the same id is refused (`identities.py`).
-- A request whose agent has given no sign of an answer for long goes to another, once: the first
-  is asked to stop, and may not have the request again before it said that it has.
-- An agent that answers `Busy` is full until something of its ends, it reports a change, or
-  `BUSY_PAUSE` has passed: other balancers may hold its slots, and no message says when they free
-  them. One that declines a query gets none of that kind for a while.
-- An agent whose message cannot be true, or cannot be handled, is lost at once and stays away for a
-  pause (`bad_messages.py`). Nothing of that message counts, and no other agent notices.
 
-Invariants: every accepted request ends exactly once; a link's requests are those that dispatch has
-on it; with draining, no request waits that no agent can serve.
+- A deadline that has come counts before the event that arrives with it. If a slot becomes free at
+  the moment when a waiting request times out, the request has timed out.
+- If an agent sends a message about a request that it does not have (any more), the message is
+  ignored and counted. So is a message over a link that was given up. Frames are in order, so a
+  slot is free as soon as the `Cancel` is sent: the `Start` that follows finds a free slot.
+- A client that disconnects ends its request at once, at any stage. A client that cancels gets the
+  agent's answer. If the agent does not start the request, or is lost, the request ends with
+  `cancelled` and no other agent starts it.
+- When an agent is lost, its requests go to the head of the queue. Requests whose answer has begun
+  continue it on agents of the same fingerprint. If agents were lost too often while running a
+  request (`Moves`), it ends, since it may be the cause.
+- If a request moves away from a living agent, it waits until the agent has answered the `Cancel`.
+  Parts of the answer that the agent sends in that time are not delivered: the next agent generates
+  them again.
+- If an agent dials again while its old link still seems alive, the new link replaces the old one.
+  Another agent with the same id is refused (`identities.py`).
+- If a request's agent has shown no sign of an answer for long, the request goes to another agent,
+  once. The first agent is asked to stop, and may have the request again only after it has
+  confirmed the stop.
+- An agent that answers `Busy` counts as full until one of its requests ends, it reports a change,
+  or `BUSY_PAUSE` has passed: other balancers may hold its slots, and no message says when these
+  become free. An agent that declines a query gets no queries of that kind for a while.
+- If an agent's message cannot be true, or cannot be handled, the agent is lost at once and stays
+  away for a pause (`bad_messages.py`). The whole message is ignored, and no other agent notices.
+
+Invariants: every accepted request ends exactly once; a link has exactly the requests that dispatch
+has on it; while draining, no request waits that no agent can serve.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -116,7 +119,7 @@ from .state import empty_state
 from .steering import Steering
 
 _AGENTS_OWN = (ShuttingDown.code, Cancelled.code, AgentLost.code)
-"""Codes of errors that say nothing of the request."""
+"""Codes of errors that do not depend on the request."""
 
 NoPiece = CallStarted | Called | Noticed | PromptProgress | PromptRead | Ended | Refused | Busy
 
@@ -135,10 +138,10 @@ class Fleet:
         ticket_secret: bytes = b"",
         identity_secret: bytes = b"",
     ) -> None:
-        """Agents lend prefixes to each other with tickets of `ticket_secret`; without it they do
-        not.
+        """Make an empty fleet. Agents lend prefixes with tickets made with `ticket_secret`.
 
-        `identity_secret` makes the secrets with which agents prove their identity.
+        Without `ticket_secret` they do not lend. `identity_secret` makes the secrets with which
+        agents prove their identity.
         """
         self.state = empty_state(limits, version, ticket_secret, identity_secret)
         self.steering = Steering(self.state)
@@ -146,7 +149,7 @@ class Fleet:
         self._membership = Membership(self.state, self.steering)
         self._next_deadline: float | None = None
         self._is_deadline_known = False
-        """Until the next event: each is asked for the deadline before and after it."""
+        """The next deadline, kept until the next event: each event reads it before and after."""
 
     def __contains__(self, id: object) -> bool:
         """Return whether the request was accepted and has not ended."""
@@ -191,8 +194,9 @@ class Fleet:
     ) -> list[Decision]:
         """Take a client's request. It is accepted unless the decisions have a `Refuse`.
 
-        The client hears of waits longer than `tell_waiting` seconds. The request is refused if its
-        caller's limits do not allow `together` requests like it, of which it is the first.
+        The client is told of waits longer than `tell_waiting` seconds. The call has `together`
+        such requests, of which this is the first. The request is refused if its caller's limits do
+        not allow all of them.
         """
         decisions = self._due(now)
         self.state.changes.advance()
@@ -221,8 +225,8 @@ class Fleet:
     ) -> list[Decision]:
         """Resume a request that another run of the balancer accepted `age` seconds ago.
 
-        Its client got `delivered`, the beginning of an answer of `engine`. It is never refused,
-        because it was accepted before; it counts in its caller's limits.
+        Its client got `delivered`, the beginning of an answer of `engine`. The request is never
+        refused, because it was accepted earlier; it counts in its caller's limits.
         """
         decisions = self._due(now)
         self.state.changes.advance()
@@ -252,7 +256,7 @@ class Fleet:
         return decisions
 
     def settle(self, ending: Ending, now: float) -> None:
-        """Give a caller back what its ended request did not use."""
+        """Give the unused part of its limits back to the caller of a request that has ended."""
         self._is_deadline_known = False
         self.admission.ended(ending.request_id, ending.usage, now)
         if ending.agent is None:
@@ -270,7 +274,9 @@ class Fleet:
                 return decisions
 
     def cancel(self, ids: Iterable[RequestId], now: float) -> list[Decision]:
-        """Cancel requests and queries at once, so that none of them starts."""
+        """Cancel requests and queries together, so that none of them starts in the slot of
+        another.
+        """
         decisions = self._due(now)
         found = [self.state.lives.get(id) for id in dict.fromkeys(ids)]
         requests = [each for each in found if isinstance(each, Request)]
@@ -349,8 +355,9 @@ class Fleet:
     def forgotten(
         self, requests: Iterable[RequestId], queries: Iterable[RequestId]
     ) -> list[Decision]:
-        """After an internal error, end the requests and queries that are unknown but whose clients
-        wait."""
+        """After an internal error, end requests and queries that are unknown but whose clients
+        wait.
+        """
         error = InternalError(
             "an internal error of the balancer ended this request; the balancer's log has the "
             "details"
@@ -404,7 +411,7 @@ class Fleet:
     def agent_left(self, link: LinkId, now: float, *, hung_up: bool = False) -> list[Decision]:
         """Remove an agent whose socket is closed.
 
-        `hung_up`: the agent closed it in good order, and lives.
+        `hung_up`: the agent closed the socket in good order, and lives.
         """
         decisions = self._due(now)
         agent = self.state.registry.get(link)
@@ -509,7 +516,7 @@ class Fleet:
 
         The end counts only if everything before it was delivered.
 
-        An error of the request itself is kept.
+        If the request itself was wrong, its error is kept.
         """
         requests = self.state.requests
         match item:
@@ -575,8 +582,7 @@ class Fleet:
         return [*self._due(now), *self.steering.resume(agent, now)]
 
     def reload(self, id: AgentId, drain_timeout: float, now: float) -> list[Decision]:
-        """Let an agent load its model again; its requests may continue for `drain_timeout`
-        seconds."""
+        """Let an agent load its model again; requests may go on for `drain_timeout` seconds."""
         agent = self._connected(id)
         return [*self._due(now), *self.steering.reload(agent, drain_timeout, now)]
 
@@ -591,10 +597,10 @@ class Fleet:
         return self._read(agent_id, ReadLog(id=id, after=after, wait=wait), now)
 
     def read_fit(self, agent_id: AgentId, question: ReadFit, now: float) -> list[Decision]:
-        """Ask a host which options it would choose for a model: a `ShowFit` or a `ReadsLost`
-        follows.
+        """Ask a host which options it would choose for a model.
 
-        Only for hosts whose facts say that they answer. Raises `NotFound`.
+        A `ShowFit` or a `ReadsLost` follows. Call this only for hosts whose facts have
+        `answers_fit`. Raises `NotFound`.
         """
         return self._read(agent_id, question, now)
 
@@ -621,13 +627,12 @@ class Fleet:
         return self._due(now)
 
     def follow(self) -> None:
-        """Give no orders: another balancer does, or none."""
+        """Give no more orders, because another balancer leads, or none."""
         self._is_deadline_known = False
         self.steering.follow()
 
     def others(self, num_live: int, demands: Mapping[str, Demand], now: float) -> list[Decision]:
-        """Take the number of live balancers, including this one, and the `demands` of the others'
-        requests."""
+        """Take the number of live balancers, including this one, and the others' `demands`."""
         self.admission.shared_by(num_live)
         self.steering.others_wait(demands, now)
         return self._due(now)
@@ -659,20 +664,20 @@ class Fleet:
         return self._due(now, is_timer=True)
 
     def drain(self, now: float, deadline: float) -> list[Decision]:
-        """Accept nothing more, and end the rest at `deadline`."""
+        """Accept no new requests, and end the remaining ones at `deadline`."""
         self.state.changes.advance()
         self.state.drained_at = deadline
         self._is_deadline_known = False
         return [*self._due(now), *self._end_stranded(now)]
 
     def goodbye(self, now: float) -> list[Decision]:
-        """End everything, disconnect all agents, and accept no others."""
+        """End all requests, disconnect all agents, and accept no others."""
         decisions = self.drain(now, now)
         self.state.is_closed = True
         return [*decisions, *self._membership.say_goodbye(now)]
 
     def _due(self, now: float, *, is_timer: bool = False) -> list[Decision]:
-        """Do everything that is due, in an order that starts nothing in vain.
+        """Do everything that is due, in an order in which no request starts in vain.
 
         Every event begins with this.
         """
@@ -710,7 +715,7 @@ class Fleet:
         return [*decisions, *state.requests.waiting_room.due(now, why_not_served)]
 
     def _end_drained(self, now: float) -> list[Decision]:
-        """End everything when the time for draining is over."""
+        """End all requests when the time for draining has ended."""
         if self.state.drained_at is None or now < self.state.drained_at:
             return []
         error = ShuttingDown("the balancer shut down before the request had ended")
@@ -728,7 +733,7 @@ class Fleet:
         return self.state.end(dict.fromkeys(stranded, error), now)
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         self.state.check_integrity()
         self.admission.check_integrity()
         self.steering.cordons.check_integrity()
@@ -750,7 +755,7 @@ def _finish(id: RequestId, error: RequestError) -> Finish:
 
 
 def _error(request: Request, wire: WireError) -> RequestError:
-    """Return the error for the client. Only a client that cancelled hears of a cancellation."""
+    """Return the error for the client. Only a client that cancelled is told of a cancellation."""
     if wire.code == Cancelled.code and not request.is_cancelling:
         return EngineFailed(wire.message)
     return from_agent(wire)

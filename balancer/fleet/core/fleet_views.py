@@ -45,7 +45,7 @@ class FleetViews:
     """Makes views of the core on request; each method states its cost."""
 
     def __init__(self, fleet: Fleet, clock: Callable[[], float]) -> None:
-        """`clock` gives the seconds of the core's clock."""
+        """Make the views. `clock` gives the seconds of the core's clock."""
         self._fleet = fleet
         self._state = fleet.state
         self._steering = fleet.steering
@@ -118,7 +118,7 @@ class FleetViews:
     def changes_since(self, revision: int) -> FleetDelta | None:
         """Return the changes after `revision`.
 
-        Returns `None` if that is too long ago: then take a `view`.
+        Returns `None` if the revision is too old; then take a `view`.
         """
         changes = self._state.changes.since(revision)
         if changes is None:
@@ -157,7 +157,7 @@ class FleetViews:
         return None if view is None else self._steered(view)
 
     def _steered(self, view: ModelView) -> ModelView:
-        """Return the model's view with the controller's knowledge of it."""
+        """Return the model's view with the controller's knowledge of the model."""
         status = self._steering.status_of(view.info.name)
         if status is None:
             return view
@@ -170,8 +170,10 @@ class FleetViews:
         )
 
     def num_slots_for(self, model: str | None) -> int:
-        """Return the number of slots of agents that take requests for a model; for `None`, any
-        model."""
+        """Return the number of slots of agents that take requests for a model.
+
+        If `model` is `None`, all models count.
+        """
         name = None if model is None else self._state.models.resolve(model) or model
         return self._state.requests.dispatch.num_slots_for(name)
 
@@ -181,8 +183,10 @@ class FleetViews:
         return self._state.requests.foreground.view(name, self._clock())
 
     def model_name_for(self, task: Task | None, caller: Caller = ANONYMOUS) -> str:
-        """Return the model name in answers to requests without one; empty if no model can do
-        `task`."""
+        """Return the model name for answers to requests without one.
+
+        The name is empty if no model can do `task`.
+        """
         names = self._admission.models_of(caller)
         return min(names) if names else self._state.models.name_for(task)
 
@@ -192,9 +196,10 @@ class FleetViews:
         return self._steering.outbid
 
     def waiting_by_model(self) -> Mapping[str, tuple[int, float]]:
-        """Return, by model, how many requests and queries wait, and the seconds of the oldest.
+        """Return, by model, how many requests and queries wait, and for how many seconds.
 
-        Requests without a model name count for the first desired model.
+        The seconds are those of the oldest. Requests without a model name count for the first
+        desired model.
         """
         now, demands = self._clock(), self._steering.own_demands()
         return {name: (each.num_waiting, now - each.since) for name, each in demands.items()}
@@ -221,8 +226,7 @@ class FleetViews:
     # ---- requests
 
     def requests(self) -> Iterator[RequestView]:
-        """Yield requests and queries that have not ended, oldest first; each costs when it is
-        read."""
+        """Yield requests and queries that have not ended, oldest first; each costs when read."""
         now = self._clock()
         return (self._view(each, now) for each in self._state.lives)
 
@@ -291,7 +295,7 @@ class FleetViews:
         return self._state.registry.departure_of(id)
 
     def cordon_of(self, id: AgentId) -> Cordon | None:
-        """Return the cordon of an agent that gets no new work."""
+        """Return the cordon of an agent that gets no new requests."""
         agent = self._state.registry.find(id)
         return self._steering.cordons.get(id if agent is None else agent.host)
 
@@ -308,7 +312,7 @@ class FleetViews:
 
 
 _BEST: Sequence[AgentState] = ("ready", "loading", "failed", "draining", "drained", "idle")
-"""States of a host's agents, those that say what the host does before the others."""
+"""States of a host's agents, ordered by how much they say about the host."""
 
 _IN_MOTION = ("fetching", "loading", "draining", "failed")
 
@@ -316,8 +320,7 @@ _T = TypeVar("_T")
 
 
 def host_view(agents: Sequence[AgentView]) -> AgentView:
-    """Return all agents of a host as one, under the host's id, with the facts of the first
-    agent."""
+    """Return all agents of a host as one, under the host's id, with the first agent's facts."""
     if len(agents) == 1:
         return agents[0]
     lead = next((each for each in agents if each.model is not None), agents[0])
@@ -341,9 +344,9 @@ def host_view(agents: Sequence[AgentView]) -> AgentView:
 
 
 def total_statistics(said: Sequence[Statistics]) -> Statistics:
-    """Sum the statistics of one host's engines, which measure the same devices.
+    """Add up the statistics of one host's engines, which measure the same devices.
 
-    The number of sequences at once is known for each engine alone.
+    The number of sequences at once is known only for each engine.
     """
     if len(said) == 1:
         return said[0]
@@ -354,7 +357,7 @@ def total_statistics(said: Sequence[Statistics]) -> Statistics:
 
 
 def _stalls(several: Sequence[Histogram]) -> Histogram:
-    """The stalls of all engines; an engine without stalls has no buckets."""
+    """Return the stalls of all engines; an engine without stalls has no buckets."""
     bounds = max((each.bounds for each in several), key=len)
     same = [each for each in several if each.bounds == bounds]
     return Histogram(
@@ -365,7 +368,7 @@ def _stalls(several: Sequence[Histogram]) -> Histogram:
 
 
 def _sum(several: Sequence[_T], without: Iterable[str] = ()) -> _T:
-    """Each field added up, where it is known; the first one's in `without`."""
+    """Add up each field over its known values; fields in `without` are the first one's."""
     first = several[0]
     totals: dict[str, object] = {}
     for field in fields(first):  # type: ignore[arg-type]  # dataclasses, all of one type

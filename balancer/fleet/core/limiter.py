@@ -1,14 +1,14 @@
 """Limits of callers: decides whether a caller may send another request now.
 
-Each key has an account. Callers without a key have one for each address (for IPv6, each /64
-network, because a host may have a whole network). The tokens that a request may use are held from
-its admission to its end. At the end, the tokens that it used count at that moment, and the rest is
-free again.
+Each key has an account. Callers without a key have one account for each address (for IPv6, each
+/64 network, because a host may have a whole network). The tokens that a request may use are held
+from its admission to its end. At the end, the used tokens count at that moment, and the other held
+tokens are free again.
 
 Invariants: callers without limits have no account; accounts with running requests are never
-forgotten; besides those, at most `MAX_ACCOUNTS` accounts of keys and as many of addresses are kept.
-Accounts of addresses never displace those of keys. Each request is admitted once and ended once;
-the held tokens are the sum over the requests that have not ended.
+forgotten. Besides those, at most `MAX_ACCOUNTS` accounts of keys and as many of addresses are
+kept. Accounts of addresses never displace accounts of keys. Each request is admitted once and
+ended once; the held tokens are the sum over the requests that have not ended.
 """
 
 from collections import OrderedDict, deque
@@ -29,13 +29,13 @@ T = TypeVar("T")
 MAX_ACCOUNTS = 4096
 
 SOON = 1.0
-"""Seconds after which to try again what a running request's end will make room for."""
+"""Seconds after which to try again if a running request has to end first."""
 
 SPAN = 60.0
-"""Seconds of the window."""
+"""Seconds that the window covers."""
 
 GRAIN = 0.1
-"""Seconds whose amounts are one entry, which leaves the window with the last of them."""
+"""Seconds whose amounts form one entry, which leaves the window together."""
 
 
 @dataclass(slots=True)
@@ -48,8 +48,8 @@ class _Entry:
 class SlidingWindow:
     """The amounts of the last minute, added up. Times never go back.
 
-    `used` is never less than what was added within the last `SPAN` seconds. An amount may count for
-    `GRAIN` seconds longer, so that at most `SPAN / GRAIN` entries are kept.
+    `used` is never less than the sum of the last `SPAN` seconds. An amount may count for `GRAIN`
+    seconds longer, so that at most `SPAN / GRAIN` entries are kept.
     """
 
     __slots__ = ("_entries", "_sum")
@@ -80,7 +80,7 @@ class SlidingWindow:
         return self._sum
 
     def seconds_until(self, most: int, now: float) -> float:
-        """Return the seconds until at most `most` is in the window; `most` is not negative."""
+        """Return the seconds until the window has at most `most`, which must not be negative."""
         left = self.used(now)
         frees_at = now
         for entry in self._entries:
@@ -122,13 +122,12 @@ class UsageAccount:
         self._tokens = SlidingWindow()
         self._num_held = 0
         self.live: set[Grant] = set()
-        """Those of requests that have not ended."""
+        """The tokens held by requests that have not ended."""
 
     def refusal(
         self, limits: CallerLimits, reservation: Reservation, now: float
     ) -> RequestError | None:
-        """Return the error if a request would exceed its limits, with the time to wait, if
-        known."""
+        """Return the error if a request would exceed its limits, with the time to wait if known."""
         return (
             _too_many_together(limits, reservation)
             or self._too_many_at_once(limits, reservation)
@@ -139,7 +138,7 @@ class UsageAccount:
     def admitted(
         self, grant: Grant, limits: CallerLimits, reservation: Reservation, now: float
     ) -> None:
-        """Hold what an admitted request may use."""
+        """Hold the tokens that an admitted request may use."""
         self._requests.add(reservation.num_requests, now)
         most = limits.tokens_per_minute
         grant.account = self
@@ -148,7 +147,7 @@ class UsageAccount:
         self.live.add(grant)
 
     def ended(self, grant: Grant, num_tokens: int, now: float) -> None:
-        """Release what an ended request held, of which it used `num_tokens`."""
+        """Release the tokens that an ended request held; it used `num_tokens` of them."""
         self.live.remove(grant)
         self._num_held -= grant.num_tokens
         self._tokens.add(num_tokens, now)
@@ -209,7 +208,7 @@ class UsageAccount:
         )
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         if self._num_held != sum(grant.num_tokens for grant in self.live):
             raise RuntimeError("what requests hold is miscounted")
         if any(grant.account is not self for grant in self.live):
@@ -277,7 +276,7 @@ class Limiter:
     def __init__(
         self, *, keys: CallerLimits = NO_LIMITS, anonymous: CallerLimits = NO_LIMITS
     ) -> None:
-        """`keys` are the limits of keys without their own.
+        """Make the accounts. `keys` are the limits of keys without limits of their own.
 
         `anonymous` are the limits of callers without a key.
         """
@@ -288,7 +287,10 @@ class Limiter:
             OrderedDict(),
         )
         self.num_balancers = 1
-        """Balancers that share the callers, this one among them; each grants its share."""
+        """The number of balancers that share the callers, including this one.
+
+        If its key has no limits, the defaults apply.
+        """
 
     @property
     def num_accounts(self) -> int:
@@ -302,7 +304,7 @@ class Limiter:
         return share_of(joined(caller.limits, defaults), self.num_balancers)
 
     def refusal(self, caller: Caller, reservation: Reservation, now: float) -> RequestError | None:
-        """Return why `caller` may not send this now; `None` if it may, and then call `admitted`."""
+        """Return why `caller` may not send this now; `None` if it may: then call `admitted`."""
         limits = self.limits_of(caller)
         if not _is_counted(limits):
             return None
@@ -347,7 +349,7 @@ class Limiter:
         return account
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         for account in (each for kind in self._accounts for each in kind.values()):
             account.check_integrity()
 

@@ -1,6 +1,6 @@
 """Agents join, change, pause, fall silent and leave.
 
-A link is in the registry, in dispatch and in the query dispatcher, or in none of them.
+Invariant: a link is in the registry, in dispatch and in the query dispatcher, or in none of them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -67,14 +67,16 @@ class Membership:
         return [*decisions, *state.dispatcher.agent_changed(agent, now)]
 
     def puts_off(self, agent: Agent, status: Status, now: float) -> bool:
-        """Return whether `status` is taken later, because it came too soon after others."""
+        """Return whether to take `status` later, because it came too soon after others."""
         if agent.status is None and agent.may_change(now):
             return False
         self._state.registry.waits(agent, status)
         return True
 
     def changed(self, agent: Agent, status: Status, now: float) -> list[Decision]:
-        """Update an agent whose slots or model changed, or that takes work again or no longer."""
+        """Update an agent whose slots or model changed, or that starts or stops accepting
+        requests.
+        """
         agent.status = None
         state = self._state
         if (excess := _excess(agent.holder, {}, status.model)) is not None:
@@ -90,7 +92,7 @@ class Membership:
         return [*decisions, *state.dispatcher.agent_changed(agent, now)]
 
     def measured(self, agent: Agent, statistics: Statistics, now: float) -> None:
-        """Record an agent's report of its engine's work, for all balancers."""
+        """Record an agent's report of its engine's work, which counts for all balancers."""
         if agent.statistics is not None and _computed(statistics) > _computed(agent.statistics):
             agent.spoke_at = now
         agent.statistics = statistics
@@ -109,8 +111,7 @@ class Membership:
     def broke(
         self, agent: Agent, reason: str, now: float, *, error: Exception | None, is_ours: bool
     ) -> list[Decision]:
-        """Disconnect an agent for a pause, because it sent an impossible message, or its message
-        failed."""
+        """Disconnect an agent for a pause, after an impossible message or an internal error."""
         speaker = speaker_of(agent.holder, agent.hello.agent_id)
         self._state.bad_messages.came_from(speaker, reason, now)
         log = LogBad(agent.name, reason, error, is_ours)
@@ -127,7 +128,7 @@ class Membership:
     ) -> list[Decision]:
         """Remove an agent whose link is closed: its requests move or end.
 
-        An agent that `hung_up` lives.
+        If the agent `hung_up`, it still lives.
 
         `has_crashed`: the link broke, so the agent's process may have ended.
         """
@@ -161,7 +162,7 @@ class Membership:
     # ---- time
 
     def suspend(self, agents: Iterable[Agent], now: float) -> None:
-        """Give no work to these agents, which are about to be dismissed."""
+        """Give no requests to these agents, which are about to be dismissed."""
         for agent in agents:
             agent.is_accepting = False
             self._state.requests.agent_suspended(agent)
@@ -176,7 +177,7 @@ class Membership:
         return decisions
 
     def attend(self, agent: Agent, now: float) -> list[Decision]:
-        """Give an agent work again after its pause, and send a heartbeat if one is due."""
+        """Give requests to an agent again after its pause, and send a heartbeat if one is due."""
         state = self._state
         decisions = [*self._end_rest(agent, now), *self._state.requests.probed(agent, now)]
         if agent.status is not None and now >= agent.changes_at:
@@ -223,7 +224,7 @@ class Membership:
         return self.dismiss(agent, "the agent has dialled again", now)
 
     def _retire(self, agent: Agent, now: float) -> list[Decision]:
-        """Give the agent no new work; it finishes its requests and leaves."""
+        """Give the agent no new requests; it finishes its requests and leaves."""
         state = self._state
         state.registry.retire(agent)
         state.models.agent_left(agent.link, now)
@@ -231,7 +232,9 @@ class Membership:
         return [*decisions, *state.dispatcher.agent_changed(agent, now)]
 
     def _reads_lost(self, agent: Agent) -> list[Decision]:
-        """End reads over this link without an answer; another process may have one."""
+        """End reads over this link without an answer. Another process of the agent may have a
+        link.
+        """
         readers = self._state.open_reads
         ids = tuple(id for id, link in readers.items() if link == agent.link)
         for id in ids:
@@ -273,7 +276,7 @@ class Membership:
 
 
 def _departure(agent: Agent, loss: MoveReason, *, hung_up: bool) -> Departure:
-    """Return why an agent left, as operators see it."""
+    """Return why an agent left, in words for operators."""
     if agent.is_cordoned:
         return "drained"
     is_orderly = loss == "lost" and (hung_up or not agent.is_accepting)
@@ -289,7 +292,7 @@ def _excess(
 ) -> str | None:
     """Return why an agent with this key may not have these labels or this model.
 
-    Returns `None` if it may.
+    Returns `None` if it may have them.
     """
     if holder is None:
         return None

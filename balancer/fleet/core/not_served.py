@@ -9,14 +9,14 @@ from ...control.model_status import ModelStatus, share_done
 from ..registry import Agent
 
 MAX_NAMES = 3
-"""Agents that a reason names."""
+"""Maximum agents that a reason names."""
 
 
 def reason_of(model: str | None, status: ModelStatus | None, agents: Iterable[Agent]) -> str:
-    """Return the rest of a sentence that says that no agent serves `model`; for `None`, any model.
+    """Return the rest of a sentence that says that no agent serves `model`.
 
-    `status` is that of the desired model, if it is one; for `None`, of the first desired model.
-    `agents` are all connected agents.
+    If `model` is `None`, any model counts. `status` is the status of the desired model, if the
+    model is desired; for `None`, of the first desired model. `agents` are all connected agents.
     """
     here = list(agents)
     if status is not None and status.model.agents.replicas == 0:
@@ -37,7 +37,7 @@ def reason_of(model: str | None, status: ModelStatus | None, agents: Iterable[Ag
 
 
 def progress_of(agents: Iterable[Agent]) -> str:
-    """Return how far the first of the loading `agents` is, in words; empty if it is not known."""
+    """Return the progress of the first of the loading `agents`, in words; empty if unknown."""
     works = [work for each in agents if (work := each.work) and work.progress is not None]
     work = max(works, key=share_done, default=None)
     if work is None or work.phase not in _PARTS:
@@ -69,7 +69,7 @@ def _of_those(having: list[Agent]) -> str:
 
 
 def _loads(agent: Agent, model: str | None, status: ModelStatus | None) -> bool:
-    """Return whether the agent is about to serve the model."""
+    """Return whether the agent will soon serve the model."""
     names = {model} if status is None else {model, status.model.name}
     if agent.loading is not None and (model is None or agent.loading.name in names):
         return True
@@ -80,7 +80,7 @@ def _loads(agent: Agent, model: str | None, status: ModelStatus | None) -> bool:
 def _waiting(agent: Agent, here: list[Agent]) -> str | None:
     """Return that the model's file is ready but other models of the host use the memory.
 
-    Returns `None` if not so.
+    Returns `None` if that is not the case.
     """
     if agent.work is None or agent.work.phase != "draining":
         return None
@@ -107,7 +107,7 @@ def _none(model: str | None, here: list[Agent]) -> str:
 
 
 def _named(agents: list[Agent]) -> str:
-    """Return `agent a is` or `agents a, b are`; of many agents, the first names."""
+    """Return `agent a is` or `agents a, b are`; for many agents, only the first names."""
     names = sorted({agent.name for agent in agents})
     more = ", …" if len(names) > MAX_NAMES else ""
     shown = ", ".join(islice(names, MAX_NAMES)) + more

@@ -50,7 +50,7 @@ class FleetState:
 
     @property
     def is_draining(self) -> bool:
-        """Whether the balancer shuts down and accepts nothing more."""
+        """Whether the balancer shuts down and accepts no new requests."""
         return self.drained_at is not None
 
     @property
@@ -89,7 +89,7 @@ class FleetState:
         return sum(map(self.requests.dispatch.num_running_on, links))
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         self.changes.check_integrity()
         self.registry.check_integrity()
         self.models.check_integrity()

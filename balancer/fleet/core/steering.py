@@ -1,4 +1,4 @@
-"""Runs the controller in the core: when it reconciles the fleet, and what it sees.
+"""Runs the controller in the core: when it reconciles the fleet, and with which data.
 
 Reconciling costs the size of the fleet. It therefore runs a short moment after a change, once for
 all changes in that time. Operators' cordons are carried out here, too.
@@ -33,18 +33,18 @@ from .not_served import progress_of, reason_of
 from .state import FleetState
 
 MAX_CORDONS = 4096
-"""Cordons that are remembered; the oldest is forgotten first."""
+"""Maximum cordons that are remembered; the oldest is forgotten first."""
 
 
 class Cordons:
-    """The cordons, by the present or last ids of agents: those that operators want to rest.
+    """The cordons, by the present or last ids of agents that operators want to rest.
 
-    An agent with a cordon gets no new work until operators resume it. An agent draws a new id when
-    it starts, but keeps its name. When a cordoned agent restarts, its cordon moves to the new id,
-    so a drained host stays drained. Of several agents with one name, the cordon applies to one at a
-    time.
+    An agent with a cordon gets no new requests until operators resume it. An agent draws a new id
+    when it starts, but keeps its name. When a cordoned agent restarts, its cordon moves to the new
+    id, so a drained host stays drained. Of several agents with one name, the cordon applies to one
+    at a time.
 
-    Invariants: at most `MAX_CORDONS` cordons are remembered, including those of absent agents; a
+    Invariants: at most `MAX_CORDONS` cordons are remembered, including cordons of absent agents; a
     deadline belongs to a cordoned agent.
     """
 
@@ -65,7 +65,9 @@ class Cordons:
             self.keep(cordon.first, cordon)
 
     def meet(self, deadlines: Mapping[AgentId, float | None]) -> None:
-        """Set the deadlines of cordons, by the first ids of their agents; others keep theirs."""
+        """Set the deadlines of cordons, by the first ids of their agents; other cordons keep
+        theirs.
+        """
         for id, cordon in self._cordons.items():
             if cordon.first in deadlines:
                 self._set_deadline(id, deadlines[cordon.first])
@@ -80,7 +82,7 @@ class Cordons:
         return [cordon for cordon in desired if cordon.first not in known]
 
     def add(self, id: AgentId, name: str, deadline: float | None) -> None:
-        """Give an agent no new work; requests that still run at `deadline` move then."""
+        """Give an agent no new requests; requests that still run at `deadline` move then."""
         known = self._cordons.get(id)
         self.remove(id)
         self.keep(id, known or Cordon(id, name))
@@ -93,7 +95,7 @@ class Cordons:
             self._deadlines.remove(id)
 
     def remove(self, id: AgentId) -> None:
-        """Let the agent get work again. Returns whether it was cordoned."""
+        """Let the agent get requests again. Returns whether it was cordoned."""
         self._cordons.pop(id, None)
         self._set_deadline(id, None)
 
@@ -124,13 +126,13 @@ class Cordons:
             self.remove(next(iter(self._cordons)))
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         if len(self._cordons) > MAX_CORDONS or set(self._deadlines) - self._cordons.keys():
             raise RuntimeError("too many cordons, or a deadline without one")
 
 
 LEAST_SHARE = 0.02
-"""Share of a phase that has to be done before the rest of it is estimated."""
+"""The share of a phase that has to be complete before its remaining time is estimated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +146,10 @@ class _Mark:
 
 
 class LoadTimes:
-    """Estimates the rest of each load from the progress in its present phase.
+    """Estimates the remaining time of each load from the progress in its present phase.
 
-    Gets every report of an agent. Invariant: a mark belongs to a connected agent that fetches or
-    loads.
+    `reported` must be called with every report of an agent. Invariant: a mark belongs to a
+    connected agent that fetches or loads.
     """
 
     def __init__(self) -> None:
@@ -186,16 +188,20 @@ class LoadTimes:
 
 
 RECONCILE_PAUSE = 0.05
-"""Seconds from a change to the reconciliation after it, at least."""
+"""Minimum seconds from a change to the reconciliation after it."""
 
 RECONCILE_PAUSE_PER_AGENT = 1e-4
-"""More of them in large fleets: reconciling takes some 20 µs for each agent. So it takes a sixth of
-the time at most, however often something changes."""
+"""Additional seconds for each agent, since reconciling takes some 20 µs for each agent.
+
+So reconciling takes a sixth of the time at most, however often the fleet changes.
+"""
 
 
 UNSCHEDULED = 5.0
-"""Seconds for which requests for a model are refused that failed to load, and that no agent is free
-to try again though requests wait for it."""
+"""Seconds for which requests are refused for a model that failed to load.
+
+This applies if no agent is free to try again although requests wait for the model.
+"""
 
 
 class Steering:
@@ -216,7 +222,7 @@ class Steering:
         self._peer_demands: Mapping[str, Demand] = {}
         self._bases: Mapping[str, str] = {}
         self.adapters: Mapping[str, ModelStatus] = {}
-        """How each desired adapter is, by the name that clients ask for, when it was looked at."""
+        """The status of each desired adapter at the last check, by its name in requests."""
         self._left_out: Mapping[str, Issue] = {}
         self._failures: Mapping[str, LoadFailure] = {}
 
@@ -268,13 +274,13 @@ class Steering:
         return NotServed(reason, seconds_left, progress_of(loading) if is_loading else "")
 
     def _agents_of(self, status: ModelStatus) -> list[Agent]:
-        """Return the connected agents that have a model or are about to."""
+        """Return the connected agents that have a model or will have it soon."""
         registry = self._state.registry
         links = [link for id in status.agents if (link := registry.link_of(id)) is not None]
         return [registry[link] for link in links]
 
     def _loading(self, status: ModelStatus) -> list[Agent]:
-        """Return the connected agents that are about to serve a model."""
+        """Return the connected agents that will soon serve a model."""
         return [
             agent
             for agent in self._agents_of(status)
@@ -292,7 +298,7 @@ class Steering:
     # ---- what makes a reconciliation necessary
 
     def desire(self, desired: DesiredState, now: float) -> None:
-        """Take the state that an operator desires."""
+        """Take the state that an operator wants."""
         self._controller.desire(desired)
         self._learn(desired, now)
 
@@ -319,8 +325,7 @@ class Steering:
             self._reconcile_at = now + max(RECONCILE_PAUSE, num_agents * RECONCILE_PAUSE_PER_AGENT)
 
     def demand_changed(self, model: str | None, now: float) -> None:
-        """Note that a request came for a model that may have no agent, or ended before one had
-        it."""
+        """Note a request for a model that may have no agent, or its end before an agent had it."""
         if self._controller.desired is None:
             return
         if model is None:
@@ -342,7 +347,7 @@ class Steering:
         self.look_soon(now)
 
     def follow(self) -> None:
-        """Give no orders: another balancer does, or none."""
+        """Give no more orders, because another balancer leads, or none."""
         self._controller.follow()
         self._peer_demands = {}
 
@@ -353,7 +358,7 @@ class Steering:
             self.look_soon(now)
 
     def retry(self, agent: Agent, now: float) -> None:
-        """Let an agent try again to load models, as an operator at another balancer wants."""
+        """Let an agent try again to load models: an operator at another balancer wants it."""
         self._controller.retry(agent.host, now)
         self.look_soon(now)
 
@@ -381,17 +386,17 @@ class Steering:
         return decisions
 
     def _called(self, name: str) -> Agent | None:
-        """Return an agent of this name that is not drained yet; it may have restarted since."""
+        """Return an agent of this name that is not drained yet; it may have restarted."""
         agents = self._state.registry.current()
         return next((a for a in agents if a.name == name and not a.is_cordoned), None)
 
     def cordon(self, agent: Agent, deadline: float | None, now: float) -> list[Decision]:
-        """Give a host no new work; its requests that still run at `deadline` move then."""
+        """Give a host no new requests; requests that still run at `deadline` move then."""
         self.cordons.add(agent.host, agent.name, deadline)
         return self._set_cordoned(agent.host, now, is_cordoned=True)
 
     def resume(self, agent: Agent, now: float) -> list[Decision]:
-        """Give a host work again."""
+        """Let a host get requests again."""
         self.cordons.remove(agent.host)
         return self._set_cordoned(agent.host, now, is_cordoned=False)
 
@@ -402,7 +407,7 @@ class Steering:
         return [decision for agent in agents for decision in self._changed(agent, now)]
 
     def reload(self, agent: Agent, drain_timeout: float, now: float) -> list[Decision]:
-        """Let a host load its models again, or try again those that failed to load."""
+        """Let a host load its models again, or try again models that failed to load."""
         registry = self._state.registry
         agents = registry.on_host(agent.host)
         if any(each.work is not None and each.work.phase == "failed" for each in agents):
@@ -566,8 +571,10 @@ class Steering:
         )
 
     def _demands(self) -> dict[str, Demand]:
-        """Return the models for which requests and queries wait; those without a model name count
-        for the first model."""
+        """Return the models for which requests and queries wait.
+
+        Requests without a model name count for the first model.
+        """
         at_peers = (
             (name, each.num_waiting, each.since) for name, each in self._peer_demands.items()
         )
@@ -590,7 +597,7 @@ class Steering:
 
 
 def _is_leaving(agent: Agent) -> bool:
-    """Return whether the agent takes nothing new, for another reason than a change of its model."""
+    """Return whether the agent takes no new requests, other than for a change of model."""
     phases = ("draining", "loading", "fetching", "waiting")
     return not agent.is_accepting and (agent.work is None or agent.work.phase not in phases)
 
@@ -598,7 +605,7 @@ def _is_leaving(agent: Agent) -> bool:
 def may_need_order(agent: Agent, status: Status) -> bool:
     """Return whether a status may need an order.
 
-    It does not if only the agent's download progresses.
+    A status with only a new download progress needs none.
     """
     return (
         agent.model != status.model
@@ -614,11 +621,11 @@ def _essence(work: Work | None) -> tuple[object, ...]:
 
 
 def memory_of_others(agents: Sequence[Agent]) -> Mapping[str, int]:
-    """Return the bytes that other programs use in each memory of a host, as its `agents` measured
-    last.
+    """Return the bytes that other programs use in each memory of a host.
 
-    If the driver does not report them, these are all bytes that are neither free nor of a loaded
-    model; none while a model is being loaded or unloaded.
+    They come from the last measurements of its `agents`. If the driver does not report them, the
+    result is all bytes that are neither free nor of a loaded model. While a model is being loaded
+    or unloaded, the result is empty.
     """
     measured = {
         each.name: each for agent in agents if agent.statistics for each in agent.statistics.devices
