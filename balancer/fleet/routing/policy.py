@@ -6,6 +6,8 @@ A policy knows neither time nor queues. Dispatch asks it, and reports what happe
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from ....shared.inference import RequestId
 from ....shared.inference.prefix_chain import PrefixChain
@@ -14,13 +16,48 @@ from ....shared.reports.statistics import Fetches
 from ..caller import ANONYMOUS, Account
 from ..decisions import LinkId
 from ..view import RoutingView
-from .choice import Choice, Load
 from .fetches import Fetching
 from .prefix_index import Home
 from .rates import Measurement
 
 LONGEST_WAIT = 30.0
 """Seconds for which a request waits for one agent at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """An agent's load: requests `running` in its `slots`, and requests `waiting` for this agent
+    only.
+
+    `backlog`: prompt tokens that the agent still has to compute. `is_cache_full`: each new prefix
+    evicts another.
+    """
+
+    running: int
+    slots: int
+    has_free_slot: bool
+    backlog: float = 0.0
+    waiting: int = 0
+    is_cache_full: bool = False
+
+    @property
+    def share(self) -> float:
+        """The share of the agent's slots that are taken."""
+        return self.running / self.slots
+
+
+class Choice(NamedTuple):
+    """The chosen agent `link`.
+
+    If it has no free slot, it is worth waiting `patience` seconds for it.
+
+    `fetching`: the agent should first fetch this prefix from another agent.
+    """
+
+    link: LinkId
+    patience: float = 0.0
+    fetching: Fetching | None = None
+
 
 LoadOf = Callable[[LinkId], Load | None]
 """An agent's load; `None`: it may not have the request."""

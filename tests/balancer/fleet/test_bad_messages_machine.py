@@ -21,8 +21,8 @@ from arriero.balancer.fleet.decisions import (
     Settle,
 )
 from arriero.balancer.fleet.registry import STATUSES_A_SECOND, STATUSES_AT_ONCE
-from arriero.balancer.fleet.routing.choice import Load
 from arriero.balancer.fleet.routing.fetches import Fetches as RoutedFetches
+from arriero.balancer.fleet.routing.policy import Load
 from arriero.shared.errors import BY_CODE, EngineFailed, Unauthorized, WireError
 from arriero.shared.inference import Rates, RequestId, Usage
 from arriero.shared.inference.prefix_peers import Peer

@@ -31,10 +31,9 @@ from .....shared.inference import PriorityClass
 from ...decisions import LinkId, Refuse
 from ...priority_queue import Groups
 from ...queue_full import Wait, refusal_of
-from ...routing.choice import Choice, Load
 from ...routing.fetches import Fetching
 from ...routing.policies.cost import LeastCost
-from ...routing.policy import RoutingPolicy
+from ...routing.policy import Choice, Load, RoutingPolicy
 from ...routing.rates import Measurement
 from ...tally import Tally
 from ..dispatched import Dispatched

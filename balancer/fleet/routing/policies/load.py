@@ -2,8 +2,7 @@
 
 from .....shared.inference.prefix_chain import PrefixChain
 from ...decisions import LinkId
-from ..choice import Choice, Load
-from ..policy import LoadOf, RoutingPolicy
+from ..policy import Choice, Load, LoadOf, RoutingPolicy
 
 
 class LeastLoad(RoutingPolicy):

@@ -10,8 +10,7 @@ from hashlib import blake2b
 from .....shared.inference.prefix_chain import PrefixChain
 from .....shared.inference.prefix_peers import Peer
 from ...decisions import LinkId
-from ..choice import Choice, Load
-from ..policy import LONGEST_WAIT, LoadOf, RoutingPolicy
+from ..policy import LONGEST_WAIT, Choice, Load, LoadOf, RoutingPolicy
 from ..prefix_index import Home
 
 

@@ -3,9 +3,8 @@
 import pytest
 
 from arriero.balancer.fleet.decisions import LinkId
-from arriero.balancer.fleet.routing.choice import Load
 from arriero.balancer.fleet.routing.policies import POLICIES, policy_of
-from arriero.balancer.fleet.routing.policy import RoutingPolicy
+from arriero.balancer.fleet.routing.policy import Load, RoutingPolicy
 from arriero.shared.inference import GenerateRequest, RequestId
 from arriero.shared.inference.prefix_chain import chain_of
 from arriero.shared.reports.statistics import Fetches

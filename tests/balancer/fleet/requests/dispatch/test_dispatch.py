@@ -11,9 +11,8 @@ from arriero.balancer.fleet.requests.dispatch.dispatch import (
 )
 from arriero.balancer.fleet.requests.eligibility import ByText, Engine, Offer
 from arriero.balancer.fleet.requests.request import Request
-from arriero.balancer.fleet.routing.choice import Choice
 from arriero.balancer.fleet.routing.policies.cost import LeastCost
-from arriero.balancer.fleet.routing.policy import LoadOf
+from arriero.balancer.fleet.routing.policy import Choice, LoadOf
 from arriero.balancer.fleet.routing.rates import Measurement
 from arriero.shared.errors import QueueFull
 from arriero.shared.inference import Rates, RequestId, Usage

@@ -12,8 +12,8 @@ from arriero.balancer.fleet.requests.dispatch.dispatch import (
     Ranks,
 )
 from arriero.balancer.fleet.requests.eligibility import Engine, Offer
-from arriero.balancer.fleet.routing.choice import Load
 from arriero.balancer.fleet.routing.policies.cost import LeastCost
+from arriero.balancer.fleet.routing.policy import Load
 from tests.balancer.fleet.builders import asking
 
 A, B = LinkId(1), LinkId(2)

@@ -3,9 +3,8 @@
 from dataclasses import replace
 
 from arriero.balancer.fleet.decisions import LinkId
-from arriero.balancer.fleet.routing.choice import Choice, Load
 from arriero.balancer.fleet.routing.policies.cost import LeastCost
-from arriero.balancer.fleet.routing.policy import LoadOf
+from arriero.balancer.fleet.routing.policy import Choice, Load, LoadOf
 from arriero.balancer.fleet.routing.rates import Measurement
 from arriero.shared.inference import GenerateRequest, Rates, RequestId, Usage
 from arriero.shared.inference.prefix_chain import NO_CHAIN, PrefixChain, chain_of

@@ -1,8 +1,8 @@
 """Agents chosen by the share of taken slots alone."""
 
 from arriero.balancer.fleet.decisions import LinkId
-from arriero.balancer.fleet.routing.choice import Choice, Load
 from arriero.balancer.fleet.routing.policies.load import LeastLoad
+from arriero.balancer.fleet.routing.policy import Choice, Load
 from arriero.balancer.fleet.view import RoutingView
 from arriero.shared.inference import GenerateRequest, RequestId
 from arriero.shared.inference.prefix_chain import chain_of

@@ -3,8 +3,8 @@
 from collections import Counter
 
 from arriero.balancer.fleet.decisions import LinkId
-from arriero.balancer.fleet.routing.choice import Load
 from arriero.balancer.fleet.routing.policies.two_choices import TwoChoices
+from arriero.balancer.fleet.routing.policy import Load
 from arriero.shared.inference.prefix_chain import NO_CHAIN
 
 SLOTS = 100

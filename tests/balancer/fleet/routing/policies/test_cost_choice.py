@@ -5,14 +5,8 @@ from dataclasses import replace
 import pytest
 
 from arriero.balancer.fleet.decisions import LinkId
-from arriero.balancer.fleet.routing.choice import (
-    LEAST_WAIT,
-    Best,
-    Choice,
-    Load,
-    seconds,
-    waiting_seconds,
-)
+from arriero.balancer.fleet.routing.policies.cost import LEAST_WAIT, Best, seconds, waiting_seconds
+from arriero.balancer.fleet.routing.policy import Choice, Load
 from arriero.balancer.fleet.routing.rates import Speed
 
 A, B = LinkId(1), LinkId(2)
