@@ -134,7 +134,7 @@ class Memory(ABC):
         adopted.
         """
         found = self._find(keys, most)
-        if stored is None or found.length < stored.start:
+        if stored is None or not self._can_share or found.length < stored.start:
             return found
         if not stored.is_usable or len(stored.prompt) > self.room.num_available:
             return found

@@ -97,7 +97,7 @@ class UnifiedMemory(Memory):
 
     def _num_loadable(self, stored: StoredPrompt, keys: Sequence[int], most: int) -> int:
         """Count the tokens that `stored` and `keys` have in common."""
-        if not self._can_share or not stored.pieces or stored.checkpoints:
+        if not stored.pieces or stored.checkpoints:
             return 0
         return stored.num_common(keys, most)
 
