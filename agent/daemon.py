@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol, assert_never
 
 from ..shared.errors import EngineFailed
-from ..shared.lifecycle import Shutdown, StartupError
+from ..shared.lifecycle import Shutdown, StartupError, reasons
 from ..shared.log import context
 from ..shared.messages import MAX_EVICTED, Evicted, Issue, Status
 from ..shared.reports.statistics import Statistics
@@ -306,7 +306,7 @@ class _Agent:
             await self._loop.run_in_executor(None, executor.close)
             await self._loop.run_in_executor(None, tracer.close)
         if self._crash.done():
-            raise StartupError(f"the engine stopped: {_line(self._crash.result())}")
+            raise StartupError(self._why_stopped)
 
     def _open_peers(self, served: ServedModel, dial: Dial) -> KvTransfer | None:
         """Listen for peers, if the settings say so. Blocks. Raises `StartupError`."""
@@ -460,7 +460,11 @@ class _Agent:
 
     async def _fail(self) -> None:
         await asyncio.wait({self._crash})
-        self._links.engine_stopped(f"the engine stopped: {_line(self._crash.result())}")
+        self._links.engine_stopped(self._why_stopped)
+
+    @property
+    def _why_stopped(self) -> str:
+        return f"the engine stopped: {'; '.join(reasons(self._crash.result()))}"
 
     def _worker_changed(self) -> None:
         if self._served is not None:
@@ -495,7 +499,3 @@ class _Agent:
             keys = known.take_gone(self._worker.has_prefix)
             for start in range(0, len(keys), MAX_EVICTED):
                 self._links.evicted(Evicted(keys=keys[start : start + MAX_EVICTED]))
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())
