@@ -282,7 +282,7 @@ class Admission:
         reservation: Reservation,
         now: float,
     ) -> RequestError | None:
-        error = self._limiter.refusal(caller, reservation, now)
+        error = self._limiter.refusal(caller, limits, reservation, now)
         if error is not None or limits.max_queued is None:
             return error
         live = self._limiter.live(caller)

@@ -303,9 +303,10 @@ class Limiter:
         defaults = self._anonymous if caller.is_anonymous else self._keys
         return share_of(joined(caller.limits, defaults), self.num_balancers)
 
-    def refusal(self, caller: Caller, reservation: Reservation, now: float) -> RequestError | None:
+    def refusal(
+        self, caller: Caller, limits: CallerLimits, reservation: Reservation, now: float
+    ) -> RequestError | None:
         """Return why `caller` may not send this now; `None` if it may: then call `admitted`."""
-        limits = self.limits_of(caller)
         if not _is_counted(limits):
             return None
         account = self._find(caller)

@@ -37,7 +37,7 @@ def grant(id: str, caller: Caller = ANONYMOUS) -> Grant:
 
 
 def send(limiter: Limiter, id: str, caller: Caller, now: float = 0.0) -> bool:
-    if limiter.refusal(caller, ONE, now) is not None:
+    if limiter.refusal(caller, limiter.limits_of(caller), ONE, now) is not None:
         return False
     limiter.admitted(grant(id, caller), ONE, now)
     limiter.check_integrity()
