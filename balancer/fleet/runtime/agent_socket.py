@@ -15,7 +15,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -160,24 +160,8 @@ class Watch(Protocol):
     ) -> bool: ...
 
 
-class Anybody:
-    """Admits every agent without a key."""
-
-    def holder(self, request: web.Request) -> Identity | None:
-        return None
-
-    def lease(
-        self, holder: Identity | None, on_end: Callable[[Unauthorized], None]
-    ) -> AbstractContextManager[None]:
-        return nullcontext()
-
-
 Report = Callable[[web.Request, Unauthorized], None]
 """Tells operators who was refused."""
-
-
-def _to_nobody(_request: web.Request, _error: Unauthorized) -> None:
-    """Report to nobody."""
 
 
 class AgentSocket:
@@ -187,11 +171,11 @@ class AgentSocket:
         self,
         runtime: FleetRuntime,
         *,
+        admission: AgentAccess,
+        report: Report,
         needs_certificate: bool = False,
-        admission: AgentAccess | None = None,
         workers: Workers | None = None,
         watch: Watch | None = None,
-        report: Report = _to_nobody,
     ) -> None:
         """`needs_certificate`: agents must show a certificate, which the TLS handshake has checked.
 
@@ -200,7 +184,7 @@ class AgentSocket:
         """
         self._runtime = runtime
         self._needs_certificate = needs_certificate
-        self._admission = admission or Anybody()
+        self._admission = admission
         self._workers = workers
         self._watch = watch
         self._report = report

@@ -15,6 +15,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from pydantic import ValidationError
 
 from arriero.agent.link.codec import AgentCodec, outputs
+from arriero.balancer.access.access import Access
+from arriero.balancer.api.guard import Leases
 from arriero.balancer.api.transport.http import middleware
 from arriero.balancer.fleet.caller import ANONYMOUS
 from arriero.balancer.fleet.core.fleet import Fleet
@@ -26,6 +28,7 @@ from arriero.balancer.fleet.runtime.agent_socket import (
     PATH,
     AgentSocket,
     CostlyMessage,
+    Report,
     decoded,
 )
 from arriero.balancer.fleet.runtime.fleet_runtime import FleetRuntime
@@ -65,6 +68,22 @@ from tests.waiting import HANGS, given_time, until
 Client = TestClient[web.Request, web.Application]
 
 
+def note(refused: list[Unauthorized], _request: web.Request, error: Unauthorized) -> None:
+    refused.append(error)
+
+
+def socket_of(
+    runtime: FleetRuntime, report: Report | None = None, *, needs_certificate: bool = False
+) -> AgentSocket:
+    """Sockets for agents without keys."""
+    return AgentSocket(
+        runtime,
+        admission=Leases(Access()),
+        report=partial(note, []) if report is None else report,
+        needs_certificate=needs_certificate,
+    )
+
+
 @pytest.fixture
 def runtime() -> FleetRuntime:
     return FleetRuntime(
@@ -79,7 +98,7 @@ def runtime() -> FleetRuntime:
 @pytest.fixture
 async def client(runtime: FleetRuntime) -> AsyncIterator[Client]:
     app = web.Application(middlewares=[middleware()])
-    app.router.add_get(PATH, AgentSocket(runtime).handle)
+    app.router.add_get(PATH, socket_of(runtime).handle)
     async with TestClient(TestServer(app)) as client:
         yield client
 
@@ -256,7 +275,7 @@ async def test_pieces_are_signs_of_life() -> None:
     fleet = Fleet(Limits(heartbeat_interval=4.0, heartbeat_timeout=10.0))
     loop = asyncio.get_running_loop()
     runtime = Heard(fleet, recorder=RecordingRecorder(), clock=lambda: loop.time())
-    app.router.add_get(PATH, AgentSocket(runtime).handle)
+    app.router.add_get(PATH, socket_of(runtime).handle)
     async with TestClient(TestServer(app)) as client, asyncio.TaskGroup() as tasks:
         async with given_time() as time:
             timer = tasks.create_task(runtime.run())
@@ -281,7 +300,7 @@ async def test_the_first_frame_has_to_be_hello(client: Client) -> None:
 async def test_who_says_nothing_is_sent_away() -> None:
     app = web.Application()
     fleet = Fleet(Limits(heartbeat_timeout=0.02))
-    app.router.add_get(PATH, AgentSocket(FleetRuntime(fleet, recorder=RecordingRecorder())).handle)
+    app.router.add_get(PATH, socket_of(FleetRuntime(fleet, recorder=RecordingRecorder())).handle)
     async with TestClient(TestServer(app)) as client:
         socket = await client.ws_connect(PATH)
         closing = await socket.receive()
@@ -344,7 +363,7 @@ async def test_an_agent_without_a_certificate_is_refused_where_one_is_needed(
     app = web.Application(middlewares=[middleware()])
     refused: list[Unauthorized] = []
     report = partial(note, refused)
-    app.router.add_get(PATH, AgentSocket(runtime, needs_certificate=True, report=report).handle)
+    app.router.add_get(PATH, socket_of(runtime, report, needs_certificate=True).handle)
     async with TestClient(TestServer(app)) as client:
         response = await client.get(PATH)
         assert [each.kind for each in refused] == ["certificate"]
@@ -354,14 +373,10 @@ async def test_an_agent_without_a_certificate_is_refused_where_one_is_needed(
         assert "showed no certificate" in error["message"]
 
 
-def note(refused: list[Unauthorized], _request: web.Request, error: Unauthorized) -> None:
-    refused.append(error)
-
-
 async def test_operators_are_told_of_an_agent_that_is_not_let_in(runtime: FleetRuntime) -> None:
     app = web.Application(middlewares=[middleware()])
     refused: list[Unauthorized] = []
-    app.router.add_get(PATH, AgentSocket(runtime, report=partial(note, refused)).handle)
+    app.router.add_get(PATH, socket_of(runtime, partial(note, refused)).handle)
     async with TestClient(TestServer(app)) as client:
         owner = await join(client)
         assert refused == []
