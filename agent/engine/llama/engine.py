@@ -7,7 +7,7 @@ reference, or a stream for each slot. The context belongs to the thread that mad
 import logging
 from collections.abc import Collection
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
 
@@ -86,8 +86,7 @@ class LlamaEngine:
         self._projector = projector
         most_scored = max(MOST_SCORED, options.slots)
         num_rows = options.slots * (1 + options.max_draft) + most_scored
-        has_small_windows = _has_small_windows(model, options, layout.num_cells)
-        num_checkpoints = _num_checkpoints(model, options, has_small_windows=has_small_windows)
+        checkpoints = _checkpoints(model, options, layout.num_cells)
         if options.deterministic:
             num_rows = max(MOST_ROWS, layout.num_streams)
         self._context = Context(
@@ -96,9 +95,9 @@ class LlamaEngine:
             num_cells=layout.num_cells,
             num_rows=num_rows,
             num_streams=layout.num_streams,
-            num_checkpoints=num_checkpoints if model.is_recurrent else 0,
+            num_checkpoints=checkpoints.most if model.is_recurrent else 0,
             num_rollback=options.max_draft if model.is_recurrent else 0,
-            has_small_windows=has_small_windows,
+            has_small_windows=checkpoints.have_small_windows,
         )
         self._mtp: LlamaMtp | None = None
         if options.max_draft and draft_model is None:
@@ -114,17 +113,11 @@ class LlamaEngine:
                 options.slots,
                 layout,
                 self._places,
-                blank=self._blank(options.slots) if num_checkpoints and _is_apart(model) else b"",
-                has_small_windows=has_small_windows,
+                blank=self._blank(options.slots) if checkpoints.can_move else b"",
+                are_windows_apart=checkpoints.have_small_windows,
             )
         )
-        self.capacity = self._measured(
-            options,
-            layout,
-            num_checkpoints=num_checkpoints,
-            most_scored=most_scored,
-            has_small_windows=has_small_windows,
-        )
+        self.capacity = self._measured(options, layout, checkpoints, most_scored)
         self._context.clear()
         self._adapters = Adapters(model.handle, model.adapters_guard)
         self._samplers: dict[SequenceId, Sampler] = {}
@@ -142,13 +135,7 @@ class LlamaEngine:
         self._mask_threads = thread_pool(NUM_MASK_THREADS, "mask")
 
     def _measured(
-        self,
-        options: LoadOptions,
-        layout: Layout,
-        *,
-        num_checkpoints: int,
-        most_scored: int,
-        has_small_windows: bool,
+        self, options: LoadOptions, layout: Layout, checkpoints: "_Checkpoints", most_scored: int
     ) -> Capacity:
         """Return the capacity of steps.
 
@@ -156,11 +143,9 @@ class LlamaEngine:
         """
         model = self._model
         can_park = self._places is None
-        if num_checkpoints and _is_apart(model):
+        if checkpoints.can_move:
             state_bytes, cell_bytes = self._checkpoint_bytes()
-            most_parked = options.host_cache - num_checkpoints * _host_bytes(
-                model, options, has_small_windows=has_small_windows
-            )
+            most_parked = options.host_cache - checkpoints.most * checkpoints.host_bytes
         else:
             state_bytes = 0
             cell_bytes = States(self._context).size(0) if model.can_share else 0  # of the warm-up
@@ -172,15 +157,15 @@ class LlamaEngine:
             num_cells=layout.num_cells,
             num_holders=_num_holders(options.slots, layout)
             if model.can_share
-            else options.slots + num_checkpoints,
+            else options.slots + checkpoints.most,
             num_streams=layout.num_streams,
             can_share=model.can_share,
             can_shift=model.can_share and self._context.can_shift,
             most_parked=max(0, most_parked) if can_park else 0,
-            checkpoint_gap=CHECKPOINT_GAP if num_checkpoints else 0,
+            checkpoint_gap=CHECKPOINT_GAP if checkpoints.most else 0,
             state_bytes=state_bytes,
-            window=0 if model.is_recurrent or has_small_windows else model.window,
-            copies_state=has_small_windows,
+            window=0 if model.is_recurrent or checkpoints.have_small_windows else model.window,
+            copies_state=checkpoints.have_small_windows,
             cell_bytes=cell_bytes,
             is_compact=not model.is_offloaded,
             max_draft=options.max_draft,
@@ -383,7 +368,7 @@ def _cells(
     places: Places | None,
     *,
     blank: State,
-    has_small_windows: bool,
+    are_windows_apart: bool,
 ) -> Cells:
     if layout.num_streams:
         return StreamCells(context, layout.num_streams)
@@ -394,21 +379,49 @@ def _cells(
         places,
         checked_window=window if model.has_checkpoints else None,
         blank=blank,
-        are_windows_apart=has_small_windows,
+        are_windows_apart=are_windows_apart,
     )
 
 
-def _is_apart(model: Model) -> bool:
-    """Return whether the uncuttable state is either windows or recurrent states."""
-    return not (model.is_recurrent and model.window)
+@dataclass(frozen=True, slots=True)
+class _Checkpoints:
+    """The checkpoints of a model: at most `most`, each of `host_bytes` outside the KV cache.
+
+    `have_small_windows`: see `_has_small_windows`. `can_move`: there are some, and the uncuttable
+    state is either windows or recurrent states, so it can be copied to host memory.
+    """
+
+    most: int = 0
+    host_bytes: int = 0
+    have_small_windows: bool = False
+    can_move: bool = False
 
 
-def _host_bytes(model: Model, options: LoadOptions, *, has_small_windows: bool) -> int:
-    """Return the bytes of a checkpoint in host memory, outside the KV cache."""
-    if has_small_windows:
-        return model.window_bytes(options)
-    has_rows = model.is_recurrent and not model.is_offloaded
-    return model.row_bytes * (1 + options.max_draft) if has_rows else 0
+def _checkpoints(model: Model, options: LoadOptions, num_cells: int) -> _Checkpoints:
+    """Return the checkpoints that llama.cpp's ids and the memory allow.
+
+    Windows and rows of states may use half of the memory for evicted prefixes. If tokens are
+    drafted, a row has a state for each drafted token, and one more.
+    """
+    if not model.has_checkpoints:
+        return _Checkpoints()
+    most, host_bytes = int(llama_cpp.llama_max_parallel_sequences()) - 1 - options.slots, 0
+    if has_small_windows := _has_small_windows(model, options, num_cells):
+        host_bytes = model.window_bytes(options)
+        fitting = options.host_cache // host_bytes
+        most = min(most, max(fitting // 2, min(fitting, options.slots)))
+    elif model.is_recurrent:
+        row_bytes = model.row_bytes * (1 + options.max_draft)
+        host_bytes = 0 if model.is_offloaded else row_bytes
+        fitting = num_rows(
+            row_bytes,
+            slots=options.slots,
+            host_cache=options.host_cache // 2,
+            is_offloaded=model.is_offloaded,
+        )
+        most = min(most, fitting)
+    can_move = most > 0 and not (model.is_recurrent and model.window)
+    return _Checkpoints(most, host_bytes, has_small_windows, can_move)
 
 
 def _has_small_windows(model: Model, options: LoadOptions, num_cells: int) -> bool:
@@ -417,7 +430,7 @@ def _has_small_windows(model: Model, options: LoadOptions, num_cells: int) -> bo
     With this layout a checkpoint copies a window while streams wait. So by default it is used only
     for small windows.
     """
-    if model.is_recurrent or not model.window or not model.has_checkpoints:
+    if model.is_recurrent or not model.window:
         return False
     if options.swa_full != "auto":
         return options.swa_full == "off"
@@ -428,32 +441,6 @@ def _has_small_windows(model: Model, options: LoadOptions, num_cells: int) -> bo
         2 * num_window_cells <= num_cells
         and window_bytes <= MOST_WINDOW_BYTES
         and num_checkpoints >= LEAST_WINDOWS * options.slots
-    )
-
-
-def _num_checkpoints(model: Model, options: LoadOptions, *, has_small_windows: bool) -> int:
-    """Return the maximum number of checkpoints.
-
-    llama.cpp's ids and the memory for windows or rows of state limit this number. Windows may use
-    half of the memory for evicted prefixes. If tokens are drafted, a row has a state for each
-    drafted token, and one more.
-    """
-    most = int(llama_cpp.llama_max_parallel_sequences()) - 1 - options.slots
-    if not model.has_checkpoints:
-        return 0
-    if has_small_windows:
-        fitting = options.host_cache // model.window_bytes(options)
-        return min(most, max(fitting // 2, min(fitting, options.slots)))
-    if not model.is_recurrent:
-        return most
-    return min(
-        most,
-        num_rows(
-            model.row_bytes * (1 + options.max_draft),
-            slots=options.slots,
-            host_cache=options.host_cache // 2,
-            is_offloaded=model.is_offloaded,
-        ),
     )
 
 
