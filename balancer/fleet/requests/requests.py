@@ -656,7 +656,7 @@ class Requests:
             self._lives.arm(request)
             self._changes.advance()
             self._registry.touch(assign.link)
-            self._registry[assign.link].used_at = now
+            agent.used_at = now
             lends, fetch = self._lend(request, assign, now)
             decisions += lends
             start = Start(

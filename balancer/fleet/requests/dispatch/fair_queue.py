@@ -86,12 +86,11 @@ class Turns:
     def started(
         self,
         kind: PriorityClass,
-        others: Iterable[PriorityClass],
+        others: Collection[PriorityClass],
         pools: Collection[str | None],
         now: float,
     ) -> None:
         """A request of `kind` starts while those of `others` wait for the same agents."""
-        others = list(others)
         is_first = all(
             PRIORITY_CLASSES.index(other) < PRIORITY_CLASSES.index(kind) for other in others
         )
@@ -164,13 +163,12 @@ class FairQueue(Generic[D]):
         request.waits_for = request.queue_key
         self._waits(request, self._add(request), now)
 
-    def started(self, request: D, keys: Iterable[QueueKey], now: float) -> None:
+    def started(self, request: D, keys: Collection[QueueKey], now: float) -> None:
         """Record that a waiting request gets a slot of an agent that serves the queues `keys`."""
         kind, account = request.kind, request.account
         shares, place = self._leaves(request), request.place
         turn = request.turn = shares.turns.of_flow(account, request.waits_for, 0)
         shares.callers[account].take(_known(place))
-        keys = list(keys)
         pools = {model_of(key) for key in keys}
         self._take(turn, shares, [(kind, pool) for pool in pools])
         others = [other for other in self._kinds(keys) if other != kind]
