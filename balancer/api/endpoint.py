@@ -21,7 +21,7 @@ from ..fleet.queries.query import QueryRequest
 from ..fleet.runtime.fleet_runtime import FleetRuntime
 from ..fleet.runtime.stream import PACKED_LOG_PROB, Stream
 from .common.answering import json_response, written
-from .common.field_names import SAME_NAMES, FieldNames
+from .common.body_fields import SAME_NAMES, FieldNames
 from .common.idempotency import OpenStream, idempotency_key, keyed_opener
 from .common.merge import Merged, open_all
 from .common.rendering import Rendering

@@ -22,7 +22,7 @@ from ....shared.inference import (
 )
 from ....shared.sampling import AnyStopStrings, Temperature, TopK, TopP
 from ....shared.strict import STRICT, ListOf
-from ..common.field_names import FieldNames
+from ..common.body_fields import FieldNames
 from ..common.request_checks import check_readable
 from ..fields.field_table import FieldNotes, FieldTable
 from .context_edits import ContextManagement

@@ -6,7 +6,7 @@ from ....shared.queries import Counted, CountTokens
 from ...fleet.caller import Caller
 from ...fleet.queries.query import QueryRequest
 from ...fleet.runtime.fleet_runtime import FleetRuntime
-from .field_names import SAME_NAMES, FieldNames
+from .body_fields import SAME_NAMES, FieldNames
 from .parts import only
 
 

@@ -23,7 +23,7 @@ from ....shared.inference import ChatMessage, GenerateRequest, JsonSchemaGrammar
 from ....shared.messages import Ask, decode_from_balancer, encode_from_balancer
 from ....shared.queries import CountTokens
 from ....shared.validation import echo
-from .field_names import SAME_NAMES, FieldNames
+from .body_fields import SAME_NAMES, FieldNames
 
 MAX_TEXT_BYTES = MAX_MESSAGE_BYTES // 2
 """Maximum bytes of a request's texts and token ids, and of its other parts."""

@@ -13,7 +13,7 @@ from pydantic import Field, TypeAdapter
 
 from ....shared.inference import GenerateRequest, PromptInput, TopLogprobs
 from ....shared.strict import STRICT, ListOf
-from ..common.field_names import FieldNames
+from ..common.body_fields import FieldNames
 from ..common.request_checks import check_readable
 from ..fields.field_table import FieldNotes, FieldTable, Ignored, Refused, Rule, nothing
 from ..openai.completions.extras import Guided, neutral_seed, plain_extras, the_only

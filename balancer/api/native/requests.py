@@ -13,7 +13,7 @@ from ....shared.errors import InvalidRequest
 from ....shared.inference import GenerateRequest
 from ....shared.strict import STRICT, ListOf
 from ....shared.validation import parse_json
-from ..common.field_names import FieldNames
+from ..common.body_fields import FieldNames
 from ..common.request_checks import check_messages, check_readable, check_tools
 from ..openapi.schemas import Body
 

@@ -15,7 +15,7 @@ from ....shared.sampling import (
     TypicalP,
 )
 from ....shared.strict import STRICT
-from ..common.field_names import FieldNames
+from ..common.body_fields import FieldNames
 
 ALL_TOKENS = 2**31 - 1
 """A `repeat_last_n` that is larger than any context."""

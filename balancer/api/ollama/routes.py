@@ -11,7 +11,7 @@ from ...fleet.caller import Caller
 from ...fleet.runtime.fleet_runtime import FleetRuntime
 from ...fleet.view import ModelView
 from ..common.accumulator import Accumulator
-from ..common.field_names import FieldNames
+from ..common.body_fields import FieldNames
 from ..common.models import unknown_model
 from ..endpoint import Endpoint, Generation, KnownAnswer, handler
 from ..fields.field_table import FieldNotes

@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestClient, TestServer, make_mocked_request
 from multidict import CIMultiDict
 
 from arriero.balancer.api.app import inference_app
-from arriero.balancer.api.common.field_names import FieldNames
+from arriero.balancer.api.common.body_fields import FieldNames
 from arriero.balancer.api.common.rendering import Rendering
 from arriero.balancer.api.endpoint import (
     EARLY_HEADERS_KEY,

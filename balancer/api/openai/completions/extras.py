@@ -27,7 +27,7 @@ from .....shared.sampling import (
 )
 from .....shared.strict import STRICT, ListOf
 from .....shared.validation import echo
-from ...common.field_names import FieldNames
+from ...common.body_fields import FieldNames
 from .formats import ANY_OBJECT
 
 MAX_ALTERNATIVES = 1024

@@ -9,7 +9,7 @@ from pydantic import Field, StringConstraints
 from .....shared.errors import InvalidRequest
 from .....shared.inference import MAX_TOOLS, JsonSchemaGrammar, NamedTool, ToolChoice
 from .....shared.strict import STRICT, ListOf
-from ...common.field_names import FieldNames
+from ...common.body_fields import FieldNames
 
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
 

@@ -38,8 +38,7 @@ from .....shared.inference import (
 from .....shared.strict import LAZY, STRICT, ListOf
 from .....shared.template_variables import TemplateVariables
 from .....shared.validation import parse_json
-from ...common.body_fields import in_list, parse_named
-from ...common.field_names import SAME_NAMES, FieldNames
+from ...common.body_fields import SAME_NAMES, FieldNames, in_list, parse_named
 from ...common.request_checks import check_copies, check_messages, check_readable, check_tools
 from ...fields.field_table import FieldNotes, FieldTable
 from .. import fields

@@ -37,7 +37,7 @@ from .....shared.inference import (
 from .....shared.sampling import DEFAULT_TEMPERATURE, DEFAULT_TOP_P
 from .....shared.strict import STRICT, ListOf, at_most
 from .....shared.validation import parse_json
-from ...common.field_names import FieldNames
+from ...common.body_fields import FieldNames
 from ...common.request_checks import check_readable
 from ...fields.field_table import FieldNotes, FieldTable
 from ..completions.extras import Guided, neutral_seed, plain_extras, the_only

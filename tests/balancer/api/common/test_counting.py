@@ -2,8 +2,8 @@
 
 import pytest
 
+from arriero.balancer.api.common.body_fields import FieldNames
 from arriero.balancer.api.common.counting import count_tokens
-from arriero.balancer.api.common.field_names import FieldNames
 from arriero.balancer.fleet.caller import Caller
 from arriero.shared.errors import InvalidRequest
 from arriero.shared.inference import ChatMessage, GenerateRequest

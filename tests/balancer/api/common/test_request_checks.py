@@ -7,7 +7,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from arriero.balancer.api.common import request_checks
-from arriero.balancer.api.common.field_names import FieldNames
+from arriero.balancer.api.common.body_fields import FieldNames
 from arriero.balancer.api.common.request_checks import (
     MAX_TEXT_BYTES,
     FunctionName,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from openai.types import completion_create_params as completion_parameters
 from openai.types.chat import completion_create_params as chat_parameters
 
-from arriero.balancer.api.common.field_names import SAME_NAMES
+from arriero.balancer.api.common.body_fields import SAME_NAMES
 from arriero.balancer.api.openai.completions import requests
 from arriero.balancer.api.openai.completions.requests import (
     MAX_CHOICES,
