@@ -3,7 +3,7 @@
 import re
 
 from .literals import as_json, as_text
-from .reader import Markers, Parse, Reader
+from .reader import MAX_NAME, NAME, Markers, Parse, Reader
 
 MAX_DEPTH = 64
 """Maximum nesting of objects and lists; parsing of deeper arguments stops there."""
@@ -11,10 +11,8 @@ MAX_DEPTH = 64
 QUOTE = '<|"|>'
 
 _QUOTES = Markers((QUOTE,))
-_NAME = re.compile(r"[\w.:-]*")
 _KEY = re.compile(r"[^:{}\[\],]*")
 _SCALAR = re.compile(r"[^,\]}<\s]*")
-_MAX_NAME = 256
 _MAX_SCALAR = 4096
 
 
@@ -22,7 +20,7 @@ def gemma_call(reader: Reader) -> Parse[bool]:
     """Parse a call in Gemma 4's notation. Returns `False` if it is no call."""
     if not (yield from reader.literal(("call:",))):
         return False
-    name = yield from reader.run(_NAME, _MAX_NAME)
+    name = yield from reader.run(NAME, MAX_NAME)
     if not name or (yield from reader.peek()) != "{":
         return False
     reader.begin_call(name)
@@ -83,7 +81,7 @@ def _members(reader: Reader, end: str, depth: int) -> Parse[bool]:
 
 
 def _key(reader: Reader) -> Parse[bool]:
-    key = yield from reader.run(_KEY, _MAX_NAME)
+    key = yield from reader.run(_KEY, MAX_NAME)
     if not key or not (yield from reader.literal((":",))):
         return False
     reader.give_arguments(f"{as_text(key.replace(QUOTE, '').strip())}: ")

@@ -4,12 +4,11 @@ import re
 from collections.abc import Callable
 
 from .json_calls import json_value
-from .reader import Parse, Reader
+from .reader import NAME, Parse, Reader
 
 MAX_HEADER = 256
 """Maximum characters of a header; a longer header is no call."""
 
-_NAME = re.compile(r"[\w.:-]*")
 _UP_TO_BRACE = re.compile(r"[^{]*")
 
 
@@ -33,7 +32,7 @@ def known_call(reader: Reader, accepts: Callable[[str], bool]) -> Parse[bool]:
 
     Returns `False`, as early as possible, if it is no call.
     """
-    name = yield from reader.run(_NAME, MAX_HEADER)
+    name = yield from reader.run(NAME, MAX_HEADER)
     if not accepts(name):
         return False
     yield from reader.space()

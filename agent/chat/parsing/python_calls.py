@@ -6,13 +6,12 @@ Each argument is held until it is complete, since only then can it be converted 
 import re
 
 from .literals import as_json, as_text
-from .reader import Parse, Reader
+from .reader import MAX_NAME, Parse, Reader
 
 MAX_VALUE = 65_536
 """Maximum characters of one argument; a longer argument ends the call."""
 
 _NAME = re.compile(r"[\w.-]*")
-_MAX_NAME = 256
 _STRUCTURE = re.compile(r"[\"'()\[\]{},]")
 _IN_STRING = {'"': re.compile(r'["\\]'), "'": re.compile(r"['\\]")}
 
@@ -23,7 +22,7 @@ def python_calls(reader: Reader) -> Parse[bool]:
 
 
 def _call(reader: Reader) -> Parse[bool]:
-    name = yield from reader.run(_NAME, _MAX_NAME)
+    name = yield from reader.run(_NAME, MAX_NAME)
     if not name or not (yield from reader.literal(("(",))):
         return False
     reader.begin_call(name)
@@ -40,7 +39,7 @@ def _arguments(reader: Reader) -> Parse[None]:
         if (yield from reader.literal((")",))):
             reader.give_arguments("{}" if before == "{" else "}")
             return
-        key = yield from reader.run(_NAME, _MAX_NAME)
+        key = yield from reader.run(_NAME, MAX_NAME)
         yield from reader.space()
         if not key or not (yield from reader.literal(("=",))):
             return

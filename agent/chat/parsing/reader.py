@@ -21,6 +21,10 @@ Parse = Generator[None, None, T]
 UNLIMITED = 2**40
 """A number greater than the characters of any answer."""
 
+NAME = re.compile(r"[\w.:-]*")
+MAX_NAME = 256
+"""The characters of a function's name, and their maximum number."""
+
 _SPACE = re.compile(r"\s*")
 
 

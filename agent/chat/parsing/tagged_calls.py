@@ -12,13 +12,11 @@ from functools import cache, partial
 
 from .json_calls import hold, json_value
 from .literals import as_text
-from .reader import Markers, Parse, Reader
+from .reader import MAX_NAME, NAME, Markers, Parse, Reader
 from .tools import Tools
 
-_NAME = re.compile(r"[\w.:-]*")
 _DIGITS = re.compile(r"\d*")
 _KEY = re.compile(r"[^<>\"\n]*")
-_MAX_NAME = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +100,11 @@ def _argument(reader: Reader, tags: Tags, tools: Tools, name: str, before: str) 
 def _name(reader: Reader, tags: Tags) -> Parse[str | None]:
     if tags.name_start and not (yield from reader.literal((tags.name_start,))):
         return None
-    name = yield from reader.run(_NAME, _MAX_NAME)
+    name = yield from reader.run(NAME, MAX_NAME)
     if tags.name_end and not (yield from reader.literal((tags.name_end,))):
         return None
     if tags.number_end:
-        yield from reader.run(_DIGITS, _MAX_NAME)
+        yield from reader.run(_DIGITS, MAX_NAME)
         if not (yield from reader.literal((tags.number_end,))):
             return None
     return name
@@ -114,7 +112,7 @@ def _name(reader: Reader, tags: Tags) -> Parse[str | None]:
 
 def _argument_key(reader: Reader, tags: Tags) -> Parse[tuple[str, str] | None]:
     """Parse the key; return the key and the marker that ended it, or `None`."""
-    key = yield from reader.run(_KEY, _MAX_NAME)
+    key = yield from reader.run(_KEY, MAX_NAME)
     typed = [end for end, _ in tags.typed_key_ends]
     key_end = yield from reader.literal((tags.key_end, *typed))
     if key_end is None:

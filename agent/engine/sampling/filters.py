@@ -21,7 +21,7 @@ import math
 
 import numpy as np
 
-from .selection import FEW, Ids, Leaders, Mask, Row, folded, highest, reaching, tops_of
+from .selection import FEW, LEAST_DRAW, Ids, Leaders, Mask, Row, folded, highest, reaching, tops_of
 from .weights import (
     LEADERS,
     NO_FLOOR,
@@ -58,7 +58,6 @@ _SLIGHT = 0.01
 """Share of the total: a nucleus nearly always has tokens that weigh less."""
 
 _LARGEST = np.finfo(np.float32).max
-_LEAST_DRAW = 5e-324
 _LEAST_WEIGHT = np.float32(np.finfo(np.float32).smallest_subnormal)
 
 
@@ -234,8 +233,7 @@ class Pool:
         if self._ids is not None:
             depths = self._row[self._ids] - self._top
             sums = wide_sums(np.exp(depths / temperature))
-            # A draw of exactly 0 is the first one's that has a chance at all.
-            return int(self._ids[sums.searchsorted(max(number * sums[-1], _LEAST_DRAW))])
+            return int(self._ids[sums.searchsorted(max(number * sums[-1], LEAST_DRAW))])
         if self._leaders is not None:
             return self._draw_in_order(temperature, next(numbers), self._leaders)
         return self._weights(temperature).draw(next(numbers), self._prefix)

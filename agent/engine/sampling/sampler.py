@@ -27,11 +27,10 @@ from .mt19937 import Mt19937
 from .ordered import left_in_order, softmax
 from .penalties import Penalties
 from .sampling import Sampling
-from .selection import FEW, Ids, Row, tops_of, without_nan
+from .selection import FEW, LEAST_DRAW, Ids, Row, tops_of, without_nan
 from .together import cut_of
 from .weights import Scratch, wide_sums
 
-_LEAST_DRAW = 5e-324
 _LEAST_TEMPERATURE = np.finfo(np.float32).tiny
 """The smallest divisor of logits. Far above it, the best token is always drawn."""
 
@@ -218,7 +217,7 @@ class Sampler:
             self._drawn = int(ids[place]), probabilities[place]
             return int(ids[place])
         sums = wide_sums(np.exp(logits - logits.max()))
-        return int(ids[sums.searchsorted(max(self._rng.draw() * sums[-1], _LEAST_DRAW))])
+        return int(ids[sums.searchsorted(max(self._rng.draw() * sums[-1], LEAST_DRAW))])
 
     def _draw_for_xtc(self) -> float:
         return 1.0 if self._xtc_chance is None else self._xtc_chance.draw_single()

@@ -12,6 +12,9 @@ Mask = NDArray[np.bool_]
 WIDTH = 4096
 """Minimum columns of the table into which a row is folded; a shorter row is one line."""
 
+LEAST_DRAW = 5e-324
+"""The smallest draw, in place of 0: it chooses the first token that has a chance at all."""
+
 FEW = 2048
 """Maximum number of tokens that are sorted."""
 

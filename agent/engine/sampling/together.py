@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ....shared.sampling import SamplerName
 from .sampling import Sampling
-from .selection import Ids, Row, contenders, tops_of
+from .selection import LEAST_DRAW, Ids, Row, contenders, tops_of
 
 MOST = 128
 """Maximum tokens that a row keeps."""
@@ -29,8 +29,6 @@ _SPARE = 16
 """Contenders for each kept token; if there are more, many logits are equal."""
 
 _NONE: tuple[Ids, Row] = np.empty(0, np.intp), np.empty(0, np.float32)
-
-_LEAST_DRAW = 5e-324
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +115,6 @@ def _places(
     weights = np.exp(depths / temperatures[:, None])
     weights[is_out] = 0
     wide = weights.astype(np.float64).cumsum(axis=1)
-    marks = np.maximum(numbers * wide[:, -1], _LEAST_DRAW)
+    marks = np.maximum(numbers * wide[:, -1], LEAST_DRAW)
     places: Ids = (wide < marks[:, None]).sum(axis=1)
     return places

@@ -12,7 +12,7 @@ from ...prompt_store.stored_prompt import State
 
 logger = logging.getLogger(__name__)
 
-_END = -1
+END = -1
 """The end of all positions in llama.cpp's ranges."""
 
 _MOST_SCRATCH = 128 * 2**20
@@ -71,7 +71,7 @@ class States:
             self._context, _pointer(data), data.size, number, self._flags
         ):
             return True
-        llama_cpp.llama_memory_seq_rm(self._memory, number, 0, _END)
+        llama_cpp.llama_memory_seq_rm(self._memory, number, 0, END)
         return False
 
     def _read(self, number: int, state: NDArray[np.uint8]) -> State:

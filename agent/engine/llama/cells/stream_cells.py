@@ -12,12 +12,9 @@ import llama_cpp.llama_cpp as llama_cpp
 from ...prompt_store.stored_prompt import State
 from ...step import Copy
 from .state_format import CellStates, UnknownStateError, cut, join, parse
-from .states import Cache, States
+from .states import END, Cache, States
 
 logger = logging.getLogger(__name__)
-
-_END = -1
-"""The end of all positions in llama.cpp's ranges."""
 
 
 class StreamCells:
@@ -65,7 +62,7 @@ class StreamCells:
         self.end()
         number = self._stream_of[slot]
         llama_cpp.llama_memory_seq_rm(self._memory, number, start, start + count)
-        llama_cpp.llama_memory_seq_add(self._memory, number, start + count, _END, -count)
+        llama_cpp.llama_memory_seq_add(self._memory, number, start + count, END, -count)
 
     def read(self, holder: int, start: int, count: int) -> State:
         """Return the state of `count` cells. The stream is read only once for several parts."""
@@ -111,4 +108,4 @@ class StreamCells:
         return False
 
     def _remove(self, number: int, start: int = 0) -> None:
-        llama_cpp.llama_memory_seq_rm(self._memory, number, start, _END)
+        llama_cpp.llama_memory_seq_rm(self._memory, number, start, END)

@@ -19,10 +19,7 @@ import llama_cpp.llama_cpp as llama_cpp
 from ...prompt_store.stored_prompt import State
 from ...step import Copy
 from .places import Places
-from .states import Cache, States
-
-_END = -1
-"""The end of all positions in llama.cpp's ranges."""
+from .states import END, Cache, States
 
 
 class UnifiedCells:
@@ -60,7 +57,7 @@ class UnifiedCells:
         """Free cells; return whether the sequence can continue with the remaining ones."""
         self._windows.pop(holder, None)
         end = self._position(holder, start)
-        llama_cpp.llama_memory_seq_rm(self._memory, self._number(holder), end, _END)
+        llama_cpp.llama_memory_seq_rm(self._memory, self._number(holder), end, END)
         if self._places is not None:
             self._places.cut(holder, start)
         return not end or self._checked_window is None or self._is_whole(holder, end)
@@ -79,7 +76,7 @@ class UnifiedCells:
     def discard(self, slot: int, start: int, count: int) -> None:
         """Remove cells, and move later cells up."""
         llama_cpp.llama_memory_seq_rm(self._memory, slot, start, start + count)
-        llama_cpp.llama_memory_seq_add(self._memory, slot, start + count, _END, -count)
+        llama_cpp.llama_memory_seq_add(self._memory, slot, start + count, END, -count)
 
     def end(self) -> None:
         """Do nothing: no data is kept between edits."""
@@ -162,7 +159,7 @@ class UnifiedCells:
         return self._states_apart.write(self._spare, self._blank)
 
     def _empty_spare(self) -> None:
-        llama_cpp.llama_memory_seq_rm(self._memory, self._spare, 0, _END)
+        llama_cpp.llama_memory_seq_rm(self._memory, self._spare, 0, END)
 
     def read(self, holder: int, start: int, count: int) -> State:
         """Return the state of `count` cells of `holder`; empty if it cannot be read.
@@ -232,7 +229,7 @@ class UnifiedCells:
         first = llama_cpp.llama_memory_seq_pos_min(self._memory, self._spare)
         if is_next := is_written and (bool(self._blank) or first == start):
             number = self._number(holder)
-            last = end if self._blank else _END  # a blank may lie behind all positions
+            last = end if self._blank else END  # a blank may lie behind all positions
             llama_cpp.llama_memory_seq_cp(self._memory, self._spare, number, start, last)
         self._empty_spare()
         return is_next
