@@ -2,9 +2,11 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from client_tests.recorder import Recorder
 from integration_tests.daemons import Fleet
 from suite_tests.conftest import CONTEXT_SIZE
 from suite_tests.harness import DEMO, SMOLLM2, judge, run
@@ -18,6 +20,11 @@ NUM_STREAMED = {SMOLLM2: 40, DEMO: 10}
 """Tokens after which the client leaves. The demo model's are reasoning, and few."""
 
 
+def endless(_path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """The suite draws tokens, and a run fails if its answer ends before the client leaves."""
+    return body | {"ignore_eos": True}
+
+
 @pytest.mark.parametrize("model", NUM_STREAMED)
 @pytest.mark.parametrize("mode", ["branch", "continuation"])
 async def test_a_prefix_survives_an_abort(
@@ -27,10 +34,16 @@ async def test_a_prefix_survives_an_abort(
     output = tmp_path / "records.json"
     numbers = {"context-tokens": NUM_TOKENS, "max-context": CONTEXT_SIZE, "max-tokens": 400}
     numbers |= {"thinking-tokens": NUM_STREAMED[model], "runs": 2}
-    await run(
-        *("cache-pressure", "abort-sim", "--base-url", f"{serving.inference}/v1"),
-        *("--model", model, "--reprompt-mode", mode, "--output", output),
-        *(word for name, number in numbers.items() for word in (f"--{name}", str(number))),
-    )
+    front = Recorder(serving.inference)
+    front.edit = endless
+    await front.start()
+    try:
+        await run(
+            *("cache-pressure", "abort-sim", "--base-url", f"{front.url}/v1"),
+            *("--model", model, "--reprompt-mode", mode, "--output", output),
+            *(word for name, number in numbers.items() for word in (f"--{name}", str(number))),
+        )
+    finally:
+        await front.close()
     records = json.loads(output.read_text())["records"]
     judge({f"run {each['run']}": None if each["ok"] else str(each) for each in records}, {})
