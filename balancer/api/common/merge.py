@@ -68,6 +68,7 @@ def or_refusal(
         try:
             return open_one(request)
         except RequestError as error:
+            error.forget_frames()
             return RefusedStream(error)
 
     return open_or_refuse

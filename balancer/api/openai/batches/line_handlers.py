@@ -51,6 +51,7 @@ class LineHandlers:
         try:
             id, body = await self._answer(self._endpoints[line.url], line.body, caller)
         except RequestError as error:
+            error.forget_frames()
             return Answered(status=status_of(error), body=to_json(openai_error(error)), error=error)
         return Answered(status=200, body=body, request_id=id)
 

@@ -70,6 +70,7 @@ class ConversationBook:
         try:
             self._put(id, newest.with_items(items), owner)
         except RequestError as error:
+            error.forget_frames()
             logger.warning(
                 "a turn could not be added to its conversation: %s", error, extra=context(id=id)
             )

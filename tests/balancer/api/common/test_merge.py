@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from arriero.balancer.api.common.merge import Merged, open_all, or_refusal
+from arriero.balancer.api.common.merge import EventStream, Merged, open_all, or_refusal
 from arriero.shared.errors import QueueFull
 from arriero.shared.inference import Event, Failed, GenerateRequest, Token
 from tests.balancer.api.fake_runtime import FakeFleetRuntime, done, echo
@@ -32,6 +32,16 @@ async def test_what_is_ready_comes_in_one_list() -> None:
     async with Merged(open_all(runtime.open, REQUESTS)) as merged:
         batches = await read(merged)
     assert len(batches) < sum(map(len, batches))
+
+
+def test_a_refused_stream_holds_nothing_of_its_request() -> None:
+    error = QueueFull("full")
+
+    def refuses(_request: GenerateRequest) -> EventStream:
+        raise error
+
+    or_refusal(refuses)(REQUESTS[0])
+    assert error.__traceback__ is None
 
 
 async def test_one_stream_needs_no_other() -> None:
