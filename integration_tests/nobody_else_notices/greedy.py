@@ -1,12 +1,13 @@
 """Callers that take all the memory of a balancer that they get, and one that wants little.
 
-Bodies are written in parts, so that many callers of one process share one body.
+For a test with small bounds, and for `bench.held_memory` with the real ones. Bodies are written in
+parts, so that many callers of one process share one body.
 """
 
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -86,10 +87,12 @@ async def post(
     body: bytes,
     *,
     drips: bool = False,
+    turn: asyncio.Semaphore | None = None,
 ) -> tuple[int, bytes]:
     """The status and the beginning of the answer; 0 if the connection was cut without one.
 
-    If it `drips`, all but the last bytes are sent, and then one of them each second.
+    If it `drips`, all but the last bytes are sent, and then one of them each second. As many
+    bodies are sent at once as `turn` allows.
     """
     address = urlsplit(fleet.inference)
     head = (
@@ -98,10 +101,11 @@ async def post(
         "Connection: close\r\n\r\n"
     )
     at_once = len(body) - 600 if drips else len(body)
-    reader, writer = await asyncio.open_connection(address.hostname, address.port)
-    answering = asyncio.create_task(_answer_of(reader))
-    sending = asyncio.create_task(_send(writer, head.encode(), memoryview(body)[:at_once]))
-    await asyncio.wait({answering, sending}, return_when=asyncio.FIRST_COMPLETED)
+    async with turn or nullcontext():
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        answering = asyncio.create_task(_answer_of(reader))
+        sending = asyncio.create_task(_send(writer, head.encode(), memoryview(body)[:at_once]))
+        await asyncio.wait({answering, sending}, return_when=asyncio.FIRST_COMPLETED)
     dripping = asyncio.create_task(_drip(writer, body[at_once:]))
     try:
         return await answering
@@ -168,3 +172,8 @@ def generate(prompt: str | Sequence[int], model: str = QUICK, **more: object) ->
 def token_ids(num_bytes: int) -> list[int]:
     """Those of a body of about so many bytes."""
     return [123456] * (num_bytes // 8)
+
+
+def background(num_bytes: int, model: str = FULL) -> bytes:
+    """A body of `/v1/responses` in the background."""
+    return json.dumps({"model": model, "input": "x" * num_bytes, "background": True}).encode()
