@@ -1,5 +1,6 @@
 """Compiles a request's constraints on its answer, or reports which field is wrong and why."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ....shared.errors import InvalidRequest, NotSupported
@@ -49,8 +50,9 @@ def constrain(
     except TooCostlyError as error:
         raise _refusal(_field(grammar, request), str(error)) from error
     except ConstraintError as error:
-        with grammars.judging(ended) as complaint:
-            field, reason = _blamed(grammar, str(error), request, complaint)
+        field, reason = _field(grammar, request), str(error)
+        with suppress(TooCostlyError), grammars.judging(ended) as complaint:
+            field, reason = _blamed(grammar, reason, request, complaint)
         raise _refusal(field, reason) from error
     return ConstrainedAnswer(constraint, notice_of(_unenforced(grammar, constraint)))
 

@@ -1,6 +1,9 @@
 """From a request to a compiled grammar, or to what is wrong with it and where."""
 
 import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -14,7 +17,7 @@ from arriero.agent.chat.constraints.answer_grammar import AnswerFormat
 from arriero.agent.chat.constraints.constrain import constrain
 from arriero.agent.chat.families.families import family_named
 from arriero.agent.engine.grammar.constraint import Constraint
-from arriero.agent.engine.grammar.grammars import Grammars
+from arriero.agent.engine.grammar.grammars import Ended, Grammars
 from arriero.agent.engine.llama.vocab import grammar_tokens
 from arriero.shared.errors import InvalidRequest, NotSupported
 from arriero.shared.inference import (
@@ -46,6 +49,26 @@ def refusal(grammar: Grammar) -> InvalidRequest:
         constrained(grammar)
     assert caught.value.message.startswith(f"`{caught.value.field}` cannot be served: ")
     return caught.value
+
+
+class EndsWhileItIsJudged:
+    """The demo's grammars, for a request that ends after its grammar was refused."""
+
+    def compile(self, grammar: str, ended: Ended) -> Constraint:
+        return demo_grammars().compile(grammar, ended)
+
+    @contextmanager
+    def judging(self, ended: Ended) -> Iterator[Callable[[str], str | None]]:
+        with demo_grammars().judging(ended) as complaint:
+            ended.set_result(None)
+            yield complaint
+
+
+def test_a_request_that_ends_while_its_fault_is_looked_for() -> None:
+    grammar = schema_grammar({"properties": {"a": {"items": {"type": "strig"}}}})
+    request = GenerateRequest(prompt="x", grammar=grammar)
+    with pytest.raises(InvalidRequest):
+        constrain(request, None, EndsWhileItIsJudged(), Future())  # type: ignore[arg-type]
 
 
 def test_anything_goes_without_a_grammar() -> None:
