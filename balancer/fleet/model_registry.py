@@ -2,18 +2,19 @@
 
 Aliases are resolved here.
 
-A request for a known model waits in the queue, whether or not an agent can serve it now. A model is
-known while an agent serves or loads it, and for `memory` seconds after the last such agent left. A
-model that an operator removes from the desired state is not remembered. A desired model is always
-known. Until an agent has had it, its abilities are unknown, so all requests for it wait. The same
-holds for models from before the balancer's restart. Requests that no known model can serve are
-refused at once. So are prompts longer than every context of the fleet (`PromptRoom`).
+A request for a known model waits in the queue, whether or not an agent can serve it now. A model
+is known while an agent serves or loads it, and for `memory` seconds after the last such agent
+left. A model that an operator removes from the desired state is not remembered. A desired model is
+always known. Until an agent has had the model, its abilities are unknown, so all requests for it
+wait. The same is true for models from before the balancer's restart. Requests that no known model
+can serve are refused at once. So are prompts longer than every context of the fleet
+(`PromptRoom`).
 
 Questions are answered from indices. Indices of all models are rebuilt only after the set of models
 has changed. So agents that join and leave with the same model cost nothing.
 
-Invariants: each link counts once, with its last report; a model is remembered exactly when no agent
-has it; at most `MAX_REMEMBERED` models are remembered.
+Invariants: each link counts once, with its last report; a model is remembered exactly when no
+agent has it; at most `MAX_REMEMBERED` models are remembered.
 """
 
 from collections import OrderedDict
@@ -46,17 +47,17 @@ from .view import ModelStatus, ModelView
 class PromptRoom:
     """The longest prompts that fit: in tokens, and in bytes of a text (`inf` if unknown).
 
-    A context that holds `num_tokens` of a prompt has room for one more, for the answer. Token ids
-    are counted. A text has at least as many tokens as its bytes divided by the longest token of the
-    vocabulary, if the tokenizer keeps every byte. Only agents know what a chat template makes of
-    `messages`, so these are never refused here; nor is a prompt that may be shortened
-    (`n_discard`).
+    A context that holds `num_tokens` of a prompt has room for one more token, for the answer.
+    Token ids are counted. A text has at least as many tokens as its bytes divided by the longest
+    token of the vocabulary, if the tokenizer keeps every byte. Only agents know the length of
+    `messages` in a chat template, so these are never refused here. Prompts that may be shortened
+    (`n_discard`) are not refused either.
     """
 
     num_tokens: float = inf
     num_bytes: float = inf
     longest_token: int = 1
-    """Bytes of the longest token, from which `num_bytes` was computed."""
+    """The bytes of the longest token, from which `num_bytes` was computed."""
 
 
 def room_of(infos: Iterable[ModelInfo]) -> PromptRoom:
@@ -108,7 +109,7 @@ _SENSES: tuple[Task, ...] = ("vision", "audio")
 class Report:
     """An agent's report of its model, and the agent's abilities.
 
-    `failure`: why the agent cannot serve the model now, although it has it.
+    `failure`: why the agent cannot serve the model now, although it has the model.
     """
 
     info: ModelInfo
@@ -126,8 +127,10 @@ class LoadFailure:
 
 
 SERVER_PAUSE = 5.0
-"""Seconds after which a client may ask again, where the server behind an agent is away: agents
-check it about as often."""
+"""Seconds after which a client may ask again if the server behind an agent is away.
+
+Agents check the server about as often.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +149,7 @@ class Facts:
 
 
 def _shown(infos: Sequence[ModelInfo], tasks: frozenset[Task]) -> ModelInfo:
-    """Return a model's facts: those of its first agent, and the media that any agent takes."""
+    """Return a model's facts: its first agent's facts, and the media that any agent accepts."""
     first = infos[0]
     more = tuple(task for task in _SENSES if task in tasks and task not in first.tasks)
     return replace(first, tasks=(*first.tasks, *more)) if more else first
@@ -216,7 +219,7 @@ def unknown(name: str) -> ModelView:
 
 
 MAX_REMEMBERED = 1024
-"""Models that are remembered at most: agents choose the names."""
+"""Maximum models that are remembered, since agents choose the names."""
 
 _VERBS: dict[Task, str] = {
     "generate": "generate text",
@@ -233,14 +236,14 @@ _STATUSES = get_args(ModelStatus)
 
 
 class ModelRegistry:
-    """All models. Agents that take no work count as well: their models are known."""
+    """All models. Models of agents that take no requests are known, too."""
 
     def __init__(self, *, memory: float) -> None:
-        """`memory` is in seconds."""
+        """Make an empty registry. `memory` is in seconds."""
         self._memory = memory
         self._reports: dict[LinkId, Report] = {}
         self._num_failing = 0
-        """Reports with a failure."""
+        """The reports with a failure."""
         self._models: dict[str, KnownModel] = {}
         self._forget_at: OrderedDict[str, float] = OrderedDict()
         self._views: tuple[ModelView, ...] | None = None
@@ -250,7 +253,7 @@ class ModelRegistry:
         self._desired: dict[str, ModelView] = {}
         self._aliases: dict[str, str] = {}
         self._removed: set[str] = set()
-        """Models that are desired no more, and that agents have still."""
+        """Models that are no longer desired, but that agents still have."""
         self._left_out: Mapping[str, str] = {}
         self._failures: Mapping[str, LoadFailure] = {}
         self._restored: frozenset[str] = frozenset()
@@ -291,7 +294,7 @@ class ModelRegistry:
         return self._aliases
 
     def resolve(self, name: str | None) -> str | None:
-        """Return the model that clients mean by `name`."""
+        """Return the model to which `name` refers."""
         if name is None:
             return None
         base, colon, adapter = name.rpartition(":")
@@ -306,8 +309,7 @@ class ModelRegistry:
         return base if any(adapter in each.info.adapters for each in reports) else name
 
     def leave_out(self, reasons: Mapping[str, str]) -> None:
-        """Take the names of models with an adapter that agents cannot serve, each with the
-        reason."""
+        """Take the models with adapters that agents cannot serve, with reasons, by name."""
         self._left_out = reasons
 
     def left_out(self, name: str) -> ModelNotFound | None:
@@ -320,8 +322,10 @@ class ModelRegistry:
         return ModelNotFound(message, field="model")
 
     def fail(self, failures: Mapping[str, LoadFailure]) -> None:
-        """Take the desired models that failed to load; the empty name stands for all that could be
-        loaded."""
+        """Take the desired models that failed to load.
+
+        The empty name stands for all models that could be loaded.
+        """
         self._failures = failures
 
     def failed(self, name: str | None, now: float) -> ModelFailed | None:
@@ -361,8 +365,8 @@ class ModelRegistry:
     ) -> None:
         """Take a report of an agent that serves `model`, or loads `loading`.
 
-        `abilities` decide which requests it gets. `failure`: it has the model, but cannot serve it
-        now.
+        `abilities` decide which requests the agent gets. `failure`: the agent has the model, but
+        cannot serve it now.
         """
         info = model or loading
         new = None if info is None else Report(info, model is not None, abilities, failure)
@@ -392,7 +396,7 @@ class ModelRegistry:
         return earliest(first, self._restored_until)
 
     def due(self, now: float) -> bool:
-        """Forget models whose time has come. Returns whether there were any."""
+        """Forget models whose time has ended. Returns whether there were any."""
         has_forgotten = False
         while (deadline := self.next_deadline()) is not None and deadline <= now:
             if deadline == self._restored_until:
@@ -409,7 +413,7 @@ class ModelRegistry:
     ) -> RequestError | None:
         """Return the error for a task that no known model can do.
 
-        Returns `None` also if no agent is connected.
+        Also returns `None` if no agent is connected.
 
         Every model can do queries without a `task`. `field` is the field that asks for the task.
         """
@@ -427,8 +431,10 @@ class ModelRegistry:
         return _cannot(f"the model `{name[:200]}` cannot {_VERBS[task]}", field)
 
     def unable(self, request: GenerateRequest) -> NotSupported | None:
-        """Return the error for a feature that no agent of the request's model supports, although it
-        generates."""
+        """Return the error for a feature that no agent of the request's model supports.
+
+        The model must be able to generate.
+        """
         sets = self._abilities(request.model, generating=True)
         if not sets or ABILITIES in sets:
             return None
@@ -451,8 +457,10 @@ class ModelRegistry:
     def _abilities(
         self, name: str | None, *, generating: bool = False
     ) -> frozenset[frozenset[Ability]]:
-        """Return the abilities of agents of a model (`None`: any model), or only of those that
-        generate."""
+        """Return the abilities of agents of a model (`None`: any model).
+
+        If `generating`, only agents that generate text count.
+        """
         if name is not None:
             model = self._models.get(name)
             return frozenset() if model is None else _abilities_of(model, generating)
@@ -491,10 +499,10 @@ class ModelRegistry:
         return self._views
 
     def name_for(self, task: Task | None) -> str:
-        """Return the model name in answers to requests without one; empty if no model can do
-        `task`.
+        """Return the model name for answers to requests without one.
 
-        It is the first by name of the loaded models, or else of the loading models, or else of all.
+        It is empty if no model can do `task`. It is the first name of the loaded models, or else
+        of the loading models, or else of all models.
         """
         if task not in self._names:
             able = [view for view in self.views() if self._can(view.info.name, task)]
@@ -574,7 +582,7 @@ class ModelRegistry:
         self._names.clear()
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         if self.num_remembered > MAX_REMEMBERED:
             raise RuntimeError("too many models are remembered")
         unused = {name for name, model in self._models.items() if not len(model.reports)}

@@ -1,7 +1,7 @@
 """Keys in the order of a rank that changes: a heap whose outdated entries are skipped.
 
-Invariants: each key has at most one rank; the heap holds an entry for each of them, and at most
-about as many outdated ones, however often ranks change or keys go. No group is kept empty.
+Invariants: each key has at most one rank. The heap has an entry for each rank, and at most about
+as many outdated entries, however often ranks change or keys are removed. No group is empty.
 """
 
 import heapq
@@ -46,14 +46,14 @@ class PriorityQueue(Generic[K, R]):
         return self._ranks.get(key)
 
     def set(self, key: K, rank: R) -> None:
-        """Give `key` a rank, its first or another."""
+        """Give `key` its first rank, or a new one."""
         if self._ranks.get(key) != rank:
             self._ranks[key] = rank
             heapq.heappush(self._heap, (rank, key))
             self._compact()
 
     def remove(self, key: K) -> None:
-        """Take `key` out. Raises `KeyError` if it is not in."""
+        """Remove `key`. Raises `KeyError` for an unknown key."""
         del self._ranks[key]
         self._compact()
 
@@ -75,7 +75,7 @@ class PriorityQueue(Generic[K, R]):
         return keys
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         entries = {(rank, key) for rank, key in self._heap}
         missing = {(rank, key) for key, rank in self._ranks.items()} - entries
         if missing or len(self._heap) > 2 * len(self._ranks) + _SLACK:
@@ -88,7 +88,7 @@ class PriorityQueue(Generic[K, R]):
 
 
 class Groups(Generic[G, K, R]):
-    """A priority queue for each of many groups, which exist only while they have keys."""
+    """A priority queue for each of many groups. A group exists only while it has keys."""
 
     __slots__ = ("_queues",)
 
@@ -113,14 +113,14 @@ class Groups(Generic[G, K, R]):
         return 0 if queue is None else len(queue)
 
     def set(self, group: G, key: K, rank: R) -> None:
-        """Put `key` into a group, or give it another rank there."""
+        """Put `key` into a group, or give it a new rank there."""
         queue = self._queues.get(group)
         if queue is None:
             queue = self._queues[group] = PriorityQueue()
         queue.set(key, rank)
 
     def remove(self, group: G, key: K) -> None:
-        """Take `key` out of a group. Raises `KeyError` if it is not in."""
+        """Remove `key` from a group. Raises `KeyError` for an unknown key."""
         queue = self._queues[group]
         queue.remove(key)
         if not queue:
@@ -132,7 +132,7 @@ class Groups(Generic[G, K, R]):
         return queue.first() if queue is not None else None
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         for group, queue in self._queues.items():
             queue.check_integrity()
             if not queue:

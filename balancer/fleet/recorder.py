@@ -10,8 +10,10 @@ from .caller import ANONYMOUS, Caller
 
 
 class Origin(NamedTuple):
-    """The names of the agent and the model that tokens come from; the model's name includes the
-    adapter."""
+    """The names of the agent and the model that tokens come from.
+
+    The model's name includes the adapter.
+    """
 
     agent: str = ""
     model: str = ""
@@ -22,11 +24,13 @@ NOWHERE = Origin()
 MoveReason = Literal[
     "lost", "silent", "unanswered", "drained", "given_back", "gave_way", "restarted"
 ]
-"""Why a request leaves an agent for another: the agent disconnected, fell silent, left it
-`unanswered` for too long, was drained with a deadline, or stopped by itself and gave back what it
-had not finished. Or a `batch` request gave
-up its slot to one that waited. Or the balancer itself was `restarted`, and agents drop what a
-balancer that has gone asked for."""
+"""The reason why a request leaves an agent for another.
+
+The agent disconnected, fell silent, left it `unanswered` for too long, was drained with a
+deadline, or stopped by itself and gave its requests back. Or a `batch` request gave up its slot to
+a waiting request. Or the balancer was `restarted`, and agents dropped the requests of the lost
+balancer.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +42,9 @@ class Ending:
     is the model that the agent serves, with an adapter as `base:adapter`, or else the requested
     name. If the agent did not report at the end, `usage` has the prompt tokens, if known, and the
     delivered completion tokens. For a query, `kind` is its kind, and `num_inputs` its number of
-    texts or documents. `is_suspect`: several agents were lost while they ran it, so it may be the
-    cause. `priority_class` is the class in which it waited; queries always have `default`.
+    texts or documents. `is_suspect`: several agents were lost while they ran the request, so it
+    may be the cause. `priority_class` is the class in which it waited; queries always have
+    `default`.
     """
 
     code: str
@@ -57,7 +62,7 @@ class Ending:
 
 
 class Recorder(Protocol):
-    """Takes measurements on the event loop as they occur. Must be fast and must not raise."""
+    """Takes measurements on the event loop when they occur. Must be fast and must not raise."""
 
     def first_token(self, seconds: float, origin: Origin) -> None:
         """Record a request's first token, `seconds` after the request was accepted."""

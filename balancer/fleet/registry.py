@@ -1,7 +1,7 @@
-"""The connected agents: the last report of each, and when it was last heard from and written to.
+"""The connected agents: last reports, and times of the last messages received and sent.
 
-Invariants: one link for each agent id, the newest; the armed deadline of a link is never later than
-its true one.
+Invariants: each agent id has one link, the newest; the armed deadline of a link is never later
+than its true deadline.
 """
 
 from collections import OrderedDict
@@ -30,19 +30,19 @@ from .view import AgentState, AgentView, Departure, ServedView, SlotsView
 
 STATUSES_AT_ONCE = 5
 STATUSES_A_SECOND = 5.0
-"""Statuses of one agent: at most ten count in any second, and the last of the others later."""
+"""Maximum statuses of one agent in a second; the last further one counts later."""
 
 SERVER_GONE = frozenset({"upstream_unreachable", "upstream_key", "upstream_model"})
-"""Codes of issues that say that the server behind an agent is not there, or is of no use."""
+"""Codes of issues that say that the server behind an agent is away or cannot be used."""
 
 MAX_DEPARTURES = 4096
-"""Agents that left of which it is remembered why."""
+"""Maximum agents that left whose reasons for leaving are remembered."""
 
 RETURNED = 10.0
-"""Seconds within which an agent that left is back as if it had not: it loaded another model."""
+"""Seconds within which a returning agent counts as never gone: it loaded another model."""
 
 BUSY_PAUSE = 0.5
-"""Seconds after which an agent that was full is tried again at the latest."""
+"""Maximum seconds until an agent that was full is tried again."""
 
 
 @dataclass(slots=True, eq=False)
@@ -51,16 +51,17 @@ class Agent:
 
     `rested_at` is set during a pause.
 
-    `joined_at` is when it connected first, also if it loaded other models since. `holder` is the
-    holder of its access key. An operator may cordon an agent: it then gets no new work. An agent is
-    retired when another process of the same agent has taken over: it finishes its requests.
-    `used_at` is when a request last started or ended. As a `peer` it lends prefixes; the contents
-    of its `disk` outlive it. `offence`: why an earlier connection of this agent was closed. A
-    `status` that came too soon after others waits.
+    `joined_at` is the time of its first connection, even if it has loaded other models since.
+    `holder` is the holder of its access key. An operator may cordon an agent: it then gets no new
+    requests. An agent is retired when another process of the same agent has taken over: it
+    finishes its requests. `used_at` is the time when a request last started or ended. As a `peer`
+    it lends prefixes; the contents of its `disk` outlive it. `offence`: why an earlier connection
+    of this agent was closed. A `status` that came too soon after other statuses waits.
 
-    All links of one agent share the `breaker`. `spoke_at` is when its engine was last seen at work:
-    a part of an answer came, or it reported computing. `said` are the ids that it sent for itself
-    and its host. `twins` are agents with other keys that sent one of these ids, with their names.
+    All links of one agent share the `breaker`. `spoke_at` is the time when its engine was last
+    seen at work: a part of an answer came, or it reported computing. `said` are the ids that it
+    sent for itself and its host. `twins` are agents with other keys that sent one of these ids,
+    with their names.
     """
 
     link: LinkId
@@ -93,7 +94,9 @@ class Agent:
 
     @property
     def deadline(self) -> float:
-        """When the agent needs attention next: a heartbeat, the end of a pause, or silence."""
+        """The time of the next work for the agent: a heartbeat, the end of a pause, or its
+        silence.
+        """
         deadline = min(self.heartbeat.next_deadline(), self.changes_at, self.breaker.probe_at)
         return deadline if self.rested_at is None else min(deadline, self.rested_at)
 
@@ -104,7 +107,7 @@ class Agent:
 
     @property
     def num_at_work(self) -> int:
-        """The last reported number of requests in its engine, including those of other balancers.
+        """The last reported number of requests in the agent's engine, from all balancers.
 
         The engine reports each change of the number, so an idle engine has 0.
         """
@@ -128,17 +131,17 @@ class Agent:
 
     @property
     def loading(self) -> ModelInfo | None:
-        """The model that the agent is about to serve."""
+        """The model that the agent is loading."""
         return self.hello.loading if self.model is None else None
 
     @property
     def generates(self) -> str | None:
-        """The name of the served model, if it can generate."""
+        """The name of the served model, if the model can generate."""
         return self.served if self.model and "generate" in self.model.tasks else None
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """The abilities of the agent, which decide about dispatch and refusals."""
+        """The agent's abilities, which decide about dispatch and refusals."""
         info = self.model or self.loading
         return ABILITIES if info is None else info.abilities
 
@@ -150,7 +153,9 @@ class Agent:
 
     @property
     def fingerprint(self) -> str | None:
-        """The model's fingerprint; agents with the same can continue each other's answers."""
+        """The model's fingerprint; agents with equal fingerprints can continue each other's
+        answers.
+        """
         return self.model.fingerprint if self.model else None
 
     @property
@@ -166,11 +171,11 @@ class Agent:
         return next((issue for issue in self.issues if issue.code in SERVER_GONE), None)
 
     def goes_on_from(self, origin: str | None) -> bool:
-        """Return whether the agent can continue, from text, an answer of engines with this
-        fingerprint.
+        """Return whether the agent can continue, from text, an answer of engines with `origin`.
 
-        `None`: the answer is from a server, or from several agents. Engines need the same weights.
-        For a server, the operator promises this by giving its model the same name.
+        `origin` is a fingerprint; `None` is an answer from a server, or from several agents.
+        Engines need the same weights. For a server, the operator promises the same weights by
+        giving its model the same name.
         """
         return self.forwards or origin in (None, self.fingerprint)
 
@@ -190,9 +195,9 @@ class Agent:
         return "loading" if phase is not None or self.loading is not None else "idle"
 
     def may_change(self, now: float) -> bool:
-        """Return whether a status is taken at once: the first few are, and then a few a second.
+        """Return whether a status may count at once: only a few statuses a second do.
 
-        Each status costs a pass over all waiting requests, so a flood of them is held back.
+        Each status costs a pass over all waiting requests, so a flood of statuses is held back.
         """
         left = self.num_statuses - (now - self.status_at) * STATUSES_A_SECOND
         self.num_statuses, self.status_at = max(left, 0.0), now
@@ -203,7 +208,7 @@ class Agent:
 
     @property
     def changes_at(self) -> float:
-        """When the waiting status is taken."""
+        """The time at which the waiting status counts."""
         if self.status is None:
             return inf
         return self.status_at + (self.num_statuses - STATUSES_AT_ONCE + 1) / STATUSES_A_SECOND
@@ -218,7 +223,7 @@ class Agent:
             self.peer, self.disk = status.peer, status.disk
 
     def all_issues(self, now: float) -> tuple[Issue, ...]:
-        """Return the issues that the agent reports, and those that the balancer has with it."""
+        """Return the agent's issues: its own reports, and the balancer's issues with the agent."""
         issue = None if self.offence is None else self.offence.issue(now)
         said = (*self.issues, *self.breaker.issues, *self._twin_issues())
         return said if issue is None else (*said, issue)
@@ -254,7 +259,7 @@ class Agent:
         )
 
     def _models(self, num_busy: int) -> tuple[ServedView, ...]:
-        """Return the model that the agent serves, or is about to serve."""
+        """Return the model that the agent serves, or is loading."""
         work = self.work
         assigned = None if work is None or work.assignment is None else work.assignment.name
         name = self.served or assigned
@@ -275,7 +280,7 @@ class Agent:
 
 @dataclass(frozen=True, slots=True)
 class _Departed:
-    """Why an agent left and when, and when it had connected."""
+    """The reason and the time of an agent's departure, and the time of its connection."""
 
     why: Departure
     at: float
@@ -285,8 +290,8 @@ class _Departed:
 class Registry:
     """The connected agents by link and by id, and their deadlines.
 
-    A retired link stays until it is closed, and has no id any more. The agents of one host are seen
-    as one agent, so a change is a change of their host.
+    A retired link stays until it is closed, and no longer has an id. The agents of one host are
+    shown as one agent, so a change is a change of their host.
     """
 
     def __init__(self, limits: Limits, changes: ChangeLog) -> None:
@@ -317,8 +322,7 @@ class Registry:
         return iter(self._hosts)
 
     def on_host(self, host: AgentId) -> list[Agent]:
-        """Return the agents of a host that are not retired, longest connected first; may be
-        empty."""
+        """Return the agents of a host that are not retired, longest connected first."""
         return [self._agents[link] for link in self._hosts.get(host, ())]
 
     def find(self, id: AgentId) -> Agent | None:
@@ -358,7 +362,7 @@ class Registry:
     def joined(
         self, link: LinkId, hello: Hello, now: float, breaker: CircuitBreaker | None = None
     ) -> Agent:
-        """Add an agent. Raises `ValueError` if an older link of it is connected."""
+        """Add an agent. Raises `ValueError` if an older link of the agent is connected."""
         if link in self._agents or hello.agent_id in self._links:
             raise ValueError(f"agent {hello.agent_id} on link {link} is here already")
         limits = self._limits
@@ -426,7 +430,7 @@ class Registry:
             self._departures.popitem(last=False)
 
     def _left_at_last(self, agent: Agent) -> None:
-        """Forget a retired process, which has left."""
+        """Forget a retired process when it leaves."""
         id = agent.hello.agent_id
         self._retired[id].remove(agent.link)
         if not self._retired[id]:
@@ -435,9 +439,9 @@ class Registry:
             self._changes.agent_changed(agent.host)
 
     def retire(self, agent: Agent) -> None:
-        """Retire an agent, because another process of it takes over.
+        """Retire an agent, because another process of the agent takes over.
 
-        Its issues and slots no longer count.
+        The issues and slots of a retired agent no longer count.
         """
         agent.is_retired = True
         agent.peer = None
@@ -447,7 +451,7 @@ class Registry:
         self._retired.setdefault(agent.hello.agent_id, []).append(agent.link)
 
     def touch(self, link: LinkId) -> None:
-        """Note that an agent looks different, if it is still connected."""
+        """Note that an agent has visibly changed, if it is still connected."""
         agent = self._agents.get(link)
         if agent is not None and agent.hello.agent_id in self._links:
             self._changes.agent_changed(agent.host)
@@ -459,8 +463,10 @@ class Registry:
             self._changes.agent_generated(agent.host)
 
     def message_to(self, link: LinkId, message: FromBalancer, now: float) -> Send:
-        """Return the decision to send an agent a message in its protocol version; it counts as a
-        heartbeat."""
+        """Return the decision to send an agent a message in its protocol version.
+
+        The message counts as a heartbeat.
+        """
         agent = self._agents[link]
         agent.heartbeat.sent(now)
         return Send(link, for_version(message, agent.hello.protocol))
@@ -488,7 +494,7 @@ class Registry:
         self._deadlines.arm(agent)
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         self._deadlines.check_integrity()
         retired = {(each.hello.agent_id, each.link) for each in self if each.is_retired}
         if retired != {(id, link) for id, links in self._retired.items() for link in links}:

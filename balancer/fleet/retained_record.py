@@ -15,12 +15,12 @@ class RetainedKey(NamedTuple):
 
 
 class RetainedRecord(NamedTuple):
-    """The record of a retained request. `digest` is that of its body.
+    """The record of a retained request. `digest` is the digest of its body.
 
     `created_at` is in seconds since 1970.
 
-    With `keeps_failure` the request is retained even if it ended with an error. `model` is the name
-    in answers if the request named no model.
+    With `keeps_failure` the request is retained even if it ended with an error. If the request
+    named no model, `model` is the model's name in answers.
     """
 
     key: RetainedKey
@@ -34,7 +34,7 @@ class RetainedRecord(NamedTuple):
 class AskedRequest(NamedTuple):
     """A request and its caller.
 
-    `note` belongs to the request's API: the JSON that it needs to answer in another run of the
+    `note` belongs to the request's API: the JSON with which it answers in another run of the
     balancer.
     """
 
@@ -54,7 +54,7 @@ class Retained(Protocol):
 
     @property
     def events(self) -> Sequence[Event]:
-        """Return the events so far, without waiting events."""
+        """Return the events so far, without `Waiting` events."""
 
     @property
     def end(self) -> Done | Failed | None: ...

@@ -1,7 +1,7 @@
 """One query: its parts, their results, and its deadline.
 
 A query waits in the queue while no agent has a part of it. If the last agent with a part is lost,
-it has the rest of its time in the queue.
+the query returns to the queue for its remaining time.
 
 Invariant: a query has a result for each part, or one error; and one end.
 """
@@ -41,7 +41,7 @@ from ..requests.fair_order import Item
 
 Kind = Literal["text", "embed", "rank"]
 Lane = Literal["text", "vision", "audio", "embed", "rank"]
-"""The queue that a query waits in: texts with pictures or sounds are not for every agent."""
+"""The queue in which a query waits, since not every agent accepts pictures or sounds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ class QueryLifecycle(Lifecycle):
         return len(self.results) == len(self.asked.parts)
 
     def renamed(self, names: Mapping[str, str]) -> None:
-        """Use the new name of its model."""
+        """Use the new name of the query's model."""
         name = self.asked.model or ""
         self.asked = replace(self.asked, model=names.get(name, name))
         self.model = self.asked.model
@@ -125,7 +125,7 @@ class QueryLifecycle(Lifecycle):
     def overdue(self, now: float, lack: NotServed | None = None) -> RequestError | None:
         """Return the error with which the query has to end at `now`, if its deadline has passed.
 
-        `lack`: why no agent serves its model.
+        `lack`: why no agent serves the query's model.
         """
         if now < self.deadline:
             return None
@@ -134,7 +134,7 @@ class QueryLifecycle(Lifecycle):
         return self._queue_timeout("no agent was free", lack)
 
     def answer(self) -> Settle:
-        """Return its results, in the order of its parts."""
+        """Return the query's results, in the order of its parts."""
         return Settle(self.id, tuple(self.results[n] for n in range(len(self.asked.parts))))
 
     def finish(self, code: str, now: float, error: RequestError | None = None) -> Finish:
@@ -197,18 +197,21 @@ class Part(Dispatched):
     @property
     def queue_key(self) -> QueueKey:
         """The key of the queue: any agent of the model that answers such queries may take the
-        part."""
+        part.
+        """
         return self.of.asked.model
 
     @property
     def flow(self) -> RequestId:
-        """The flow within its caller's share: its query, so that a small query never waits for a
-        whole large one."""
+        """The flow within the caller's share: the part's query.
+
+        So a small query never waits for a whole large query.
+        """
         return self.of.id
 
 
 def fits(query: Query, result: Result) -> bool:
-    """Return whether the result has the form that `query` asks for."""
+    """Return whether the result has the form that `query` demands."""
     match query, result:
         case Embed(), Embedded():
             return len(query.inputs) == len(result.vectors)

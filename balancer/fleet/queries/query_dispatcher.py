@@ -40,10 +40,10 @@ from ..tally import Tally
 from .query import Lane, Part, QueryLifecycle, QueryRequest, fits
 
 PARTS_PER_AGENT: dict[Lane, int] = {"text": 16, "vision": 2, "audio": 2, "embed": 2, "rank": 2}
-"""Parts that an agent has at once: enough that it never waits for the next."""
+"""Maximum parts that an agent has at once: enough that it never waits for the next part."""
 
 MAX_AGENTS_LOST = 2
-"""Agents that may be lost with a query's parts before it is taken for the cause, and ends."""
+"""Agents lost with a query's parts after which the query counts as the cause, and ends."""
 
 
 class QueryDispatcher:
@@ -74,7 +74,7 @@ class QueryDispatcher:
 
     @property
     def is_ready(self) -> bool:
-        """Whether an agent can embed texts, even if it can do nothing else."""
+        """Whether an agent can embed texts, even if it has no other ability."""
         return self._lanes["embed"].is_ready
 
     @property
@@ -94,8 +94,7 @@ class QueryDispatcher:
         return self._lanes[query_request.lane].has_free_slot(query_request.model)
 
     def demands(self) -> Iterator[tuple[str | None, int, float]]:
-        """Return each model that queries wait for, with their number and the arrival of the
-        first."""
+        """Return each model that queries wait for, with their number and the first arrival."""
         for each in self._all():
             if each.num_waiting:
                 yield each.asked.model, 1, each.accepted_at
@@ -129,7 +128,7 @@ class QueryDispatcher:
     # ---- what agents send
 
     def replied(self, agent: Agent, reply: Reply, now: float) -> list[Decision] | None:
-        """Take the result of a part; `None` if the agent does not have the part (any more)."""
+        """Take the result of a part; return no decisions if the agent does not have the part."""
         query = self._lives.get(RequestId(reply.id.rpartition(".")[0]))
         if not isinstance(query, QueryLifecycle):
             return None
@@ -255,7 +254,7 @@ class QueryDispatcher:
     def due(
         self, due: Iterable[QueryLifecycle], now: float, why_not_served: WhyNotServed
     ) -> list[Decision]:
-        """End the queries whose time is over, all at once."""
+        """End the queries whose deadline has passed, all together."""
 
         def lack_of(query: QueryLifecycle) -> NotServed | None:
             model = query.asked.model
@@ -266,7 +265,7 @@ class QueryDispatcher:
         return self.end({each: error for each, error in errors.items() if error}, now)
 
     def end(self, errors: Mapping[QueryLifecycle, RequestError], now: float) -> list[Decision]:
-        """End queries with their errors, all at once."""
+        """End queries with their errors, all together."""
         decisions: list[Decision] = []
         for query, error in errors.items():
             decisions += [Settle(query.id, error), query.finish(error.code, now, error)]
@@ -287,9 +286,9 @@ class QueryDispatcher:
         return refusal_of(Wait(num_before=num_before, most=most, one="query"))
 
     def _came_back(self, agent: Agent, part: Part, now: float) -> list[Decision]:
-        """Return a part to the queue that its agent declined.
+        """Return a part to the queue because its agent declined it.
 
-        The same agent may get it again after a pause.
+        The same agent may get the part again after a pause.
         """
         self._registry.rests(agent, now)
         self._wait(part.of, 1)
@@ -310,10 +309,10 @@ class QueryDispatcher:
             self._changes.advance()
 
     def _end(self, queries: Collection[QueryLifecycle], now: float) -> list[Decision]:
-        """Withdraw the parts of queries from agents, and let other parts start; waiting parts are
-        removed first.
+        """End queries: withdraw their parts from agents, and let other parts start.
 
-        So no part of an ending query starts in the place of another.
+        Waiting parts are removed first, so that no part of an ending query starts in the place of
+        another.
         """
         for query in queries:
             self._lives.remove(query)
@@ -350,7 +349,7 @@ class QueryDispatcher:
         return [each for each in self._lives if isinstance(each, QueryLifecycle)]
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         live = self._all()
         for dispatch in self._lanes.values():
             dispatch.check_integrity()
@@ -376,7 +375,7 @@ def refuse(query: QueryLifecycle, error: RequestError, now: float) -> list[Decis
 
 
 def _offer_of(agent: Agent, lane: Lane) -> Offer:
-    """Return the agent's offer for such queries, which does not depend on its slots."""
+    """Return the agent's offer for queries of this lane, which does not depend on its slots."""
     tasks = agent.model.tasks if agent.model else ()
     answers = lane in tasks if lane in ("embed", "rank") else agent.abilities >= TOKENIZER
     can = answers and (lane == "text" or lane in tasks)

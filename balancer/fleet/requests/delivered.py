@@ -1,11 +1,11 @@
-"""One request's answer: the parts that its client got, and the limits of what its agent may send.
+"""One request's answer: the parts that its client got, and the limits on its agent's messages.
 
 If the request moves to another agent, that agent continues after the delivered part. For this the
 balancer keeps the ids of all delivered tokens, and the text too if an agent may need it. Notices
 that the next agent repeats are not delivered again.
 
-A `Claim` bounds what an agent may send for a request: it rejects more tokens than the request
-allows, and parts of an answer in an impossible order.
+A `Claim` bounds the items that an agent may send for a request: it rejects more tokens than the
+request allows, and parts of an answer in an impossible order.
 """
 
 from array import array
@@ -42,7 +42,7 @@ from ....shared.reports.model_info import ModelInfo
 from ..bad_messages import BadMessage
 
 MAX_NOTICES = 64
-"""Most notices that the client of a request gets; one last notice counts the rest."""
+"""Maximum notices that the client of a request gets; one last notice counts the rest."""
 
 
 class Notices:
@@ -69,7 +69,7 @@ class Notices:
 
     @property
     def last(self) -> Notice | None:
-        """The notice to deliver before the end if notices were left out; it says how many."""
+        """The notice to deliver before the end if notices were omitted; it gives their number."""
         if not self._num_left_out:
             return None
         message = f"the request has more than {MAX_NOTICES} notices; left out: {self._num_left_out}"
@@ -77,12 +77,12 @@ class Notices:
 
 
 Reported = CallStarted | Called | Noticed | PromptRead
-"""Reports of an agent about an answer, besides its pieces and its end."""
+"""An agent's reports about an answer, other than its pieces and its end."""
 
 ReportedEvent = ToolCallStarted | ToolCall | Notice | Begun
 
 MAX_TOKENS = MAX_BYTES // 4
-"""Most token ids that are kept of an answer; a longer answer cannot move to another agent."""
+"""Maximum token ids that are kept of an answer; a longer answer cannot move."""
 
 
 class Delivered:
@@ -149,7 +149,7 @@ class Delivered:
 
     @property
     def has_answer(self) -> bool:
-        """Whether anything after the prompt was delivered."""
+        """Whether any part after the prompt was delivered."""
         return bool(self.num_tokens or self.num_characters or self.num_calls_started)
 
     def keep_text(self) -> None:
@@ -200,9 +200,9 @@ class Delivered:
             self._text = None
 
     def event_of(self, item: Reported) -> ReportedEvent | None:
-        """Return the event for the client that tells of `item`.
+        """Return the event for `item` to deliver to the client.
 
-        Returns `None` if the client had the event before.
+        Returns `None` if the client has had the event.
         """
         match item:
             case CallStarted():
@@ -223,8 +223,8 @@ class Delivered:
     def _begin(self, begun: Begun) -> Begun | None:
         """Return the event that the prompt was read.
 
-        `None` if the client had it, or if a server counted the prompt only after the answer had
-        begun.
+        Returns `None` if the client has had the event, or if a server counted the prompt only
+        after the answer had begun.
         """
         if self._begun is not None:
             return None
@@ -233,7 +233,7 @@ class Delivered:
 
     @property
     def last_notice(self) -> Notice | None:
-        """The notice to deliver before the end if notices were left out; it says how many."""
+        """The notice to deliver before the end if notices were omitted; it gives their number."""
         return self._notices.last
 
     @property
@@ -293,28 +293,30 @@ class Delivered:
 
 
 SPARE = 64
-"""Tokens that an agent may report beyond the allowed ones, because it may also count the tokens
-that end a part of the answer."""
+"""Tokens that an agent may report beyond the allowed ones.
+
+An agent may also count the tokens that end a part of the answer.
+"""
 
 SPARE_OF_SERVERS = 2**16
-"""The same for an upstream server, which may count tokens differently."""
+"""The same number for an upstream server, which may count tokens differently."""
 
 ITEMS_A_TOKEN = 8
-"""Most items that one token can cause: it may end a call, begin the next and give a notice."""
+"""Maximum items that one token can cause: it may end a call, begin the next and give a notice."""
 
 LONGEST_TOKEN = 1024
-"""Most characters of a token, unless the model's facts name a longer one."""
+"""Default maximum characters of a token, if the model's facts name no maximum."""
 
 
 MOST_PROGRESS = 2**16
-"""Most reports of prompt progress from one agent for one request: one a second for 18 hours."""
+"""Maximum reports of prompt progress of an agent for a request: one a second for 18 hours."""
 
 
 @dataclass(slots=True)
 class Claim:
-    """The bounds of what one agent may send for a request, and counts of what it has sent.
+    """The bounds on the items of one agent for a request, and counts of its items so far.
 
-    `num_tokens` also counts the tokens that other agents sent before.
+    `num_tokens` also counts the tokens that other agents sent earlier.
     """
 
     most_tokens: int = MAX_COUNT

@@ -14,11 +14,11 @@ from .fair_order import Item
 class Dispatched:
     """An item of dispatch. It waits until it has a slot of the agent `slot`.
 
-    `arrival` is its number.
+    `arrival` is its number in order of arrival.
 
     `waits_for` is the queue in which it waits, within the share of its `account` and `flow`.
-    `fair_queue.py` explains `place` and `turn`. Fields with a default here have that value for
-    parts of queries, which any agent of the model answers; `Request` explains them.
+    `fair_queue.py` explains `place` and `turn`. Fields with a default keep it for parts of
+    queries, which any agent of the model answers; `Request` explains them.
     """
 
     __slots__ = ()
@@ -63,5 +63,5 @@ class Dispatched:
 
     @property
     def most_answer(self) -> int | None:
-        """The most tokens of the answer, if the request limits them."""
+        """The maximum tokens of the answer, if the request limits them."""
         return None

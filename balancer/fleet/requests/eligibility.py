@@ -16,33 +16,30 @@ from ..tally import Tally
 
 
 class Engine(NamedTuple):
-    """The agents that can continue each other's answers, because they have this model and
-    fingerprint."""
+    """The agents with this model and fingerprint, which can continue each other's answers."""
 
     model: str
     fingerprint: str
 
     @property
     def is_by_text(self) -> bool:
-        """Whether such agents continue from the text of the answer, and not from its token ids."""
+        """Whether such agents continue from the text of the answer, not from its token ids."""
         return self.fingerprint.startswith(BY_TEXT)
 
 
 class Able(NamedTuple):
-    """The agents of a model that have all of these uncommon abilities
-    (`shared.inference.abilities`)."""
+    """The agents of a model with all these uncommon abilities (`shared.inference.abilities`)."""
 
     model: str | None
     needs: tuple[str, ...]
 
 
 class ByText(NamedTuple):
-    """The agents of a model that can continue an answer from its text and have the needed
-    abilities.
+    """The agents of a model that can continue an answer from its text.
 
-    `origin` is the fingerprint of the engine that began the answer. An engine with another
-    fingerprint has other weights and does not continue it. `None` if a server, or several agents,
-    began the answer.
+    They also have the needed abilities. `origin` is the fingerprint of the engine that began the
+    answer; an engine with another fingerprint has other weights and cannot continue it. `origin`
+    is `None` if a server, or several agents, began the answer.
     """
 
     model: str
@@ -51,8 +48,7 @@ class ByText(NamedTuple):
 
 
 class Warm(NamedTuple):
-    """The one agent that has computed much of the prompt; a request waits for it for a limited
-    time."""
+    """The agent that has computed much of the prompt; the request waits for it for a while."""
 
     model: str | None
     link: LinkId
@@ -66,9 +62,10 @@ class Alone(NamedTuple):
 
 
 QueueKey = str | Engine | Able | ByText | Warm | Alone | None
-"""The key of a queue: what its requests wait for, a model by name or some of its agents, or any.
+"""The key of a queue: the agents that its requests wait for.
 
-Or any of those that can do what it needs.
+These are the agents of a model, some of them, or agents of any model. They may also be only the
+agents with the needed abilities.
 """
 
 
@@ -81,8 +78,7 @@ def model_of(key: QueueKey) -> str | None:
 
 
 def agents_of(key: QueueKey) -> QueueKey:
-    """Return the key of the agents that can serve requests under `key`, whether or not they run
-    others."""
+    """Return the key of the agents for requests under `key`, even if they run other requests."""
     return key.key if isinstance(key, Alone) else key
 
 
@@ -90,12 +86,13 @@ def agents_of(key: QueueKey) -> QueueKey:
 class Offer:
     """An agent's offer to requests. An agent without a model gets no requests.
 
-    - `cache_tokens`: the tokens that the agent's cache holds, until the agent reports the number.
+    - `cache_tokens`: the tokens that the agent's cache holds; an estimate until the agent reports
+      it.
     - `able`: the agent's abilities that not all agents have.
     - `adapted`: the names of the model under each of its adapters.
     - `peer`: the address at which the agent lends prefixes to other agents.
     - `home`: the place whose cache outlives the agent.
-    - `allowed`: the most requests that the agent may have at once (`circuit_breaker.py`).
+    - `allowed`: the maximum requests that the agent may have at once (`circuit_breaker.py`).
     """
 
     model: str | None
@@ -111,13 +108,12 @@ class Offer:
 
     @property
     def is_able(self) -> bool:
-        """Whether the agent takes work and has a slot, free or not."""
+        """Whether the agent takes requests and has a slot, free or not."""
         return self.is_accepting and self.model is not None and self.slots > 0
 
     @property
     def keys(self) -> tuple[QueueKey, ...]:
-        """The keys of the queues that the agent serves: its model, its engine, any model, and its
-        abilities."""
+        """The keys of the agent's queues: its model, its engine, any model, and its abilities."""
         if self.model is None:
             return ()
         if self.fingerprint is None:
@@ -137,8 +133,10 @@ NOTHING = Offer(model=None, slots=0)
 
 
 def by_text_of(request: GenerateRequest, model: str, origin: str | None) -> ByText:
-    """Return the key of the agents that can continue an answer of `model` from its text; see
-    `ByText`."""
+    """Return the key of the agents that can continue an answer of `model` from its text.
+
+    See `ByText`.
+    """
     needs = set(needs_of(request))
     if request.messages is not None:
         needs.add("continue_final_message")
@@ -148,20 +146,20 @@ def by_text_of(request: GenerateRequest, model: str, origin: str | None) -> ByTe
 Key = Able | ByText
 
 MAX_UNUSED = 16
-"""Keys that are kept for the next request like those before."""
+"""Maximum keys without requests that are kept for later requests."""
 
 
 class UncommonNeeds:
     """The requests that not every agent can serve, and the keys under which they wait.
 
-    An agent with its own engine can do everything except read pictures, which needs a projector. An
-    agent that forwards reports the abilities of its server. A request that needs an ability which
-    some agent lacks waits under a key `Able`. Every agent with all of these abilities serves that
-    key. As long as no agent lacks anything, there are no such keys. Answers that continue from text
-    use keys `ByText` in the same way.
+    An agent with its own engine has all abilities except reading pictures, which needs a
+    projector. An agent that forwards reports the abilities of its server. If some agent lacks an
+    ability, requests that need the ability wait under a key `Able`. Every agent with all abilities
+    of the key serves it. As long as no agent lacks an ability, there are no such keys. Answers
+    that continue from text use keys `ByText` in the same way.
 
-    `lacked` has every ability that an agent was seen to lack; it only grows. Invariant: `keys` has
-    the keys of all present requests, and at most `MAX_UNUSED` others.
+    `lacked` has every ability that any agent was seen to lack; it only grows. Invariant: `keys`
+    has the keys of all present requests, and at most `MAX_UNUSED` others.
     """
 
     def __init__(self) -> None:
@@ -227,7 +225,10 @@ class UncommonNeeds:
             del self._keys[each]
 
     def check_integrity(self, keys: Iterable[Key | None]) -> None:
-        """For tests: raise if an invariant does not hold; `keys` are those of all requests."""
+        """Raise `RuntimeError` if an invariant is broken; for tests.
+
+        `keys` are the keys of all requests.
+        """
         counts = Counter(key for key in keys if key is not None)
         used = counts.keys()
         if any(self._used[key] != counts[key] for key in (*self._used, *used)):

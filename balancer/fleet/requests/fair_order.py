@@ -1,25 +1,25 @@
 """Start-time fair queueing: the order in which the items of flows get their turns.
 
 The start tag of an item is the clock, or the end of the previous item of its flow, whichever is
-later. An item ends `cost` after its start tag. The item with the lowest tag is next; of equal tags,
-the item that came first. The clock follows the tags of the items that are taken. Waiting flows
-therefore get equal costs, to within one item each, and a new flow does not wait behind the backlogs
-of others. [Goyal, Vin, Cheng: "Start-time Fair Queueing", 1996.]
+later. An item ends `cost` after its start tag. The item with the lowest tag is next; of equal
+tags, the item that came first. The clock follows the tags of the taken items. Waiting flows
+therefore get equal costs, to within one item each, and a new flow does not wait behind the
+backlogs of other flows. [Goyal, Vin, Cheng: "Start-time Fair Queueing", 1996.]
 
 A client that connects anew for each request makes a new flow each time. Such flows must not delay
 old flows forever. While items wait, the clock therefore also advances with each taken item, by its
 cost divided by the number of flows.
 
 The real cost of an item is known only when it ends. The difference then moves the waiting items of
-its flow, but never to before the clock. So a flow that was charged too much does not get everything
-back at once.
+its flow, but never to before the clock. So a flow that was charged too much does not get
+everything back at once.
 
 Items wait in lanes, which share the clock. An item of one lane may be taken before an item of
 another lane with a lower tag. A change costs O(log n), apart from moving the rest of a list, which
 takes a few microseconds for ten thousand items.
 
-Invariants: an item is in one lane, or is taken; the ranks of a lane are those of its flows; the
-tags of a flow's items that were never taken do not fall in order of arrival.
+Invariants: an item is in one lane, or is taken; the ranks of a lane are the ranks of its flows;
+the tags of a flow's items that were never taken do not fall in order of arrival.
 """
 
 from bisect import bisect_left, insort
@@ -33,19 +33,19 @@ L = TypeVar("L", bound=Hashable)
 T = TypeVar("T")
 
 MAX_DEBTS = 1024
-"""Flows that are remembered while they have nothing here; beyond, the first to go is forgotten."""
+"""Maximum flows without items that are remembered; the first to leave is forgotten first."""
 
 CORRECTED_TOGETHER = 8
-"""A flow's items move when one for each eight that wait is over, so that this stays cheap."""
+"""A flow's items move once per eight waiting items that have ended, so that moves stay cheap."""
 
 
 @dataclass(slots=True, eq=False)
 class Item(Generic[F, L, T]):
     """An item of a flow with a number; numbers grow.
 
-    `lane` is where the item waits, or waited last.
+    `lane` is the lane in which the item waits, or waited last.
 
-    `was_taken`: whether the item was taken at least once.
+    `was_taken`: the item was taken at least once.
     """
 
     number: int
@@ -59,7 +59,7 @@ class Item(Generic[F, L, T]):
 
 
 Ranked = tuple[int, int, Item[F, L, T]]
-"""An item after its tag and its number, by which it is ordered."""
+"""The order of an item: its tag, and then its number."""
 
 
 @dataclass(slots=True)
@@ -85,11 +85,11 @@ class FairOrder(Generic[F, L, T]):
     def __init__(self) -> None:
         self.clock = 0
         self.num_flows = 0
-        """Flows of which items wait."""
+        """Flows with waiting items."""
         self._flows: dict[F, _Flow[F, L, T]] = {}
         self._lanes: dict[L, list[Ranked[F, L, T]]] = {}
         self._debts: OrderedDict[F, int] = OrderedDict()
-        """Where flows that have no item may begin, if that is after the clock."""
+        """The earliest tags of flows without items, if they are after the clock."""
 
     def __bool__(self) -> bool:
         """Return whether there are items, waiting or taken."""
@@ -107,7 +107,7 @@ class FairOrder(Generic[F, L, T]):
     def add(self, item: Item[F, L, T], *, is_next: bool = False) -> None:
         """Add an item, which waits.
 
-        `is_next`: the item goes before others of its flow, as if it had been taken before.
+        `is_next`: the item goes before other items of its flow, as if it had been taken earlier.
         """
         owner = self._flows.get(item.flow)
         if owner is None:
@@ -151,7 +151,7 @@ class FairOrder(Generic[F, L, T]):
     def withdraw(self, item: Item[F, L, T]) -> None:
         """Remove a waiting item.
 
-        The next item of its flow may begin earlier, but overtakes none.
+        The next item of its flow may begin earlier, but overtakes no other item.
         """
         flow = self._extract(item)
         flow.num_items -= 1
@@ -214,8 +214,7 @@ class FairOrder(Generic[F, L, T]):
         return flow
 
     def _correct(self, flow: _Flow[F, L, T]) -> None:
-        """Move the waiting items of the flow by its correction, except items that were taken
-        before."""
+        """Move the waiting items of the flow by its correction, except items taken earlier."""
         shift, flow.correction, flow.num_corrections = flow.correction, 0, 0
         if not shift:
             return
@@ -240,7 +239,7 @@ class FairOrder(Generic[F, L, T]):
                 self._debts.popitem(last=False)
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         lanes: dict[L, list[Ranked[F, L, T]]] = {}
         for key, flow in self._flows.items():
             own = sorted((rank for ranks in flow.lanes.values() for rank in ranks), key=_rank)

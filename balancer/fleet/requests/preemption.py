@@ -1,13 +1,12 @@
-"""Preemption: which `batch` requests give up their slots for waiting requests, and for which
-models.
+"""Preemption: which `batch` requests give up their slots for which waiting requests.
 
 A batch request runs for at least `FIRST_RUN` seconds before it may be preempted, and twice as long
 after each preemption. So it moves only a few times and comes to its end. Of the requests that may
 be preempted, the one that may be preempted for longest is chosen. Its agent is asked to stop it,
 and it then waits to start again.
 
-Invariants: no request is asked twice in one run; at most as many are asked for a model as requests
-wait for it.
+Invariants: no request is asked twice in one run; for each model, at most as many are asked as
+requests wait.
 """
 
 from collections import Counter, OrderedDict
@@ -20,20 +19,22 @@ from .eligibility import QueueKey
 from .request import Request
 
 FIRST_RUN = 1.0
-"""Seconds that a batch request runs at least before it is preempted for the first time."""
+"""Minimum seconds that a batch request runs before its first preemption."""
 
 LONGEST_RUN = 60.0
-"""Seconds that it runs at least, however often it has been preempted."""
+"""Maximum of these seconds, however often a request has been preempted."""
 
 
 def least_run(num_preempted: int) -> float:
-    """Return the seconds that a request runs before it may be preempted, after `num_preempted`
-    preemptions."""
+    """Return the seconds that a request runs before its next preemption.
+
+    It was preempted `num_preempted` times.
+    """
     return float(min(FIRST_RUN * 2 ** min(num_preempted, 16), LONGEST_RUN))
 
 
 class Preemption:
-    """Chooses the requests to preempt. Report what `waits`, what `runs` and what `stops`.
+    """Chooses the requests to preempt. Report requests to `waits`, `runs` and `stops`.
 
     `due` then returns the requests to preempt.
 
@@ -47,7 +48,7 @@ class Preemption:
     def __init__(self) -> None:
         self._num_waiting: Tally[QueueKey] = Tally()
         self._times: Groups[QueueKey, Request, float] = Groups()
-        """When each that runs may be asked, by what its agent serves."""
+        """The times at which running requests may be asked, by the queues of their agents."""
         self._num_asked: Tally[QueueKey] = Tally()
 
     def may_help(self, key: QueueKey) -> bool:
@@ -61,8 +62,7 @@ class Preemption:
         self._num_waiting.add(key, 1)
 
     def runs(self, request: Request, keys: tuple[QueueKey, ...], may_be_asked_at: float) -> None:
-        """Record that a batch request runs on an agent that starts requests of the queues
-        `keys`."""
+        """Record that a batch request runs on an agent that serves the queues `keys`."""
         if request.contest == "asked":
             return
         self.stops(request)
@@ -116,7 +116,10 @@ class Preemption:
                 yield key
 
     def check_integrity(self, requests: Iterable[Request]) -> None:
-        """For tests: raise if an invariant does not hold; `requests` are all that there are."""
+        """Raise `RuntimeError` if an invariant is broken; for tests.
+
+        `requests` are all requests.
+        """
         self._times.check_integrity()
         found = Counter((each.contest, key) for each in requests for key in each.contested)
         waiting = {("waits", key): self._num_waiting[key] for key in self._num_waiting}
@@ -127,12 +130,11 @@ class Preemption:
 
 
 MAX_MODELS = 1024
-"""Models that are remembered at most: clients choose the names."""
+"""Maximum models that are remembered, since clients choose the names."""
 
 
 class Foreground:
-    """The requests above the class `batch`: how many there are, and when the last of each model
-    came.
+    """The requests above the class `batch`: their number, and the last arrival for each model.
 
     Report each request that `came` or `left`. The model `None` stands for requests without a model
     name, which any agent takes.

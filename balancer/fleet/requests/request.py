@@ -1,15 +1,16 @@
-"""One request: its life, how it finds its agent, and where it waits.
+"""One request: its life, how it finds its agent, and the queue in which it waits.
 
 A request is queued, assigned, streaming, and then ended. Each state may last some time.
 
-An agent may give a request back: it refuses to start the request, is lost, or is asked to stop. The
-request then returns to the queue. It keeps what was delivered, so the next agent continues after
-that and the client gets nothing twice. A request whose answer has begun moves only between agents
-of one fingerprint, or continues from text. A request that may be crashing its agents does not move.
+An agent may give a request back: it refuses to start the request, is lost, or is asked to stop.
+The request then returns to the queue. It keeps the record of the delivered part, so the next agent
+continues after that part and the client gets nothing twice. A request whose answer has begun moves
+only between agents of one fingerprint, or continues from text. A request that may be crashing its
+agents does not move.
 
 Time with an agent does not count as waiting: a request that comes back has the rest of its time in
-the queue. A preempted request may wait until its total time ends. Each agent gets the full time for
-its first token, and each report that the agent reads the prompt restarts that time.
+the queue. A preempted request may wait until its total time ends. Each agent gets the full time
+for its first token, and each report that the agent reads the prompt restarts that time.
 
 Invariants: exactly one end, with one `Finish`; nothing is delivered after the end; the deadline of
 the whole request never moves.
@@ -163,10 +164,10 @@ _NO_RATES = Rates()
 
 @dataclass(slots=True)
 class Listener:
-    """A client that hears of waits longer than `after` seconds.
+    """A client that is told of waits longer than `after` seconds.
 
-    `reading` is how much of the prompt the agent has read; `None` while the request has no agent.
-    At `deadline` the wait is checked again.
+    `reading` is the progress of reading the prompt; `None` while the request has no agent. At
+    `deadline` the wait is checked again.
     """
 
     request: "Request"
@@ -181,30 +182,31 @@ class Listener:
 class Request(Lifecycle, Dispatched):
     """One request with its state. Queues, slots and lists hold these records.
 
-    Its agent: `link` is the connection of the present agent, and `agent` the name of the present or
-    the last agent. `is_streaming`: this agent has sent a part of the answer. `is_leaving`: this
-    agent was asked to stop so that another agent can continue. `drops_rest`: what the leaving agent
-    still sends is ignored. `fingerprint` belongs to the agent that began the answer, or to the
+    Its agent: `link` is the connection of the present agent, and `agent` the name of the present
+    or the last agent. `is_streaming`: this agent has sent a part of the answer. `is_leaving`: this
+    agent was asked to stop so that another agent can continue. `drops_rest`: further items of the
+    leaving agent are ignored. `fingerprint` belongs to the agent that began the answer, or to the
     present agent. `BY_TEXT` stands for an answer from agents with several fingerprints, or from a
-    server without one. `served_as` is the model's name, with the adapter's. `claim` bounds what the
-    agent may send.
+    server without one. `served_as` is the model's name, with the adapter's. `claim` bounds the
+    items that the agent may send.
 
     An agent that does not answer: `has_deserted` means that the request left an agent that had
-    answered others. `deserted` are the links of the agents that it left, until they report that
-    they have stopped. At `look_at` the balancer checks whether the present agent works, as long as
-    nothing came from it. `progress_at` is when the agent last reported reading, or got the request.
+    answered other requests. `deserted` are the links of the agents that it left, until they report
+    that they have stopped. At `look_at` the balancer checks whether the present agent works, as
+    long as no item came from it. `progress_at` is when the agent last reported reading, or got the
+    request.
 
     Which agents may take the request: a request that is `bound_to` an engine continues a begun
-    answer there. `able` are the needed abilities that not every agent has, or the continuation from
-    text. An `is_isolated` request may have crashed its agent and goes to an agent without other
-    requests. `cache_key` groups those requests of one caller that share a prefix.
+    answer there. `able` are the needed abilities that not every agent has, or the continuation
+    from text. An `is_isolated` request may have crashed its agent and goes to an agent without
+    other requests. `cache_key` groups those requests of one caller that share a prefix.
 
     Its place in dispatch: `arrival` is its number. It has a slot of the agent `slot`, or waits in
     the queue `waits_for`. `fair_queue.py` explains `place` and `turn`. `held_for` is an agent that
-    has computed much of the prompt; the request waits for it for a limited time. `waited_for` is
-    the agent that it had waited for when it started. The request `may_be_dropped` for others until
-    it has had an agent. `preemption.py` explains `contest` and `contested`. The `listener` hears
-    how it waits, if the client wants that.
+    has computed much of the prompt; the request waits for the agent for a limited time.
+    `waited_for` is the agent for which it had waited when it started. The request `may_be_dropped`
+    for other requests until it has had an agent. `preemption.py` explains `contest` and
+    `contested`. The `listener` is told of its wait, if the client wants that.
     """
 
     __slots__ = (
@@ -281,7 +283,7 @@ class Request(Lifecycle, Dispatched):
         self.assigned_at = self.progress_at = now
         self.claim = Claim()
         self._slot_at: float | None = None
-        """Since when its time for the first token runs."""
+        """The start of its time for the first token."""
         self.look_at = inf
         self.has_deserted = False
         self.deserted: set[LinkId] = set()
@@ -331,7 +333,7 @@ class Request(Lifecycle, Dispatched):
 
     @property
     def most_answer(self) -> int | None:
-        """The most tokens of the answer, if the request limits them."""
+        """The maximum tokens of the answer, if the request limits them."""
         return 0 if self.asked.prefill_only else self.asked.max_tokens
 
     # ---- its state
@@ -345,15 +347,15 @@ class Request(Lifecycle, Dispatched):
 
     @property
     def is_leaving(self) -> bool:
-        """Whether the agent was asked to stop so that another can continue."""
+        """Whether the agent was asked to stop so that another agent can continue."""
         return self.leaving_for is not None
 
     @property
     def drops_rest(self) -> bool:
-        """Whether it is leaving its agent, whose further tokens do not count.
+        """Whether the request is leaving its agent, whose further tokens do not count.
 
-        The tokens of a preempted request count if their ids are known: then any engine can continue
-        after them.
+        The tokens of a preempted request count if their ids are known: then any engine can
+        continue after them.
         """
         if self.leaving_for is None:
             return False
@@ -414,7 +416,8 @@ class Request(Lifecycle, Dispatched):
     @property
     def deadline(self) -> float:
         """The time of the next check: a deadline, a silent agent, or the end of a wait for one
-        agent."""
+        agent.
+        """
         look_at = inf if self.is_streaming else self.look_at
         later = min(self.held_until, self.moves.empties_at)
         return min(self._stage_deadline, self.expires_at, look_at, later)
@@ -491,7 +494,7 @@ class Request(Lifecycle, Dispatched):
             self.fingerprint = fingerprint
 
     def came_back(self, now: float) -> None:
-        """Take the request back from its agent: it waits for another."""
+        """Take the request back from its agent; it waits for another agent."""
         self._require("assigned", "streaming")
         self.link = self._slot_at = None
         self.look_at = inf
@@ -502,7 +505,8 @@ class Request(Lifecycle, Dispatched):
     def desert(self, now: float) -> Moved:
         """Take the request from an agent that never answered and was asked to stop.
 
-        The next agent has the rest of the time for the first token. Returns the record of the move.
+        The next agent has the rest of the time for the first token. Returns the record of the
+        move.
         """
         if self.link is None:
             raise self._no_agent()
@@ -528,7 +532,7 @@ class Request(Lifecycle, Dispatched):
         return Moved(self.id, reason, self.origin)
 
     def gained(self, token: Token, now: float) -> float | FirstToken:
-        """Add text of the answer, for delivery. Returns the seconds since the text before.
+        """Add text of the answer, for delivery. Returns the seconds since the previous text.
 
         For the first text of an answer, returns the measurement of its first token.
         """
@@ -594,7 +598,7 @@ class Request(Lifecycle, Dispatched):
     def overdue(self, now: float, lack: NotServed | None = None) -> RequestError | None:
         """Return the error with which the request has to end at `now`, if a deadline has passed.
 
-        `lack`: why no agent serves its model.
+        `lack`: why no agent serves the request's model.
         """
         if now < min(self._stage_deadline, self.expires_at):
             return None
@@ -635,8 +639,10 @@ class Request(Lifecycle, Dispatched):
         return [] if last is None else [Deliver(self.id, last)]
 
     def _finish_early(self, code: str, now: float, error: RequestError | None = None) -> Finish:
-        """End the request without a last message of its agent; the delivered tokens count as
-        used."""
+        """End the request without a last message of its agent.
+
+        The delivered tokens count as used.
+        """
         usage = self.delivered.usage(self.num_tokens)
         return self._finish(code, usage, self._timings(now, _NO_RATES), error)
 
@@ -681,7 +687,7 @@ class Request(Lifecycle, Dispatched):
             raise ValueError(f"request {self.id} is {self.state}, not {expected}, or has ended")
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         if (self.is_streaming or self.is_leaving) and self.link is None:
             raise RuntimeError(f"{self.id} streams from no agent")
         if self.is_streaming and not self.has_streamed:
@@ -708,8 +714,7 @@ def _cache_key(asked: GenerateRequest, account: Account) -> int | None:
 
 
 def _served_as(model: str | None, asked: str | None) -> str | None:
-    """Return the name that an agent serves: `asked` if that is an adapter of `model`, else
-    `model`."""
+    """Return the agent's model name: `asked` if it is an adapter of `model`, else `model`."""
     is_adapted = model and asked and asked.startswith(adapted_name(model, ""))
     return asked if is_adapted else model
 

@@ -1,7 +1,7 @@
-"""The lives of requests: where each goes, and which request gets a freed slot.
+"""The lives of requests: which agent each request goes to, and which gets a freed slot.
 
-Invariants: a request has not ended exactly when dispatch has it; it is with the link that dispatch
-has it on.
+Invariants: a request has not ended exactly when dispatch has it; its link is the link on which
+dispatch has it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ from .request import ISOLATED_WAIT, STREAMS_WAIT, SUSPECT_SECONDS, Request
 from .waiting_room import WaitingRoom
 
 _AGENTS_FAULT = (FirstTokenTimeout.code, TokenTimeout.code)
-"""Codes of deadlines that agents have not met."""
+"""Codes of deadlines that agents have missed."""
 
 _CANNOT_RESUME = AgentLost(
     "the balancer was restarted during the answer, and no agent can continue it: the "
@@ -50,13 +50,13 @@ _CANNOT_RESUME = AgentLost(
 )
 
 PATIENCE = 8.0
-"""An agent may be silent for so many times as long as it is expected to take to a first token."""
+"""An agent may be silent for this many times its expected time to a first token."""
 
 LEAST_PATIENCE = 5.0
-"""Seconds without a sign of an answer before it is asked whether the agent does anything at all."""
+"""Seconds without a sign of an answer after which the balancer checks if the agent works."""
 
 MOST_DESERTED = 8
-"""Most agents that a request leaves because they do not answer."""
+"""Maximum agents that a request leaves because they do not answer."""
 
 Gain = tuple[Request, Token]
 """A token that a request gained in a step."""
@@ -93,16 +93,14 @@ class Requests:
         self._needed = Needed()
 
     def next_deadline(self) -> float | None:
-        """Return when to call `due` for the next update of waiting clients or the next
-        preemption."""
+        """Return when to call `due` for the next update of clients or the next preemption."""
         return earliest(
             self.waiting_room.next_deadline(),
             self._preemption.next_deadline(self.dispatch.has_free_slot),
         )
 
     def demands(self) -> Iterator[tuple[str | None, int, float]]:
-        """Return each model that requests wait for, with their number and the arrival of the
-        first."""
+        """Return each model that requests wait for, with their number and the first arrival."""
         demands: dict[str | None, tuple[int, float]] = {}
         for request in self.dispatch.waiting:
             model = model_of(request.waits_for)
@@ -144,8 +142,10 @@ class Requests:
         return [*decisions, *self._start(assigned, now)]
 
     def resume(self, request: Request, now: float) -> list[Decision]:
-        """Resume a request that another run of the balancer accepted; end it if no agent can
-        continue it."""
+        """Resume a request that another run of the balancer accepted.
+
+        If no agent can continue the request, it ends.
+        """
         id = request.id
         self._bind_resumed(request)
         assigned = self.dispatch.resume(request)
@@ -181,8 +181,10 @@ class Requests:
         return [] if error is None else self.fail(request, error, now)
 
     def _deadline_refusal(self, request: Request) -> QueueFull | None:
-        """Return the error for a new request that would wait too long (deadline admission), or
-        `None`."""
+        """Return the error for a new request that would wait too long (deadline admission).
+
+        Returns `None` if it would not.
+        """
         deadline_ms = request.asked.deadline_ms
         seconds = self.waiting_room.sure_wait(request, least_ended(deadline_ms))
         key = request.queue_key
@@ -200,8 +202,10 @@ class Requests:
         )
 
     def renamed(self, names: Mapping[str, str], now: float) -> list[Decision]:
-        """Move the requests that wait for models with old names, the keys of `names`, to the new
-        names."""
+        """Move the requests that wait for models with old names to the new names.
+
+        The keys of `names` are the old names.
+        """
         renamed = self.dispatch.following(names)
         for request in renamed:
             former = request.asked.model
@@ -223,7 +227,7 @@ class Requests:
     def cancel(self, requests: Iterable[Request], now: float) -> list[Decision]:
         """End the waiting requests, and cancel the others at their agents.
 
-        No slot becomes free meanwhile.
+        No slot becomes free during this call.
         """
         decisions: list[Decision] = []
         for request in requests:
@@ -300,8 +304,10 @@ class Requests:
         return Measurement(usage, end.rates, running, request.slot_seconds(now))
 
     def hand_back(self, request: Request, now: float) -> list[Decision]:
-        """Return a request to the queue that its agent did not start, unless its client cancelled
-        it."""
+        """Return a request to the queue because its agent did not start it.
+
+        If its client has cancelled, the request ends.
+        """
         if request.is_cancelling:
             return self.fail(request, Cancelled("cancelled before it started"), now)
         if request.is_streaming:
@@ -311,7 +317,8 @@ class Requests:
 
     def give_back(self, request: Request, error: RequestError, now: float) -> list[Decision]:
         """Move a request that its agent stops before the end; end it with `error` if it cannot
-        move."""
+        move.
+        """
         if request.is_cancelling or not request.is_streaming:
             return self.hand_back(request, now)
         if not request.can_move:
@@ -330,7 +337,10 @@ class Requests:
         return self._move(request, "lost", now)
 
     def let_go(self, request: Request, now: float) -> list[Decision]:
-        """Move a request that its agent has stopped as asked, unless its client cancelled it."""
+        """Move a request that its agent has stopped as asked.
+
+        If its client has cancelled, the request ends.
+        """
         if request.is_cancelling:
             return self.fail(request, Cancelled("cancelled while it moved"), now)
         if not request.can_move:
@@ -351,7 +361,9 @@ class Requests:
         return [*decisions, *self._start(joined, now), *self._weigh(agent, now)]
 
     def agent_changed(self, agent: Agent, now: float) -> list[Decision]:
-        """Update an agent whose slots or model changed, or that takes work again or no longer."""
+        """Update an agent whose slots or model changed, or that starts or stops accepting
+        requests.
+        """
         decisions = self._look_at_needs(agent, now)
         offer = offer_of(agent, self.needs)
         for request in self.dispatch.running_on(agent.link):
@@ -370,8 +382,7 @@ class Requests:
         return self._start(self.dispatch.agent_rested(agent.link), now)
 
     def measured(self, agent: Agent) -> None:
-        """Take an agent's report of its statistics: the size of its cache, and its fetched
-        prefixes."""
+        """Take an agent's statistics: the size of its cache, and its fetched prefixes."""
         if agent.statistics is not None and agent.statistics.fetches is not None:
             self.dispatch.router.fetched(agent.link, agent.statistics.fetches)
         has_cells = agent.model is None or agent.model.upstream is None
@@ -400,7 +411,7 @@ class Requests:
 
         If the agent `hung_up` in good order, its requests are not suspected. Agents hang up when
         the balancer was silent, and after a pause of the balancer all of them do. If the agent
-        `has_crashed`, each request that it got just before may be the cause.
+        `has_crashed`, each request that it got just before that may be the cause.
         """
         decisions: list[Decision] = []
         ended = []
@@ -441,16 +452,14 @@ class Requests:
         return assigned
 
     def _isolate(self, request: Request, now: float) -> None:
-        """Let a request that may have crashed its agent wait for an agent without other
-        requests."""
+        """Let a request that may crash agents wait for an agent without other requests."""
         self.dispatch.isolate(request)
         request.moves.empties_at = now + (STREAMS_WAIT if request.has_streamed else ISOLATED_WAIT)
 
     # ---- what agents have shown
 
     def answered(self, agent: Agent, now: float, num: int = 1) -> list[Decision]:
-        """Record that `num` answers of an agent have begun, so that it may have more requests at
-        once."""
+        """Record that an agent began `num` answers, and may thus have more requests at once."""
         began = self._start(self.dispatch.began(agent.link), now)
         if agent.is_retired or not agent.breaker.answered(agent.slots, num):
             return began
@@ -458,8 +467,7 @@ class Requests:
         return [*began, *self._start(self._allow(agent), now), *self._weigh(agent, now)]
 
     def disappointed(self, agent: Agent, now: float) -> list[Decision]:
-        """Record that an agent did not answer a request, so that it may have fewer requests at
-        once."""
+        """Record that an agent did not answer a request, so it may have fewer requests at once."""
         agent.breaker.failed(now)
         link = self._registry.link_of(agent.hello.agent_id)
         if link is None:
@@ -479,7 +487,7 @@ class Requests:
         return self._start(self._allow(agent), now)
 
     def _weigh(self, agent: Agent, now: float) -> list[Decision]:
-        """Find out again which agents are needed, after an agent or its circuit breaker changed."""
+        """Update which agents are needed, after an agent or its circuit breaker changed."""
         is_here = self.dispatch.has_agent(agent.link) and agent.takes_work and agent.slots > 0
         model = agent.generates if is_here else None
         is_open = agent.breaker.is_open
@@ -496,11 +504,11 @@ class Requests:
         return self.dispatch.agent_allowed(agent.link, agent.breaker.allowed)
 
     def _look_at_agent(self, request: Request, now: float) -> list[Decision]:
-        """Move a request of which nothing has come for a while to another agent, if one is free.
+        """Move a silent request to another agent, if one is free.
 
-        The request moves if its agent has been silent for longer than expected, or if half of the
-        time for the first token is over. Enough time must be left, and another agent must be able
-        to start the request at once.
+        A silent request has got no item for a while. It moves if its agent has been silent for
+        longer than expected, or if half of the time for the first token is over. Enough time must
+        be left, and another agent must be able to start the request at once.
         """
         link = request.link
         if link is None or request.is_cancelling or request.is_leaving:
@@ -530,7 +538,9 @@ class Requests:
         return []
 
     def _desert(self, request: Request, agent: Agent, now: float) -> list[Decision]:
-        """Move a request from an agent that never answered it. Nothing was delivered before."""
+        """Move a request from an agent that never answered it. No part of the answer was
+        delivered.
+        """
         stop = self._registry.message_to(agent.link, Cancel(id=request.id), now)
         request.has_deserted |= agent.breaker.has_answered
         self._registry.rests(agent, now)
@@ -544,10 +554,10 @@ class Requests:
     def due(
         self, due: Sequence[Request], now: float, why_not_served: WhyNotServed
     ) -> list[Decision]:
-        """End the requests whose time is over; waiting ones first, so that none of them starts.
+        """End overdue requests, the waiting ones first, so that none of them starts.
 
         Requests that waited long enough for one agent may take any agent. For requests that waited
-        long enough for an agent without others, an agent is reserved. `batch` requests are
+        long enough for an agent without other requests, an agent is reserved. `batch` requests are
         preempted for waiting requests.
         """
         decisions: list[Decision] = []
@@ -572,7 +582,7 @@ class Requests:
     def _lack_of(self, request: Request, why_not_served: WhyNotServed) -> NotServed | None:
         """Return why no agent serves the model of a waiting request.
 
-        Returns `None` if it waits for a slot.
+        Returns `None` if the request waits for a slot.
         """
         if request.link is not None:
             return None
@@ -580,7 +590,7 @@ class Requests:
         return None if self.dispatch.num_slots_for(key) else why_not_served(model_of(key))
 
     def _preempt(self, now: float) -> list[Decision]:
-        """Ask agents to stop `batch` requests whose slots others need.
+        """Ask agents to stop `batch` requests whose slots other requests need.
 
         The stopped requests resume later.
         """
@@ -598,18 +608,19 @@ class Requests:
     # ---- many at once
 
     def end(self, errors: Mapping[Request, RequestError], now: float) -> list[Decision]:
-        """End requests with their errors; waiting ones first, so that none of them starts in a
-        freed slot."""
+        """End requests with their errors, the waiting ones first, so that none starts in a freed
+        slot.
+        """
         decisions: list[Decision] = []
         for request in sorted(errors, key=lambda e: e.link is not None):
             decisions += self._give_up(request, errors[request], now)
         return decisions
 
     def move_from(self, link: LinkId, error: RequestError, now: float) -> list[Decision]:
-        """Ask an agent to stop its requests, so that other agents continue them; end those that
-        cannot move.
+        """Ask an agent to stop its requests, so that other agents continue them.
 
-        A request moves when the agent has confirmed the stop, so that it is never on two agents.
+        Requests that cannot move end. A request moves when the agent has confirmed the stop, so
+        that it is never on two agents.
         """
         decisions: list[Decision] = []
         for request in self.dispatch.running_on(link):
@@ -720,7 +731,7 @@ class Requests:
     def _bind(self, request: Request, leaves: LinkId | None) -> None:
         """Bind a request to agents that can continue its answer.
 
-        These are agents like the one that it `leaves`, or agents that continue from text.
+        These are agents like the agent that it `leaves`, or agents that continue from text.
         """
         engine = request.engine
         if engine is not None and self.dispatch.serves(engine, besides=leaves):
@@ -735,8 +746,7 @@ class Requests:
         self.dispatch.goes_on_by_text(request, by_text)
 
     def _unbind(self, now: float) -> list[Decision]:
-        """Release waiting requests from engines that no agent has any more; they continue from
-        text."""
+        """Release waiting requests from engines that no agent has; they continue from text."""
         bound = [each for each in self.dispatch.waiting if each.bound_to is not None]
         freed = []
         for request in sorted(bound):
@@ -824,8 +834,10 @@ class Requests:
     # ---- what not every agent can do
 
     def _look_at_need(self, request: Request) -> None:
-        """Record what a new request needs, if not every agent can serve it; able agents then offer
-        that."""
+        """Record the need of a new request, if not every agent can serve it.
+
+        Agents with the needed abilities then offer them.
+        """
         if (able := self.needs.key_of(request.asked)) is not None:
             self._needs(request, able)
 
@@ -843,8 +855,7 @@ class Requests:
                 self.dispatch.agent_offers(agent.link, offer_of(agent, self.needs))
 
     def _look_at_needs(self, agent: Agent, now: float) -> list[Decision]:
-        """Keep requests away from an agent that lacks an ability they need, including waiting
-        requests."""
+        """Keep requests, even waiting ones, from an agent that lacks an ability they need."""
         if agent.generates is None or not self.needs.seen(agent.abilities):
             return []
         narrowed = []
@@ -862,7 +873,7 @@ class Requests:
         return [each for each in self._lives if isinstance(each, Request)]
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         live = self._all()
         self.dispatch.check_integrity()
         self.needs.check_integrity(each.able for each in live)

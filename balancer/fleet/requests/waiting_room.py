@@ -1,15 +1,16 @@
-"""Estimates the wait of each request, and chooses the clients that hear of it.
+"""Estimates the wait of each request, and chooses the clients that are told of it.
 
-A request waits for an agent, and then for its first token while the agent reads its prompt. Clients
-hear of both waits in the same way, so that no proxy takes a live stream for dead.
+A request waits for an agent, and then for its first token while the agent reads its prompt.
+Clients are told of both waits in the same way, so that no proxy takes a live stream for dead.
 
-The wait for a slot is estimated from the rate at which the agents of a model end requests, `slots /
-slot time` a second: each end starts a waiting request. The wait for a model that no agent serves
+The wait for a slot is estimated from the rate at which the agents of a model end requests, `slots
+/ slot time` a second: each end starts a waiting request. The wait for a model that no agent serves
 yet is the time until it is loaded, if known.
 
 Every request in the queue moves when one leaves it, so a message per change would be too many.
 Instead each listening client is checked once a second, and one pass checks at most `MAX_PER_PASS`
-clients. If more wait, each hears less often. While no client listens there is nothing to do.
+clients. If more clients wait, each is told less often. While no client listens there is nothing to
+do.
 
 Invariant: a client gets the same event again only after `REPEAT_AFTER`.
 """
@@ -27,10 +28,10 @@ from .eligibility import QueueKey, model_of
 from .request import Listener, Request
 
 MAX_MODELS = 1024
-"""Models that are remembered at most: agents choose the names."""
+"""Maximum models that are remembered, since agents choose the names."""
 
 WEIGHT = 0.1
-"""Share of the latest request in the average, once there were enough."""
+"""The weight of the latest request in the average, once there were enough requests."""
 
 
 class SlotTimes:
@@ -56,9 +57,9 @@ class SlotTimes:
             self._means.popitem(last=False)
 
     def mean(self, model: str | None) -> float | None:
-        """Return the mean seconds that a request of `model` has its slot.
+        """Return the mean seconds for which a request of `model` has its slot.
 
-        Returns `None` before one has ended.
+        Returns `None` before a request has ended.
         """
         known = self._means.get(model)
         return None if known is None else known[0]
@@ -78,28 +79,28 @@ CHECK_PAUSE = 1.0
 """Seconds between two checks of one request."""
 
 REPEAT_AFTER = 15.0
-"""Seconds after which the same is sent to a client again, so that proxies see the stream alive."""
+"""Seconds after which a client gets the same event again, so that proxies see a live stream."""
 
 PASS_PAUSE = 0.1
 MAX_PER_PASS = 100
-"""A pass takes about a millisecond, so sending to all costs one part in a hundred of the loop."""
+"""Maximum clients of a pass, which takes about a millisecond, a hundredth of the loop's time."""
 
 
 READING_AFTER = 5.0
-"""Seconds after which a client hears that its prompt is read, unless it asked to hear at once."""
+"""Default seconds after which a client is told that its prompt is read."""
 
 
 MAX_RETRY_AFTER = 60.0
-"""Most seconds after which a client that found the queue full is asked to try again."""
+"""Maximum seconds after which a client that found the queue full is asked to try again."""
 
 
 class WaitingRoom:
     """The waiting clients.
 
-    It reads places in the queue from `dispatch`, which decides which request starts.
+    Places in the queue come from `dispatch`, which decides which request starts.
 
     A request with a `listener` waits for an agent and then for its first token, once or several
-    times. Its client hears of the wait at most once a second, and only if something changed.
+    times. Its client is told of the wait at most once a second, and only if the wait has changed.
     """
 
     def __init__(self, dispatch: Dispatch) -> None:
@@ -111,7 +112,7 @@ class WaitingRoom:
     # ---- what happens to requests
 
     def admitted(self, request: Request, tell_after: float | None, now: float) -> None:
-        """Add a request, whose client hears of waits longer than `tell_after` seconds."""
+        """Add a request, whose client is told of waits longer than `tell_after` seconds."""
         if tell_after is not None:
             request.listener = Listener(request, tell_after, deadline=now + tell_after)
             if request.slot is None:
@@ -197,14 +198,13 @@ class WaitingRoom:
         return min(max(self._pause(model) or RETRY_AFTER, RETRY_AFTER), MAX_RETRY_AFTER)
 
     def _pause(self, key: QueueKey) -> float | None:
-        """Return the mean seconds between two ends of requests while all slots for this queue are
-        taken."""
+        """Return the mean seconds between two ends of requests while all slots are taken."""
         slots = self._dispatch.num_slots_for(key)
         mean = self._slot_times.mean(model_of(key))
         return mean / slots if slots and mean is not None else None
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         self._due.check_integrity()
 
 

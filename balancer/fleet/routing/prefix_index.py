@@ -198,19 +198,18 @@ class PrefixIndex:
 # ---- cache keys
 
 MAX_CACHE_KEYS = 2**14
-"""Keys of callers: some 4 MB."""
+"""Maximum keys of callers: some 4 MB."""
 
 FIRST_SHARE = 0.5
-"""The part of a prompt that counts as held, until a second request has shown it."""
+"""The assumed cached part of a prompt, until a second request has shown it."""
 
 LEAST_SHARE = 0.02
-"""The share that counts as cached if nothing was: so the key's agent wins between equals."""
+"""The assumed cached share if nothing was cached, so that the key's agent wins between equals."""
 
 
 @dataclass(slots=True)
 class _Last:
-    """The agent of the last request, and the `share` of a prompt that it is expected to have
-    cached."""
+    """The agent of the last request, and the `share` of a prompt that it probably has cached."""
 
     link: LinkId
     share: float = FIRST_SHARE
@@ -240,15 +239,16 @@ class CacheKeys:
         return len(self._last)
 
     def held(self, key: int) -> tuple[LinkId, float] | None:
-        """Return the agent of the last request, and the share of a prompt that it is expected to
-        have cached."""
+        """Return the agent of the last request, and the share of a prompt that it probably has
+        cached.
+        """
         last = self._last.get(key)
         return None if last is None else (last.link, max(last.share, LEAST_SHARE))
 
     def started(self, key: int, link: LinkId, account: Account = ANONYMOUS.account) -> bool:
         """Record that an agent got a caller's request.
 
-        Returns whether it also got the previous one.
+        Returns whether the agent also got the previous request.
         """
         last = self._last.get(key)
         if last is None:

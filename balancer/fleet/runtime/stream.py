@@ -316,14 +316,16 @@ class QueryHandle:
     """
 
     def __init__(self, id: RequestId, on_close: Callable[[RequestId], None]) -> None:
-        """`on_close` is called once, and only if the reader leaves before the end."""
+        """Make a handle. `on_close` is called once, and only if the reader leaves before the
+        end.
+        """
         self.id = id
         self._on_close = on_close
         self._outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._is_closed = False
 
     def settle(self, outcome: Outcome) -> None:
-        """Set the outcome. Raises `asyncio.InvalidStateError` if it was set before."""
+        """Set the outcome. Raises `asyncio.InvalidStateError` if it was set already."""
         if not self._is_closed:
             self._outcome.set_result(outcome)
 
@@ -335,7 +337,7 @@ class QueryHandle:
         return outcome
 
     def close(self) -> None:
-        """Note that the reader has left. Has no effect after the end or a second time."""
+        """Note that the reader has left. Later calls, and calls after the end, have no effect."""
         if self._is_closed:
             return
         self._is_closed = True

@@ -1,24 +1,26 @@
 """Gives requests to agents: one method for each event of requests and agents.
 
-Requests wait for their model or for any; `fair_queue` says which is next, `routing` which agent is
-best for it. A request that comes back from an agent keeps its place, before all that its caller
-sent since. A request that could start at once may be held instead, for an agent that has computed
-much of its prompt.
+Requests wait for their model or for any model. `fair_queue` decides which request is next,
+`routing` which agent is best for it. A request that comes back from an agent keeps its place,
+before all later requests of its caller. A request that could start at once may be held instead,
+for an agent that has computed much of its prompt.
 
-A decision costs O(log agents + log waiting): free agents are ranked, per model and all together,
-so no agent is looked at that is not chosen, but for a few that hold a request's prefix.
+A decision costs O(log agents + log waiting): free agents are ranked, per model and all together.
+So only the chosen agent is examined, and a few agents that have a prefix of the request.
 
 Invariants:
-- No agent is given more than the slots it reported, nor more than it is allowed; after a cut,
-  nothing until it is below again.
-- No request waits while an agent that could serve it has a free slot, but for those that are held
-  for one agent, which has computed much of their prompt; each is held once, and only for a while.
-  One that is isolated waits for an agent without others, which gets none before its answer begins;
-  one agent is emptied for it, if it has to wait for long.
-- Of one caller's requests of one class for the same model, none is assigned before one that
-  arrived earlier. One of which a part was answered asks for the engine that answered it: the model
-  and its fingerprint. One that is held may see later ones start elsewhere.
-- No more newcomers wait than `max_buffered`; those that come back are never turned away.
+
+- An agent never has more requests than its reported slots or its allowance. If these are cut, it
+  gets no request until it is below them again.
+- No request waits while an agent that could serve it has a free slot. An exception are requests
+  that are held for one agent, which has computed much of their prompt; each is held once, for a
+  limited time. Another exception are isolated requests. They wait for an agent without other
+  requests, which gets none before the isolated answer begins. If an isolated request waits for
+  long, one agent is emptied for it.
+- Of one caller's requests of one class for the same model, none is assigned before an earlier one.
+  If a part was answered, a request waits for the engine that answered it: the model and its
+  fingerprint. While a request is held, later requests may start on other agents.
+- At most `max_buffered` new requests wait; requests that come back are never refused.
 """
 
 from collections import OrderedDict
@@ -58,11 +60,12 @@ from .load_shedding import LoadShedding
 class AgentSlots(Generic[D]):
     """The slots of one agent.
 
-    `keys` are the queues that it serves; `turn` is greatest for the agent that got a request last.
+    `keys` are the queues that the agent serves; `turn` is greatest for the agent that got a
+    request last.
 
-    An agent that runs the request `isolated` gets no other. `tried` are requests that were isolated
-    on the agent before. The requests in `held` wait for this agent only. An agent that is
-    `emptied_for` a request gets no other request until that one starts.
+    An agent that runs the request `isolated` gets no other request. `tried` are requests that were
+    isolated on the agent earlier. The requests in `held` wait for this agent only. An agent that
+    is `emptied_for` a request gets no other request until that request starts.
     """
 
     link: LinkId
@@ -92,7 +95,7 @@ class AgentSlots(Generic[D]):
         return self.running <= self.tried
 
     def serves(self, key: QueueKey) -> bool:
-        """Return whether the agent takes requests of this queue, now or once it has a free slot."""
+        """Return whether the agent takes requests of this queue when it has a free slot."""
         return self.offer.is_able and agents_of(key) in self.keys
 
 
@@ -110,11 +113,11 @@ class FleetSlots(Generic[D]):
     def __init__(self) -> None:
         self._agents: dict[LinkId, AgentSlots[D]] = {}
         self._totals: Tally[QueueKey] = Tally()
-        """Slots of agents that take work, taken or not, by what these serve."""
+        """The number of slots, taken or free, of the available agents, by their queues."""
         self._num_turns = 0
         self.num_slots = 0
         self.num_taken = 0
-        """Slots that requests have."""
+        """The number of slots that requests have."""
 
     def __len__(self) -> int:
         return len(self._agents)
@@ -130,7 +133,7 @@ class FleetSlots(Generic[D]):
 
     @property
     def served(self) -> Collection[QueueKey]:
-        """The keys of the queues that working agents serve."""
+        """The keys of the queues that agents serve now."""
         return self._totals
 
     def num_for(self, key: QueueKey) -> int:
@@ -138,7 +141,7 @@ class FleetSlots(Generic[D]):
         return self._totals[agents_of(key)]
 
     def add(self, link: LinkId) -> None:
-        """Add an agent, which offers nothing yet."""
+        """Add an agent, which offers no slots yet."""
         if link in self._agents:
             raise ValueError(f"link {link} has joined already")
         self._agents[link] = AgentSlots(link)
@@ -162,7 +165,7 @@ class FleetSlots(Generic[D]):
         agent.turn = self._num_turns
 
     def free(self, agent: AgentSlots[D], request: D) -> None:
-        """Take the slot of the agent away from a request."""
+        """Free the slot of the agent that the request has."""
         self.num_taken -= 1
         request.slot = None
         agent.running.remove(request)
@@ -175,7 +178,7 @@ class FleetSlots(Generic[D]):
                 self._totals.add(key, sign * agent.offer.slots)
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         if self.num_slots != sum(agent.offer.slots for agent in self):
             raise RuntimeError("slots are miscounted")
         running = [(each.slot, agent.link) for agent in self for each in agent.running]
@@ -197,7 +200,7 @@ def _order(agent: AgentSlots[D]) -> tuple[int, int]:
 
 
 MENDED_TOGETHER = 8
-"""Outdated ranks that are mended at most with each request that leaves an agent."""
+"""Maximum outdated ranks that are updated when a request leaves an agent."""
 
 
 class Ranks(Generic[D]):
@@ -221,11 +224,11 @@ class Ranks(Generic[D]):
         self._keys: dict[LinkId, tuple[QueueKey, ...]] = {}
         """The queues under which each of these agents is ranked."""
         self._edition = 0
-        """How often all ranks were outdated."""
+        """The number of times that all ranks were outdated."""
         self._editions: OrderedDict[LinkId, int] = OrderedDict()
         """The edition of each agent's rank; agents that changed longest ago come first."""
         self._changed: dict[LinkId, AgentSlots[D]] = {}
-        """Agents that are to be ranked anew."""
+        """Agents that need a new rank."""
 
     def first(self, key: QueueKey) -> LinkId | None:
         """Return the agent with a free slot that gets the next request of this queue."""
@@ -279,9 +282,9 @@ class Ranks(Generic[D]):
             self.update(self._slots[link])
 
     def load(self, agent: AgentSlots[D], key: QueueKey) -> Load | None:
-        """Return an agent's load.
+        """Return an agent's load for this queue.
 
-        `None` if it does not take requests of this queue, or is not worth waiting for.
+        Returns `None` if it does not take requests of this queue, or is not worth waiting for.
         """
         if not agent.serves(key) or not agent.offer.allowed:
             return None
@@ -293,7 +296,7 @@ class Ranks(Generic[D]):
         )
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         self._rank_changed()
         self._free.check_integrity()
         if list(self._editions.values()) != sorted(self._editions.values()):
@@ -307,7 +310,7 @@ class Ranks(Generic[D]):
 
 
 MOST_PASSED = 16
-"""Requests that a free slot may pass over, one after the other, for which other agents are best."""
+"""Maximum consecutive requests that a free slot skips because other agents are best for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,8 +327,10 @@ class AssignSlot(Generic[D]):
 
 @dataclass(frozen=True, slots=True)
 class Hold(Generic[D]):
-    """Let the request wait for one agent: call `release` after this many seconds, unless the
-    request has started."""
+    """Let the request wait for one agent.
+
+    Call `release` after this many seconds, unless the request has started.
+    """
 
     request: D
     seconds: float
@@ -347,9 +352,9 @@ class Dispatch(Generic[D]):
         self._slots: FleetSlots[D] = FleetSlots()
         self._ranks = Ranks(self.router, self._slots)
         self._holds: list[Hold[D]] = []
-        """New since `take_holds`."""
+        """The holds since the last `take_holds`."""
         self._opened: list[AgentSlots[D]] = []
-        """Agents that are not emptied any more, and may be filled."""
+        """Agents that are no longer emptied, and may get requests again."""
         self._num_arrived = 0
         self.now = 0.0
 
@@ -357,7 +362,7 @@ class Dispatch(Generic[D]):
 
     @property
     def num_agents(self) -> int:
-        """The number of connected agents, including agents that take no work."""
+        """The number of connected agents, including agents that take no requests."""
         return len(self._slots)
 
     @property
@@ -382,7 +387,7 @@ class Dispatch(Generic[D]):
 
     @property
     def is_ready(self) -> bool:
-        """Whether an agent that takes work has a slot, free or not."""
+        """Whether an agent that takes requests has a slot, free or not."""
         return None in self._slots.served
 
     def running_on(self, link: LinkId) -> list[D]:
@@ -403,7 +408,8 @@ class Dispatch(Generic[D]):
 
     def has_free_slot_besides(self, link: LinkId, key: QueueKey) -> bool:
         """Return whether an agent other than `link` would start a new request in this queue at
-        once."""
+        once.
+        """
         if self._ranks.first(key) != link:
             return self.has_free_slot(key)
         agent = self._slots[link]
@@ -434,8 +440,10 @@ class Dispatch(Generic[D]):
     # ---- requests
 
     def enqueue(self, request: D) -> list[AssignSlot[D]] | Refuse:
-        """Add a new request: assign it, let it wait (an empty list), or refuse it if the queue is
-        full."""
+        """Add a new request: assign it, let it wait, or refuse it if the queue is full.
+
+        The list is empty if the request waits.
+        """
         assigned = self.resume(request)
         if request.slot is None and request.held_for is None:
             if (error := self._refusal(request)) is not None:
@@ -445,8 +453,9 @@ class Dispatch(Generic[D]):
         return assigned
 
     def resume(self, request: D) -> list[AssignSlot[D]]:
-        """Add a request that was accepted before; like `enqueue`, but a full queue does not refuse
-        it."""
+        """Add a request that was accepted earlier. Unlike in `enqueue`, a full queue does not
+        refuse it.
+        """
         if request.arrival:
             raise ValueError(f"request {request.id} is here already")
         self._num_arrived += 1
@@ -477,8 +486,8 @@ class Dispatch(Generic[D]):
     ) -> list[AssignSlot[D]]:
         """Remove a request that has ended, and give its slot to the next request.
 
-        `end` has the measurements of a request that ended well. `charge` is what the request costs
-        its caller's share, if known.
+        `end` has the measurements of a request that ended well. `charge` is the cost of the
+        request to its caller's share, if known.
         """
         self._unhold(request)
         self._load_shedding.leaves(request)
@@ -509,8 +518,10 @@ class Dispatch(Generic[D]):
         return self._place([request])
 
     def gave_way(self, request: D) -> list[AssignSlot[D]]:
-        """Return a request to the queue that its agent was asked to stop, and give the freed slot
-        to the next request."""
+        """Return a request to the queue after its agent stopped it as asked.
+
+        The freed slot is given to the next request.
+        """
         agent = self._leaves_slot(request)
         self._waits_again(request)
         return [*self._fill(agent), *self.retry([request])]
@@ -523,17 +534,16 @@ class Dispatch(Generic[D]):
     def isolate(self, request: D) -> None:
         """Let only an agent without other requests take this running request when it moves.
 
-        Requests that were isolated on the agent before do not count as others.
+        Requests that were isolated on the agent earlier do not count as other requests.
         """
         _slot_of(request)
         request.is_isolated = True
 
     def empty_for(self, request: D) -> list[AssignSlot[D]]:
-        """Reserve an agent for a waiting isolated request: the agent gets no other request until
-        this one starts.
+        """Reserve an agent for a waiting isolated request: it gets no other until this one starts.
 
-        At most one agent per model is reserved at a time: the one with the fewest requests. If the
-        reserved agent no longer serves the model, another is chosen.
+        At most one agent per model is reserved at a time: the agent with the fewest requests. If
+        the reserved agent no longer serves the model, another agent is chosen.
         """
         serving = {each.link: each for each in self._slots if each.serves(request.queue_key)}
         if request.emptied not in serving:
@@ -554,7 +564,7 @@ class Dispatch(Generic[D]):
     def _stop_emptying(self, request: D) -> None:
         """Stop reserving an agent for the request.
 
-        `_fill_opened` then gives the agent work again.
+        `_fill_opened` then gives requests to the agent again.
         """
         if request.emptied is None:
             return
@@ -570,8 +580,7 @@ class Dispatch(Generic[D]):
         return assigned
 
     def began(self, link: LinkId) -> list[AssignSlot[D]]:
-        """Note that an answer has begun on an agent, which ends the isolation of its isolated
-        request."""
+        """Note that an answer has begun on an agent, which ends the isolation of its request."""
         agent = self._slots[link]
         if agent.isolated is None or agent.isolated not in agent.running:
             return []
@@ -581,7 +590,7 @@ class Dispatch(Generic[D]):
         return self._fill(agent)
 
     def goes_on_by_text(self, request: D, by_text: ByText) -> None:
-        """Let only agents that can continue the answer from its text take the request.
+        """Let only agents take the request that can continue the answer from its text.
 
         If the request waits, call `retry` next.
         """
@@ -589,16 +598,16 @@ class Dispatch(Generic[D]):
         self.narrow(request, by_text)
 
     def serves(self, key: QueueKey, *, besides: LinkId | None = None) -> bool:
-        """Return whether an agent takes requests of this queue, not counting the leaving agent
-        `besides`."""
+        """Return whether an agent other than the leaving agent `besides` takes requests of this
+        queue.
+        """
         num_slots = self._slots.num_for(key)
         if besides is not None and (agent := self._slots[besides]).serves(key):
             num_slots -= agent.offer.slots
         return num_slots > 0
 
     def following(self, names: Container[str | None]) -> list[D]:
-        """Return the requests that wait for a model under one of these names, in order of
-        arrival."""
+        """Return the requests that wait for one of these model names, in order of arrival."""
         return sorted(each for each in self._waiting if _follows(each, names))
 
     def renamed(self, requests: Iterable[D]) -> list[AssignSlot[D]]:
@@ -700,8 +709,8 @@ class Dispatch(Generic[D]):
     def _place(self, requests: Iterable[D]) -> list[AssignSlot[D]]:
         """Assign those of the waiting `requests` for which an agent is free, in this order.
 
-        All other waiting requests have no free agent (an invariant of `dispatch`), so none is
-        overtaken.
+        All other waiting requests have no free agent (an invariant of `dispatch`), so no request
+        is overtaken.
         """
         assigned = []
         for request in requests:
@@ -784,8 +793,7 @@ class Dispatch(Generic[D]):
     # ---- requests that are held, or have to wait again
 
     def take_holds(self) -> list[Hold[D]]:
-        """Return the requests that began to wait for one agent since the last call; some may have
-        ended."""
+        """Return the requests that were held since the last call; some may have ended."""
         new, self._holds = self._holds, []
         return new
 
@@ -832,7 +840,7 @@ class Dispatch(Generic[D]):
         self._waiting.came_back(request, request.queue_key, self.now)
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         self.router.check_integrity()
         self._waiting.check_integrity()
         self._load_shedding.check_integrity(self._waiting)
@@ -847,8 +855,7 @@ class Dispatch(Generic[D]):
 
 
 def _follows(request: Dispatched, names: Container[str | None]) -> bool:
-    """Return whether the request waits for a model in `names`, for any agent or for a certain
-    one."""
+    """Return whether the request waits for a model in `names`, for any or for certain agents."""
     is_for_some = isinstance(request.waits_for, Engine | Able | ByText)
     return not is_for_some and model_of(request.queue_key) in names
 

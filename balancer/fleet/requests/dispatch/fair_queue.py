@@ -6,17 +6,18 @@ for `STARVED_AFTER` seconds behind higher classes for one model. From then on it
 shares of each model's slots, counted in tokens. The connections of a caller without a key share in
 the same way. Requests of one key, or of one connection, start in order of arrival.
 
-A request is in the queue from `arrived` to `ended`, also while it runs. The request itself records
+A request is in the queue from `arrived` to `ended`, even while it runs. The request itself records
 its position: `waits_for` is the key of its queue, `place` its entry among its caller's requests,
 and `turn` the turn with which it last started. A request that comes back gets its old position,
 before later requests of its caller.
 
 The order has two levels. On the first, callers take turns; a caller has one turn for each of its
-requests. On the second, the connections of the caller decide which request gets the turn. The place
-of a request is therefore exact as long as no request arrives and no lower class gets its share.
+requests. On the second, the connections of the caller decide which request gets the turn. The
+place of a request is therefore exact as long as no request arrives and no lower class gets its
+share.
 
-Each model has its own clock, and so have the requests that take any model. A tag is compared by its
-distance from its clock, and the clocks of requests that compete for a slot advance together.
+Each model has its own clock, and so have the requests that take any model. A tag is compared by
+its distance from its clock, and the clocks of requests that compete for a slot advance together.
 """
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
@@ -49,8 +50,10 @@ FALLING: tuple[PriorityClass, ...] = tuple(reversed(PRIORITY_CLASSES))
 
 @dataclass(slots=True)
 class _Hunger:
-    """A waiting class: `since` when it waits, and `num_passed`, the starts of higher classes since
-    its last start."""
+    """A class that waits since `since`.
+
+    `num_passed` counts the starts of higher classes since the class last had a start.
+    """
 
     since: float
     num_passed: int = 0
@@ -65,8 +68,7 @@ class Turns:
         self._hungers: dict[tuple[PriorityClass, str | None], _Hunger] = {}
 
     def waits(self, kind: PriorityClass, pool: str | None, now: float) -> None:
-        """Record that a request of this class waits in a pool in which no request of the class
-        waited."""
+        """Record the first waiting request of this class in a pool."""
         self._hungers[kind, pool] = _Hunger(now)
 
     def empty(self, kind: PriorityClass, pool: str | None) -> None:
@@ -76,7 +78,10 @@ class Turns:
     def next(
         self, kinds: Sequence[PriorityClass], pools: Collection[str | None], now: float
     ) -> PriorityClass:
-        """The class whose turn it is, of `kinds` that wait, highest first, at least one."""
+        """Return the class that has the next turn.
+
+        `kinds` are the classes that wait, highest first, at least one.
+        """
         for kind in reversed(kinds[1:]):
             hungers = self._of(kind, pools)
             if any(_is_due(hunger, now) for hunger in hungers):
@@ -90,7 +95,7 @@ class Turns:
         pools: Collection[str | None],
         now: float,
     ) -> None:
-        """A request of `kind` starts while those of `others` wait for the same agents."""
+        """Record a start of `kind` while requests of `others` wait for the same agents."""
         is_first = all(
             PRIORITY_CLASSES.index(other) < PRIORITY_CLASSES.index(kind) for other in others
         )
@@ -106,7 +111,7 @@ class Turns:
         return [hunger for hunger in found if hunger is not None]
 
     def check_integrity(self, waiting: Collection[tuple[PriorityClass, str | None]]) -> None:
-        """For tests: raise if other classes wait than these."""
+        """Raise `RuntimeError` if other classes wait than these; for tests."""
         if self._hungers.keys() != set(waiting):
             raise RuntimeError(f"{self._hungers.keys()} are said to wait, and {waiting} do")
 
@@ -133,16 +138,16 @@ class _Shares(Generic[D]):
 
 
 class FairQueue(Generic[D]):
-    """The fair queue. It knows no agents; every change costs O(log n)."""
+    """The fair queue. It does not know agents; every change costs O(log n)."""
 
     def __init__(self) -> None:
         self._pools: dict[Pool, _Shares[D]] = {}
         self._num_in_queue: Tally[QueueKey] = Tally()
-        """How many wait in each queue."""
+        """The number of waiting requests in each queue."""
         self._engines: dict[str, set[Engine]] = {}
-        """The engines that requests wait for, by model."""
+        """The engines for which requests wait, by model."""
         self.alone: set[Alone] = set()
-        """What those wait for that need an agent without others."""
+        """The agents for which requests wait that need an agent without other requests."""
         self._num_waiting: dict[PriorityClass, int] = dict.fromkeys(FALLING, 0)
         self._num = 0
         self._turns = Turns()
@@ -178,7 +183,8 @@ class FairQueue(Generic[D]):
         self, turn: Item[Account, QueueKey, None], shares: _Shares[D], pools: Iterable[Pool]
     ) -> None:
         """Take a turn, and advance the clocks of all pools that competed for it
-        (`FairOrder.take`)."""
+        (`FairOrder.take`).
+        """
         lag = shares.turns.extract(turn)
         known = {id(each): each for pool in pools if (each := self._pools.get(pool)) is not None}
         orders = [each.turns for each in ({id(shares): shares} | known).values()]
@@ -187,8 +193,7 @@ class FairQueue(Generic[D]):
             order.clock += lag
 
     def came_back(self, request: D, key: QueueKey, now: float) -> None:
-        """Let a request that ran wait again, for the same queue or for an engine of the same
-        model."""
+        """Let a request that ran wait again, for the same queue or an engine of the same model."""
         if request.turn is None:
             raise ValueError(f"request {request.id} waits already")
         if model_of(key) != model_of(request.waits_for):
@@ -214,15 +219,13 @@ class FairQueue(Generic[D]):
         self._waits(request, shares, now)
 
     def ended(self, request: D, charge: int) -> None:
-        """Remove a request that has ended and costs `charge`; a request that still waited costs
-        nothing."""
+        """Remove an ended request, which costs `charge`; a request that still waited is free."""
         if request.turn is None:
             self._leaves(request)
         self._forget(request, charge)
 
     def renamed(self, request: D, key: QueueKey, now: float) -> None:
-        """Move a waiting request to the queue of another model, before the requests that came there
-        later."""
+        """Move a waiting request to the queue of another model, before later requests there."""
         self._leaves(request)
         self._forget(request, 0)
         request.waits_for = key
@@ -242,8 +245,7 @@ class FairQueue(Generic[D]):
         return min(heads)[2]
 
     def place(self, request: D, served: Collection[QueueKey]) -> int:
-        """Return the place of a request among the requests that the same agents could start; the
-        first is 1.
+        """Return the request's place (from 1) among the requests that the same agents could start.
 
         For a request that takes any model, these are the requests of all queues in `served`.
         """
@@ -262,7 +264,8 @@ class FairQueue(Generic[D]):
     def stranded(self, served: Collection[QueueKey]) -> list[D]:
         """Return the requests of queues that are not in `served`, in order of arrival.
 
-        A request that is held for one agent is not stranded, because that agent serves it.
+        A request that is held for one agent is not stranded, because that agent serves the
+        request.
         """
         queues = {key for key in self._num_in_queue if not isinstance(key, Warm)}
         lost = {key for key in queues if agents_of(key) not in served}
@@ -349,8 +352,7 @@ class FairQueue(Generic[D]):
         return [kind for kind in kinds if any(self._num_in(kind, key) for key in keys)]
 
     def _head(self, kind: PriorityClass, key: QueueKey) -> tuple[int, int, D] | None:
-        """Return the next request of a queue, after its tag's distance from the clock and its
-        turn's number."""
+        """Return a queue's next request, its tag's distance from the clock, and its turn."""
         shares = self._pools.get((kind, model_of(key)))
         turn = None if shares is None else shares.turns.first(key)
         if shares is None or turn is None:
@@ -384,7 +386,7 @@ class FairQueue(Generic[D]):
         return {None, key.model, key}
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; for tests."""
         for shares in self._pools.values():
             shares.turns.check_integrity()
             for caller in shares.callers.values():

@@ -28,8 +28,7 @@ class _Caller(Generic[D]):
     def newest(
         self, connection: Hashable, kinds: tuple[PriorityClass, ...] = PRIORITY_CLASSES
     ) -> D | None:
-        """Return the newest request of a connection, in the lowest of these classes that has
-        any."""
+        """Return a connection's newest request in the lowest of these classes that has any."""
         for kind in kinds:
             if waiting := self.waiting.get((connection, kind)):
                 return next(reversed(waiting))
@@ -37,8 +36,7 @@ class _Caller(Generic[D]):
 
 
 class LoadShedding(Generic[D]):
-    """Chooses which request is dropped for a new one: a request of the caller with most in the
-    queue.
+    """Chooses the request to drop for a new request: of the caller with most in the queue.
 
     Only requests that never had an agent are dropped.
     """
@@ -83,7 +81,7 @@ class LoadShedding(Generic[D]):
     def yields_to(self, newcomer: D) -> D | None:
         """Return the request to drop for `newcomer`.
 
-        Returns `None` if the newcomer itself has to be refused.
+        Returns `None` if `newcomer` itself has to be refused.
         """
         account, connection, kind = newcomer.account, newcomer.flow, newcomer.kind
         own = self._callers.get(account)
@@ -103,7 +101,10 @@ class LoadShedding(Generic[D]):
         return fullest.newest(busiest) if has_more else None
 
     def check_integrity(self, waiting: Iterable[D]) -> None:
-        """For tests: raise if an invariant does not hold; `waiting` are all that wait."""
+        """Raise `RuntimeError` if an invariant is broken; for tests.
+
+        `waiting` are all waiting requests.
+        """
         self._sizes.check_integrity()
         lists = [each for caller in self._callers.values() for each in caller.waiting.values()]
         known = {request for each in lists for request in each}
