@@ -1,9 +1,10 @@
-.PHONY: help install programs demo dist release-check test style types mutants agent-tests other-tests daemon-tests test-clients test-suites vulkan-tests check search format bench bench-setup bench-peer bench-soak bench-chaos
+.PHONY: help install programs demo dist release-check test style types compiled mutants agent-tests other-tests daemon-tests test-clients test-suites vulkan-tests check search format bench bench-setup bench-peer bench-soak bench-chaos
 
 python := .venv/bin/python
-# How many processes share the tests with real daemons. Half of their time is waiting, so four leave
-# a core to the tests of the parts.
+# How many processes share the tests with real daemons, a file at a time. Half of their time is
+# waiting, so four leave a core to the tests of the parts.
 jobs := 4
+each_file := --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # What a run has compiled serves the next one.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -47,12 +48,18 @@ check: lint
 
 # Types and parts compute all the time, daemons wait a lot.
 test: style
-	@$(MAKE) --no-print-directory -j5 programs types agent-tests other-tests daemon-tests
+	@$(MAKE) --no-print-directory -j5 COMPILED=compiled \
+		programs types agent-tests other-tests daemon-tests
 
 # For root it says which packages it installs, else with what command. A test without its program
 # fails for root, and is skipped for others.
 programs:
 	@scripts/install-program || true
+
+# Rewrites the assertions of these tests once; otherwise each process of a first run does. What
+# cannot be collected is told by the run.
+compiled: install
+	@$(python) -m pytest -q --collect-only integration_tests >/dev/null || true
 
 # Threads of an engine that wait for each other leave the cores to other processes.
 check search agent-tests other-tests daemon-tests: export OMP_WAIT_POLICY := passive
@@ -64,8 +71,8 @@ agent-tests: install
 other-tests: install
 	$(python) -m pytest -q tests --ignore tests/agent
 
-daemon-tests: install
-	$(python) -m pytest -q --workers $(jobs) integration_tests
+daemon-tests: install $(COMPILED)
+	$(python) -m pytest -q -n $(jobs) $(each_file) integration_tests
 
 test-clients: install
 	@scripts/install-client >/dev/null

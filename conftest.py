@@ -1,178 +1,65 @@
-"""Processes that share the tests of a run (`--workers`), and how tests are collected.
+"""A run is whole, or it fails: no worker died in it, and every test that was found has a result.
 
-A run fails if one of its workers died, or if a test that was collected has no result.
+What is said after its end is said of it, too, so nothing is.
 
-The garbage collector is off during the collection, which saves a third of it. Later it runs
-seldom, as in a balancer.
+Nor does it look for cycles among what stays until its end, which was a third of finding the tests;
+and then it looks seldom, as a balancer does.
+
+pytest-xdist drops what a dead worker had not been given yet, and says nothing of one that dies with
+nothing to do, such as at its end: all that is left passes.
 """
 
 import gc
-import marshal
-import os
-import signal
 import sys
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import suppress
-from itertools import groupby
-from queue import SimpleQueue
-from threading import Thread
+from collections.abc import Generator, Sequence
 
 import pytest
 
 MOST_NAMED = 20
 YOUNG_OBJECTS = 50_000
-"""The garbage collector looks for cycles among this many new objects at once."""
+"""So many new objects are looked at for cycles together."""
 
 
-class Workers:
-    """Runs the tests in forked processes, a file at a time.
+class WholeRun:
+    """What the tests are that the workers found, which have results, and which workers died."""
 
-    Each worker is forked after the collection, so only one process imports and collects the tests.
-    A worker takes the next file when it begins the last test of its current file.
-    """
+    def __init__(self) -> None:
+        self._found: set[str] = set()
+        self._reported: set[str] = set()
+        self._dead: list[str] = []
 
-    def __init__(self, number: int) -> None:
-        self._number = number
-        self._faults: list[str] = []
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        self._found.update(ids)
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
-        if session.config.option.collectonly or session.testsfailed:
-            return None
-        files = [list(items) for _, items in groupby(session.items, lambda item: item.path)]
-        waiting, given = os.pipe()
-        os.write(given, b"".join(number.to_bytes(2) for number in range(len(files))))
-        os.close(given)
-        workers: dict[int, int] = {}
-        for _ in range(self._number):
-            reports, ours = os.pipe()
-            if (pid := os.fork()) == 0:
-                for each in (reports, *workers.values()):
-                    os.close(each)
-                _work(session, _items(files, waiting), ours)
-                os.close(waiting)
-                return True
-            os.close(ours)
-            workers[pid] = reports
-        try:
-            self._collect(session, workers, waiting)
-        except BaseException:
-            for pid in workers:
-                os.kill(pid, signal.SIGINT)
-            raise
-        finally:
-            os.close(waiting)
-        return True
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: object, error: object | None) -> None:
+        if error:
+            self._dead.append(f"{node} died: {error}")
 
-    def _collect(self, session: pytest.Session, workers: dict[int, int], waiting: int) -> None:
-        """Handle the reports of the workers until all workers have ended."""
-        hook = session.config.hook
-        told: SimpleQueue[tuple[int, dict[str, object] | str | None]] = SimpleQueue()
-        threads = [Thread(target=_read, args=(*each, told)) for each in workers.items()]
-        for thread in threads:
-            thread.start()
-        running = dict.fromkeys(workers, "no test")
-        failed = set()
-        reported = set()
-        while workers:
-            pid, said = told.get()
-            if said is None:
-                _, status = os.waitpid(pid, 0)
-                code = os.waitstatus_to_exitcode(status)
-                if code != (pytest.ExitCode.TESTS_FAILED if pid in failed else pytest.ExitCode.OK):
-                    end = f"worker {pid} died: exit code {code}"
-                    self._faults.append(f"{end}, after the start of {running[pid]}")
-                del workers[pid]
-            elif isinstance(said, str):
-                running[pid] = said
-            else:
-                report = hook.pytest_report_from_serializable(config=session.config, data=said)
-                hook.pytest_runtest_logreport(report=report)
-                reported.add(report.nodeid)
-                if report.failed:
-                    failed.add(pid)
-                if report.when == "teardown":
-                    hook.pytest_runtest_logfinish(nodeid=report.nodeid, location=report.location)
-            if session.shouldfail or session.shouldstop:
-                os.read(waiting, 1 << 16)  # no worker begins another file
-        for thread in threads:
-            thread.join()
-        if session.shouldfail:
-            raise session.Failed(session.shouldfail)
-        missing = sorted({item.nodeid for item in session.items} - reported)
-        self._faults += [f"no result of {each}" for each in missing[:MOST_NAMED]]
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._reported.add(report.nodeid)
+
+    @property
+    def _faults(self) -> list[str]:
+        missing = sorted(self._found - self._reported)
+        faults = [*self._dead, *(f"no result of {each}" for each in missing[:MOST_NAMED])]
         if len(missing) > MOST_NAMED:
-            self._faults.append(f"nor of {len(missing) - MOST_NAMED} others")
+            faults.append(f"nor of {len(missing) - MOST_NAMED} others")
+        return faults
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if self._faults and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if self._faults:
+    def pytest_terminal_summary(
+        self, terminalreporter: pytest.TerminalReporter, exitstatus: pytest.ExitCode
+    ) -> None:
+        if self._faults and exitstatus != pytest.ExitCode.INTERRUPTED:
             terminalreporter.section("this run is not whole", red=True)
             for each in self._faults:
                 terminalreporter.line(each, red=True)
-
-
-def _items(files: Sequence[list[pytest.Item]], waiting: int) -> Iterator[pytest.Item]:
-    while number := os.read(waiting, 2):
-        yield from files[int.from_bytes(number)]
-
-
-def _work(session: pytest.Session, items: Iterator[pytest.Item], reports: int) -> None:
-    """Run `items` in a worker. Its output goes nowhere; its reports go to `reports`."""
-    config = session.config
-    capture = config.pluginmanager.get_plugin("capturemanager")
-    assert capture is not None
-    capture.stop_global_capturing()  # its files are those of all workers
-    with open(os.devnull, "w") as nowhere:  # noqa: PTH123
-        os.dup2(nowhere.fileno(), sys.__stdout__.fileno())  # type: ignore[union-attr]
-    capture.start_global_capturing()
-    capture.suspend_global_capture()
-    config.pluginmanager.register(_Reports(config, reports))
-    item = next(items, None)
-    while item is not None:
-        following = next(items, None)
-        config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-        item = following
-
-
-class _Reports:
-    """Sends the reports of a worker, and the name of each test that begins."""
-
-    def __init__(self, config: pytest.Config, pipe: int) -> None:
-        self._config = config
-        self._pipe = pipe
-
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self._send(nodeid)
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        hook = self._config.hook
-        self._send(hook.pytest_report_to_serializable(config=self._config, report=report))
-
-    def _send(self, message: object) -> None:
-        data = memoryview(marshal.dumps(message))
-        while data:
-            data = data[os.write(self._pipe, data) :]
-
-
-def _read(
-    pid: int, reports: int, told: SimpleQueue[tuple[int, dict[str, object] | str | None]]
-) -> None:
-    """Put what a worker sends into `told`, and None at its end."""
-    with open(reports, "rb") as pipe, suppress(EOFError, ValueError):
-        while True:
-            told.put((pid, marshal.load(pipe)))
-    told.put((pid, None))
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--workers", type=int, default=0, help="processes that share the tests, a file at a time"
-    )
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -188,8 +75,7 @@ def pytest_collection() -> Generator[None]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if number := config.getoption("--workers"):
-        config.pluginmanager.register(Workers(number))
+    config.pluginmanager.register(WholeRun())
     config.add_cleanup(close_null_files)  # also after a worker that had to be interrupted
 
 

@@ -16,7 +16,6 @@ import pytest_asyncio
 
 from integration_tests.corpus import LONG_CONTEXT
 from integration_tests.daemons import Fleet
-from integration_tests.forked import start_forking
 from integration_tests.shared_fleets import SharedFleets
 
 # Machines that only compute have no Playwright; pytest finds the fixtures of pages if it is there.
@@ -27,12 +26,6 @@ if find_spec("playwright"):
 
 # Daemons start over a hundred times; what the first one compiles serves the others.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Import the daemons once for all workers, which are forked after this."""
-    if session.config.getoption("--workers") and not session.config.option.collectonly:
-        start_forking()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -190,31 +190,18 @@ async def _reader(pipe: int, limit: int) -> StreamReader:
     return reader
 
 
-_addresses: dict[str, str] = {}
-"""Of the processes that fork a program. Forked workers of a test run share them."""
-
-_forkers: dict[tuple[str, int], "_Forker"] = {}
-
-
-def start_forking() -> None:
-    """Start what forks programs, for this process and those that it forks."""
-    for program in MODULES:
-        _forker(program)
+_forkers: dict[str, "_Forker"] = {}
 
 
 def _forker(program: str) -> "_Forker":
-    """Connect this process, once, to the process that forks a program."""
-    key = program, os.getpid()
-    if key not in _forkers:
-        if program not in _addresses:
-            _addresses[program] = _started(program)
-        _forkers[key] = _Forker(_addresses[program])
-        atexit.register(_forkers[key].close)
-    return _forkers[key]
+    """That of this process."""
+    if program not in _forkers:
+        _forkers[program] = _started(program)
+    return _forkers[program]
 
 
-def _started(program: str) -> str:
-    """Start the process that forks one program, and return its address; it ends with this one."""
+def _started(program: str) -> "_Forker":
+    """Start the process that forks one program; it ends with this one."""
     address = f"\0arriero-{program}-{os.getpid()}"
     environ = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
     alive, its_alive = socket.socketpair()
@@ -229,12 +216,15 @@ def _started(program: str) -> str:
             cwd=Path(__file__).parent.parent,
         )
 
+    forker = _Forker(address)
+
     def end() -> None:
+        forker.close()
         alive.close()
         process.wait()
 
     atexit.register(end)
-    return address
+    return forker
 
 
 class _Forker:

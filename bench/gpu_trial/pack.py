@@ -20,7 +20,7 @@ _SQUEEZED = 2**22
 """Bytes from which on a wheel is compressed anew."""
 
 _EXTRA = ("gguf", "hypothesis", "jsonschema", "openai")
-_EXTRA += ("pytest", "pytest-asyncio", "pytest-timeout")
+_EXTRA += ("pytest", "pytest-asyncio", "pytest-timeout", "pytest-xdist")
 """Besides what an agent needs: for making models, and for tests."""
 
 _UNUSED = ("hf_xet",)

@@ -153,7 +153,7 @@ def steps(*, has_gpu: bool, cores: int, shrink: int = 1, rounds: int = 3) -> tup
         ),
         Step(
             "tests of the engine",
-            (f"{pytest} --workers {workers} tests/agent/engine/llama {of_engines}",),
+            (f"{pytest} -n {workers} --dist loadfile tests/agent/engine/llama {of_engines}",),
             300,
             ("build",),
         ),
