@@ -392,8 +392,9 @@ class UnifiedMemory(Memory):
         for holder in sorted(self._cells.kept_alone - {sparing}, key=self._worth.__getitem__):
             if self.allowance.num_moved - begun >= ENOUGH_AT_ONCE:
                 return
+            # Parking the first block copies cells that others have, too, such as the first token's.
             while (length := self._cells.length(holder)) and (
-                length - (start := self._last_block(holder)) <= self._cells.num_alone(holder)
+                length - (start := self._last_block(holder)) <= 2 * self._cells.num_alone(holder)
             ):
                 count, most = length - start, self.allowance.num_left
                 if self._is_parked(holder, start):

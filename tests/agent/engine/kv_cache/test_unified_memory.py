@@ -190,6 +190,19 @@ def test_only_cells_that_nobody_shares_are_moved_when_others_begin() -> None:
     memory.check_integrity()
 
 
+def test_a_first_block_moves_whose_first_token_all_prompts_have() -> None:
+    memory = make(num_cells=1000, most_parked=1000, is_compact=True)
+    run(memory, 0, 1, *[2] * BLOCK)
+    run(memory, 1, 1, *[3] * BLOCK)
+    memory.leave(0)
+    memory.leave(1)
+    run(memory, 0, 1, 4)
+    run(memory, 1, 1, 5)
+    assert memory.room.num_used == 3, "the first token, and what runs"
+    assert memory.find([1, *[2] * BLOCK, 9], BLOCK + 1).length == BLOCK + 1
+    memory.check_integrity()
+
+
 def test_cells_that_only_kept_prefixes_share_can_be_had_too() -> None:
     memory = make(num_cells=10, holders=8)
     run(memory, 0, 1, 2, 3, 4, 5, 6)
