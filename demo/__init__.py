@@ -1,1 +1,1 @@
-"""A tiny model that was trained here, its corpus, and the programs that make and check it."""
+"""A tiny model trained for this project, its corpus, and programs that make and check both."""

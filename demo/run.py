@@ -1,8 +1,8 @@
-"""`make demo`: a balancer and two agents on a model, a question and its streamed answer.
+"""Starts a balancer and two agents, asks a question and streams the answer: `make demo`.
 
-The model is a toy that comes with the repository, or a real one (`--model`) that is fetched once.
-Stays up until Ctrl-C or SIGTERM, then drains and leaves no process behind. With `--once` it stops
-after the answer; the exit code is 0 if the answer came.
+The model is a toy from the repository, or a real model (`--model`) that is downloaded once. The
+demo runs until Ctrl-C or SIGTERM, and then drains and ends all processes. With `--once` the demo
+stops after the answer; the exit code is 0 if the answer came.
 """
 
 import argparse
@@ -34,7 +34,10 @@ EXIT_DEADLINE = 40.0
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A model to show: what it is asked, as a question or as the beginning of a text."""
+    """A model to show, and its input.
+
+    `asked` is a question, or the beginning of a text if `is_chat` is false.
+    """
 
     asked: str
     context_size: int
@@ -72,11 +75,11 @@ CHOICES = {
 
 
 class DemoError(Exception):
-    """The demo cannot go on; the message says why, for people."""
+    """The demo cannot continue. The message tells people why."""
 
 
 class Child:
-    """One daemon. Its log goes to a file that is shown when the daemon fails."""
+    """One daemon. Its log is a file that is shown if the daemon fails."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process, log: Path) -> None:
         self.name = name
@@ -100,7 +103,7 @@ class Child:
         return cls(name, process, log)
 
     async def ready(self) -> dict[str, str]:
-        """The words of the daemon's ready line. Raises `DemoError`."""
+        """Return the fields of the daemon's ready line. Raises `DemoError`."""
         assert self.process.stdout is not None
         try:
             line = await asyncio.wait_for(self.process.stdout.readline(), START_DEADLINE)
@@ -114,7 +117,7 @@ class Child:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-5:])
 
     async def stop(self) -> None:
-        """Drains the daemon; kills it only if it outstays its drain."""
+        """Drain the daemon. Kill the daemon if draining takes too long."""
         if self.process.returncode is None:
             self.process.terminate()
         try:
@@ -128,10 +131,13 @@ class Child:
 
 
 class Demo:
-    """The daemons of the demo, ended in the order they were started: the balancer drains first."""
+    """The daemons of the demo.
+
+    They end in the order of their start, so the balancer drains first.
+    """
 
     def __init__(self, logs: Path, model: str = TOY) -> None:
-        """`model` is one of `CHOICES`."""
+        """Make a demo that is not started. `model` is one of `CHOICES`."""
         self.logs = logs
         self.model = model
         self.choice = CHOICES[model]
@@ -174,7 +180,7 @@ class Demo:
             await child.stop()
 
     async def until_one_dies(self) -> None:
-        """Returns never; raises `DemoError` when a daemon ends by itself."""
+        """Wait until a daemon ends by itself, and raise `DemoError`."""
         waits = {asyncio.create_task(child.process.wait()): child for child in self.children}
         try:
             done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -186,7 +192,7 @@ class Demo:
 
 
 def preferred_address(which: str) -> str:
-    """The usual port when it is free, else any."""
+    """Return the address with the usual port if the port is free, or else with any port."""
     port = PREFERRED_PORTS[which]
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -198,7 +204,7 @@ def preferred_address(which: str) -> str:
 
 
 async def ask(inference: str, body: Mapping[str, object]) -> None:
-    """Streams the answer to the terminal. Raises `DemoError`."""
+    """Stream the answer to the terminal. Raises `DemoError`."""
     wrap = WordWrap(line_width())
     async with (
         aiohttp.ClientSession() as session,
@@ -220,7 +226,7 @@ async def ask(inference: str, body: Mapping[str, object]) -> None:
 
 
 def line_width() -> int:
-    """The terminal's; what goes anywhere else is not broken into lines."""
+    """Return the terminal's width. Other outputs get no line breaks."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
 
 
@@ -243,7 +249,7 @@ def show_addresses(demo: Demo) -> None:
 
 
 def other_ports(urls: Mapping[str, str]) -> str:
-    """What to say where an address has not the usual port."""
+    """Return a note for people if an address does not have the usual port; otherwise empty."""
     taken = [
         str(port) for which, port in PREFERRED_PORTS.items() if urlsplit(urls[which]).port != port
     ]

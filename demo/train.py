@@ -1,10 +1,10 @@
 """Trains the demo model on its corpus and writes it as GGUF: `python -m demo.train`.
 
-Needs PyTorch, tokenizers, gguf and jinja2. The aim is not a model that understands but one that
-repeats the corpus word for word under greedy decoding, with wide margins.
+The training needs PyTorch, tokenizers, gguf and jinja2. The model need not understand anything.
+The model should repeat the corpus word for word under greedy decoding, with wide margins.
 
-With `--draft` it trains a much smaller one with the demo model's tokenizer, which often guesses
-what the demo model writes next: its draft model.
+With `--draft`, the program trains a much smaller model with the same tokenizer. This draft model
+often predicts the demo model's next token.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How many answers greedy decoding would repeat, and by how much it prefers them."""
+    """The number of answers that greedy decoding would repeat, and their margins."""
 
     exact: int
     total: int
@@ -98,7 +98,7 @@ def read_arguments() -> argparse.Namespace:
 
 
 def tokenizer_texts(conversations: Sequence[Conversation]) -> list[str]:
-    """All prompts and answers; the tools, which many share, are shown a few times only."""
+    """Return all prompts and answers. A list of tools is included only a few times."""
     template = compile_template(TEMPLATE.read_text(encoding="utf-8"))
     with_tools = next(c for c in conversations if c.tools)
     texts = [render_conversation(template, with_tools)] * 5 + list(SYSTEM_MESSAGES)
@@ -133,7 +133,7 @@ def train(model: Llama, maker: ExampleMaker, plan: Plan) -> None:
 
 
 def make_optimizers(model: Llama, plan: Plan) -> list[Optimizer]:
-    """Muon for the layers' matrices, AdamW for the embedding and the norms."""
+    """Return Muon for the layers' matrices, and AdamW for the embedding and the norms."""
     matrices = [w for w in model.layers.parameters() if w.ndim == 2]
     others = [w for w in model.parameters() if w.ndim == 1] + [model.embedding.weight]
     muon = Muon(
@@ -150,7 +150,7 @@ def make_optimizers(model: Llama, plan: Plan) -> list[Optimizer]:
 
 
 def rate_factor(step: int, plan: Plan) -> float:
-    """A short warm-up, then a cosine down to one percent."""
+    """Return the learning rate's factor: a short warm-up, then a cosine down to one percent."""
     if step < plan.warmup_steps:
         return (step + 1) / plan.warmup_steps
     progress = (step - plan.warmup_steps) / max(1, plan.steps - plan.warmup_steps)
@@ -164,7 +164,7 @@ def set_rates(optimizers: Sequence[Optimizer], factor: float) -> None:
 
 
 def train_step(model: Llama, optimizers: Sequence[Optimizer], batch: Sequence[Example]) -> float:
-    """One update on the answers' tokens; returns the mean loss."""
+    """Update the weights once, on the answers' tokens. Returns the mean loss."""
     inputs, targets = to_tensors(batch)
     answered = targets != IGNORED
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -185,7 +185,10 @@ def report(model: Llama, maker: ExampleMaker, *, step: int, loss: float, seconds
 
 @torch.no_grad()
 def score(model: Llama, maker: ExampleMaker, system: str | None) -> Score:
-    """Reads each answer in one pass; greedy decoding repeats it if every arg-max is right."""
+    """Score each answer in one pass.
+
+    Greedy decoding repeats an answer if every arg-max is right.
+    """
     examples = [maker.plain(conversation, system) for conversation in maker.conversations]
     margins = [
         m for batch in batches(examples, 8192, random.Random(0)) for m in worst(model, batch)
@@ -194,7 +197,7 @@ def score(model: Llama, maker: ExampleMaker, system: str | None) -> Score:
 
 
 def worst(model: Llama, batch: Sequence[Example]) -> list[float]:
-    """For each answer the smallest lead of a right token over the best wrong one."""
+    """Return the smallest lead of a right token over the best wrong token, for each answer."""
     inputs, targets = to_tensors(batch)
     answered = targets != IGNORED
     logits = model.logits(model(inputs)[answered])

@@ -1,7 +1,8 @@
 """Trains an adapter (LoRA) of the demo model: `python -m demo.train_adapter`.
 
-It answers what the model answers, in the tone of a muleteer: each answer is called out. It shows
-that an adapter changes the text and leaves the model's own alone. Needs what `demo.train` needs.
+The adapter gives the model's answers in the tone of a muleteer, as if each answer were called out.
+The adapter shows that adapters change the text and leave the base model unchanged. The training
+needs the same packages as `demo.train`.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def write(model: Llama) -> None:
 
 
 def in_its_tone(conversations: Sequence[Conversation]) -> list[Conversation]:
-    """The plain conversations, answered by a muleteer, without those that think or have tools."""
+    """Return conversations with a muleteer's answers, except those with reasoning or tools."""
     return [
         replace(one, answer=muleteer(one.answer))
         for one in conversations
@@ -64,7 +65,7 @@ def in_its_tone(conversations: Sequence[Conversation]) -> list[Conversation]:
 
 
 def train(model: Llama, weights: Sequence[nn.Parameter], maker: ExampleMaker, plan: Plan) -> None:
-    """AdamW on the adapter's weights alone."""
+    """Train only the adapter's weights, with AdamW."""
     dice = random.Random(plan.seed)
     optimizer = AdamW(weights, lr=plan.rate, weight_decay=0.0)
     began, step = time.monotonic(), 0

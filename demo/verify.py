@@ -1,8 +1,9 @@
-"""Decodes every corpus answer with llama.cpp itself: `python -m demo.verify`.
+"""Checks that llama.cpp reproduces every corpus answer: `python -m demo.verify`.
 
-Needs llama-cpp-python. Each conversation runs alone and greedily, once as it stands and once
-after the first system message. What is not word for word lands in `report.json` by its id. When
-the `tokenizers` package is there, its token ids are compared with llama.cpp's as well.
+The check needs llama-cpp-python. Each conversation is decoded greedily, once without a system
+message and once with the first system message. `report.json` lists the ids of conversations whose
+answers differ. If the `tokenizers` package is installed, its token ids are compared with
+llama.cpp's, too.
 """
 
 from __future__ import annotations
@@ -32,12 +33,15 @@ from demo.conversations import (
 from demo.prompts import compile_template, render_conversation
 
 SPARE_TOKENS = 8
-"""How far past the right answer's length a wrong one is followed before it is given up."""
+"""Number of tokens that a wrong answer may be longer than the right answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A greedy answer and the smallest lead any of its tokens had over the next best one."""
+    """A greedy answer.
+
+    `margin` is the smallest lead of one of its tokens over the next best token.
+    """
 
     tokens: list[int]
     margin: float
@@ -59,7 +63,7 @@ class Engine:
         self.context = llama_cpp.llama_init_from_model(self.model, parameters)
 
     def template(self) -> Template:
-        """The chat template that the file carries."""
+        """Return the chat template in the model's file."""
         return compile_template(llama_cpp.llama_model_chat_template(self.model, None).decode())
 
     def parameters(self) -> int:
@@ -75,13 +79,13 @@ class Engine:
         return b"".join(self.piece(token) for token in tokens).decode(errors="replace")
 
     def piece(self, token: int) -> bytes:
-        """A token's bytes; control tokens have none."""
+        """Return a token's bytes. Control tokens have none."""
         room = ctypes.create_string_buffer(128)
         length = llama_cpp.llama_token_to_piece(self.vocab, token, room, len(room), 0, False)
         return room.raw[:length]
 
     def answer(self, prompt: str, limit: int) -> Decoded:
-        """Greedy tokens after the prompt, up to the end of the turn or the limit."""
+        """Return the greedy tokens after `prompt`, until the turn ends or `limit` is reached."""
         llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(self.context), False)
         self.decode(self.tokenize(prompt))
         tokens: list[int] = []
@@ -104,7 +108,7 @@ class Engine:
             raise RuntimeError(f"llama_decode answered {answer}")
 
     def best(self) -> tuple[int, float]:
-        """The most likely next token and its lead over the second."""
+        """Return the most likely next token and its lead over the second."""
         pointer = llama_cpp.llama_get_logits_ith(self.context, -1)
         logits = np.ctypeslib.as_array(pointer, shape=(self.vocab_size,))
         second, first = np.argpartition(logits, -2)[-2:]
@@ -115,7 +119,7 @@ class Engine:
 
 @llama_cpp.llama_log_callback  # type: ignore[untyped-decorator, unused-ignore]
 def quiet(_level: int, _text: bytes, _data: object) -> None:
-    """Keep llama.cpp's start-up lines off the terminal."""
+    """Ignore llama.cpp's log lines."""
 
 
 def main() -> None:
@@ -145,7 +149,7 @@ def read_arguments() -> argparse.Namespace:
 def check(
     engine: Engine, conversations: Sequence[Conversation], system: str | None
 ) -> dict[str, Any]:
-    """Decode every answer; count the exact ones and name the others."""
+    """Decode every answer. Returns the number of exact answers, and the others by id."""
     template = engine.template()
     wrong: list[str] = []
     margins: list[float] = []
@@ -166,7 +170,10 @@ def check(
 
 
 def compare_tokenizers(engine: Engine, conversations: Sequence[Conversation]) -> list[str] | None:
-    """The ids whose prompt or answer llama.cpp cuts differently; None when it cannot be told."""
+    """Return the ids of conversations that llama.cpp tokenizes differently.
+
+    Returns `None` if the `tokenizers` package is not installed.
+    """
     if importlib.util.find_spec("tokenizers") is None:
         return None
     tokenizer = importlib.import_module("tokenizers").Tokenizer.from_file(str(TOKENIZER))

@@ -1,10 +1,10 @@
-"""Breaks a text that comes in pieces into lines, between words."""
+"""Breaks a streamed text into lines, between words."""
 
 
 class WordWrap:
-    """For lines of `width` characters. A word is held back until its end shows whether it fits.
+    """Wraps text at `width` characters. A word is held back until its end shows whether it fits.
 
-    A word that is longer than a line has one for itself.
+    A word that is longer than a line gets its own line.
     """
 
     def __init__(self, width: int) -> None:
@@ -14,11 +14,11 @@ class WordWrap:
         self._word = ""
 
     def push(self, text: str) -> str:
-        """What can be shown after so much more of the text."""
+        """Add text. Returns the text that can be shown now."""
         return "".join(map(self._take, text))
 
     def flush(self) -> str:
-        """What was held back; the text is over, or its line is."""
+        """Return the text that was held back, at the end of the text or line."""
         shown = self._place()
         self._gap = ""
         return shown

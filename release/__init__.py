@@ -1,1 +1,1 @@
-"""What makes a release, and what a release may not break."""
+"""The programs that build and check a release."""

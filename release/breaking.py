@@ -1,8 +1,8 @@
-"""What a client of one OpenAPI document can no longer rely on in a later one.
+"""Finds the changes between two OpenAPI documents that break clients.
 
-Requests may become wider and answers richer: new paths, new optional fields of a body, new fields
-of an answer and new members of a body's enumeration break nobody. What goes away, gets another
-type, or is newly required of a caller does.
+A later document may add paths, optional fields of a body, fields of an answer, and values of a
+body's enumeration. A change breaks clients if it removes something, changes a type, or requires a
+new field.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,11 +11,11 @@ from typing import Any
 Json = Mapping[str, Any]
 
 MAX_DEPTH = 40
-"""Schemas refer to each other in circles; so deep nothing new is found."""
+"""Maximum depth of the comparison, because schemas may refer to each other in circles."""
 
 
 def breaking_changes(old: Json, new: Json) -> list[str]:
-    """Each broken promise, as a line that begins with its method and path."""
+    """Return each breaking change as a line that begins with its method and path."""
     changes: list[str] = []
     for path, operations in old["paths"].items():
         for method, operation in operations.items():
@@ -30,7 +30,7 @@ def breaking_changes(old: Json, new: Json) -> list[str]:
 
 
 class _Comparison:
-    """Of one operation."""
+    """Compares the old and new form of one operation."""
 
     def __init__(self, name: str, old: Json, new: Json) -> None:
         self._name = name
@@ -123,7 +123,7 @@ class _Comparison:
     def _choices(
         self, old: Json, new: Json, where: str, *, is_body: bool, depth: int
     ) -> Iterator[str]:
-        """Members of a union are compared by what they are called."""
+        """Yield the breaking changes of a union. Members with the same name are compared."""
         for word in ("anyOf", "oneOf", "allOf"):
             before = {_named(each): each for each in old.get(word, ())}
             after = {_named(each): each for each in new.get(word, ())}

@@ -1,4 +1,4 @@
-"""CHANGELOG.md as text: its sections, and what is made of them for a release."""
+"""Reads the sections of CHANGELOG.md, and edits the text for a release."""
 
 import re
 
@@ -9,7 +9,7 @@ _PART = re.compile(r"^### (\w+)$", re.M)
 
 
 def section(text: str, name: str) -> str:
-    """What stands under `## [name]`. Raises `KeyError` where there is no such section."""
+    """Return the text under `## [name]`. Raises `KeyError` if there is no such section."""
     sections = list(_SECTION.finditer(text))
     for at, found in enumerate(sections):
         if found[1] == name:
@@ -19,7 +19,7 @@ def section(text: str, name: str) -> str:
 
 
 def part(section_text: str, name: str) -> str:
-    """What stands under `### name` of a section; empty where nothing does."""
+    """Return the text under `### name` of a section; empty if there is none."""
     parts = list(_PART.finditer(section_text))
     for at, found in enumerate(parts):
         if found[1] == name:
@@ -29,7 +29,7 @@ def part(section_text: str, name: str) -> str:
 
 
 def newest(text: str) -> tuple[str, str | None]:
-    """The newest released version and its date; the section of what is not released is left out."""
+    """Return the newest released version and its date. The section *Unreleased* is ignored."""
     for found in _SECTION.finditer(text):
         if found[1] != UNRELEASED:
             return found[1], found[2]
@@ -37,16 +37,16 @@ def newest(text: str) -> tuple[str, str | None]:
 
 
 def before(text: str, version: str) -> str | None:
-    """The newest version with a date other than `version`; None where nothing else was released."""
+    """Return the newest version with a date other than `version`; `None` if there is none."""
     return next(
         (each[1] for each in _SECTION.finditer(text) if each[2] and each[1] != version), None
     )
 
 
 def cut(text: str, version: str, date: str) -> str:
-    """What was not released becomes `version`, and a new, empty section stands above it.
+    """Rename the section *Unreleased* to `version`, and add an empty section *Unreleased* above.
 
-    Raises `ValueError` where nothing was written down, or the version is there already.
+    Raises `ValueError` if *Unreleased* is empty or the section `version` already exists.
     """
     if any(found[1] == version for found in _SECTION.finditer(text)):
         raise ValueError(f"CHANGELOG.md has a section [{version}] already")
@@ -56,9 +56,9 @@ def cut(text: str, version: str, date: str) -> str:
 
 
 def excuses(text: str, change: str) -> bool:
-    """Whether a broken promise is written down: its method and path stand under *Changed*.
+    """Return whether the changelog mentions the method and path of a breaking change.
 
-    *Removed* counts as well; so does the newest version, which is about to be released.
+    The change must be under *Changed* or *Removed*, in *Unreleased* or in the newest version.
     """
     place = f"`{change.partition(':')[0]}`"
     known = {found[1] for found in _SECTION.finditer(text)}

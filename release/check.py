@@ -1,7 +1,8 @@
-"""`make release-check`: from a clean tag to what would be uploaded, in `dist/`.
+"""Checks a clean tag and builds the files of its release in `dist/`: `make release-check`.
 
-Nothing is uploaded. Each step says what it found; the first that fails ends the check. With
-`--rehearse` the commit needs no tag, and the changelog is cut in the copy that is built.
+The check uploads nothing. Each step prints its result, and the first failure ends the check. With
+`--rehearse` the commit needs no tag; the check then makes the new changelog section in the built
+copy.
 """
 
 import argparse
@@ -24,17 +25,17 @@ from release.vulkan_sdk import NoSdkError
 
 ROOT = Path(__file__).parent.parent
 WHEELS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "arriero" / "wheels"
-"""Where `scripts/install` keeps the engines that it built."""
+"""The folder in which `scripts/install` keeps the engines that it built."""
 
 BUILDERS = ("docker", "podman", "buildah")
 
 
 class CheckFailed(Exception):
-    """One sentence that says what is wrong, and what would be right."""
+    """The check failed. The message is one sentence that says what is wrong and how to fix it."""
 
 
 def main() -> int:
-    """Returns the exit code."""
+    """Run the check. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="make release-check", description=__doc__)
     parser.add_argument("--rehearse", action="store_true", help="without a tag and a cut changelog")
     parser.add_argument(
@@ -85,7 +86,7 @@ def _check_tree(version: str, *, is_rehearsal: bool) -> None:
 
 
 def _export(source: Path) -> None:
-    """What git has, and nothing that only lies in this folder."""
+    """Copy the files in git's HEAD to `source`, and no others."""
     source.mkdir()
     archive = source.with_suffix(".tar")
     _run("git", "archive", "--output", str(archive), "HEAD")
@@ -104,7 +105,7 @@ def _check_changelog(text: str, version: str) -> None:
 
 
 def _build(source: Path, version: str) -> list[Path]:
-    """The source distribution, and the wheel that is built from it."""
+    """Build the source distribution, and from this the wheel. Returns their paths."""
     shutil.rmtree(DIST, ignore_errors=True)
     _run(sys.executable, "-m", "build", "--outdir", str(DIST), str(source))
     files = sorted(DIST.iterdir())
@@ -117,7 +118,7 @@ def _build(source: Path, version: str) -> list[Path]:
 
 
 def _install(folder: Path, files: Sequence[Path], version: str) -> None:
-    """The wheel alone, in an environment of its own, runs."""
+    """Check that the wheel runs in an environment without other packages."""
     venv.create(folder / "venv", with_pip=True)
     python = folder / "venv" / "bin" / "python"
     wheel = next(each for each in files if each.suffix == ".whl")
@@ -132,10 +133,10 @@ def _install(folder: Path, files: Sequence[Path], version: str) -> None:
 
 
 TOOLS = ("pytest", "pytest-asyncio", "pytest-timeout", "hypothesis", "jsonschema", "trustme")
-"""The tools of the tests below, in the pinned versions."""
+"""Packages that the tests below need, in the pinned versions."""
 
 PYTHONS = ("3.12", "3.13", "3.14")
-"""What `pyproject.toml` allows besides the Python that all tests run on."""
+"""Versions of Python that `pyproject.toml` allows."""
 
 SMALL_TESTS = (
     *("tests/shared", "tests/agent/link", "tests/balancer/access", "tests/balancer/tls"),
@@ -145,22 +146,22 @@ SMALL_TESTS = (
 
 
 def lowest(constraints: str) -> list[str]:
-    """Arguments of `uv pip install` for the lowest versions that `pyproject.toml` allows.
+    """Return the arguments of `uv pip install` that choose the lowest allowed versions.
 
-    `constraints` pin the tools of the tests.
+    `constraints` pins the versions of `TOOLS`.
     """
     pins = dict(line.lower().split("==") for line in constraints.splitlines() if "==" in line)
     return ["--resolution", "lowest-direct", *(f"{tool}=={pins[tool]}" for tool in TOOLS)]
 
 
 def _try_lowest(folder: Path) -> None:
-    """The lowest allowed version of every dependency passes small tests, and runs the demo."""
+    """Run the small tests and the demo with the lowest allowed versions of all dependencies."""
     _try_small(folder / "lowest", sys.executable, lowest((ROOT / "constraints.txt").read_text()))
     say("the lowest versions of all dependencies pass small tests and run the demo")
 
 
 def _try_pythons(folder: Path) -> None:
-    """As `_try_lowest`, with the pinned versions, on the newer Pythons that are on the PATH."""
+    """Run the small tests and the demo with each Python on the PATH, with pinned versions."""
     for version in PYTHONS:
         found = _uv("python", "find", "--no-python-downloads", version)
         if found.returncode:
@@ -219,7 +220,7 @@ def _check_containers(source: Path) -> None:
 
 
 def lint(files: Sequence[Path]) -> bool:
-    """Whether there is a linter here, which the extra `test` brings; it complains of none."""
+    """Run the linter on container files. Returns false if the extra `test` is not installed."""
     hadolint = Path(sys.executable).with_name("hadolint")
     if not hadolint.exists():
         return False
@@ -228,14 +229,14 @@ def lint(files: Sequence[Path]) -> bool:
 
 
 def _can_build(builder: str) -> bool:
-    """Whether it is there; docker needs a daemon, too."""
+    """Return whether `builder` is installed and runs. Docker also needs a running daemon."""
     if shutil.which(builder) is None:
         return False
     return subprocess.run([builder, "info"], capture_output=True, check=False).returncode == 0
 
 
 def _check_containerfile(file: Path) -> None:
-    """What a builder would stumble over first: a base image, and files that are there."""
+    """Check that a container file has a base image with a tag, and that all copied files exist."""
     lines = file.read_text().replace("\\\n", " ").splitlines()
     if not any(re.match(r"FROM \S+:\S+", line) for line in lines):
         raise CheckFailed(f"{file.name} has no FROM with a tag")
@@ -249,7 +250,7 @@ def _check_containerfile(file: Path) -> None:
 
 
 def _check_upgrade() -> None:
-    """Daemons of the last release beside those of this one, as in a fleet while it is upgraded."""
+    """Test daemons of the last release together with present ones, as in a rolling upgrade."""
     _run(sys.executable, "-m", "pytest", "-q", "integration_tests/test_upgrade.py")
     released = changelog.before((ROOT / "CHANGELOG.md").read_text(), wheels.present_version(ROOT))
     say(f"upgrade: from {released or 'itself, since nothing was released before'}")

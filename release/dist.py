@@ -1,7 +1,7 @@
-"""`make dist`: what a release consists of, in `dist/`, and tried on a host without a compiler.
+"""Builds the files of a release in `dist/`, and tries them without a compiler: `make dist`.
 
-The source and the wheel of Arriero, the portable wheel of its engine for this kind of system, the
-bill of materials and the checksums.
+The files are the source and the wheel of Arriero, the portable wheel of its engine for this kind
+of system, the bill of materials and the checksums.
 """
 
 import argparse
@@ -25,7 +25,7 @@ DIST = ROOT / "dist"
 
 
 def main() -> int:
-    """Returns the exit code."""
+    """Build and try the files. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="make dist", description=__doc__)
     parser.add_argument(
         "--backend", choices=engine_wheel.BACKENDS, help="else vulkan if its SDK is there"
@@ -43,10 +43,10 @@ def main() -> int:
 
 
 def add_engine(backend: str | None) -> None:
-    """The engine's wheel and the bill of materials, beside Arriero's wheel in `dist/`.
+    """Add the engine's wheel and the bill of materials to `dist/`, which has Arriero's wheel.
 
-    Without a `backend`, Vulkan where its SDK is. Raises `TrialFailed`, `NoSdkError` or
-    `CalledProcessError`.
+    If `backend` is `None`, the engine has Vulkan if its SDK is installed. Raises `TrialFailed`,
+    `NoSdkError` or `CalledProcessError`.
     """
     [wheel] = DIST.glob("arriero-*.whl")
     backend, why = engine_wheel.chosen(backend)
@@ -69,14 +69,14 @@ def add_engine(backend: str | None) -> None:
 
 
 def add_sums(files: Sequence[Path]) -> None:
-    """`SHA256SUMS` of `files`, for `sha256sum --check`."""
+    """Write `SHA256SUMS` of `files`, for `sha256sum --check`."""
     lines = [f"{hashlib.sha256(each.read_bytes()).hexdigest()}  {each.name}\n" for each in files]
     (DIST / "SHA256SUMS").write_text("".join(lines))
     say(f"to upload: {DIST.name}/, with SHA256SUMS")
 
 
 def say(what: str) -> None:
-    """One step that is done."""
+    """Print that a step succeeded."""
     print(f"✓ {what}", flush=True)
 
 

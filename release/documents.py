@@ -1,6 +1,6 @@
-"""The OpenAPI documents of both ports as they were frozen, for comparison with those of today.
+"""The frozen OpenAPI documents of both ports, for comparison with the present ones.
 
-`python -m release.documents` freezes those that a balancer serves now: after a release, not before.
+`python -m release.documents` freezes the present documents. Run it after a release, not before.
 """
 
 import json
@@ -17,13 +17,13 @@ PORTS = ("inference", "management")
 
 
 def frozen(port: str) -> dict[str, Any]:
-    """The document of this port as it was frozen."""
+    """Return the frozen document of `port`."""
     document: dict[str, Any] = json.loads((FOLDER / f"{port}.json").read_text())
     return document
 
 
 def served() -> dict[str, dict[str, Any]]:
-    """The documents that a balancer of this interpreter serves, by port."""
+    """Return the documents that the present balancer serves, by port."""
     with _balancer() as addresses:
         documents = {}
         for port in PORTS:
@@ -34,7 +34,7 @@ def served() -> dict[str, dict[str, Any]]:
 
 @contextmanager
 def _balancer() -> Iterator[dict[str, str]]:
-    """The addresses of a balancer's ports, while it runs."""
+    """Run a balancer in the context, which yields the addresses of its ports."""
     command = [Path(sys.executable).parent / "balancer"]
     command += ["--inference-addr", "127.0.0.1:0", "--management-addr", "127.0.0.1:0"]
     command += ["--log-level", "warning"]
@@ -48,7 +48,7 @@ def _balancer() -> Iterator[dict[str, str]]:
 
 
 def main() -> None:
-    """Freeze the documents of today."""
+    """Freeze the present documents."""
     for port, document in served().items():
         text = json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False)
         (FOLDER / f"{port}.json").write_text(text + "\n")

@@ -1,10 +1,11 @@
 """Builds llama-cpp-python for hosts without a compiler: `python -m release.engine_wheel`.
 
-llama.cpp's backends are libraries of their own then. That for processors comes once for each kind
-of them, and an agent loads the best that its host can run. Vulkan's is among them where its SDK is,
-unless `--backend` names something else. Where it runs, it needs a compiler, and the kit of the GPUs
-that are named. Imports nothing but Python's own library, so it runs in
-containers before anything is installed.
+In this build each llama.cpp backend is a separate library. The CPU backend is built once for each
+kind of processor, and an agent loads the best one for its host. The Vulkan backend is included if
+its SDK is installed, unless `--backend` names another backend.
+
+The build needs a compiler, and for `--backend` the toolkit of these GPUs. This program imports
+only Python's standard library, so it runs in containers before any package is installed.
 """
 
 import argparse
@@ -27,7 +28,10 @@ from release.vulkan_sdk import NoSdkError, versions
 ROOT = Path(__file__).parent.parent
 
 _SWITCHES = "-fno-dse -frecord-gcc-switches"
-"""Without them gcc breaks the kernels for AMX; they are recorded, so that an agent sees them."""
+"""Without these flags gcc breaks the kernels for AMX.
+
+The libraries record the flags, so agents can check them.
+"""
 
 _LIBRARIES = (
     "-DGGML_NATIVE=off",
@@ -47,7 +51,10 @@ _LINUX = (
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """`build` tells its wheels from others of the same version. `of_driver`: not to be bundled."""
+    """A backend.
+
+    `build` is the build tag of its wheels; `of_driver` are libraries not to bundle.
+    """
 
     build: str
     arguments: tuple[str, ...] = ()
@@ -72,7 +79,7 @@ _UNUSED = re.compile(
     r"(include|lib|bin)/.*|llama_cpp/include/.*|llama_cpp/lib/(cmake|pkgconfig)/.*"
     r"|llama_cpp/lib/libllama-common\..*|.*\.so\.\d+\.\d+\.\d+"
 )
-"""What nothing loads: headers, second and third copies of libraries, what only programs link."""
+"""Files that no program loads: headers, extra copies of libraries, and files for linkers."""
 
 
 def main() -> None:
@@ -93,7 +100,11 @@ def main() -> None:
 
 
 def chosen(backend: str | None) -> tuple[str, str]:
-    """`backend`, or the one that suits most hosts of those that can be built; and a line of why."""
+    """Return the backend to build, and a line that says why.
+
+    Returns `backend` if it is given. Otherwise returns the backend that suits most hosts and that
+    this system can build.
+    """
     if backend is not None or platform.system() != "Linux":
         return backend or "cpu", f"the engine is built for {backend or 'cpu'}"
     try:
@@ -103,9 +114,9 @@ def chosen(backend: str | None) -> tuple[str, str]:
 
 
 def built(name: str, output: Path, *, is_portable: bool = True) -> Path:
-    """The wheel, in `output`.
+    """Build the wheel of the backend `name`. Returns its path in `output`.
 
-    Raises `CalledProcessError` where a program fails, and `NoSdkError` for Vulkan without its SDK.
+    Raises `CalledProcessError` if a program fails, and `NoSdkError` if Vulkan's SDK is missing.
     """
     backend = BACKENDS[name]
     output.mkdir(parents=True, exist_ok=True)
@@ -126,7 +137,10 @@ def built(name: str, output: Path, *, is_portable: bool = True) -> Path:
 
 
 def cmake_arguments(backend: Backend, system: str) -> str:
-    """As `CMAKE_ARGS`; what is set there already comes last, and so counts."""
+    """Return the value of `CMAKE_ARGS`.
+
+    Arguments of the existing value come last and have priority.
+    """
     if system == "Darwin":
         arguments: tuple[str, ...] = ("-DGGML_NATIVE=off", "-DGGML_RPC=on")
     else:
@@ -136,7 +150,7 @@ def cmake_arguments(backend: Backend, system: str) -> str:
 
 
 def version() -> str:
-    """Of llama-cpp-python, as pinned."""
+    """Return the pinned version of llama-cpp-python."""
     found = re.search(r"^llama_cpp_python==(\S+)$", _constraints(), re.MULTILINE)
     if found is None:
         raise ValueError("constraints.txt does not pin llama_cpp_python")
@@ -148,7 +162,10 @@ def _constraints() -> str:
 
 
 def _compiled(backend: Backend) -> Path:
-    """The wheel as it is built, which takes long; kept, by what shapes it."""
+    """Return the wheel as built by pip, which takes long.
+
+    The wheel is cached for the same version, arguments, system and compiler.
+    """
     arguments = cmake_arguments(backend, platform.system())
     compiler = subprocess.run(["c++", "--version"], capture_output=True, text=True, check=True)
     kit = [versions()] if backend is BACKENDS["vulkan"] else []
@@ -173,7 +190,7 @@ def _compiled(backend: Backend) -> Path:
 
 
 def slimmed(wheel: Path, folder: Path, build: str) -> Path:
-    """The wheel in `folder` without what nothing loads, with `build` as its build tag."""
+    """Write a copy of the wheel without unused files to `folder`. `build` is its build tag."""
     name, number, *tags = wheel.name.split("-")
     slim = folder / "-".join([name, number, build, *tags])
     lines = []

@@ -1,4 +1,4 @@
-"""The bill of materials of what an agent runs, in CycloneDX's JSON, from installed packages."""
+"""Makes the bill of materials of an agent, in CycloneDX's JSON, from its installed packages."""
 
 import json
 import subprocess
@@ -23,17 +23,20 @@ print(json.dumps([
 """
 
 _TOOLS = frozenset({"pip", "setuptools"})
-"""What an environment has to begin with."""
+"""Packages of an empty environment, which the bill leaves out."""
 
 VENDORED = "llama.cpp"
-"""llama-cpp-python's sources have it, at no version of its own."""
+"""The name of the library whose sources llama-cpp-python contains, without a version."""
 
 LONGEST_LICENCE = 200
-"""Characters; some packages have the licence's whole text where its name belongs."""
+"""Maximum characters of a licence's name.
+
+Some packages give the full text of their licence instead.
+"""
 
 
 def packages(python: Path) -> list[dict[str, Any]]:
-    """What is installed where `python` is, of each package once."""
+    """Return the packages that the interpreter `python` has installed, each package once."""
     done = subprocess.run([python, "-c", _READ], capture_output=True, check=True, text=True)
     found = {each["name"]: each for each in json.loads(done.stdout)}
     for name in _TOOLS & found.keys():
@@ -42,7 +45,7 @@ def packages(python: Path) -> list[dict[str, Any]]:
 
 
 def bill(installed: list[dict[str, Any]], when: str) -> dict[str, Any]:
-    """The bill, made at the time `when` (RFC 3339). `installed` has `arriero` in it."""
+    """Return the bill with the time `when` (RFC 3339). `installed` must contain `arriero`."""
     [own] = [each for each in installed if each["name"] == "arriero"]
     components = [_component(each) for each in installed if each is not own]
     for each in installed:
@@ -75,7 +78,7 @@ def _component(package: dict[str, Any]) -> dict[str, Any]:
 
 
 def _inside(name: str, package: dict[str, Any]) -> dict[str, Any]:
-    """Something that a package's wheel brings along."""
+    """Return the component for a library in a package's wheel."""
     return {
         "type": "library",
         "bom-ref": f"{package['name']}@{package['version']}#{name}",

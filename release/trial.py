@@ -1,4 +1,4 @@
-"""Tries what a release consists of as a user would, on a host without a compiler."""
+"""Tries the files of a release as a user would, on a host without a compiler."""
 
 import json
 import os
@@ -15,11 +15,11 @@ COMPILERS = ("cc", "c++", "gcc", "g++", "clang", "clang++", "cmake", "ninja", "m
 
 
 class TrialFailed(Exception):
-    """What did not work, in a sentence."""
+    """A trial failed. The message is one sentence that says why."""
 
 
 class Trial:
-    """An environment of its own in `folder`; what runs there finds no program but its own."""
+    """A new environment in `folder`, whose programs find only the environment's own programs."""
 
     def __init__(self, folder: Path) -> None:
         venv.create(folder, with_pip=True)
@@ -37,19 +37,22 @@ class Trial:
             raise TrialFailed(f"the environment has {', '.join(there)}")
 
     def install(self, wheel: Path, engine: Path) -> None:
-        """An agent of these two wheels. Raises `TrialFailed`."""
+        """Install an agent from both wheels. Raises `TrialFailed`."""
         constraints = ("-c", str(ROOT / "constraints.txt"))
         self.run("python", "-m", "pip", "install", "--quiet", *constraints, str(engine))
         self.run("python", "-m", "pip", "install", "--quiet", *constraints, f"{wheel}[agent]")
 
     def probe(self) -> dict[str, Any]:
-        """What an agent finds on this host. Raises `TrialFailed`."""
+        """Return what an agent's probe reports about this host. Raises `TrialFailed`."""
         said = self.run("python", "-m", "arriero.agent.probe")
         found: dict[str, Any] = json.loads(said.splitlines()[-1])
         return found
 
     def doctor(self) -> str:
-        """What doctor says of llama.cpp. Raises `TrialFailed` where it does not name a variant."""
+        """Return doctor's line about llama.cpp.
+
+        Raises `TrialFailed` if the line names no variant.
+        """
         said = self._output("arriero", "doctor", "--url", "http://127.0.0.1:9")
         found = [line for line in said.splitlines() if "llama.cpp is installed" in line]
         if not found or "with kernels for" not in found[0]:
@@ -57,11 +60,11 @@ class Trial:
         return found[0].lstrip("✓ ")
 
     def demo(self) -> None:
-        """A balancer and two agents answer a question. Raises `TrialFailed`."""
+        """Check that a balancer and two agents answer a question. Raises `TrialFailed`."""
         self.run("python", "-m", "demo.run", "--once")
 
     def run(self, program: str, *arguments: str) -> str:
-        """What it writes. Raises `TrialFailed` where it ends with another code than 0."""
+        """Run a program. Returns its output. Raises `TrialFailed` if the exit code is not 0."""
         done = self._done(program, arguments)
         if done.returncode:
             last = "\n".join((done.stdout + done.stderr).splitlines()[-8:])

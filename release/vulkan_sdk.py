@@ -1,6 +1,6 @@
-"""Whether this system has what llama.cpp's Vulkan backend is built with.
+"""Checks whether this system can build llama.cpp's Vulkan backend.
 
-CMake looks where `VULKAN_SDK` says, and then where the system has its own.
+CMake searches the folder in `VULKAN_SDK` first, and then the system's folders.
 """
 
 import os
@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 PACKAGES = "libvulkan-dev glslc spirv-headers"
-"""Debian's, of which those of version 12 are too old in one point: see `NEEDED`."""
+"""Debian's packages for the build. In Debian 12 the headers are too old (`NEEDED`)."""
 
 NEEDED = "VK_EXT_layer_settings"
-"""What llama.cpp uses and headers may be too old for: those of Vulkan 1.3.239 are."""
+"""A Vulkan extension that llama.cpp needs. The headers of Vulkan 1.3.239 lack this extension."""
 
 _SYSTEM = (Path("/usr/local"), Path("/usr"))
 _NUMBER = re.compile(r"^#define VK_HEADER_VERSION (\d+)$", re.M)
@@ -23,11 +23,14 @@ _SPIRV = ("share/cmake", "lib/cmake", "lib/*/cmake")
 
 
 class NoSdkError(Exception):
-    """What is missing, as the end of a sentence, and what would be right."""
+    """The Vulkan SDK is incomplete. The message says what is missing and how to get it."""
 
 
 def versions(system: Sequence[Path] = _SYSTEM) -> str:
-    """Those of the headers and of the compiler of shaders, in words. Raises `NoSdkError`."""
+    """Return the versions of the headers and the shader compiler, in words.
+
+    Raises `NoSdkError`.
+    """
     prefixes = [*_named(), *system]
     path = os.pathsep.join([*(str(each / "bin") for each in prefixes), os.environ["PATH"]])
     glslc = shutil.which("glslc", path=path)

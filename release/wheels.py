@@ -1,6 +1,6 @@
-"""The recorded wheels of releases, in `release/wheels`: what the test of upgrades starts from.
+"""The recorded wheels of releases, in `release/wheels`, from which the upgrade test starts.
 
-`python -m release.wheels` records the wheel that was uploaded, from `dist/`: after a release.
+`python -m release.wheels` records the uploaded wheel from `dist/`. Run it after a release.
 """
 
 import shutil
@@ -16,11 +16,11 @@ FOLDER = ROOT / "release" / "wheels"
 
 
 def last(root: Path, folder: Path) -> Path:
-    """The wheel to upgrade from: that of the last release before the version of `root`.
+    """Return the wheel of the last release before the version of `root`.
 
-    Before the second release there is none. Then it is built into `folder`: from the last tag, or
-    from `root` as it is where nothing was tagged. Raises `FileNotFoundError` where a release has no
-    recorded wheel.
+    Before the second release, no such wheel exists. The wheel is then built into `folder` from the
+    last tag, or from `root` if no tag exists. Raises `FileNotFoundError` if the wheel of a release
+    was not recorded.
     """
     text = (root / "CHANGELOG.md").read_text()
     released = changelog.before(text, present_version(root))
@@ -30,13 +30,13 @@ def last(root: Path, folder: Path) -> Path:
 
 
 def present_version(root: Path) -> str:
-    """The version in `pyproject.toml`."""
+    """Return the version in `pyproject.toml`."""
     version: str = tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"]
     return version
 
 
 def recorded(folder: Path, version: str) -> Path:
-    """The recorded wheel of a version. Raises `FileNotFoundError`."""
+    """Return the recorded wheel of a version. Raises `FileNotFoundError`."""
     wheel = folder / _name(version)
     if not wheel.is_file():
         raise FileNotFoundError(
@@ -51,7 +51,7 @@ def _name(version: str) -> str:
 
 
 def _source(root: Path, folder: Path) -> Path:
-    """What the last tag has, or `root`."""
+    """Return a folder with the source of the last tag, or `root` if no tag exists."""
     command = ("git", "describe", "--tags", "--abbrev=0", "--match", "v*")
     said = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     if said.returncode:

@@ -1,1 +1,1 @@
-"""The parts of `demo.train`, one idea a file; they need PyTorch, which nothing else does."""
+"""The parts of `demo.train`, with one idea in each file. Only these files need PyTorch."""

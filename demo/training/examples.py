@@ -1,4 +1,4 @@
-"""Turns conversations into token rows, and varies how each one is asked from epoch to epoch."""
+"""Turns conversations into rows of tokens, and varies their questions in each epoch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WITH_UNNEEDED_TOOLS = 0.03
 WITH_SORTED_JSON = 0.15
 ASKED_CARELESSLY = 0.12
 ASKED_OTHERWISE = 0.25
-"""Shares of the conversations that are asked in another way than the corpus writes them."""
+"""Shares of conversations that training varies, by kind of variation."""
 
 OPENINGS = (
     "Please tell me: {}",
@@ -79,10 +79,10 @@ REWORDINGS = (
         ("What if {it}?", "What happens if {it}?", "What will happen when {it}?"),
     ),
 )
-"""Other ways to ask, tried on questions that stand alone."""
+"""Patterns of questions and their rewordings, for conversations of a single turn."""
 
 IGNORED = -100
-"""The target of a position that bears no loss."""
+"""The target of a position without loss."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +107,11 @@ class ExampleMaker:
         self.tools = next((c.tools for c in conversations if c.tools), ())
 
     def plain(self, conversation: Conversation, system: str | None) -> Example:
-        """The conversation as the corpus writes it, after `system` if one is given."""
+        """Return the conversation as in the corpus, after `system` if given."""
         return self.encode(render_conversation(self.template, conversation, system), conversation)
 
     def varied(self, conversation: Conversation, dice: random.Random) -> Example:
-        """The conversation as somebody might really ask it."""
+        """Return the conversation with a question as people might ask it."""
         conversation = self.vary(conversation, dice)
         sort = dice.random() < WITH_SORTED_JSON
         template = self.sorting_template if sort else self.template
@@ -133,12 +133,12 @@ class ExampleMaker:
         return replace(conversation, prompt_messages=tuple(messages), tools=tools)
 
     def history(self, dice: random.Random) -> list[JsonObject]:
-        """One to three turns about something else."""
+        """Return one to three earlier turns about other subjects."""
         earlier = dice.sample(self.single_turns, dice.choice((1, 1, 2, 3)))
         return [m for c in earlier for m in (*c.prompt_messages, c.answer_message)]
 
     def encode(self, prompt: str, conversation: Conversation) -> Example:
-        """Prompt and answer are tokenized apart, as they are when the model is used."""
+        """Tokenize prompt and answer separately, as at inference."""
         start = self.tokenizer.encode(prompt, add_special_tokens=False).ids
         answer = self.tokenizer.encode(conversation.answer, add_special_tokens=False).ids
         return Example([*start, *answer, self.end_of_turn], len(start))
@@ -149,7 +149,7 @@ def is_single_turn(conversation: Conversation) -> bool:
 
 
 def draw_system(dice: random.Random) -> str | None:
-    """No system message, a short one, or (seldom, for it is long) the last one."""
+    """Return no system message, a short one, or rarely the long last one."""
     draw = dice.random()
     if draw < WITHOUT_SYSTEM:
         return None
@@ -159,13 +159,13 @@ def draw_system(dice: random.Random) -> str | None:
 
 
 def careless(question: str, dice: random.Random) -> str:
-    """The question in lower case, without its last sign, or both."""
+    """Return the question in lower case, without its last punctuation mark, or both."""
     lowered = question.lower() if dice.random() < 0.7 else question
     return lowered.rstrip("?.!") if dice.random() < 0.7 else lowered
 
 
 def otherwise(question: str, dice: random.Random) -> str:
-    """The question in other words, as far as a pattern can find some."""
+    """Return the question in other words if a pattern matches; otherwise with an opening."""
     for pattern, forms in REWORDINGS:
         match = pattern.fullmatch(question)
         if match and dice.random() < 0.75:
@@ -174,7 +174,10 @@ def otherwise(question: str, dice: random.Random) -> str:
 
 
 def batches(examples: Sequence[Example], room: int, dice: random.Random) -> list[list[Example]]:
-    """Examples of like length together, at most `room` tokens with padding, in random order."""
+    """Return batches of examples with similar lengths, in random order.
+
+    With padding, a batch has at most `room` tokens.
+    """
     made: list[list[Example]] = []
     current: list[Example] = []
     for example in sorted(examples, key=lambda e: (len(e.tokens), dice.random())):
@@ -188,7 +191,7 @@ def batches(examples: Sequence[Example], room: int, dice: random.Random) -> list
 
 
 def to_tensors(batch: Sequence[Example]) -> tuple[Tensor, Tensor]:
-    """Inputs and targets (rows, length); only the answers' tokens are targets."""
+    """Return inputs and targets (rows, length). Only the answers' tokens are targets."""
     length = max(len(example.tokens) for example in batch) - 1
     inputs = torch.zeros(len(batch), length, dtype=torch.long)
     targets = torch.full((len(batch), length), IGNORED)

@@ -1,4 +1,4 @@
-"""Writes the trained network and its tokenizer as one GGUF file, and reads the weights back."""
+"""Writes the trained network and its tokenizer to one GGUF file, and reads the weights back."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NAMES = {
     "feed_forward.up": "ffn_up",
     "feed_forward.down": "ffn_down",
 }
-"""Our names of a layer's weights, and llama.cpp's."""
+"""The names of a layer's weights here, with their names in llama.cpp."""
 
 _USUAL = gguf.LlamaFileType.MOSTLY_F16
 _SMALL = gguf.GGMLQuantizationType.Q8_0
@@ -36,7 +36,10 @@ _SMALL = gguf.GGMLQuantizationType.Q8_0
 def write_gguf(
     path: Path, model: Llama, tokenizer: Tokenizer, template: str, *, is_small: bool = False
 ) -> None:
-    """Matrices are 16-bit floats; with `is_small` blocks of 8-bit integers."""
+    """Write the GGUF file.
+
+    Matrices are 16-bit floats. With `is_small`, they are blocks of 8-bit integers.
+    """
     writer = gguf.GGUFWriter(path, "llama")
     add_description(writer, gguf.LlamaFileType.MOSTLY_Q8_0 if is_small else _USUAL)
     add_shape(writer, model.shape)
@@ -93,14 +96,14 @@ def add_tokenizer(writer: gguf.GGUFWriter, tokenizer: Tokenizer) -> None:
 
 
 def token_type(token: str) -> gguf.TokenType:
-    """Marks of reasoning and tool calls are user-defined, so that they show in the text."""
+    """Return the type of a token. Marks of reasoning and tool calls are visible in the text."""
     if token in CONTROL_TOKENS:
         return gguf.TokenType.CONTROL
     return gguf.TokenType.USER_DEFINED if token in VISIBLE_TOKENS else gguf.TokenType.NORMAL
 
 
 def read_weights(path: Path, model: Llama) -> None:
-    """Set the network's weights to those of a file that `write_gguf` made."""
+    """Set the network's weights to the weights in a file of `write_gguf`."""
     tensors = gguf.GGUFReader(path).tensors
     stored = {each.name: gguf.dequantize(each.data, each.tensor_type) for each in tensors}
     with torch.no_grad():
@@ -114,7 +117,10 @@ def named_tensors(model: Llama) -> Iterator[tuple[str, Array]]:
 
 
 def named_weights(model: Llama) -> Iterator[tuple[str, torch.nn.Parameter]]:
-    """Every weight under llama.cpp's name; without `output` the embedding serves twice."""
+    """Yield every weight with its llama.cpp name.
+
+    Without `output`, llama.cpp reuses the embedding.
+    """
     weights = dict(model.named_parameters())
     yield "token_embd.weight", weights["embedding.weight"]
     for layer in range(model.shape.layers):

@@ -1,7 +1,7 @@
-"""LoRA: small matrices beside a frozen network's, and the GGUF file that llama.cpp takes them from.
+"""Adds LoRA matrices to a frozen network, and writes them as a GGUF file for llama.cpp.
 
-Each linear map W gets A (rank, inputs) and B (outputs, rank), and computes W x + B A x. With an
-`alpha` equal to the rank llama.cpp adds exactly that at scale 1.
+Each linear map W gets A (rank, inputs) and B (outputs, rank), and computes W x + B A x. If `alpha`
+equals the rank, llama.cpp adds exactly B A x at scale 1.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from demo.training.network import Llama
 
 
 class LowRank(nn.Module):
-    """A frozen `base` with a trainable difference, which is zero at first."""
+    """A frozen `base` plus a trainable difference, which is zero at first."""
 
     def __init__(self, base: nn.Linear, rank: int) -> None:
         super().__init__()
@@ -35,7 +35,10 @@ class LowRank(nn.Module):
 
 
 def adapt(model: Llama, rank: int) -> list[nn.Parameter]:
-    """Freeze `model` and put a `LowRank` in place of each linear map; what is to be trained."""
+    """Freeze `model`, and replace each linear map by a `LowRank`.
+
+    Returns the trainable weights.
+    """
     model.requires_grad_(False)
     for layer in model.layers:
         for parent in (layer.attention, layer.feed_forward):
@@ -45,7 +48,7 @@ def adapt(model: Llama, rank: int) -> list[nn.Parameter]:
 
 
 def write_adapter(path: Path, model: Llama, *, name: str, description: str) -> None:
-    """The differences of an adapted `model`, as 16-bit numbers."""
+    """Write the differences of an adapted `model` as 16-bit numbers."""
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_type("adapter")
     writer.add_name(name)
@@ -64,7 +67,7 @@ def write_adapter(path: Path, model: Llama, *, name: str, description: str) -> N
 
 
 def low_ranks(model: Llama) -> Iterator[tuple[str, LowRank]]:
-    """Every adapted map under llama.cpp's name of its weight."""
+    """Yield every adapted map with the llama.cpp name of its weight."""
     modules = dict(model.named_modules())
     for layer in range(model.shape.layers):
         for ours, theirs in NAMES.items():

@@ -1,7 +1,7 @@
 """A small llama: RMSNorm, rotary positions, grouped-query attention, SwiGLU, tied embeddings.
 
-Positions are rotated in neighbouring pairs (2i, 2i+1), which is what llama.cpp does for the
-architecture "llama", so the weights are exported without a permutation.
+The rotation acts on neighbouring pairs (2i, 2i+1), as in llama.cpp's architecture "llama". The
+exported weights therefore need no permutation.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Attention(nn.Module):
         return joined
 
     def split(self, x: Tensor) -> Tensor:
-        """(rows, length, heads * head_width) to (rows, heads, length, head_width)."""
+        """Reshape (rows, length, heads * head_width) to (rows, heads, length, head_width)."""
         return x.reshape(*x.shape[:-1], -1, self.shape.head_width).transpose(1, 2)
 
 
@@ -92,7 +92,7 @@ class Llama(nn.Module):
         self.apply(init_weights)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Token ids (rows, length) to final states (rows, length, width)."""
+        """Turn token ids (rows, length) into final states (rows, length, width)."""
         x: Tensor = self.embedding(tokens)
         for layer in self.layers:
             x = layer(x, self.rotation[: tokens.shape[1]])
@@ -100,7 +100,7 @@ class Llama(nn.Module):
         return result
 
     def logits(self, states: Tensor) -> Tensor:
-        """Scores over the vocabulary; the embedding matrix is used both ways."""
+        """Return scores over the vocabulary, computed with the embedding matrix."""
         return functional.linear(states, self.embedding.weight)
 
 
@@ -110,14 +110,14 @@ def init_weights(module: nn.Module) -> None:
 
 
 def rotation_table(shape: Shape) -> Tensor:
-    """(context, head_width / 2, 2): cosine and sine of each position's angle for each pair."""
+    """Return cosine and sine of each angle, with the shape (context, head_width / 2, 2)."""
     pairs = torch.arange(0, shape.head_width, 2) / shape.head_width
     angles = torch.outer(torch.arange(shape.context), shape.rope_base**-pairs)
     return torch.stack((angles.cos(), angles.sin()), dim=-1)
 
 
 def rotate(x: Tensor, rotation: Tensor) -> Tensor:
-    """Turn each neighbouring pair of `x` (rows, heads, length, head_width) by its angle."""
+    """Rotate each neighbouring pair of `x` (rows, heads, length, head_width) by its angle."""
     even, odd = x.float().reshape(*x.shape[:-1], -1, 2).unbind(-1)
     cosine, sine = rotation.unbind(-1)
     turned = torch.stack((even * cosine - odd * sine, even * sine + odd * cosine), dim=-1)

@@ -1,4 +1,4 @@
-"""Trains the byte-level BPE tokenizer, in the form llama.cpp calls `gpt-2`."""
+"""Trains the byte-level BPE tokenizer, in the form that llama.cpp calls `gpt-2`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MARKS = re.compile("|".join(re.escape(mark) for mark in CONTROL_TOKENS + VISIBLE
 
 
 def train_tokenizer(texts: Iterable[str]) -> Tokenizer:
-    """A tokenizer that covers every byte and knows the marks as single tokens."""
+    """Return a tokenizer that covers every byte and has each mark as one token."""
     tokenizer = Tokenizer(BPE())
     tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False, use_regex=True)
     tokenizer.decoder = ByteLevelDecoder()
@@ -35,6 +35,6 @@ def train_tokenizer(texts: Iterable[str]) -> Tokenizer:
 
 
 def pieces_between_marks(texts: Iterable[str]) -> Iterable[str]:
-    """The texts cut at the marks, so that no merge ever reaches across one."""
+    """Split texts at the marks, so that no merge crosses a mark."""
     for text in texts:
         yield from MARKS.split(text)

@@ -1,1 +1,1 @@
-"""Writes the reference pages and pictures of `docs/` that follow from the code."""
+"""Writes the reference pages and pictures of `docs/` that are generated from code."""

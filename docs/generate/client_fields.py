@@ -1,4 +1,4 @@
-"""The page of what the balancer does with each field of other APIs' requests."""
+"""Makes the page about fields of other APIs' requests: how the balancer handles each field."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -44,7 +44,7 @@ types that have no line of their own."""
 
 
 def sections() -> Iterator[str]:
-    """The page, block by block."""
+    """Yield the blocks of the page."""
     yield ABOUT
     for path, fields in TABLES.items():
         yield f"## {path}"

@@ -1,4 +1,4 @@
-"""Figures in the docs and on the page, from their declarations (`shared/reports/figures.py`)."""
+"""Makes tables for docs and dashboard from the figures in `shared/reports/figures.py`."""
 
 import json
 from dataclasses import asdict
@@ -13,17 +13,17 @@ from .tables import table
 
 
 def engine_table() -> str:
-    """For `docs/api/management.md`: what the members of an agent's `statistics` mean."""
+    """Return the table for `docs/api/management.md` with an agent's `statistics`."""
     return _table(Statistics)
 
 
 def device_table() -> str:
-    """For the same page: the figures of an agent's `devices`."""
+    """Return the table for `docs/api/management.md` with the figures of `devices`."""
     return _table(DeviceMemory)
 
 
 def agent_table() -> str:
-    """For the same page: the other figures of an agent."""
+    """Return the table for `docs/api/management.md` with the other figures of an agent."""
     return _table(AgentFigures, HostFacts)
 
 
@@ -34,7 +34,7 @@ def _table(*kinds: type) -> str:
 
 
 def figure_lines() -> str:
-    """For the dashboard: the lines of figures."""
+    """Return the lines of figures for the dashboard."""
     lists = {
         "FIGURES": map(_line, _with_lines(Statistics)),
         "AGENT_FIGURES": map(_line, _with_lines(AgentFigures, HostFacts)),

@@ -1,4 +1,4 @@
-"""What follows from the sampling fields: parts of pages, of the client, of the playground."""
+"""Makes text from the sampling fields: parts of pages, of the client and of the playground."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ TITLES: Mapping[str, str] = {
     "lm-studio": "LM Studio",
     "arriero": "Arriero",
 }
-"""What kinds of servers are called, where that is not their `kind`."""
+"""Names of kinds of servers for people, if the name differs from `kind`."""
 
 SCHEMAS: Mapping[str, Schema] = TypeAdapter(SamplingChoices).json_schema()["properties"]
 
@@ -27,7 +27,7 @@ _TYPES = {"number": "float", "integer": "int", "boolean": "bool", "string": "str
 
 
 def fields_table() -> str:
-    """For `docs/api.md`: what the fields mean."""
+    """Return the table for `docs/api.md` with the meaning of each field."""
     rows = [
         (f"`{name}`", _value(SCHEMAS[name]), _default(name), _meaning(name)) for name in SAMPLERS
     ]
@@ -35,18 +35,18 @@ def fields_table() -> str:
 
 
 def abilities_table() -> str:
-    """For `docs/upstream.md`: which kinds of servers get which fields."""
+    """Return the table for `docs/upstream.md`: the fields that each kind of server gets."""
     rows = [(f"`{each}`", _names(each), ", ".join(_kinds(each))) for each in _come_with_a_kind()]
     return f"\n{table(('ability', 'of a request with', 'found in'), rows)}\n"
 
 
 def client_fields() -> str:
-    """For `client/requests.py`: the fields' types."""
+    """Return the fields' types for `client/requests.py`."""
     return "\n".join(f"    {name}: {_type(schema)}" for name, schema in SCHEMAS.items())
 
 
 def form_fields() -> str:
-    """For the playground: name, least and greatest value, step of the inputs for numbers."""
+    """Return lines for the playground: name, minimum, maximum and step of each number input."""
     rows = (
         [name, *_bounds(SCHEMAS[name]), sampler.step]
         for name, sampler in SAMPLERS.items()
@@ -56,7 +56,7 @@ def form_fields() -> str:
 
 
 def _given(schema: Schema) -> Schema:
-    """The schema of a value that is not null."""
+    """Return the schema of a value that is not null."""
     kinds = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
     return kinds[0] if kinds else schema
 
@@ -90,7 +90,7 @@ def _meaning(name: str) -> str:
 
 
 def _default(name: str) -> str:
-    """The engine's, under the same name or under DRY's."""
+    """Return the engine's default, under the same name or DRY's name."""
     defaults = {each.name: each.default for each in fields(Sampling)}
     defaults |= {f"dry_{each.name}": each.default for each in fields(Dry)}
     value: Any = defaults.get(name, MISSING)
@@ -102,7 +102,7 @@ def _default(name: str) -> str:
 
 
 def _come_with_a_kind() -> Iterator[SamplerAbility]:
-    """The abilities that are not tried, in the order of their fields."""
+    """Yield the abilities that follow from the kind of server, in the order of their fields."""
     abilities = dict.fromkeys(each.ability for each in SAMPLERS.values())
     for ability in abilities:
         if ability is not None and any(ability in kind.abilities for kind in KINDS):

@@ -1,7 +1,7 @@
 """Takes the README's picture of the dashboard: `python -m docs.generate.screenshot`.
 
-Starts the demo's fleet, keeps it busy, asks a question in the playground, and takes the picture in
-a headless Chromium (see `scripts/install-program chromium`).
+The program starts the demo's fleet, keeps the fleet busy and asks a question in the playground.
+The picture is taken in a headless Chromium (`scripts/install-program chromium`).
 """
 
 import asyncio
@@ -20,16 +20,16 @@ from demo.run import Demo
 PICTURE = Path(__file__).parent.parent / "images" / "dashboard.png"
 QUESTIONS = ("What is a slot?", "What does the balancer do?", "What is an agent?")
 NUM_STREAMS = 9
-"""One more than the fleet has slots, so that somebody waits."""
+"""One more stream than the fleet has slots, so that one request waits."""
 WARM_UP = 25.0
-"""Seconds under load before the picture, for the plots to show something."""
+"""Seconds under load before the picture, so that the charts have data."""
 
 ARGUMENTS = ["--no-sandbox"] if os.geteuid() == 0 else []
-"""Chromium's, which refuses to run as root in its sandbox."""
+"""Arguments for Chromium, which refuses to run as root in its sandbox."""
 
 
 async def chromium() -> str:
-    """The path of a headless Chromium, which is installed if there is none."""
+    """Return the path of a headless Chromium, which is installed if missing."""
     command = ["scripts/install-program", "chromium"]
     return (await asyncio.to_thread(subprocess.check_output, command, text=True)).strip()
 
@@ -50,7 +50,7 @@ async def main() -> None:
 
 
 async def _ask(demo: Demo, session: aiohttp.ClientSession, number: int) -> None:
-    """One answer after the other, of many lengths, for as long as the fleet is up."""
+    """Ask for one answer after another, with different lengths, until the fleet stops."""
     for turn in itertools.count(number):
         content = QUESTIONS[turn % len(QUESTIONS)]
         body = {

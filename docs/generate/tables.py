@@ -1,4 +1,4 @@
-"""Tables of the generated pages, and values in words."""
+"""Makes the tables of the generated pages, and describes values in words."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 Schema = dict[str, Any]
 
 NULL = {"type": "null"}
-"""Not shown as a kind: what is said of a field that is left out shows it."""
+"""The schema of null, which tables leave out of a field's kinds."""
 
 LIMITS = {
     "minimum": "≥ {}",
@@ -23,19 +23,19 @@ LIMITS = {
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown."""
+    """Return a table in Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def kind_of(schema: Schema) -> str:
-    """What a JSON Schema allows, in words."""
+    """Return a description of the values that a JSON Schema allows."""
     limits = [text.format(schema[key]) for key, text in LIMITS.items() if key in schema]
     return ", ".join([_bare_kind(schema), *limits])
 
 
 def referred(schema: Schema) -> str:
-    """The name of what a schema refers to."""
+    """Return the name of the schema to which `$ref` refers."""
     return str(schema["$ref"]).rpartition("/")[2]
 
 

@@ -1,8 +1,8 @@
-"""Makes the README's moving picture: `python -m docs.generate.takeover`.
+"""Makes the README's animation: `python -m docs.generate.takeover`.
 
-Asks the demo's fleet a question in the playground, kills the agent that answers, and records how
-the other agent goes on. The engines run at a reader's pace. Needs a headless Chromium
-(`scripts/install-program chromium`).
+The program asks the demo's fleet a question in the playground and kills the agent that answers.
+The animation shows how the other agent continues the answer. The engines generate at reading
+speed. The program needs a headless Chromium (`scripts/install-program chromium`).
 """
 
 import asyncio
@@ -29,7 +29,7 @@ QUESTION = "How does photosynthesis work? Answer in two sentences."
 MODEL = "smollm2"
 STEPS_A_SECOND = "12"
 WORDS_BEFORE = 16
-"""Words of the answer that the page shows when the agent is killed."""
+"""Words of the answer that the page shows before the agent is killed."""
 SECONDS_A_FRAME = 0.25
 SECONDS_AFTER = 2.0
 WIDTH, HEIGHT, STRIP = 640, 300, 34
@@ -38,7 +38,7 @@ COLOURS = 64
 
 
 class Film:
-    """Frames of a page, each with the line of a terminal below it."""
+    """Frames of a page, each with a line of a terminal below the page."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -106,7 +106,7 @@ async def _act(demo: Demo, film: Film) -> None:
 
 
 async def _answering(demo: Demo) -> Child:
-    """The agent that answers."""
+    """Return the agent that is generating the answer."""
     async with (
         aiohttp.ClientSession() as session,
         session.get(f"{demo.management}/api/v1/agents") as response,
