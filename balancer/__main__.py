@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the balancer: take requests and spread them over the agents."""
+    """Run the balancer, which spreads requests over the agents."""
     settings = load_or_exit(BalancerSettings, argv)
     from .cluster.worker import open_pipes, place_in  # late: --help and a wrong flag answer at once
 
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def as_worker(settings: BalancerSettings, place: "Place") -> BalancerSettings:
-    """Return the settings of one worker: its own name, and the ports held by its parent."""
+    """Return the settings of one worker: its own name, and the ports of its parent."""
     return settings.model_copy(
         update={
             "balancer_name": place.named(settings.balancer_name),

@@ -1,16 +1,16 @@
-"""A backup of a balancer's store and its files in one tar file, and its restoration.
+"""Backs up a balancer's store and files to one tar file, and restores both.
 
-The balancer may run during the backup. SQLite's own online backup copies the database as of one
-moment. A file is written once under its own name. Existing files are copied before the database,
-and files that came during that time after it. So the backup has every file that the copied
-database knows, except files deleted in between.
+The balancer may run during the backup. SQLite's online backup copies the database as of one
+moment. Each file has a name of its own and is written only once. The backup copies the existing
+files first, then the database, and then the files that were added in between. The backup therefore
+has every file that the copied database knows, except files deleted in between.
 
-A tar file has `manifest.json`, `state.db`, and `files/…` as stored in `--files`, whether that is a
+A tar file has `manifest.json`, `state.db`, and `files/…` as stored in `--files`, which may be a
 folder or a bucket. A backup of one kind of storage can be restored to the other. With PostgreSQL
 there is no `state.db`: `pg_dump` copies the database first, and the backup then copies the files.
 
-Files are copied in pieces; only their names and sizes are in memory. The location of the files and
-its credentials are not in the archive. Only the owner may read the written files.
+Files are copied in pieces; only their names and sizes are in memory. The archive does not contain
+the location of the files or its credentials. Only the owner may read the written files.
 """
 
 import io
@@ -37,15 +37,15 @@ MAX_MANIFEST = 2**16
 
 
 class BackupError(Exception):
-    """The reason why a backup or restoration is impossible, in one sentence with advice."""
+    """A backup or restoration is impossible. The message gives the reason and advice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """The contents of a backup. `created_at` is in seconds since 1970.
 
-    With `has_database` the store is SQLite. Otherwise the backup has only the files of a store in
-    PostgreSQL.
+    If `has_database` is true, the store is SQLite. Otherwise the store is in PostgreSQL, and the
+    backup has only the files.
     """
 
     format: int
@@ -113,7 +113,7 @@ def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def _opened(place: FilesPlace) -> Blobs:
-    """Open the files without making a folder, which only a balancer should make."""
+    """Open the files without creating a folder. Only a balancer creates the folder."""
     if place.folder is not None:
         return LocalBlobs(place.folder)
     try:
@@ -123,7 +123,7 @@ def _opened(place: FilesPlace) -> Blobs:
 
 
 def _add_new(archive: tarfile.TarFile, raw: BinaryIO, blobs: Blobs, sizes: dict[str, int]) -> None:
-    """Copy the files that are not in `sizes`, and add their sizes."""
+    """Copy the files that `sizes` lacks, and add their sizes to `sizes`."""
     found = {name: size for root in ROOTS for name, size in blobs.sizes(root).items()}
     for name in sorted(found.keys() - sizes.keys()):
         start = archive.offset
@@ -146,7 +146,7 @@ def _add(archive: tarfile.TarFile, blobs: Blobs, name: str, size: int) -> None:
 
 
 def _check_place(database: Path, sizes: dict[str, int], place: FilesPlace) -> None:
-    """Refuse a place without any file that the store knows: it belongs to another store."""
+    """Refuse a place that has no file of the store, because the place belongs to another store."""
     with closing(sqlite3.connect(database)) as connection:
         known = [id for (id,) in connection.execute("SELECT id FROM files")]
     if known and not any(blob_of(id) in sizes for id in known):
@@ -157,7 +157,10 @@ def _check_place(database: Path, sizes: dict[str, int], place: FilesPlace) -> No
 
 
 def copy_database(database: Path, copy: Path) -> None:
-    """Copy the database as of one moment, while others write to it. Raises `BackupError`."""
+    """Copy the database as of one moment while others write to the database.
+
+    Raises `BackupError`.
+    """
     copy.unlink(missing_ok=True)
     try:
         with (
@@ -181,9 +184,9 @@ def back_up(
     copy: Callable[[Path, Path], None] = copy_database,
     clock: Callable[[], float] = time.time,
 ) -> Manifest:
-    """Write `target`, which is complete at the end or unchanged. Raises `BackupError`.
+    """Write a backup to `target`, which is unchanged after an error. Raises `BackupError`.
 
-    Without a `database` the backup has only the files of a store in PostgreSQL.
+    If `database` is `None`, the backup has only the files of a store in PostgreSQL.
     """
     if database is not None and not database.is_file():
         raise BackupError(f"--state: there is no database {database}")
@@ -195,11 +198,11 @@ def back_up(
 
 
 def restore(source: Path, database: Path | None, place: FilesPlace) -> Manifest:
-    """Restore `database` and the files of a backup; neither may exist. Raises `BackupError`.
+    """Restore `database` and the files of a backup. Neither may exist. Raises `BackupError`.
 
-    The whole backup is checked before anything is written. The database comes last, so that a
-    balancer that starts in between finds none. Without a `database` the backup must have only
-    files.
+    The whole backup is checked before anything is written. The database is written last, so a
+    balancer that starts during the restoration finds no database. If `database` is `None`, the
+    backup must have only files.
     """
     if database is not None and database.exists():
         raise BackupError(f"--state: {database} is there; move it away first")
@@ -260,7 +263,7 @@ def _entries(source: Path) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]]]:
 
 
 def _look_through(source: Path, database: Path) -> Manifest:
-    """Check that the backup is complete, and unpack its `database`."""
+    """Check that the backup is complete, and unpack the database to `database`."""
     manifest = None
     names: set[str] = set()
     num_bytes = 0
@@ -296,7 +299,7 @@ def _unpack(file: IO[bytes], target: Path) -> None:
 
 
 def _put_files(source: Path, blobs: Blobs) -> None:
-    """Restore all files or none, unless the storage fails for good."""
+    """Restore all files. If one file fails, delete the restored files again."""
     done: list[str] = []
     try:
         for entry, file in _entries(source):
@@ -340,7 +343,7 @@ def _manifest(source: Path, body: bytes) -> Manifest:
 
 
 def _safe(source: Path, name: str) -> str:
-    """Return the name of an entry, if Arriero writes such names."""
+    """Return the entry's name, or raise `BackupError` if Arriero writes no such names."""
     parts = PurePosixPath(name).parts
     is_ours = parts == ("state.db",) or (
         len(parts) > 2 and parts[0] == "files" and parts[1] in ROOTS
@@ -364,7 +367,7 @@ def _check(database: Path) -> None:
 def _unfinished(target: Path) -> Iterator[Path]:
     """Return a context with a temporary file next to `target`.
 
-    The file is deleted at the end unless it was renamed.
+    The file is deleted at the end of the context unless the file was renamed.
     """
     if not target.absolute().parent.is_dir():
         raise BackupError(f"there is no folder {target.absolute().parent}")
@@ -379,7 +382,7 @@ def _unfinished(target: Path) -> Iterator[Path]:
 
 
 def _sync(folder: Path) -> None:
-    """Sync a folder, because only then do new names survive a power cut."""
+    """Sync a folder. Without this, new names in the folder may not survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""A balancer from its start to its orderly stop."""
+"""The life of a balancer, from start to orderly stop."""
 
 import asyncio
 import gc
@@ -35,16 +35,16 @@ from .tls.certificates import Certificates
 logger = logging.getLogger(__name__)
 
 YOUNG_OBJECTS = 50_000
-"""New objects between two searches for cycles of references.
+"""Number of new objects between two searches for reference cycles.
 
-A step of a few hundred streams makes thousands of objects, and frees them by itself.
+A step of a few hundred streams creates thousands of objects without cycles.
 """
 
 
 async def main(settings: BalancerSettings, shutdown: Shutdown, pipes: Pipes | None = None) -> None:
     """Serve until `shutdown` is requested, then drain. Raises `StartupError`.
 
-    `pipes` lead to the parent, if this is one of several workers.
+    If this process is one of several workers, `pipes` connect it to the parent.
     """
     async with AsyncExitStack() as until_the_end:
         parts = await assemble(settings, until_the_end, pipes)
@@ -84,9 +84,9 @@ async def main(settings: BalancerSettings, shutdown: Shutdown, pipes: Pipes | No
 
 
 def build() -> None:
-    """Build the checkers of bodies and messages before the first one is needed.
+    """Build the validators of bodies and messages before their first use.
 
-    This runs on a thread, because it takes a second in which requests are served.
+    The function runs on a thread, because it takes a second in which requests must be served.
     """
     build_schemas()
     for table in constants(FieldTable):
@@ -115,7 +115,7 @@ async def restore(
 
 
 def _calm_garbage_collector() -> None:
-    """Collect cyclic garbage less often, and never among objects from the start.
+    """Collect cyclic garbage less often, and skip the objects from the start.
 
     With Python's defaults, a busy balancer spent a fifth of its time on garbage collection.
     """
@@ -127,7 +127,7 @@ def _calm_garbage_collector() -> None:
 def _read_files(
     settings: BalancerSettings, access: Access, certificates: Certificates | None
 ) -> None:
-    """Read certificate and admin key again.
+    """Read the certificate and the admin key again.
 
     If a file cannot be used, the error is logged and the old certificate or key stays valid.
     """

@@ -1,4 +1,4 @@
-"""The numbers of the parts, which the metrics ask for when somebody reads them."""
+"""Connects the metrics with the parts of the balancer that supply their values."""
 
 from contextlib import AsyncExitStack
 from functools import partial
@@ -14,7 +14,7 @@ from .store.records import StoreStatus
 
 
 def collect_numbers(parts: Parts) -> None:
-    """Let the metrics ask the parts when they are read."""
+    """Register all values of the parts. Each scrape reads the values anew."""
     _of_the_fleet(parts)
     _of_what_is_kept(parts)
     _of_the_store(parts)
@@ -80,7 +80,7 @@ def _of_the_fleet(parts: Parts) -> None:
 
 
 def _of_what_is_kept(parts: Parts) -> None:
-    """Conversations, and requests beyond their connections."""
+    """Register the numbers of stored conversations and retained requests."""
     metrics, memory = parts.metrics, parts.conversations.memory
     service, requests = parts.conversation_service, parts.request_service
     metrics.gauge(
@@ -192,7 +192,7 @@ def _of_callers(parts: Parts) -> None:
 
 
 def measure_loop_delay(metrics: Metrics, until_the_end: AsyncExitStack) -> None:
-    """Until the end, count how late the event loop is."""
+    """Measure the delay of the event loop until `until_the_end` closes."""
     delay = LoopDelay()
     metrics.registry.register(delay.histogram)
     delay.start()

@@ -1,4 +1,4 @@
-"""The parts of a balancer, made from the settings and connected."""
+"""Makes the parts of a balancer from the settings, and connects them."""
 
 import asyncio
 import logging
@@ -73,7 +73,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The parts of a balancer; both ports share them."""
+    """The parts of a balancer, which both ports share."""
 
     metrics: Metrics
     persistence: Persistence
@@ -101,8 +101,10 @@ class Parts:
     pipes: Pipes | None
 
     def store_statuses(self) -> dict[str, StoreStatus]:
-        """Return the status of the store for each task that writes to it, by what the task
-        writes."""
+        """Return the store's status for each task that writes to the store.
+
+        The keys name what the task writes.
+        """
         history, num_saves = self.persistence.writer.status(), int(self.desired_state.is_saving)
         statuses = {"history": replace(history, num_pending=history.num_pending + num_saves)}
         if self.request_service is not None:
@@ -112,16 +114,16 @@ class Parts:
         return statuses
 
     def store_status(self) -> StoreStatus:
-        """Return the status of the store over all tasks."""
+        """Return the store's status over all tasks."""
         return combined(self.store_statuses().values())
 
     def issues(self) -> tuple[Issue, ...]:
-        """Return the issues of this balancer, for operators."""
+        """Return this balancer's issues for operators."""
         of_certificate = () if self.certificates is None else self.certificates.issues()
         return (*store_issues(self.store_status()), *self.access.issues(), *of_certificate)
 
     def troubles(self) -> list[Trouble]:
-        """Return the troubles besides the issues of agents."""
+        """Return all troubles except the issues of agents."""
         views = self.runtime.views
         waiting = views.waiting_by_model()
         return [
@@ -132,7 +134,7 @@ class Parts:
         ]
 
     def work(self, settings: BalancerSettings) -> list[Coroutine[None, None, None]]:
-        """Return the tasks that run as long as the balancer does."""
+        """Return the coroutines that must run as long as the balancer runs."""
         work = [
             self.runtime.run(),
             self.hub.run(),
@@ -157,7 +159,7 @@ class Parts:
 async def assemble(
     settings: BalancerSettings, until_the_end: AsyncExitStack, pipes: Pipes | None = None
 ) -> Parts:
-    """Make the parts; `until_the_end` closes them. Raises `StartupError`."""
+    """Make the parts, which `until_the_end` closes. Raises `StartupError`."""
     metrics = Metrics()
     persistence = await Persistence.open(
         settings.state, None if pipes is None else HubPeerStore(pipes)
@@ -248,7 +250,7 @@ def runtime_of(
 
 
 def limits_of(settings: BalancerSettings) -> Limits:
-    """Return the settings that the fleet's core uses."""
+    """Return the limits of the fleet's core."""
     return Limits(
         max_buffered_requests=settings.max_buffered_requests,
         request_memory=settings.request_memory,
@@ -276,7 +278,7 @@ def bodies_of(
     memory: Shares[Account],
     until_the_end: AsyncExitStack,
 ) -> Bodies:
-    """Return the reader of request bodies, which also follows links in them if that is allowed."""
+    """Return the reader of request bodies, which follows links if the settings allow this."""
     fetcher = Fetcher()
     metrics.gauge(
         "media_links",
@@ -295,10 +297,9 @@ def bodies_of(
 
 
 def hosts_of(settings: BalancerSettings, origins: Sequence[str] = ()) -> AllowedHosts:
-    """Return the allowed host names of the ports: the configured names, and the names on which they
-    listen.
+    """Return the allowed host names: the configured names, and the names in listening addresses.
 
-    Pages of `origins` may also use the port.
+    Web pages of `origins` may also use the port.
     """
     listening = (settings.inference_addr.host, settings.management_addr.host)
     names = [host for host in listening if ":" not in host]  # addresses need not be given
@@ -324,7 +325,7 @@ async def _watched_access(
     runtime: FleetRuntime,
     until_the_end: AsyncExitStack,
 ) -> Access:
-    """Return the access keys; when a key ends, its requests end, too. Raises `StartupError`."""
+    """Return the access keys. If a key ends, its requests end, too. Raises `StartupError`."""
     access = await open_access(
         persistence.store, settings.admin_key_file, without_keys=settings.without_keys
     )
@@ -342,15 +343,19 @@ KINDS: dict[type, tuple[str, TypeAdapter[Any]]] = {
     Thread: ("thread", TypeAdapter(Thread)),
     KeptConversation: ("conversation", TypeAdapter(KeptConversation)),
 }
-"""Kinds of conversations: their names, and how they are written. What changes in a later version
-gets another name."""
+"""The kinds of conversations, with their names in the store and their serializers.
+
+A kind whose format changes in a later version needs a new name.
+"""
 
 
 def open_conversations(
     settings: BalancerSettings, persistence: Persistence
 ) -> tuple[Conversations, ConversationService | None]:
-    """Return the conversations of this balancer, and the service that shares them with others, if
-    there may be any."""
+    """Return the conversations of this balancer, and the service that shares them with others.
+
+    The service is `None` if only one balancer can use the store, or if conversations are off.
+    """
     memory = ConversationStore(
         max_bytes=settings.responses_limit, max_age=settings.responses_max_age
     )
@@ -385,7 +390,10 @@ def retained_requests(
 def request_service_of(
     settings: BalancerSettings, persistence: Persistence, runtime: FleetRuntime, access: Access
 ) -> RequestService | None:
-    """Return the service that saves retained requests, if store and settings allow it."""
+    """Return the service that saves retained requests.
+
+    Returns `None` if the store is in memory or the settings turn retention off.
+    """
     if not persistence.store.is_lasting or settings.responses_limit == 0:
         return None
     bounds = RetainedBounds(
@@ -400,7 +408,7 @@ def request_service_of(
 
 
 PATIENCE = 120.0
-"""Most seconds after the start for which lines wait for a model that is not known yet."""
+"""Maximum seconds after the start for which lines wait for an unknown model."""
 
 
 async def open_batch_jobs(
@@ -412,7 +420,7 @@ async def open_batch_jobs(
     bodies: Bodies,
     until_the_end: AsyncExitStack,
 ) -> Jobs | None:
-    """Return files and batches; `None` if there is no storage for files. Raises `StartupError`."""
+    """Return files and batches, or `None` without storage for files. Raises `StartupError`."""
     place = settings.files or place_beside(settings.state, until_the_end)
     if place is None:
         return None

@@ -1,4 +1,4 @@
-"""What survives a restart: the store of `--state`, and the history in it."""
+"""Everything that survives a restart: the store of `--state`, and the history in this store."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,14 +14,14 @@ from .store.store import Store, open_store
 from .store.url import StoreUrl
 
 LAST_WRITES = 3.0
-"""Seconds that the store has, at the end, for what was not written yet."""
+"""Seconds at the end for writes that still wait."""
 
 
 class Persistence:
-    """The store and its users. `writer` writes the history to `store`.
+    """The store and its users. `writer` writes the history to `store` in the background.
 
-    Everything else is read and written at once, because its callers wait. `peers` finds other
-    balancers, in a store that several can share.
+    All other reads and writes happen at once, because callers wait for them. `peers` finds other
+    balancers with the same store, if several balancers can share the store.
     """
 
     def __init__(self, store: Store, peers: PeerStore | None = None) -> None:
@@ -32,9 +32,9 @@ class Persistence:
 
     @classmethod
     async def open(cls, url: StoreUrl, hub: NotificationHub | None = None) -> Self:
-        """Open the store and read the history. Raises `StartupError`, with one sentence.
+        """Open the store and read the history. Raises `StartupError` with one sentence.
 
-        `hub` carries notifications to other workers if the store does not.
+        If the store does not notify other workers, `hub` does.
         """
         try:
             store = await open_store(url)
@@ -48,13 +48,13 @@ class Persistence:
         return persistence
 
     async def run(self, totals: Callable[[], FleetTotals]) -> None:
-        """Record the history and write, until cancelled."""
+        """Record the history and write to the store, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.writer.run())
             tasks.create_task(self.history.run(totals, self.writer))
 
     async def flush(self, totals: FleetTotals) -> None:
-        """Write what is waiting, as far as the store takes it in time; `run` must be running."""
+        """Write everything that waits, within `LAST_WRITES` seconds. `run` must be running."""
         self.history.end(totals, self.writer)
         await self.writer.flush(LAST_WRITES)
 
@@ -66,11 +66,9 @@ class Persistence:
 def peer_store_of(
     url: StoreUrl, store: Store, hub: NotificationHub | None = None
 ) -> PeerStore | None:
-    """Return the means by which balancers over `store` find each other.
+    """Return the object with which balancers over `store` find each other.
 
-    Returns `None` if only one can exist.
-
-    `hub` does this for workers over one SQLite file.
+    Returns `None` if only one balancer can use the store. Workers over one SQLite file use `hub`.
     """
     if url.kind == "postgresql":
         from .cluster.postgres_peers import PostgresPeerStore  # it needs asyncpg

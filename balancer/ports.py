@@ -1,4 +1,4 @@
-"""Both ports: the parts that each serves, where it listens, and whether that is safe."""
+"""Both ports: their parts, their addresses, and the check that opening them is safe."""
 
 import asyncio
 import errno
@@ -28,11 +28,11 @@ from .settings import BalancerSettings
 logger = logging.getLogger(__name__)
 
 ANSWER_TIMEOUT = 30.0
-"""Longest wait for the answer to the request that a port sends to itself, in seconds."""
+"""Maximum seconds for the answer to the request that a port sends to itself."""
 _WITHOUT_LOOPBACK = (errno.EADDRNOTAVAIL, errno.ENETUNREACH, errno.EAFNOSUPPORT)
-"""Errors on a host, such as some sandboxes, where no process can reach itself."""
+"""Errors on hosts where no process can reach itself, such as some sandboxes."""
 LAST_WORDS = 1.0
-"""Seconds that connections have to take the last of what was said to them, after the drain."""
+"""Seconds after the drain in which connections can send their last bytes."""
 
 
 # ---- what is opened
@@ -98,9 +98,9 @@ def connections_of(
     tls: Callable[[], ssl.SSLContext] | None = None,
     doors: Doors | None = None,
 ) -> Connections:
-    """Return the limits of one port's connections; `tls` gives the context of each new connection.
+    """Return the limits of one port's connections.
 
-    `doors` hear of TLS handshakes that fail.
+    `tls` returns the context for each new connection. `doors` record failed TLS handshakes.
     """
     return Connections(
         header_timeout=settings.header_timeout,
@@ -120,9 +120,10 @@ async def serve(
     *,
     is_shared: bool = False,
 ) -> AsyncIterator[Address]:
-    """Listen within the context, which yields the address. Raises `StartupError` that names `flag`.
+    """Listen within the context, which yields the address. Raises `StartupError`.
 
-    `is_shared`: other processes of this user listen on the address, too.
+    The error names `flag`. If `is_shared`, other processes of this user listen on the address,
+    too.
     """
     runner = ConnectionsRunner(app, connections, shutdown_timeout=LAST_WORDS)
     await runner.setup()
@@ -134,11 +135,10 @@ async def serve(
 
 
 async def _check_answers(runner: web.AppRunner, flag: str, *, has_tls: bool) -> None:
-    """Check that a request gets an answer, because our connections depend on internals of aiohttp.
+    """Check that a request gets an answer. Raises `StartupError`.
 
-    Raises `StartupError`.
-
-    It listens on a port of its own for this, because other processes may serve the shared port.
+    The check is needed because our connections depend on internals of aiohttp. The check listens
+    on a port of its own, because other processes may serve the shared port.
     """
     if runner.server is None:
         raise RuntimeError("the runner is not set up")
@@ -170,7 +170,7 @@ async def _asked(port: int, tls: ssl.SSLContext | None) -> bytes:
 
 
 def _own_tls() -> ssl.SSLContext:
-    """Return the TLS context for a connection to itself, whose certificate may be for any name."""
+    """Return the TLS context for a connection to the own port, which accepts any certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -214,14 +214,14 @@ def check_exposure(settings: BalancerSettings, *, has_keys: bool) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protection:
-    """What protects the ports."""
+    """The protection of the ports."""
 
     has_keys: bool
     has_tls: bool
 
 
 def why_not(listening: Mapping[str, Address], protection: Protection) -> str | None:
-    """Return why the addresses, by flag, should not be opened; `None` if they may."""
+    """Return why the addresses, by flag, must not be opened; `None` if opening them is safe."""
     opened = [(flag, each) for flag, each in listening.items() if not each.is_loopback]
     if not opened or (protection.has_keys and protection.has_tls):
         return None
@@ -230,7 +230,7 @@ def why_not(listening: Mapping[str, Address], protection: Protection) -> str | N
 
 
 def remedies(protection: Protection) -> str:
-    """Return what to do about missing protection."""
+    """Return advice on missing protection."""
     missing = []
     if not protection.has_keys:
         missing.append(

@@ -1,7 +1,8 @@
-"""The trace of a request or query: a span and its parts, made when it has ended.
+"""Makes the trace of a request or query after its end: a span and its parts.
 
-Attributes have the names of OpenTelemetry's conventions for generative AI, if these have one
-(https://opentelemetry.io/docs/specs/semconv/gen-ai/). They are numbers and names, never texts.
+If OpenTelemetry's conventions for generative AI define an attribute, the span uses that name
+(https://opentelemetry.io/docs/specs/semconv/gen-ai/). Attributes are numbers and names, never
+texts of users.
 """
 
 import time
@@ -14,11 +15,11 @@ from ..shared.tracing.tracer import Tracer
 from .fleet.recorder import Ending, MoveReason, Origin
 
 _NANOSECONDS = 1_000_000
-"""In a millisecond."""
+"""Nanoseconds in a millisecond."""
 
 
 def span_of(ending: Ending, context: TraceContext, now: int) -> Span:
-    """Return the span of a request that ended `now`, in nanoseconds since 1970."""
+    """Return the span of a request that ended at `now`, in nanoseconds since 1970."""
     return Span(
         name=f"{ending.kind} {ending.model}" if ending.model else ending.kind,
         context=context,
@@ -32,10 +33,10 @@ def span_of(ending: Ending, context: TraceContext, now: int) -> Span:
 
 
 def parts_of(ending: Ending, now: int) -> list[Part]:
-    """Return the waits and computations of a request, one after the other; a query has only one
-    part.
+    """Return the phases of a request in order: queue, prefill and decode.
 
-    The time in the queue is the sum over all waits, also if the request returned to the queue.
+    Returns an empty list for a query. The queue phase is the sum of all waits, even if the request
+    returned to the queue.
     """
     if ending.kind != "generate":
         return []
@@ -81,9 +82,9 @@ def _attributes(ending: Ending) -> dict[str, Attribute]:
 
 
 class TraceRecorder:
-    """The `Recorder` of traces, which acts only when a request ends.
+    """The `Recorder` of traces, which records a request only at its end.
 
-    `clock` gives nanoseconds since 1970.
+    `clock` returns nanoseconds since 1970.
     """
 
     def __init__(self, tracer: Tracer, clock: Callable[[], int] = time.time_ns) -> None:
@@ -91,19 +92,19 @@ class TraceRecorder:
         self._clock = clock
 
     def first_token(self, seconds: float, origin: Origin) -> None:
-        """Ignore the first token: the span of the end has its time."""
+        """Ignore the first token, because the final span has its time."""
 
     def between_tokens(self, gaps: Sequence[float], origin: Origin) -> None:
-        """Ignore the times between tokens, which are too many for a trace."""
+        """Ignore the times between tokens. A trace would have too many of them."""
 
     def tokens(self, count: int, origin: Origin) -> None:
-        """Ignore tokens: the span of the end has their number."""
+        """Ignore tokens, because the final span has their number."""
 
     def moved(self, reason: MoveReason, origin: Origin) -> None:
-        """Ignore moves: the span of the end has their number."""
+        """Ignore moves, because the final span has their number."""
 
     def ended(self, ending: Ending) -> None:
-        """Record the span of an ended request, if its trace is recorded."""
+        """Record the span of an ended request if the request is traced."""
         context = ending.caller.trace
         if context is not None and context.is_sampled:
             now = self._clock()

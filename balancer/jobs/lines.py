@@ -1,9 +1,9 @@
 """The lines of a batch: their requests, their results in OpenAI's format, and retries.
 
-`judge` decides what the end of a line means: its result, or another try. Errors that are not the
-line's fault never count against it: a full queue, its caller's limits, a stopping balancer, a
-replaced key. The line then waits for as long as the batch may take. Other errors that a retry can
-fix are tried `MAX_ATTEMPTS` times.
+`judge` decides what follows from the end of a line: a result, or another try. Errors that are not
+the line's fault do not count as attempts: a full queue, the caller's limits, a stopping balancer,
+a replaced key. After such an error the line waits until the batch expires. Other retryable errors
+are tried `MAX_ATTEMPTS` times.
 """
 
 from codecs import BOM_UTF8
@@ -29,23 +29,23 @@ from ...shared.errors import (
 )
 
 MAX_LINE = 16 * 2**20
-"""Longest line in bytes, as a request's body."""
+"""Maximum bytes of a line, as of a request's body."""
 
 MAX_CUSTOM_ID = 512
 KEY_BYTES = 4096
 GROUP_BYTES = 1024
-"""Lines whose prompts have so many bytes in common form a group."""
+"""Lines whose prompts have this many leading bytes in common form a group."""
 
 _BEGINNINGS = ("model", "tools", "instructions", "response_format", "messages", "prompt", "input")
-"""Fields that a prompt begins with, about in the order of chat templates."""
+"""Fields at the beginning of a prompt, about in the order of chat templates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
     """One request of a batch. A line with a `problem` gets an error and never runs.
 
-    `key` sorts lines with equal beginnings together; the lines of one `group` share a long
-    beginning.
+    Sorting by `key` brings lines with equal beginnings together. The lines of one `group` share a
+    long beginning.
     """
 
     number: int
@@ -60,7 +60,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """The answer to a request: its body as JSON on one line, or the error's body."""
+    """The answer to a request. `body` is JSON on one line, or the body of the error."""
 
     status: int
     body: bytes
@@ -69,7 +69,7 @@ class Answered:
 
 
 def parse_line(number: int, text: bytes, endpoint: str) -> Line:
-    """Parse a line. Never raises: an error becomes the line's `problem`."""
+    """Parse a line. An error is not raised but becomes the line's `problem`."""
     custom_id = None
     try:
         value = _object(text)
@@ -132,8 +132,10 @@ def _body(value: dict[str, Any], endpoint: str) -> dict[str, Any]:
 
 
 def in_order(lines: list[Line]) -> list[Line]:
-    """Sort lines: lines with a common beginning follow one another, otherwise they keep their
-    order."""
+    """Sort lines so that lines with a common beginning are adjacent.
+
+    Otherwise lines keep their order.
+    """
     first: dict[bytes, int] = {}
     for line in lines:
         first.setdefault(line.key[:GROUP_BYTES], line.number)
@@ -144,12 +146,12 @@ def in_order(lines: list[Line]) -> list[Line]:
 
 
 def result_id(batch: str, number: int) -> str:
-    """Return the id of a line's result, which is the same for each try."""
+    """Return the id of a line's result, which is the same for every try."""
     return f"batch_req_{batch.removeprefix('batch_')}_{number}"
 
 
 def answer_line(batch: str, line: Line, answered: Answered) -> bytes:
-    """Return the result of a line that was answered, perhaps with an error."""
+    """Return the result of a line that was answered, even if the answer is an error."""
     return b'{"id":%b,"custom_id":%b,"response":%b,"error":null}\n' % (
         to_json(result_id(batch, line.number)),
         to_json(line.custom_id),
@@ -180,7 +182,7 @@ MAX_ATTEMPTS = 3
 
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
-"""Seconds before a line runs again; the pause doubles."""
+"""Maximum seconds before a line runs again. The pause doubles after each try."""
 
 _NO_ROOM = (RateLimited, QueueFull, Overloaded, ShuttingDown, StoreUnavailable, Unauthorized)
 _NOT_ITS_FAULT = (*_NO_ROOM, QueueTimeout, ModelFailed)
@@ -188,7 +190,7 @@ _NOT_ITS_FAULT = (*_NO_ROOM, QueueTimeout, ModelFailed)
 
 @dataclass(frozen=True, slots=True)
 class Final:
-    """An outcome: the answer is the line's result."""
+    """An outcome: the answer is the result of the line."""
 
     is_error: bool
 
@@ -197,7 +199,7 @@ class Final:
 class Again:
     """An outcome: the line runs again after `pause` seconds.
 
-    `for_all`: no line of its batch starts earlier.
+    If `for_all`, no line of the same batch starts earlier.
     """
 
     pause: float
@@ -211,9 +213,9 @@ Outcome = Final | Again
 def judge(
     error: RequestError | None, *, num_attempts: int, num_refusals: int, model_may_come: bool
 ) -> Outcome:
-    """Return the outcome of a try; `num_attempts` and `num_refusals` count earlier tries.
+    """Return the outcome of a try. `num_attempts` and `num_refusals` count earlier tries.
 
-    `model_may_come`: an unknown model may become known.
+    If `model_may_come`, an unknown model may still become known.
     """
     if error is None:
         return Final(is_error=False)

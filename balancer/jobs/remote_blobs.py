@@ -1,4 +1,4 @@
-"""Bytes in storage that fsspec reaches: `s3://bucket/folder`, `gs://…`, `memory://…`."""
+"""Blobs in storage that fsspec can access: `s3://bucket/folder`, `gs://…`, `memory://…`."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -12,10 +12,13 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 READ_AT_ONCE = 1024 * 1024
-"""Bytes that one request to the storage asks for: a chunk of a batch is hardly more."""
+"""Bytes read by one request to the storage. A chunk of a batch is hardly larger."""
 
 SENT_AT_ONCE = 8 * 1024 * 1024
-"""Bytes of a part of an upload, all that is held of it. S3 takes 10,000 parts of 5 MiB and more."""
+"""Bytes of one part of an upload. Only one part is in memory.
+
+S3 accepts up to 10,000 parts of at least 5 MiB.
+"""
 
 
 class RemoteBlobs:
@@ -68,15 +71,17 @@ class RemoteBlobs:
         return modified.timestamp()
 
     def delete_unfinished(self, before: float) -> None:
-        """Do nothing: object stores show only complete blobs, and delete the rest by a rule of the
-        bucket."""
+        """Do nothing, because object stores show only complete blobs.
+
+        A rule of the bucket deletes unfinished uploads.
+        """
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
 
 
 def _keep_no_listings(system: Any) -> None:
-    """Turn off cached listings, because other balancers write there, too."""
+    """Turn off cached listings, because other balancers write to the same storage."""
     listings = getattr(system, "dircache", None)
     if listings is not None:
         listings.use_listings_cache = False
@@ -84,7 +89,7 @@ def _keep_no_listings(system: Any) -> None:
 
 
 class _Reading(RawIOBase):
-    """Reads from a file of another system, and raises our errors."""
+    """Reads a file of an fsspec system, and raises `BlobsAway` for errors."""
 
     def __init__(self, file: Any, name: str) -> None:
         self._file = file
@@ -107,9 +112,9 @@ class _Reading(RawIOBase):
 
 
 class RemoteWriter:
-    """A `BlobWriter`. Nobody sees the new blob before `commit`.
+    """A `BlobWriter` whose blob is invisible before `commit`.
 
-    Object stores show an object only once it is complete, and until then an older one of its name.
+    Until an object is complete, object stores show the older object with its name.
     """
 
     def __init__(self, system: Any, path: str) -> None:
@@ -150,9 +155,9 @@ class RemoteWriter:
 
 @contextmanager
 def raising_away(name: str) -> Iterator[None]:
-    """A context that turns errors of the system into `BlobsAway`, with their message on one line.
+    """Return a context that turns errors of the system into `BlobsAway`, with a one-line message.
 
-    Each system has its own errors, and not all are an `OSError`, such as botocore's.
+    Each system has its own errors, and some are no `OSError`, such as botocore's.
     """
     try:
         yield

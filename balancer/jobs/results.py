@@ -1,10 +1,11 @@
-"""Results of lines: written to a local file at once, and at the end to the batch's two files.
+"""Results of lines: each goes to a local file at once, and at the end to the batch's two files.
 
-A chunk's local file is its spool. A record is a line: `O` or `E` for output or error, the number of
-the batch's line, and the result. It is written in one piece, so after a kill only the last record
-can be incomplete, and is cut off. Results lost with the whole machine are computed again.
+The local file of a chunk is its spool. A record is one line of text: `O` for output or `E` for
+error, the number of the batch's line, and the result. Each record is written in one piece. After a
+kill only the last record can be incomplete, and is cut off. If the whole machine is lost, the
+results are computed again.
 
-All methods block: call them from threads.
+All methods block, so call them from threads.
 """
 
 import shutil
@@ -22,16 +23,19 @@ from .files import PIECE
 
 
 class Spool:
-    """The results of unfinished chunks, in a folder that the balancers of a machine share.
+    """The results of unfinished chunks, in a folder that all balancers of a machine share.
 
-    A balancer that takes over a batch therefore continues with its results.
+    A balancer that takes over a batch therefore continues with the existing results.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "chunks"
 
     def open(self, batch: str, chunk: int) -> "ChunkSpool":
-        """Return a chunk's results, including those from before a restart. Raises `BlobsAway`."""
+        """Return a chunk's results, including results from before a restart.
+
+        Raises `BlobsAway`.
+        """
         path = self._folder / batch / f"{chunk}"
         with raising_away(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -47,16 +51,16 @@ class Spool:
 
 
 class ChunkSpool:
-    """One chunk's results so far."""
+    """The results of one chunk so far."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.is_error: dict[int, bool] = {}
-        """The lines that have results, and whether these are errors."""
+        """The lines with results, and whether each result is an error."""
         self._read_back()
 
     def add(self, number: int, result: bytes, *, is_error: bool) -> None:
-        """Add the result of a line, which must end with a line break. Raises `BlobsAway`."""
+        """Add the result of a line. `result` must end with a line break. Raises `BlobsAway`."""
         record = b"%b %d %b" % (b"E" if is_error else b"O", number, result)
         with raising_away(self._path), self._path.open("ab", buffering=0) as file:
             end = file.tell()
@@ -78,7 +82,7 @@ class ChunkSpool:
         )
 
     def delete(self) -> None:
-        """Delete the local results, which were stored as blobs."""
+        """Delete the local results after they were stored as blobs."""
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
 
@@ -114,7 +118,7 @@ class ChunkSpool:
 
 
 def _records(file: BinaryIO) -> Iterator[tuple[int, bool, int, int]]:
-    """Yield the number, whether it is an error, the offset and the size of each complete result."""
+    """Yield number, whether an error, offset and size of each complete result."""
     at = 0
     for record in file:
         if not record.endswith(b"\n"):
@@ -126,17 +130,15 @@ def _records(file: BinaryIO) -> Iterator[tuple[int, bool, int, int]]:
 
 CHUNKS_AT_ONCE = 200
 RESULTS_KEPT = 30 * 86_400.0
-"""Seconds after which result files are deleted, unless the batch says otherwise."""
+"""Seconds after which result files are deleted, unless the batch sets another time."""
 
 
 async def finalize(
     batch: Batch, store: JobStore, blobs: Blobs, batches: Batches, now: float
 ) -> Batch:
-    """Write the batch's files, and return the ended batch.
+    """Write the batch's files, and return the ended batch. Raises `StoreAway` and `BlobsAway`.
 
-    Repeating it after a kill gives the same result.
-
-    Raises `StoreAway` and `BlobsAway`.
+    Calling the function again after a kill gives the same result.
     """
     outputs = _ResultFile(batch, blobs, is_error=False)
     errors = _ResultFile(batch, blobs, is_error=True)
@@ -170,7 +172,7 @@ async def finalize(
 
 
 class _ResultFile:
-    """One of a batch's two files. Its methods block."""
+    """One of the two result files of a batch. All methods block."""
 
     def __init__(self, batch: Batch, blobs: Blobs, *, is_error: bool) -> None:
         word = "errors" if is_error else "output"
@@ -196,7 +198,7 @@ class _ResultFile:
             self._writer.abort()
 
     def saved(self, now: float) -> SavedFile | None:
-        """Return the file's row; `None` if it is empty."""
+        """Return the file's row; `None` if the file is empty."""
         if not self.num_bytes:
             return None
         word = "errors" if self._is_error else "output"

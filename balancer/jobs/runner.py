@@ -1,4 +1,4 @@
-"""Runs the open batches on which this balancer has a lease, and takes free batches.
+"""Runs the open batches whose leases this balancer holds, and takes free batches.
 
 An error ends only its own batch. If the store or the files cannot be reached, the batch is tried
 again later.
@@ -27,18 +27,18 @@ from .tools import LEASE, RECHECK, Ended, HandleLine, Tools
 logger = logging.getLogger(__name__)
 
 MAX_RUNS = 16
-"""Batches that run at once, which callers share fairly; others wait for their turn."""
+"""Maximum batches that run at once. Callers share this number fairly; other batches wait."""
 
 INPUTS_AT_ONCE = 2
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
-"""Seconds before a batch goes on that could not reach the store or the files; they double."""
+"""Maximum seconds until a batch tries to reach the store or the files again. The pause doubles."""
 
 LAST_WORDS = 2.0
-"""Seconds that the store has, at the end, to hear that batches are free."""
+"""Seconds at the end to release the leases in the store."""
 
 ORPHANS_EVERY = 6 * 3600.0
-"""Seconds between two looks for bytes that nothing refers to."""
+"""Seconds between two searches for blobs to which no file refers."""
 
 INTERNAL = Fault(
     code="internal_error", message=("internal error; the balancer's log has the details")
@@ -55,7 +55,7 @@ class Fleet(Protocol):
 
 
 class Runner:
-    """Runs the batches of a balancer; call `run` once."""
+    """Runs the batches of a balancer. Call `run` once."""
 
     def __init__(
         self,
@@ -72,11 +72,11 @@ class Runner:
         patience: float,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`name` and `folder` belong to the balancer's work place; `spool` is for results.
+        """Make a runner. `name` is the balancer's name in leases, and `folder` its folder.
 
-        A balancer that takes over a batch continues with the results in `spool`, if it has the same
-        one. `patience` is the number of seconds after the start in which lines wait for unknown
-        models.
+        `spool` is the folder for results. A balancer that takes over a batch continues with these
+        results if both share the folder. For `patience` seconds after the start, lines wait for
+        unknown models.
         """
         self._fleet = fleet
         self._clock = clock
@@ -120,7 +120,7 @@ class Runner:
         return self._schedule.num_loaded
 
     def changed(self) -> None:
-        """Check for a batch that a caller has created or cancelled."""
+        """Look for batches that a caller has created or cancelled."""
         self._news.set()
 
     async def run(self) -> None:
@@ -139,7 +139,7 @@ class Runner:
     def pump(self) -> None:
         """Start the lines that may run now, one in each turn of the event loop.
 
-        So other requests that arrive meanwhile do not wait for all of them.
+        Other requests that arrive in the meantime need not wait for all lines.
         """
         if not self._is_pumping:
             self._is_pumping = True
@@ -159,7 +159,7 @@ class Runner:
         self._arm()
 
     async def _let_go(self) -> None:
-        """Release the batches for other runners. If that fails, the leases run out."""
+        """Release the batches for other runners. If this fails, the leases expire."""
         try:
             async with asyncio.timeout(LAST_WORDS):
                 await self._tools.store.release(self._tools.runner)
@@ -172,7 +172,7 @@ class Runner:
     # ---- tasks
 
     async def _run_open(self, tasks: asyncio.TaskGroup) -> None:
-        """Give each open batch a task, and pass changes to running batches."""
+        """Give each open batch a task, and tell running batches about changes."""
         is_first = True
         while True:
             self._news.clear()
@@ -195,7 +195,7 @@ class Runner:
                 pass
 
     async def _start(self) -> None:
-        """Release the batches of an earlier run, and delete files that nobody needs any more."""
+        """Release the batches of an earlier run, and delete unneeded results."""
         spool = self._tools.spool
         await self._tools.store.release(self._tools.runner)
         left = await asyncio.to_thread(spool.batches)  # first: others make batches meanwhile
@@ -225,7 +225,7 @@ class Runner:
                 run.changed(batch)
 
     async def _claimed(self, id: str) -> Batch | None:
-        """Return the present batch, if this balancer has or gets its lease."""
+        """Return the batch as now stored, if this balancer has or gets its lease."""
         now = self._clock()
         saved = await self._tools.store.claim_batch(id, self._tools.runner, now, now + LEASE)
         return None if saved is None else from_document(saved.document)
@@ -294,7 +294,7 @@ class Runner:
                 self.pump()
 
     async def _expire_files(self) -> None:
-        """Delete expired files and bytes without a file, and forget old batches."""
+        """Delete expired files and blobs without a file, and forget old batches."""
         orphans_deleted_at = float("-inf")
         while True:
             try:
@@ -318,7 +318,7 @@ class Runner:
         return self._schedule.num_waiting(id) < self._capacity.loads_ahead()
 
     def _arm(self) -> None:
-        """Start lines again when a line's pause is over."""
+        """Set the timer that starts lines again when a pause is over."""
         now = self._clock()
         times = [self._schedule.next_deadline(now)]
         if self._schedule.num_loaded:

@@ -1,12 +1,12 @@
 """Decides which line runs next, and how many lines run at once.
 
-Each model can run a limited number of lines at once, which all owners share. The owner with the
-fewest running lines is first, and of its batches the one with the fewest. Of a group of lines with
-the same beginning, the first runs alone, so that the others find its prefix cached. If nothing else
-could run, the others do not wait.
+Each model can run a limited number of lines at once, which all owners share. The next line comes
+from the owner with the fewest running lines, and there from the batch with the fewest. If several
+lines begin alike, the first of this group runs alone, so that the others find its prefix cached.
+If no other line could run, the lines of the group do not wait.
 
-Invariants: a loaded line waits, runs, pauses or settles, until `ended`; no model runs more lines
-than it can.
+Invariants: a loaded line waits, runs, pauses or settles until `ended`; no model runs more lines
+than allowed.
 """
 
 import heapq
@@ -21,7 +21,7 @@ from ..fleet.view import FleetTotals, ForegroundView, ModelView
 from .lines import Line
 
 MAX_WARM = 4096
-"""Groups that are remembered as computed."""
+"""Maximum groups that are remembered as computed."""
 
 
 class LineKey(NamedTuple):
@@ -32,14 +32,14 @@ class LineKey(NamedTuple):
 
 
 Rooms = Callable[[str | None], int]
-"""The most lines of a model that may run at once."""
+"""Returns the maximum lines of a model that may run at once."""
 
 Groups = OrderedDict[bytes | None, deque[Line]]
 
 
 @dataclass(slots=True)
 class _Batch:
-    """A batch. `chunks` has, by chunk, the numbers of lines that have not ended."""
+    """A batch. `chunk_of` maps each line that has not ended to its chunk."""
 
     owner: str | None = None
     waiting: dict[str | None, Groups] = field(default_factory=dict)
@@ -58,13 +58,13 @@ class _Batch:
 
 
 class Schedule:
-    """The lines of all batches. It has no clock of its own."""
+    """The lines of all batches. The caller supplies the time."""
 
     def __init__(self) -> None:
         self._batches: dict[str, _Batch] = {}
         self._running: Counter[str | None] = Counter()
         self._running_of: Counter[str | None] = Counter()
-        """Lines that run, by owner."""
+        """The number of running lines, by owner."""
         self._cold: Counter[bytes] = Counter()
         self._warm: OrderedDict[bytes, None] = OrderedDict()
         self._num_started = 0
@@ -94,12 +94,12 @@ class Schedule:
         self._batches[id] = _Batch(owner=owner)
 
     def remove(self, id: str) -> None:
-        """Remove a batch, none of whose lines may run."""
+        """Remove a batch. Raises `ValueError` if one of its lines runs."""
         if self._batches.pop(id).running:
             raise ValueError(f"lines of {id} run")
 
     def loaded(self, id: str, chunk: int, lines: Sequence[Line]) -> None:
-        """Add lines of a batch that may run."""
+        """Add lines of a batch, which may run from now on."""
         batch = self._batches[id]
         for line in lines:
             batch.chunk_of[line.number] = chunk
@@ -107,7 +107,7 @@ class Schedule:
             self._put(batch, line)
 
     def start_next(self, now: float, rooms: Rooms) -> tuple[LineKey, Line] | None:
-        """Start and return the next line, if one may run."""
+        """Start the next line and return it; `None` if no line may run."""
         for batch in self._batches.values():
             self._wake(batch, now)
         chosen = self._choose(now, rooms)
@@ -126,17 +126,15 @@ class Schedule:
         return LineKey(id, line.number), line
 
     def settle(self, key: LineKey) -> None:
-        """Stop counting a line as running, because it has its result or will not get a result."""
+        """Stop counting a line as running, because it has a result or will get no result."""
         batch = self._batches[key.batch]
         self._stopped(batch, batch.running[key.number])
         batch.settling.add(key.number)
 
     def ended(self, key: LineKey) -> int | None:
-        """End a settled line whose result was stored.
+        """End a settled line after its result was stored. Raises `KeyError` for any other line.
 
-        Returns its chunk's number if the chunk is done.
-
-        Raises `KeyError` for any other line.
+        Returns the chunk's number if all lines of the chunk have ended.
         """
         batch = self._batches[key.batch]
         batch.settling.remove(key.number)
@@ -148,7 +146,10 @@ class Schedule:
         return chunk
 
     def again(self, key: LineKey, at: float, *, for_all: bool) -> None:
-        """Let a line run again at `at`; with `for_all` its batch starts nothing before."""
+        """Let a line run again at the time `at`.
+
+        If `for_all`, no line of the same batch starts before `at`.
+        """
         batch = self._batches[key.batch]
         line = batch.running[key.number]
         self._stopped(batch, line)
@@ -157,7 +158,7 @@ class Schedule:
             batch.paused_until = max(batch.paused_until, at)
 
     def withdraw(self, id: str) -> list[Line]:
-        """Settle the lines of a batch that do not run, and return them."""
+        """Settle and return all lines of a batch that do not run."""
         batch = self._batches[id]
         found = [line for groups in batch.waiting.values() for g in groups.values() for line in g]
         found += [line for _, _, line in batch.pausing]
@@ -166,7 +167,7 @@ class Schedule:
         return found
 
     def next_deadline(self, now: float) -> float | None:
-        """Return when to call `start_next`, if nothing happens before."""
+        """Return when `start_next` must be called again, if nothing happens before."""
         times = []
         for batch in self._batches.values():
             if batch.num_waiting and batch.paused_until > now:
@@ -218,7 +219,7 @@ class Schedule:
         return line
 
     def _may_run(self, group: bytes | None) -> bool:
-        """Return whether the lines' common beginning is cached, or no running line computes it."""
+        """Return whether the group's prefix is cached, or no running line computes the prefix."""
         return group is None or group in self._warm or not self._cold[group]
 
     def _stopped(self, batch: _Batch, line: Line) -> None:
@@ -239,7 +240,7 @@ class Schedule:
             self._warm.popitem(last=False)
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise if an invariant does not hold; for tests."""
         running: Counter[str | None] = Counter()
         running_of: Counter[str | None] = Counter()
         for id, batch in self._batches.items():
@@ -265,22 +266,25 @@ class Schedule:
 
 LEAST_MARGIN = 2
 MARGIN = 8
-"""One in so many slots has another line waiting for it."""
+"""Per this many slots, one further line may run, so that it waits for a slot."""
 
 LEAVES_FREE_FOR = 60.0
-"""Seconds after another caller's request for which slots are left free for the next."""
+"""Seconds after another caller's request for which some slots stay free for the next request."""
 
 LEFT_FREE = 8
-"""One in so many slots is left free then, one at least; of a single slot none is."""
+"""Per this many slots, one slot stays free for other callers, but always at least one.
+
+A model with a single slot keeps no slot free.
+"""
 
 QUERIES_AT_ONCE = 8
-"""Lines at once of a model that only embeds or ranks, which takes no slots."""
+"""Maximum lines at once of a model that only embeds or ranks. Such a model has no slots."""
 
 MAX_SEEN = 1024
-"""Models that are remembered as having been here."""
+"""Maximum models that are remembered as once known."""
 
 LEAST_LOADED = 64
-"""Lines that are loaded ahead, beside twice those that may run."""
+"""Lines loaded in advance, in addition to twice the number of slots."""
 
 
 class Views(Protocol):
@@ -296,16 +300,16 @@ class Views(Protocol):
 
 
 class Capacity:
-    """The most lines of a model that may run at once: its slots, and a few lines that wait.
+    """The maximum lines of a model that may run at once: its slots, and a few lines that wait.
 
-    A waiting line takes a freed slot at once. For a while after another caller used the model, a
-    slot is left free instead, so that the next caller need not wait for the end of a line.
+    A waiting line takes a freed slot at once. After another caller has used the model, some slots
+    stay free for a while, so that the next caller need not wait for the end of a line.
 
-    Lines of an unknown model do not start for `patience` seconds after the start, because agents
-    may not have connected yet. After that they end like other requests for an unknown model. Lines
-    wait for a model that was once known.
+    For `patience` seconds after the start, lines of unknown models do not start, because agents
+    may not have connected yet. Afterwards such lines end like other requests for unknown models.
+    Lines wait for a model that was once known.
 
-    The fleet is asked each time, at a cost that does not grow with the fleet.
+    Each call asks the fleet, at a cost that does not grow with the fleet.
     """
 
     def __init__(
@@ -342,7 +346,7 @@ class Capacity:
 
     @property
     def deadline(self) -> float | None:
-        """Return when lines of unknown models may start; `None` if that time has passed."""
+        """Return when lines of unknown models may start; `None` if the time has passed."""
         return self._patient_until if self._clock() < self._patient_until else None
 
     def loads_ahead(self) -> int:

@@ -16,13 +16,13 @@ from .results import Spool
 from .schedule import Schedule
 
 LEASE = 15.0
-"""Seconds for which a runner has a batch, unless it extends that."""
+"""Seconds after which a lease on a batch ends, unless the runner renews the lease."""
 
 RECHECK = LEASE / 3
-"""Seconds between two looks for what other balancers did."""
+"""Seconds between two looks for changes by other balancers."""
 
 HandleLine = Callable[[Line, Caller], Awaitable[Answered]]
-"""Answers a line as its path would; an error is an answer, too. See `LineHandlers` of the API."""
+"""Answers a line as the line's path would. An error is an answer, too. See `LineHandlers`."""
 
 
 @dataclass(slots=True)
@@ -35,9 +35,9 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """The tools of a runner. `runner` is the name of this balancer in leases.
+    """The tools of a runner.
 
-    `scratch` is its folder.
+    `runner` is the name of this balancer in leases. `scratch` is the folder of this balancer.
     """
 
     runner: str
@@ -53,7 +53,7 @@ class Tools:
     """Limits how many inputs are checked at once."""
     handle_line: HandleLine
     caller_of: Callable[[BatchCaller], Caller | None]
-    """Returns the caller that made a batch, as of now; `None` if its key is no longer valid."""
+    """Returns the caller that made a batch; `None` if the key of the caller is no longer valid."""
     has_room: Callable[[str], bool]
     """Returns whether a batch may load more lines."""
     model_may_come: Callable[[str | None], bool]

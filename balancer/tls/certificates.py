@@ -1,8 +1,8 @@
-"""The certificate of both ports, loaded again when its files have changed.
+"""The certificate of both ports, which is loaded again after its files have changed.
 
 A new connection checks the files, at most once per `CHECK_INTERVAL`; nothing polls. Open
-connections keep their certificate. A faulty file is reported once, and the loaded certificate stays
-in use. Checking takes microseconds and loading a millisecond, so both happen where they are needed.
+connections keep their certificate. A faulty file is reported once, and the loaded certificate
+stays in use. Checking takes microseconds and loading a millisecond, so neither needs a thread.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from ...shared.tls.contexts import ServerContext, server_context
 from ...shared.tls.key_pair import KeyPair, TlsFileError
 
 CHECK_INTERVAL = 1.0
-"""Seconds."""
+"""Minimum seconds between two checks of the files."""
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ _Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
 class Certificates:
-    """The TLS contexts for new connections. Creating it raises `TlsFileError`."""
+    """The TLS contexts for new connections. The constructor raises `TlsFileError`."""
 
     def __init__(
         self,
@@ -38,7 +38,10 @@ class Certificates:
         now: Callable[[], float] = time.time,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        """`now` gives seconds since 1970. `on_change` is called after a certificate was loaded."""
+        """Load the certificate.
+
+        `now` returns seconds since 1970. `on_change` is called after a new certificate was loaded.
+        """
         self._pair = pair
         self._agent_ca = agent_ca
         self._clock = clock
@@ -58,14 +61,14 @@ class Certificates:
         return self.not_after - self._now()
 
     def issues(self) -> tuple[Issue, ...]:
-        """Return the issues of the certificate, with what operators should do."""
+        """Return the certificate's issues, with advice for operators."""
         found = issue(self.seconds_left())
         return () if found is None else (found,)
 
     def by_port(self) -> dict[str, Callable[[], ssl.SSLContext]]:
-        """Return functions that give the TLS context for a new connection, by the port's name.
+        """Return functions that return the TLS context for a new connection, by port.
 
-        With `agent_ca` the management port asks for a certificate.
+        If `agent_ca` is given, the management port asks for a certificate.
         """
         return {"inference": self._for_clients, "management": self._for_management}
 
@@ -82,7 +85,7 @@ class Certificates:
             self.check()
 
     def check(self) -> None:
-        """Load the files, if they have changed."""
+        """Load the files again if they have changed."""
         self._checked_at = self._clock()
         if (stamp := self._stamps()) == self._stamp:
             return
@@ -110,7 +113,7 @@ class Certificates:
 
 
 def _stamp(file: Path) -> tuple[int, int, int] | None:
-    """A value that changes with the file's content; `None` if the file cannot be read."""
+    """Return a value that changes with the file; `None` if the file cannot be read."""
     try:
         found = file.stat()
     except OSError:
@@ -123,8 +126,10 @@ def _stamp(file: Path) -> tuple[int, int, int] | None:
 
 DAY = 24 * 3600.0
 WARN_BEFORE = 14 * DAY
-"""Certificates of ACME's authorities are renewed a month before their end, so this means that a
-renewal has failed."""
+"""Seconds before the end at which warnings begin.
+
+ACME's authorities renew a certificate a month before its end, so a warning means a failed renewal.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +141,7 @@ class Warning:
 
 
 def issue(seconds_left: float) -> Issue | None:
-    """Return the warning about a certificate that expires, as an issue of the balancer."""
+    """Return the issue of a certificate that expires soon, if any."""
     message = warning(seconds_left).message
     if message is None:
         return None
@@ -147,7 +152,7 @@ def issue(seconds_left: float) -> Issue | None:
 def warning(seconds_left: float) -> Warning:
     """Return the warning to log now.
 
-    There is one a day from `WARN_BEFORE` seconds before the end on.
+    From `WARN_BEFORE` seconds before the end, there is one warning each day.
     """
     if seconds_left > WARN_BEFORE:
         return Warning(None, seconds_left - WARN_BEFORE)
@@ -162,7 +167,7 @@ def warning(seconds_left: float) -> Warning:
 
 
 async def watch_expiry(certificates: Certificates) -> None:
-    """Warn in the log of a certificate that expires, until cancelled.
+    """Log warnings about a certificate that expires, until cancelled.
 
     Sleeps until the next warning, or until a new certificate is loaded.
     """

@@ -1,17 +1,17 @@
-"""TLS between a TCP transport and the protocol above it, on the server's side.
+"""TLS between a TCP transport and the protocol above, on the server's side.
 
-The event loop's own TLS buffers hundreds of kilobytes per connection beside the transport's buffer,
-forgets the protocol above when a handshake fails, and stands still for nearly a second over 1.6 MB
-of records without data. Here
+The event loop's own TLS has three faults. It buffers hundreds of kilobytes per connection in
+addition to the transport's buffer. It forgets the protocol above if a handshake fails. It blocks
+for nearly a second on 1.6 MB of records without data. This module differs:
 
-- what is written is encrypted at once, so the transport's buffer is the only one: a client that
-  stops reading is seen as soon, and holds as little, as without TLS;
-- each connection asks for its context, so a new certificate needs no restart;
-- the protocol above is made after the handshake, which has a deadline;
-- plain HTTP is answered with a sentence;
-- records are given to OpenSSL one at a time, some in each turn of the event loop: it would take all
-  that have no data at once. Each of those costs as much as 50 kB of data (a new key is derived), so
-  a peer that sends more of them than its data warrants is cut off.
+- Written data is encrypted at once, so the transport's buffer is the only buffer. A client that
+  stops reading is noticed as soon as without TLS, and occupies as little memory.
+- Each connection asks for its context, so a new certificate needs no restart.
+- The protocol above is made after the handshake, which has a deadline.
+- Plain HTTP is answered with a sentence.
+- OpenSSL gets one record at a time, and a limited number in each turn of the event loop, because
+  OpenSSL reads all records without data at once. Such a record costs as much as 50 kB of data,
+  because a new key is derived. A peer that sends too many of them for its data is cut off.
 """
 
 import asyncio
@@ -22,21 +22,27 @@ from typing import Any, cast
 
 READ_SIZE = 64 * 1024
 RECORDS_AT_ONCE = 64
-"""TLS records that are decrypted in one turn of the event loop; one may hold a single byte."""
+"""TLS records that are decrypted in one turn of the event loop.
+
+A record may hold only one byte.
+"""
 MAX_IDLE_RECORDS = 32
-"""Records without data that a peer may send after the handshake, besides one for each"""
+"""Records without data that a peer may send after the handshake."""
 DATA_PER_IDLE_RECORD = 16 * 1024
-"""bytes of its data. Peers change their keys after gigabytes, or after each MB at the most."""
+"""Bytes of data for which a peer may send one more record without data.
+
+Peers change their keys after gigabytes, or at most once per MB.
+"""
 _HEAD = 5
 """Bytes before each record: type, version, length (RFC 8446, 5.1)."""
 _LONGEST_RECORD = 2**14 + 2048
-"""Most bytes in a record of TLS 1.2 (RFC 5246, 6.2.3), which may be longer than those of 1.3."""
+"""Maximum bytes of a record of TLS 1.2 (RFC 5246, 6.2.3). Records of TLS 1.3 are shorter."""
 _HANDSHAKE = 0x16
 """First byte of every TLS connection (RFC 8446, 5.1)."""
 
 
 class TlsProtocol(asyncio.Protocol):
-    """One connection: it does the handshake, and passes decrypted bytes to the protocol above."""
+    """One connection: does the handshake, and passes decrypted bytes to the protocol above."""
 
     def __init__(
         self,
@@ -48,10 +54,10 @@ class TlsProtocol(asyncio.Protocol):
         on_failure: Callable[[str, str], None],
         on_lost: Callable[[], None],
     ) -> None:
-        """`make` is called after the handshake.
+        """Make the protocol. `make` is called after the handshake and returns the protocol above.
 
-        `on_failure` gets the peer and the reason if TLS fails. `on_lost` is called if
-        the connection ends before `make` was called; after that the made protocol is called.
+        If TLS fails, `on_failure` gets the peer and the reason. If the connection ends before the
+        call of `make`, `on_lost` is called; after this call, the protocol above is told instead.
         """
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
@@ -66,11 +72,11 @@ class TlsProtocol(asyncio.Protocol):
         self._transport: TlsTransport | None = None
         self._has_begun = False
         self._raw = b""
-        """Bytes that have arrived and are not decrypted, from `_at` on."""
+        """Bytes that have arrived. The bytes from `_at` on are not decrypted yet."""
         self._at = 0
         self._idle_left: float = MAX_IDLE_RECORDS
         self._is_behind = False
-        """Whether whole records have arrived that are not decrypted yet."""
+        """Whether complete records have arrived that are not decrypted yet."""
         self._is_over = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -94,7 +100,7 @@ class TlsProtocol(asyncio.Protocol):
             self.read()
 
     def eof_received(self) -> None:
-        """Note that the peer has closed its side; the transport then closes."""
+        """Tell the protocol above that the peer has closed its side. The transport then closes."""
         if self._above is not None:
             self._above.eof_received()
 
@@ -109,7 +115,7 @@ class TlsProtocol(asyncio.Protocol):
             self._above.resume_writing()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """End the connection, whichever side closed it."""
+        """Tell the protocol above that the connection has ended, whichever side closed it."""
         self._is_over = True
         self._stop_timer()
         if self._above is None:
@@ -146,30 +152,30 @@ class TlsProtocol(asyncio.Protocol):
             self.flush()  # answers to what TLS itself asks, such as a new key
 
     def encrypt(self, data: bytes | bytearray | memoryview) -> None:
-        """Send `data`, which is not empty."""
+        """Encrypt and send `data`, which must not be empty."""
         rest = memoryview(data)
         while rest:
             rest = rest[self.tls.write(rest) :]
         self.flush()
 
     def say_goodbye(self) -> None:
-        """Tell the peer that nothing more comes; bytes that arrive from now on are discarded."""
+        """Tell the peer that no more data follows. Bytes that arrive later are discarded."""
         self._is_over = True
         with suppress(ssl.SSLError):  # it waits for the peer's own goodbye, which is of no use
             self.tls.unwrap()
         self.flush()
 
     def flush(self) -> None:
-        """Give the transport the encrypted bytes."""
+        """Pass the encrypted bytes to the transport."""
         if self._outgoing.pending:
             self._below.tcp.write(self._outgoing.read())
 
     # ---- inside
 
     def _next_length(self) -> int:
-        """Return the length of the next record; 0 if it is incomplete.
+        """Return the length of the next record; 0 if the record is incomplete.
 
-        For a record that is too long it is the length of its head, for which OpenSSL refuses it.
+        If a record is too long, returns the length of its header. OpenSSL then refuses the record.
         """
         num_here = len(self._raw) - self._at
         if num_here < _HEAD:
@@ -180,7 +186,7 @@ class TlsProtocol(asyncio.Protocol):
         return _HEAD + length if num_here >= _HEAD + length else 0
 
     def _decrypt(self, above: asyncio.Protocol) -> None:
-        """Pass on the contents of the record that OpenSSL was given."""
+        """Pass on the contents of the record that OpenSSL has received."""
         try:
             data = self.tls.read(READ_SIZE)
         except ssl.SSLWantReadError:
@@ -257,7 +263,7 @@ class TlsProtocol(asyncio.Protocol):
 
 
 class TlsTransport(asyncio.Transport):
-    """The transport of the protocol above. `tcp` is the transport below, which may be wrapped."""
+    """The transport of the protocol above. `tcp` is the transport below, possibly wrapped."""
 
     def __init__(self, tcp: asyncio.Transport, protocol: TlsProtocol) -> None:
         super().__init__()
@@ -270,7 +276,7 @@ class TlsTransport(asyncio.Transport):
         return getattr(self.tcp, name)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Answer like an event loop's own TLS transport."""
+        """Return the same information as an event loop's own TLS transport."""
         tls = self._protocol.tls
         match name:
             case "ssl_object":
@@ -292,7 +298,7 @@ class TlsTransport(asyncio.Transport):
         self.write(b"".join(pieces))
 
     def can_write_eof(self) -> bool:
-        """Return false: TLS cannot be closed on one side only."""
+        """Return false, because TLS cannot be closed on one side only."""
         return False
 
     def is_closing(self) -> bool:
@@ -300,14 +306,14 @@ class TlsTransport(asyncio.Transport):
         return self._is_closing or self.tcp.is_closing()
 
     def close(self) -> None:
-        """Close after the written bytes were sent."""
+        """Close the connection after the written bytes were sent."""
         if not self._is_closing:
             self._is_closing = True
             self._protocol.say_goodbye()
             self.tcp.close()
 
     def abort(self) -> None:
-        """Close the transport at once, without sending buffered data."""
+        """Close the connection at once, without sending buffered data."""
         self._is_closing = True
         self.tcp.abort()
 
