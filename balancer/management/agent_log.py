@@ -1,8 +1,9 @@
 """`GET /api/v1/agents/{id}/log`: the last lines of an agent's log, fetched on request.
 
-`…/log/events` continues with new lines as server-sent events. The next lines are requested when the
-previous ones are written, so nothing is stored for a slow reader. The stream ends with its reader,
-its reader's key, or the agent's link. A page that reconnects continues after its last line.
+`…/log/events` continues with new lines as server-sent events. The balancer requests the next lines
+only after the previous lines were written, so it stores nothing for slow readers. The stream ends
+with its reader, the reader's key, or the agent's link. A page that reconnects continues after its
+last line.
 """
 
 import asyncio
@@ -32,14 +33,14 @@ from .serializers import dumps
 MAX_NUMBER = 2**53
 
 ALIVE_INTERVAL = 5.0
-"""Seconds after which a stream without lines says that it is alive."""
+"""Seconds after which a stream without lines sends a sign of life."""
 
 PAUSE = 0.1
-"""Seconds between two events: what is logged meanwhile is one."""
+"""Seconds between two events. An event has all lines that were logged since the last event."""
 
 
 def agent_log_routes(runtime: FleetRuntime, leases: Leases) -> list[Route]:
-    """Return the routes of an agent's log: past lines, and new ones as they come."""
+    """Return the routes of an agent's log: past lines, and new lines as they come."""
 
     async def log(request: web.Request) -> web.Response:
         after = log_position(request.query)
@@ -87,7 +88,7 @@ def agent_log_routes(runtime: FleetRuntime, leases: Leases) -> list[Route]:
 async def _follow(
     runtime: FleetRuntime, request: web.Request, leases: Leases
 ) -> web.StreamResponse:
-    """Answer `request` with lines, until the reader leaves, its key ends, or the link is lost."""
+    """Answer `request` with lines until its reader leaves, its key ends, or the link is lost."""
     agent = AgentId(request.match_info["id"])
     after = log_position(request.query, request.headers.get("Last-Event-ID", ""))
     lines = await runtime.read_log(agent, after)
@@ -109,12 +110,12 @@ async def _follow(
 
 
 def log_json(lines: Sequence[LogLine], after: int) -> AgentLog:
-    """Return the answer with lines after the number `after`."""
+    """Return the answer with the lines after number `after`."""
     return AgentLog(lines=list(lines), after=max((line.number for line in lines), default=after))
 
 
 def log_position(query: Mapping[str, str], last_event_id: str = "") -> int:
-    """Return `after` or the last event's id, or the beginning.
+    """Return the number in `after` or of the last event, or 0.
 
     Raises `InvalidRequest`, which names the parameter.
     """

@@ -1,4 +1,4 @@
-"""Types of the management API's answers, from which the OpenAPI document is made."""
+"""The types of the management API's answers. The OpenAPI document is made from these types."""
 
 from types import GenericAlias
 from typing import Annotated, Any, Generic, Literal, NotRequired, TypeVar, get_args, get_type_hints
@@ -21,11 +21,11 @@ from .figures import Answer
 
 
 class Aside:
-    """Marks a field that is sent along with others; its change alone is not sent."""
+    """Marks a field that is sent only together with changes of other fields."""
 
 
 def fields_of(entry: type) -> dict[str, Any]:
-    """Return the types of the fields of an entry by name."""
+    """Return the types of the fields of `entry` by name."""
     return (
         entry.fields() if issubclass(entry, Answer) else get_type_hints(entry, include_extras=True)
     )
@@ -58,7 +58,7 @@ class Changes(dict[str, Any], Generic[Entry]):
 
 
 class Slots(TypedDict):
-    """Slots: `total` as the agent reports, `busy` as all balancers count."""
+    """Slots: `total` as reported by agents, `busy` as counted by all balancers."""
 
     total: Count
     busy: Count
@@ -78,10 +78,10 @@ class MemoryOfModel(TypedDict):
 
 
 class AgentDevice(Answer):
-    """A GPU of an agent's host, or as `CPU` the host itself. `name` is as `--device` takes it.
+    """A GPU of an agent's host, or the host itself as `CPU`. `name` has the form for `--device`.
 
-    `models` are those that take some of its memory, as they were loaded. A figure is null if it
-    was not measured yet, or if the system does not report it. Memory is in bytes.
+    `models` are the loaded models that use memory of the device. A figure is null if it was not
+    measured yet, or if the system does not report it. Memory is in bytes.
     """
 
     OF = statistics.DeviceMemory
@@ -92,7 +92,10 @@ class AgentDevice(Answer):
 
 
 class PastDevice(Answer):
-    """A device's figures at `times`, seconds since 1970, oldest first. `memory_used` in bytes."""
+    """A device's figures at `times`, oldest first.
+
+    `times` are in seconds since 1970; `memory_used` is in bytes.
+    """
 
     name: str
     kind: DeviceKind
@@ -112,16 +115,16 @@ class PastDevices(TypedDict):
 
 
 class AgentThroughput(TypedDict):
-    """Tokens per second of an agent; null until it was measured."""
+    """Tokens per second of an agent; null before the first measurement."""
 
     tokens_total: Count
     tokens_per_second: float | None
 
 
 class Work(TypedDict):
-    """An agent's progress with the model that it has to serve.
+    """An agent's progress with its assigned model.
 
-    `progress` is the share of the phase that is done. `memory_needed` is in bytes, if known.
+    `progress` is the completed share of the phase. `memory_needed` is in bytes, if known.
     """
 
     model: str
@@ -131,10 +134,10 @@ class Work(TypedDict):
 
 
 class ServedModel(TypedDict):
-    """A model that an agent serves, or is about to serve; then it has no tasks yet.
+    """A model that an agent serves or loads. A model that is not loaded yet has no tasks.
 
     `memory_needed` is in bytes, if known. `average_sequences` is the average number of requests
-    that its engine computed at once; null before there were any.
+    that the engine computed at once; null before the first request.
     """
 
     name: str
@@ -146,9 +149,10 @@ class ServedModel(TypedDict):
 
 
 class Agent(Answer):
-    """One agent. `download` is the file that it downloads. `models` are all models that it serves.
+    """One agent. `model` is the model that the agent has served longest.
 
-    Slots and numbers are those of all models; `model` is the one served for longest.
+    `download` is the file that the agent is downloading. `models` are all models that the agent
+    serves. Slots and numbers are sums over all models.
     """
 
     OF = AgentFigures
@@ -170,12 +174,12 @@ class Agent(Answer):
 
 
 class Request(TypedDict):
-    """A request that has not ended; `agent` is the id of its agent.
+    """A request that has not ended. `agent` is the id of the agent that runs the request.
 
-    `caller` is the name of its access key, or `anonymous`. `moves` is how often it moved to another
-    agent. `position` is its place, from 1, among the waiting requests that the same agents could
-    start; null for requests that do not wait, and for queries. `balancer` is the name of the
-    balancer that has it, if there are several; else null.
+    `caller` is the name of the request's access key, or `anonymous`. `moves` is the number of
+    moves to another agent. `position` is the place, from 1, among the waiting requests for the
+    same agents; null for queries and for requests that do not wait. `balancer` is the name of the
+    request's balancer; null if there is only one balancer.
     """
 
     id: RequestId
@@ -197,10 +201,10 @@ _For = TypedDict("_For", {"for": WaitsFor | None})
 
 
 class ListedRequest(Request, _For):
-    """A request with its expected wait; null if it does not wait, and for queries.
+    """A request with its expected wait; null for queries and for requests that do not wait.
 
-    `for` is what it waits for. `seconds_left` is an estimate, and `expected_start` the same as a
-    time in seconds since 1970.
+    `for` names the reason for the wait. `seconds_left` is an estimate. `expected_start` is the
+    same estimate as a time in seconds since 1970.
     """
 
     seconds_left: float | None
@@ -208,11 +212,11 @@ class ListedRequest(Request, _For):
 
 
 class About(TypedDict):
-    """The balancer. Clients reach it at `public_url`.
+    """The balancer. Clients use the address `public_url`.
 
-    If `public_url` is null, clients use the host by which the management port was called, with
-    `inference_port`. The desired state, keys, usage and history of a balancer that `is_lasting`
-    survive its end (`--state`).
+    If `public_url` is null, clients use the host name of the management port, with
+    `inference_port`. If `is_lasting`, the desired state, keys, usage and history survive the end
+    of the balancer (`--state`).
     """
 
     version: str
@@ -223,11 +227,10 @@ class About(TypedDict):
 
 
 class Balancer(TypedDict):
-    """A balancer; `is_here` is true for the balancer that answers.
+    """A balancer. `is_here` is true for the balancer that answers.
 
-    Clients reach it at `url`, if known.
-
-    Times are in seconds since 1970; `since` is null if unknown.
+    Clients use the address `url`, if known. Times are in seconds since 1970; `since` is null if
+    unknown.
     """
 
     name: str
@@ -248,7 +251,7 @@ class Balancers(TypedDict):
 class Agents(TypedDict):
     """All connected agents.
 
-    `missing` names balancers that did not answer in time: the slots that they took are not counted.
+    `missing` names balancers that did not answer in time. Their busy slots are not counted.
     """
 
     agents: list[Agent]
@@ -256,17 +259,17 @@ class Agents(TypedDict):
 
 
 class AgentLog(TypedDict):
-    """The last lines of an agent's log, oldest first; `after` requests later lines."""
+    """The last lines of an agent's log, oldest first. Use `after` to request later lines."""
 
     lines: list[LogLine]
     after: Count
 
 
 class Requests(TypedDict):
-    """Requests that have not ended, of all balancers over one store, oldest first.
+    """Requests of all balancers over one store that have not ended, oldest first.
 
-    `total` counts all, including requests that are not listed. `missing` names balancers that did
-    not answer in time: their requests are left out.
+    `total` also counts requests that are not listed. `missing` names balancers that did not answer
+    in time. Their requests are left out.
     """
 
     requests: list[ListedRequest]
@@ -275,13 +278,13 @@ class Requests(TypedDict):
 
 
 class Cancelled(TypedDict):
-    """The answer to a cancellation: the request ends shortly."""
+    """The answer to a cancellation. The request ends soon after."""
 
     id: RequestId
 
 
 class FleetFields(Answer):
-    """The fleet in a few numbers. `at` is when the event was made, in seconds since 1970.
+    """Totals of the fleet. `at` is the time of the event, in seconds since 1970.
 
     `moves_total` counts moves of requests to other agents since the balancer's start.
     """
@@ -292,20 +295,20 @@ class FleetFields(Answer):
 
 
 class Clocks(TypedDict):
-    """Names of fields that advance by themselves, by one a second."""
+    """The names of fields that grow by one each second without an event."""
 
     agents: list[str]
     requests: list[str]
 
 
 class Trouble(TypedDict):
-    """A fault besides agents' issues that people should see first.
+    """A fault that people should see first, other than an agent's issue.
 
-    `model`: it failed, nobody serves it, or it has issues; `hosts`: they are lost; `balancer`: an
-    issue of its own; `refused`: callers are refused again and again. `name` is the name of the
-    model, the code of the issue, or the door; null for several. `num` is the number of models,
-    hosts or callers. `message` continues a sentence that begins with the model's name or the
-    number.
+    `kind` is `model` for a model that failed, has no agent or has issues, `hosts` for lost hosts,
+    `balancer` for an issue of the balancer, and `refused` for callers that are refused repeatedly.
+    `name` is the name of the model, the code of the issue, or the door; null for several models or
+    hosts. `num` is the number of models, hosts or callers. `message` continues a sentence that
+    begins with the model's name or the number.
     """
 
     kind: Literal["model", "hosts", "balancer", "refused"]
@@ -318,7 +321,8 @@ class Trouble(TypedDict):
 class Snapshot(FleetFields):
     """The event `snapshot`: all agents, and the oldest requests.
 
-    No event says that time has passed: readers add it to the fields named in `clocks`.
+    No event reports the passing of time. Readers add the passed time to the fields named in
+    `clocks`.
     """
 
     clocks: Clocks
@@ -330,8 +334,8 @@ class Snapshot(FleetFields):
 class Delta(FleetFields):
     """The event `delta`: changes since the last event. Empty members are left out.
 
-    `troubles` has all troubles, if they changed. Entries have an `id` and the fields that changed.
-    Their times are as of `at`. Places of waiting requests are sent once a second.
+    If troubles changed, `troubles` has all troubles. An entry has an `id` and the changed fields.
+    Times in entries are as of `at`. Places of waiting requests are sent once a second.
     """
 
     OPTIONAL = ("troubles", "agents", "agents_left", "requests", "requests_ended")

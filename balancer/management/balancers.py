@@ -1,4 +1,4 @@
-"""`GET /api/v1/balancers`: this balancer, and those that share its store."""
+"""`GET /api/v1/balancers`: this balancer, and the balancers that share its store."""
 
 import time
 from collections.abc import Callable
@@ -13,13 +13,13 @@ from ..api.route import Route
 from .answer_types import Balancer, Balancers
 
 ListBalancers = Callable[[], list[Balancer]]
-"""Balancers that live, by name."""
+"""Returns the live balancers by name."""
 
 
 def alone(
     name: str = "", url: str | None = None, clock: Callable[[], float] = time.time
 ) -> ListBalancers:
-    """Return a list with this balancer alone, which leads from now on."""
+    """Return a function that lists only this balancer, which leads from now on."""
     since = clock()
 
     def listed() -> list[Balancer]:
@@ -38,7 +38,7 @@ def alone(
 
 
 def balancer_routes(list_balancers: ListBalancers) -> list[Route]:
-    """Return the route."""
+    """Return the route of the list of balancers."""
 
     async def balancers(_request: web.Request) -> web.Response:
         return uncached_json(Balancers(balancers=list_balancers()))

@@ -1,4 +1,4 @@
-"""`GET /api/v1/diary`: the diary; and `/api/v1/hosts`: the fleet's hosts, present and past."""
+"""`GET /api/v1/diary`: the diary; `/api/v1/hosts`: present and past hosts of the fleet."""
 
 import asyncio
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ MAX_NUMBER = 2**53
 NAMES = ("since", "limit", "last_event_id")
 
 ALIVE_INTERVAL = 15.0
-"""Seconds after which a stream without entries says that it is alive."""
+"""Seconds after which a stream without entries sends a sign of life."""
 
 
 class DiaryPage(TypedDict):
@@ -37,10 +37,11 @@ class DiaryPage(TypedDict):
 
 
 class Host(TypedDict):
-    """A host, by the name of its agent, in its `state` since the time `since`.
+    """A host, with the name of its agent. The host has been in `state` since the time `since`.
 
-    `here`: it is connected. The other states: an operator `drained` it, it was `stopped` in good
-    order, or its connection was `lost`. Times are seconds since 1970.
+    `state` is `here` if the host is connected, `drained` if an operator drained the host,
+    `stopped` after an orderly stop, and `lost` after a lost connection. Times are in seconds since
+    1970.
     """
 
     name: str
@@ -88,9 +89,9 @@ def host_json(host: SavedHost) -> Host:
 
 @dataclass(frozen=True, slots=True)
 class DiaryQuery:
-    """A query for entries from `since` on, in seconds since 1970; at most `limit`.
+    """A query for at most `limit` entries after the time `since`, in seconds since 1970.
 
-    `after` is an entry's number.
+    The entries have numbers above `after`.
     """
 
     since: float = 0.0
@@ -113,7 +114,7 @@ class DiaryQuery:
 
 
 def by_whom(request: web.Request) -> str | None:
-    """Return the name of the request's key; `None` if it needed none."""
+    """Return the name of the request's key; `None` if the request needed no key."""
     holder = request.get(identity_key)
     return None if holder is None else holder.name
 
@@ -187,7 +188,7 @@ def routes(diary: Diary, leases: Leases) -> list[Route]:
 async def _follow(
     diary: Diary, request: web.Request, query: DiaryQuery, leases: Leases
 ) -> web.StreamResponse:
-    """Answer `request` with entries, until the reader leaves or its key ends."""
+    """Answer `request` with entries until the reader leaves or the reader's key ends."""
     if query.after is None:
         found = await diary.entries(since=query.since, limit=query.limit)
         found.reverse()
@@ -202,7 +203,7 @@ async def _follow(
 async def _write(
     diary: Diary, response: web.StreamResponse, found: list[DiaryEntry], after: int
 ) -> None:
-    """Write these entries, and then new ones."""
+    """Write the entries in `found`, and then new entries as they come."""
     while True:
         for entry in found:
             after = max(after, entry.number)
@@ -215,7 +216,7 @@ async def _write(
 
 
 async def _rung(bell: asyncio.Event, response: web.StreamResponse) -> None:
-    """Wait for new entries; send a sign of life if none come for long."""
+    """Wait for new entries. Send a sign of life if no entry comes for long."""
     try:
         async with asyncio.timeout(ALIVE_INTERVAL):
             await bell.wait()

@@ -1,11 +1,12 @@
 """The events of `/api/v1/events` that readers may still need: a snapshot, and deltas in order.
 
-A reader that is a little behind, or reconnects with the id of its last event, continues from there.
-A reader that is too far behind begins again with a snapshot. Each event is encoded once, and shared
-by all readers. A new reader's snapshot is as of now, because many read nothing else.
+A reader that is slightly behind continues with the next delta. So does a reader that reconnects
+with the id of its last event. A reader that is too far behind begins again with a snapshot. Each
+event is encoded once for all readers. The snapshot of a new reader is up to date, because many
+readers need nothing else.
 
-Invariants: deltas have consecutive positions, the last one is `position`; there are at most
-`max_deltas` of them, of `max_bytes` together (one at least).
+Invariants: deltas have consecutive positions up to `position`; there are at most `max_deltas`
+deltas, with at most `max_bytes` together, but always at least one.
 """
 
 from collections import deque
@@ -16,7 +17,7 @@ from itertools import islice
 MAX_DELTAS = 512
 MAX_BYTES = 1024 * 1024
 SHARED_SECONDS = 1.0
-"""Seconds for which newcomers share a snapshot if nothing has changed; its times go on."""
+"""Seconds for which new readers share a snapshot if only times have changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +28,14 @@ class _Snapshot:
 
 
 class EventHistory:
-    """The history of one run. `name` is unique; event ids of other histories are not valid here."""
+    """The history of one run. `name` is unique, so event ids of other histories are not valid."""
 
     def __init__(
         self, name: str, *, max_deltas: int = MAX_DELTAS, max_bytes: int = MAX_BYTES
     ) -> None:
         self.position = 0
         self.num_bytes_ever = 0
-        """Bytes of all deltas there ever were."""
+        """The bytes of all deltas since the start."""
         self._name = name
         self._max_deltas = max_deltas
         self._max_bytes = max_bytes
@@ -44,7 +45,7 @@ class EventHistory:
 
     @property
     def num_bytes(self) -> int:
-        """The bytes of the deltas and the snapshot that are kept for readers."""
+        """The bytes of the deltas and the snapshot that are held for readers."""
         return self._num_bytes + (len(self._snapshot.frame) if self._snapshot else 0)
 
     def append(self, body: bytes) -> None:
@@ -60,7 +61,7 @@ class EventHistory:
             self._num_bytes -= len(self._deltas.popleft())
 
     def restart(self) -> None:
-        """Begin again after missed changes: all readers need a new snapshot."""
+        """Begin again after missed changes. All readers then need a new snapshot."""
         self.position += 1
         self._deltas.clear()
         self._num_bytes = 0
@@ -73,11 +74,11 @@ class EventHistory:
         return int(number) if name == self._name and is_number else None
 
     def after(self, position: int | None, snapshot: Callable[[], bytes], now: float) -> list[bytes]:
-        """Return what brings a reader at `position` (`None`: a newcomer) up to date.
+        """Return the frames that bring a reader at `position` up to date.
 
-        `snapshot` makes a snapshot's body as of `now`. It is called only if there is no snapshot to
-        go on from. A reader that is too far behind goes on from an old snapshot, unless the deltas
-        since then are half as long as the snapshot.
+        A new reader has the position `None`. `snapshot` makes a snapshot's body as of `now`, and
+        is called only if no usable snapshot exists. A reader that is too far behind gets the old
+        snapshot, unless the deltas since then are more than half as long as the snapshot.
         """
         if position is not None and self._reaches(position):
             return self._since(position)

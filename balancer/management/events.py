@@ -1,12 +1,12 @@
 """`GET /api/v1/events`: the fleet as server-sent events, rendered once for all readers.
 
-A reader gets a `snapshot`, then a `delta` whenever something changed, each with an id, and
-`throughput` each second. `Last-Event-ID` (or `?last_event_id=`, for pages that dial by themselves)
-goes on from there.
+A reader gets a `snapshot`, a `delta` after each change, and `throughput` each second. Snapshots
+and deltas have ids. `Last-Event-ID` continues after an event, and so does `?last_event_id=`, for
+pages that reconnect by themselves.
 
-Invariants: a slow reader holds no events of its own, only its position in the shared history, and
-begins again with a snapshot when that has moved on; nothing is rendered and nothing ticks while
-no client reads; there are at most `max_subscribers`.
+Invariants: a slow reader holds only its position in the shared history, and begins again with a
+snapshot if the history no longer reaches back that far; while no client reads, nothing is rendered
+and no timer runs; there are at most `max_subscribers` readers.
 """
 
 import asyncio
@@ -35,31 +35,36 @@ from .serializers import dumps, snapshot_json, throughput_json
 from .throughput import Meter, Throughput
 
 MAX_SUBSCRIBERS = 64
-"""Readers at once, which keys share fairly."""
+"""Maximum readers at once, which keys share fairly."""
 
 THROUGHPUT_INTERVAL = 1.0
 KEEP_ALIVE_INTERVAL = 15.0
 RENDER_SHARE = 0.005
-"""Share of a core that making deltas may take: after a large one the next comes later."""
+"""Maximum share of a core for making deltas.
+
+After an expensive delta the next delta comes later.
+"""
 MAX_PAUSE = 2.0
-"""Longest pause for that, in seconds: a page that is older misleads."""
+"""Maximum seconds between two deltas, because an older page misleads."""
 
 WRITE_BYTES = 64 * 1024
-"""Bytes that are given to a connection at once: what a slow reader makes the balancer hold."""
+"""Maximum bytes written to a connection at once. This bounds the memory for a slow reader."""
 
 _RETRY = b"retry: 1000\n\n"
-"""A browser dials again after this many milliseconds."""
+"""Tells a browser to reconnect after this many milliseconds."""
 _KEEP_ALIVE = b": keep-alive\n\n"
 
 
 def pause_after(seconds: float) -> float:
-    """Return the seconds until the next delta may be made, after one that took `seconds` of
-    processor time."""
+    """Return the seconds until the next delta.
+
+    `seconds` is the processor time of the last delta.
+    """
     return min(seconds / RENDER_SHARE, MAX_PAUSE)
 
 
 class Reader:
-    """One reader's position in the published events."""
+    """The position of one reader in the published events."""
 
     def __init__(self, hub: "EventHub", position: int | None) -> None:
         self._hub = hub
@@ -72,21 +77,21 @@ class Reader:
 
     @property
     def num_bytes_behind(self) -> int:
-        """Return the bytes of kept deltas that the reader has not taken."""
+        """Return the bytes of held deltas that the reader has not taken."""
         history = self._hub.history
         return min(history.num_bytes_ever - self._num_bytes_seen, history.num_bytes)
 
     def end(self, _reason: object = None) -> None:
-        """Send the reader nothing more."""
+        """End the stream of this reader."""
         self._has_ended = True
         self._has_news.set()
 
     def notify(self) -> None:
-        """Wake the reader, because a frame is ready or no more will come."""
+        """Wake the reader, because a frame is ready or the stream has ended."""
         self._has_news.set()
 
     async def take(self) -> list[bytes]:
-        """Wait for events, and return all new ones; empty when no more will come."""
+        """Wait for events, and return all new ones. An empty list means the end of the stream."""
         frames: list[bytes] = []
         while not frames:
             await self._has_news.wait()
@@ -130,13 +135,16 @@ class EventHub:
         self._epoch = time.time() - clock()
         self._interval = interval
         self.shares: Shares[str] = Shares(max_subscribers, everybody=EVERYBODY)
-        """Readers, by key. Without keys they are everybody's."""
+        """The number of readers by key. Readers without keys share one owner."""
         self._readers: set[Reader] = set()
         self._feed = FleetFeed()
         self._revision = -1
         self._throughput = Throughput()
         self.find_troubles: Callable[[], Sequence[Trouble]] = tuple
-        """Troubles besides the issues of agents; asked for each second while a client reads."""
+        """Returns the troubles other than agents' issues.
+
+        Called each second while a client reads.
+        """
         self._troubles: Sequence[Trouble] = ()
         self._watched = asyncio.Event()
         self._unwatched = asyncio.Event()
@@ -146,13 +154,13 @@ class EventHub:
         return len(self._readers)
 
     def numbers(self) -> EventNumbers:
-        """Return the bytes kept for readers, and how far readers are behind."""
+        """Return the bytes held for readers, and the bytes by which readers are behind."""
         behind = sum(reader.num_bytes_behind for reader in self._readers)
         return EventNumbers(self.num_subscribers, self.history.num_bytes, behind)
 
     @contextmanager
     def subscribe(self, last_event_id: str = "", owner: str = EVERYBODY) -> Iterator[Reader]:
-        """Return a context with a reader that continues after an event.
+        """Return a context with a reader that continues after the event `last_event_id`.
 
         Raises `RateLimited` or `ShuttingDown`.
         """
@@ -198,18 +206,20 @@ class EventHub:
                 self._others = NO_OTHERS  # it grows old
 
     async def ask_others_first(self) -> None:
-        """Ask the other balancers before the first client reads, so that its snapshot includes
-        them."""
+        """Ask the other balancers before the first client reads.
+
+        The first snapshot then has their data.
+        """
         if not self._readers:
             self._others = await self._cluster.fleet(MAX_REQUESTS_SENT)
 
     def close(self) -> None:
-        """End every stream, and accept no others."""
+        """End every stream, and accept no new readers."""
         self.is_closed = True
         self._notify()
 
     def _check_open(self, owner: str) -> None:
-        """Count a reader."""
+        """Count a new reader. Raises `ShuttingDown`, or `RateLimited` if there are too many."""
         if self.is_closed:
             raise ShuttingDown("the balancer is shutting down")
         if not self.shares.claim(owner, 1):
@@ -226,7 +236,7 @@ class EventHub:
             await asyncio.sleep(pause_after(time.thread_time() - started))
 
     async def _ask_others(self) -> None:
-        """Ask other balancers, while a client reads and there are any."""
+        """Ask the other balancers repeatedly, and publish their changes."""
         while True:
             self._others = await self._cluster.fleet(MAX_REQUESTS_SENT)
             if self._others is not self._reported_others:
@@ -255,7 +265,7 @@ class EventHub:
             self._notify()
 
     def _advance(self, *, counts: bool = False) -> None:
-        """Publish the changes since the last call; with `counts`, also counts at once."""
+        """Publish the changes since the last call. If `counts`, publish new counts, too."""
         change = self._runtime.views.changes_since(self._revision) if self._revision >= 0 else None
         self._revision = self._runtime.views.revision
         if change is None:
@@ -280,8 +290,7 @@ class EventHub:
         self._notify()
 
     def _with_slots_of_others(self, change: FleetDelta) -> FleetDelta:
-        """Return the change with the agents on which other balancers took more or fewer slots
-        since."""
+        """Add agents to `change` on which other balancers now take another number of slots."""
         changed = self._others.changed_since(self._reported_others)
         self._reported_others = self._others
         views = [view for id in changed if (view := self._runtime.views.agent(id)) is not None]
@@ -295,13 +304,13 @@ class EventHub:
         return self._others.snapshot(own, MAX_REQUESTS_SENT)
 
     def _snapshot(self) -> bytes:
-        """Return the snapshot as of the last delta, so that later changes are in the next delta."""
+        """Return a snapshot as of the last delta. Later changes are in the next delta."""
         self._troubles = self.find_troubles()
         self._advance(counts=True)
         return dumps(self._view())
 
     def _now(self) -> float:
-        """Return seconds since 1970, on a clock that never jumps."""
+        """Return seconds since 1970, from a clock that never jumps."""
         return self._epoch + self._clock()
 
     def _notify(self) -> None:
@@ -310,7 +319,7 @@ class EventHub:
 
 
 async def stream_events(hub: EventHub, request: web.Request, leases: Leases) -> web.StreamResponse:
-    """Answer `request` with events, until the reader leaves, its key ends, or the hub closes."""
+    """Answer `request` with events until the reader leaves, its key ends, or the hub closes."""
     last_event_id = request.headers.get("Last-Event-ID") or request.query.get("last_event_id", "")
     holder = leases.holder(request)
     await hub.ask_others_first()

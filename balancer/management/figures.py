@@ -1,4 +1,4 @@
-"""Answers made of figures, and their types (`shared/reports/figures.py`)."""
+"""Answers made of figures, and the types of such answers (`shared/reports/figures.py`)."""
 
 from collections.abc import Collection, Iterator
 from functools import cache
@@ -17,7 +17,7 @@ _TYPED_DICT: Any = TypedDict
 def answer_of(report: object, kind: type | None = None) -> Json:
     """Return the figures of a report that have names in answers. A missing part is null.
 
-    `kind`: the class that declares the figures, by default the report's own. If the report is
+    `kind` is the class that declares the figures, by default the class of `report`. If `report` is
     `None`, all figures are null.
     """
     body: Json = {}
@@ -34,9 +34,9 @@ def answer_of(report: object, kind: type | None = None) -> Json:
 
 
 class Answer(Json):
-    """An answer with the figures of the class `OF`, and the fields that subclasses annotate.
+    """An answer with the figures of the class `OF`, and with the annotated fields of subclasses.
 
-    If `KNOWN` is not `None`, only the figures that it names are never null. `OPTIONAL` names
+    If `KNOWN` is not `None`, all figures except those in `KNOWN` may be null. `OPTIONAL` names
     fields that an answer may lack.
     """
 
@@ -56,7 +56,7 @@ class Answer(Json):
 
     @classmethod
     def figures(cls) -> Json:
-        """Return the types of the figures by name; groups of figures have types of their own."""
+        """Return the types of the figures by name. Groups of figures have types of their own."""
         fields: Json = {}
         groups: dict[str, Json] = {}
         for found in _named(cls.OF):
@@ -79,7 +79,7 @@ class Answer(Json):
 
 @cache
 def _typed_dict(answer: type[Answer]) -> Any:
-    """Return one type for each answer, so that it is described once."""
+    """Return the same type for every use of an answer, so that its description appears once."""
     made = _TYPED_DICT(answer.__name__, answer.fields())
     made.__doc__ = answer.__doc__
     return made

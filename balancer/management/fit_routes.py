@@ -1,5 +1,7 @@
-"""`GET /api/v1/models/fit`: the options that each host would choose for a model, before its
-download."""
+"""`GET /api/v1/models/fit`: the options that each host would choose for a model.
+
+The model need not be downloaded.
+"""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -27,7 +29,7 @@ from .serializers import dumps
 
 
 class AgentFit(TypedDict):
-    """The options that an agent would choose, or the `issue` for which they are unknown."""
+    """The options that an agent would choose, or the `issue` if the options are unknown."""
 
     agent: AgentId
     name: str
@@ -36,7 +38,7 @@ class AgentFit(TypedDict):
 
 
 class Fits(TypedDict):
-    """The choice of each agent."""
+    """The choices of all agents."""
 
     source: str
     agents: list[AgentFit]
@@ -56,7 +58,7 @@ _QUERY: TypeAdapter[FitQuery] = TypeAdapter(FitQuery)
 
 
 def routes(runtime: FleetRuntime) -> list[Route]:
-    """Return the route."""
+    """Return the route of the choices."""
     http_hosts = runtime.views.limits.http_hosts
 
     async def fit(request: web.Request) -> web.Response:

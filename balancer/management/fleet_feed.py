@@ -1,9 +1,9 @@
-"""Makes deltas from changes of the fleet: what readers of events do not know yet.
+"""Makes deltas from changes of the fleet: everything that readers of events do not know yet.
 
-Readers know the oldest `MAX_REQUESTS_SENT` requests. A change in token counts alone is not a change
-of an agent: `throughput` has the counts each second, and the engine's statistics follow. Token
-counts of requests are sent once a second. So are places, because each request that leaves the queue
-changes all places behind it.
+Readers know the oldest `MAX_REQUESTS_SENT` requests. An agent does not count as changed if only
+its token counts changed: the event `throughput` has the counts each second, and the engine's
+statistics follow. Token counts of requests are sent once a second. So are places in the queue,
+because each request that leaves the queue changes all places behind it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,16 +19,16 @@ from .serializers import PlaceOf, agent_json, fleet_json, request_json
 from .throughput import Throughput
 
 MAX_REQUESTS_SENT = 200
-"""Most requests that readers of events know; REST has filters for the others."""
+"""Maximum requests that readers of events know. REST has filters for all requests."""
 
 COUNTS_INTERVAL = 1.0
-"""Seconds between two deltas with requests of which tokens or places alone have changed."""
+"""Seconds between two deltas for requests that changed only in tokens or places."""
 
 Entry = Mapping[str, object]
 
 
 class _Fields:
-    """The fields of an entry that are sent; a change in fields of `also` alone is not sent."""
+    """The fields of an entry that are sent. Changes only in fields of `also` are not sent."""
 
     def __init__(self, entry: type, *also: str) -> None:
         self._no_news = marked(entry, Clock, Aside).union(also)
@@ -36,8 +36,10 @@ class _Fields:
         self._values = itemgetter(*sorted(fields_of(entry).keys() - self._no_news))
 
     def different(self, entry: Entry, known: Entry | None) -> Entry:
-        """Return the changed fields, and the fields of no news; all fields if the entry is
-        unknown."""
+        """Return the changed fields and all silent fields; all fields if `known` is `None`.
+
+        Changes only in silent fields are no news, so the result is then empty.
+        """
         if known is None:
             return entry
         if self._values(entry) == self._values(known):
@@ -57,7 +59,7 @@ _COUNTED_REQUEST = _Fields(Request)
 class FleetFeed:
     """The state that up-to-date readers know.
 
-    `owes_counts` has the entries whose counts they lack.
+    `owes_counts`: counts may have changed since they were last sent.
     """
 
     def __init__(self) -> None:
@@ -74,7 +76,7 @@ class FleetFeed:
         requests: Iterable[Request],
         troubles: Sequence[Trouble] = (),
     ) -> None:
-        """Begin again with this state, of which readers get a snapshot."""
+        """Begin again with the given state, which readers get as a snapshot."""
         self._troubles = troubles
         self._agents = {agent["id"]: agent for agent in agents}
         self._requests = {request["id"]: request for request in requests}
@@ -92,11 +94,13 @@ class FleetFeed:
         troubles: Sequence[Trouble] = (),
         counts: bool = False,
     ) -> Delta | None:
-        """Return the delta to send to readers, if any; they know it from then on.
+        """Return the delta for readers, if any.
 
-        `oldest`: the oldest requests as they are now, no more than `MAX_REQUESTS_SENT`. With
-        `counts` tokens and places are sent, too, however recent they are. `others`: the other
-        balancers' part; `change` names the agents of which they took more or fewer slots.
+        Readers are expected to know the delta from now on.
+
+        `oldest` are the present oldest requests, at most `MAX_REQUESTS_SENT`. If `counts`, tokens
+        and places are sent even if the last ones are recent. `others` is the part of the other
+        balancers. If they took more or fewer slots of an agent, `change` must contain the agent.
         """
         totals = others.totals(change.totals)
         delta = cast(Delta, {**fleet_json(totals, at)})
@@ -155,7 +159,7 @@ class FleetFeed:
     def _follow(
         self, oldest: Iterable[Request], *, is_counted: bool
     ) -> tuple[list[Changes[Request]], list[RequestId]]:
-        """Return the changes of the oldest requests, and the ids that are no longer among them."""
+        """Return the changes of the oldest requests, and the ids that left this list."""
         fields_sent = _COUNTED_REQUEST if is_counted else _REQUEST
         known, now = self._requests, {}
         changes: list[Changes[Request]] = []
@@ -171,7 +175,7 @@ class FleetFeed:
 
 
 def _place(view: RequestView, sent: int | None, place_of: PlaceOf) -> int | None:
-    """Return the `sent` place while the request waits; else its present place."""
+    """Return a waiting request's place: `sent`, or the present place if `sent` is `None`."""
     if view.state != "queued":
         return None
     return place_of(view.id) if sent is None else sent

@@ -1,6 +1,6 @@
-"""The agents, and the requests that run, wait or have ended; and cancelling a request.
+"""The routes of agents and of running, waiting and ended requests, and of cancellation.
 
-Other balancers over the same store are asked as well.
+The routes also ask other balancers over the same store.
 """
 
 import time

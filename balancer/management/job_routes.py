@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class BatchView(TypedDict):
-    """A batch and its progress. Times are seconds since 1970.
+    """A batch and its progress. Times are in seconds since 1970.
 
     `lines_per_second` and `seconds_left` are null if unknown. `failure` is the code of the error
     that ended the whole batch, if any.
@@ -52,7 +52,7 @@ class BatchViews(TypedDict):
 
 
 def routes(jobs: Jobs | None) -> list[Route]:
-    """Return the routes; without `jobs` there are no batches."""
+    """Return the routes. If `jobs` is `None`, the list of batches is empty."""
 
     async def batches(request: web.Request) -> web.Response:
         with _reached(request):
@@ -89,7 +89,7 @@ def routes(jobs: Jobs | None) -> list[Route]:
 
 
 async def view(jobs: Jobs, batch: Batch) -> BatchView:
-    """Return a batch as operators see it, without its contents."""
+    """Return the operators' view of a batch, without its contents."""
     num_completed, num_failed = await jobs.counts(batch)
     pace = jobs.pace(batch, num_completed + num_failed)
     return {

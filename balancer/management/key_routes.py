@@ -1,6 +1,6 @@
-"""`/api/v1/keys`. No answer has a digest.
+"""The routes of access keys, `/api/v1/keys`. No answer has a digest.
 
-Only the answers to creating and rotating a key have the key.
+Only the answers to creating and rotating a key contain the key itself.
 """
 
 import time
@@ -29,10 +29,10 @@ from .diary_routes import by_whom
 
 
 class Key(TypedDict):
-    """A key without its secret. Times are seconds since 1970; a null limit means no limit.
+    """A key without its secret. Times are in seconds since 1970.
 
-    `models` and `labels`: null means any. `last_used_at` is when this balancer last saw the key;
-    null if not since its start.
+    A null limit means no limit. Null `models` or `labels` allow all. `last_used_at` is the time
+    when this balancer last saw the key; null if the key was not used since the start.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Key(TypedDict):
 
 
 class NewKey(Key):
-    """A new key. `key` is shown only in this answer, and stored nowhere."""
+    """A new key. Only this answer shows `key`, which is stored nowhere."""
 
     key: str
 

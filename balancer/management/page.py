@@ -1,4 +1,4 @@
-"""The dashboard's files: read once, and served with a policy that admits nothing else."""
+"""The dashboard's files, read once and served with a strict content security policy."""
 
 import hashlib
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-"""No inline scripts or styles and nothing from elsewhere, so no text can become code."""
+"""The policy forbids inline code and other origins, so no text can become code."""
 
 _CONTENT_TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -38,7 +38,7 @@ _CONTENT_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class PageFile:
-    """One file, as it is served."""
+    """One file, in the form in which it is served."""
 
     body: bytes
     content_type: str
@@ -46,7 +46,7 @@ class PageFile:
 
 
 def routes() -> list[Route]:
-    """Return `GET /` and the files that the page needs, by name; nothing else can be reached."""
+    """Return the routes of `GET /` and of the page's files. No other file can be reached."""
     served = dict(_load())
 
     async def index(request: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""The parameters of URLs: how they are read, and what is said of wrong ones."""
+"""Reads the parameters of URLs. Errors name the wrong parameter."""
 
 from collections.abc import Collection, Mapping
 
@@ -6,18 +6,21 @@ from ...shared.errors import InvalidRequest
 from ...shared.quantities import parse_duration
 
 FIRST_DATE = 10**9
-"""Numbers from here on are seconds since 1970, smaller ones a time before now."""
+"""Numbers from here on are seconds since 1970. Smaller numbers are seconds before now."""
 
 
 def check_names(query: Mapping[str, str], names: Collection[str]) -> None:
-    """Raise `InvalidRequest`, which names the parameter, for one that is not among `names`."""
+    """Raise `InvalidRequest` for a parameter that is not in `names`.
+
+    The error names the parameter.
+    """
     for name in query:
         if name not in names:
             raise InvalidRequest(f"`{name[:100]}` is not one of {', '.join(names)}", field=name)
 
 
 def is_number(text: str) -> bool:
-    """Return whether this is a number without a sign that every JSON reader keeps exactly."""
+    """Return whether `text` is a number without a sign that every JSON reader keeps exactly."""
     return text.isascii() and text.isdigit() and len(text) < 17
 
 
@@ -31,7 +34,10 @@ def number(name: str, text: str, least: int, most: int) -> int:
 
 
 def duration(name: str, text: str, also: str = "") -> float:
-    """Return a duration in seconds. Raises `InvalidRequest`, which says what may stand `also`."""
+    """Return a duration in seconds. Raises `InvalidRequest`.
+
+    `also` is a text for the error that names other allowed values.
+    """
     try:
         return parse_duration(text)
     except ValueError as error:
@@ -39,7 +45,7 @@ def duration(name: str, text: str, also: str = "") -> float:
 
 
 def since(text: str, now: float) -> float:
-    """Return a time, given so or as a duration before now. Raises `InvalidRequest`."""
+    """Return a time from a time or a duration before now. Raises `InvalidRequest`."""
     if is_number(text) and FIRST_DATE <= int(text) < 10**11:
         return float(text)
     return now - duration("since", text, ", or a time in seconds since 1970")

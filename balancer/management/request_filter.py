@@ -16,14 +16,14 @@ STATES: Mapping[str, frozenset[str]] = {
     **{state: frozenset([state]) for state in get_args(RequestState)},
     "running": frozenset(["assigned", "streaming"]),
 }
-"""Values of the filter `state`, and the states of requests that each means."""
+"""Values of the filter `state`, each with the states of requests that match."""
 
 NAMES = ("state", "model", "caller", "limit")
 
 
 @dataclass(frozen=True, slots=True)
 class RequestFilter:
-    """A filter for requests; `None` accepts all."""
+    """A filter for requests. A field that is `None` accepts all requests."""
 
     states: frozenset[str] | None = None
     model: str | None = None

@@ -1,4 +1,4 @@
-"""The management port: the views and controls of operators, the agents' socket, the dashboard."""
+"""The management port: operators' views and controls, the agents' socket, the dashboard."""
 
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
@@ -47,7 +47,7 @@ def management_app(
 ) -> web.Application:
     """Return the app of the management port.
 
-    `addresses` of the ports, by name, are added once they are open.
+    The caller adds the ports to `addresses` by name after they were opened.
     """
     access = parts.access
     routes = _routes(parts, settings, addresses)
@@ -122,7 +122,7 @@ _INFERENCE = (
     *("/api/chat", "/api/generate", "/api/tags", "/api/embed"),
     *(f"/api/v1/{name}" for name in ("socket", "embed", "tokenize", "detokenize", "count_tokens")),
 )
-"""The beginnings of paths that are on the other port."""
+"""Beginnings of paths that belong to the inference port."""
 
 
 def absent(path: str) -> RequestError:
@@ -153,9 +153,9 @@ def _events_route(hub: EventHub, leases: Leases) -> Route:
 
 
 def metrics_route(metrics: Metrics, cluster: ClusterView | None = None) -> Route:
-    """Return `/metrics`; the inference port serves it as well if operators want that.
+    """Return `/metrics`, which the inference port also serves if operators want this.
 
-    If several processes share a port, any of them answers for all.
+    If several processes share a port, each process answers for all of them.
     """
     cluster = cluster or ClusterView()
 
@@ -193,7 +193,7 @@ async def _forbid_sniffing(_request: web.Request, response: web.StreamResponse) 
 
 
 def workers_of(pipes: Pipes | None) -> Workers | None:
-    """Return the workers that agents connect to, if this process is one of several."""
+    """Return the workers to which agents connect, if this process is one of several."""
     if pipes is None:
         return None
     return Workers(pipes.place.run, pipes.place.num, lambda: pipes.living)
@@ -206,7 +206,7 @@ def about_route(
     *,
     is_lasting: bool,
 ) -> Route:
-    """Return the route of the balancer's own facts, for the dashboard's commands and issues.
+    """Return the route of the balancer's own data, which the dashboard's commands and issues need.
 
     `inference_port` is called for each request, because ports open after the routes are made.
     """

@@ -1,4 +1,4 @@
-"""Converts views of the fleet to the management API's answers."""
+"""Converts views of the fleet into answers of the management API."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -38,12 +38,14 @@ CLOCKS: Clocks = {
 }
 
 PlaceOf = Callable[[RequestId], int | None]
-"""The place of a request that waits; `None` of any other."""
+"""Returns the place of a waiting request; `None` for any other request."""
 
 
 def agent_json(agent: AgentView, rate: float | None, busy_for_others: int = 0) -> Agent:
-    """Return one agent, with its measured tokens per second, and the slots that other balancers
-    took."""
+    """Return one agent. `rate` is its measured tokens per second.
+
+    `busy_for_others` is the number of slots that other balancers took.
+    """
     figures = answer_of(agent, AgentFigures)
     figures["slots"]["busy"] += busy_for_others
     body = {
@@ -78,8 +80,7 @@ def _served_json(served: ServedView) -> ServedModel:
 
 
 def _devices(agent: AgentView) -> Iterator[AgentDevice]:
-    """Yield the devices as the engine measured them, or else as the agent found them when it
-    started."""
+    """Yield the devices as measured by the engine, or as found at the agent's start."""
     measured = agent.statistics.devices if agent.statistics else ()
     for each in measured:
         yield _device(each.name, each.kind, agent, answer_of(each))
@@ -107,8 +108,8 @@ def past_devices_json(
 ) -> PastDevices:
     """Return the measured past of devices.
 
-    The time of a point is relative to `now`: 0 or a negative number of seconds. `now` and the
-    returned times are in seconds since 1970.
+    The time of each point is relative to `now`: 0 or negative seconds. `now` and the returned
+    times are in seconds since 1970.
     """
     devices = [
         {
@@ -126,7 +127,7 @@ def past_devices_json(
 
 
 def _models_on(device: str, agent: AgentView) -> list[MemoryOfModel]:
-    """Return the memory of a device, or of the host, that each model uses."""
+    """Return the memory that each model uses on a device or on the host."""
     return [
         {"name": served.name, "bytes": part.bytes}
         for served in agent.models
@@ -137,7 +138,7 @@ def _models_on(device: str, agent: AgentView) -> list[MemoryOfModel]:
 
 
 def work_json(work: assignments.Work | None) -> Work | None:
-    """Return an agent's progress with its assigned model; null without an assigned model."""
+    """Return an agent's progress with its assigned model; `None` without an assigned model."""
     if work is None or work.assignment is None:
         return None
     return {
@@ -151,9 +152,9 @@ def work_json(work: assignments.Work | None) -> Work | None:
 def request_json(
     request: RequestView, position: int | None, balancer: str | None = None
 ) -> Request:
-    """Return one request that has not ended, with its place if it waits.
+    """Return one request that has not ended. `position` is its place if it waits.
 
-    `balancer` is the name of this balancer, if there are several.
+    `balancer` is the name of this balancer if there are several.
     """
     return {
         "id": request.id,
@@ -175,7 +176,7 @@ def request_json(
 def listed_json(
     request: RequestView, waiting: Waiting | None, at: float, balancer: str | None = None
 ) -> ListedRequest:
-    """Return a request in a list, with its expected wait; `at` is now, as a Unix time."""
+    """Return a request in a list, with its expected wait. `at` is the present Unix time."""
     left = None if waiting is None else waiting.seconds_left
     return {
         **request_json(request, None if waiting is None else waiting.position, balancer),
@@ -186,7 +187,7 @@ def listed_json(
 
 
 def fleet_json(totals: FleetTotals, at: float) -> FleetFields:
-    """Return the fleet in a few numbers."""
+    """Return the totals of the fleet."""
     return cast(FleetFields, {"at": round(at, 3), **answer_of(totals)})
 
 
@@ -197,7 +198,7 @@ def snapshot_json(
     place_of: PlaceOf,
     troubles: Sequence[Trouble] = (),
 ) -> Snapshot:
-    """Return the whole view, as a page needs it."""
+    """Return the whole view of the fleet, for a page."""
     body = {
         **fleet_json(view, at),
         "clocks": CLOCKS,
@@ -209,7 +210,7 @@ def snapshot_json(
 
 
 def throughput_json(totals: FleetTotals, throughput: Throughput) -> ThroughputPoint:
-    """Return one point of the plots."""
+    """Return one point of the charts."""
     return {
         "seconds": round(throughput.seconds, 3),
         "tokens_per_second": round(throughput.total, 2),

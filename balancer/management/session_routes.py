@@ -1,10 +1,10 @@
-"""`/api/v1/session`: people log in to the dashboard with a key, and out.
+"""`/api/v1/session`: people log in to the dashboard with a key, and log out.
 
-Browsers send a session as a cookie, together with a header that other origins cannot send.
+Browsers send the session as a cookie, together with a header that other origins cannot send.
 
-The cookie is `HttpOnly` and `SameSite=Strict`, and `Secure` if the connection is. The header,
-`x-arriero-csrf`, is needed for every method but GET. Its value is in an answer that only pages of
-this origin can read.
+The cookie is `HttpOnly` and `SameSite=Strict`, and `Secure` if the connection is secure. Every
+method but GET needs the header `x-arriero-csrf`. Its value is in an answer that only pages of this
+origin can read.
 """
 
 import hmac
@@ -35,17 +35,20 @@ from ..api.transport.fault_reports import RefusalReport
 COOKIE = "arriero_session"
 CSRF_HEADER = "x-arriero-csrf"
 SIGN_OUT_HEADER = "x-arriero-sign-out"
-"""A header that a proxy with its own login adds to calls: the address that ends its session."""
+"""A header from a proxy with its own login: the address that ends the proxy's session."""
 
 _PLACE = re.compile(r"(https?://[^/]|/(?![/\\]))[!-~]*", re.ASCII)
-"""A path of this origin, or an address: no script, and no other origin by a path of two slashes."""
+"""A path of this origin, or an http(s) address.
+
+Scripts and paths with two slashes do not match.
+"""
 _SAFE_METHODS = ("GET", "HEAD")
 
 
 def by_cookie(access: Access, sessions: SessionService) -> Identify:
-    """Return a function that identifies by the keys in a request's headers, or else by its cookie.
+    """Return a function that identifies callers by the keys in headers, or else by the cookie.
 
-    It raises `Forbidden` if a call by cookie lacks its header.
+    The function raises `Forbidden` if a call by cookie lacks the header.
     """
 
     async def identify(request: web.Request) -> Identity | None:
@@ -63,7 +66,7 @@ def by_cookie(access: Access, sessions: SessionService) -> Identify:
 
 
 def check_csrf(request: web.Request, token: str) -> None:
-    """Check the session's header of a call that may change something. Raises `Forbidden`."""
+    """Check the session's header if the method may change something. Raises `Forbidden`."""
     shown = request.headers.get(CSRF_HEADER, "")
     if request.method in _SAFE_METHODS:
         return
@@ -76,9 +79,9 @@ def check_csrf(request: web.Request, token: str) -> None:
 
 
 def _is_secure(request: web.Request) -> bool:
-    """Return whether the connection is secure, also if a proxy ended TLS.
+    """Return whether the connection is secure, even if a proxy ends TLS.
 
-    A false claim only makes the cookie useless.
+    A false claim of the client only makes its cookie useless.
     """
     return request.secure or request.headers.get("X-Forwarded-Proto") == "https"
 
@@ -95,12 +98,13 @@ LOG_IN: TypeAdapter[LogIn] = TypeAdapter(LogIn)
 
 
 class SessionState(TypedDict):
-    """Whether a key is needed, and who is logged in; all null if nobody is.
+    """Whether a key is needed, and the name and role of the caller who is logged in.
 
-    Calls that change something send `csrf` as `x-arriero-csrf` together with the cookie.
-    `expires_at` is in seconds since 1970. Both are null if the request has a key in its headers,
-    which a proxy may add: then there is no session. `sign_out` is the address that ends the proxy's
-    session, if the proxy sends the header `x-arriero-sign-out`.
+    All fields but `needs_key` and `sign_out` are null if nobody is logged in. Calls that change
+    something send `csrf` as `x-arriero-csrf` together with the cookie. `expires_at` is in seconds
+    since 1970. `csrf` and `expires_at` are null if the request has a key in its headers, which a
+    proxy may add, because then there is no session. `sign_out` is the address that ends the
+    proxy's session, if the proxy sends the header `x-arriero-sign-out`.
     """
 
     needs_key: bool
@@ -137,7 +141,7 @@ _LOG_OUT_DOC = Doc(
 
 
 def routes(access: Access, sessions: SessionService) -> list[Route]:
-    """Return the routes of the session: its state, log in, and log out."""
+    """Return the routes of the session: state, login and logout."""
 
     def answer(
         request: web.Request,
@@ -208,7 +212,7 @@ def routes(access: Access, sessions: SessionService) -> list[Route]:
 
 
 def check_sees(holder: Identity | None) -> None:
-    """Check that the holder's role may see the dashboard. Raises `Forbidden`."""
+    """Check that the role of `holder` may see the dashboard. Raises `Forbidden`."""
     if holder is not None and holder.role in ("agent", "inference"):
         raise Forbidden(
             f"the key {holder.name!r} has the role {holder.role}, which sees "
@@ -218,7 +222,7 @@ def check_sees(holder: Identity | None) -> None:
 
 
 def sign_out_of(request: web.Request) -> str | None:
-    """Return the address that ends the session at the proxy in front. Raises `InvalidRequest`."""
+    """Return the address that ends the session at a proxy in front. Raises `InvalidRequest`."""
     place = request.headers.get(SIGN_OUT_HEADER)
     if place is None or _PLACE.fullmatch(place):
         return place

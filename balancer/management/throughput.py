@@ -1,7 +1,7 @@
-"""Tokens per second of the fleet and of each agent, from counts of tokens.
+"""Computes tokens per second of the fleet and of each agent from token counts.
 
-Invariant: a rate covers the time since the last measurement, or since the agent connected, and
-never less than `MIN_SECONDS`; an earlier measurement returns the last rates again.
+Invariant: a rate covers the time since the last measurement, or since the agent connected. The
+time counts as at least `MIN_SECONDS`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,15 +11,15 @@ from ...shared.inference import AgentId
 from ..fleet.view import AgentView
 
 MIN_SECONDS = 0.5
-"""Over a shorter time the arrival of single frames would decide the rate."""
+"""Minimum seconds of a rate. Over a shorter time, single frames would determine the rate."""
 
 MAX_RATES = 4096
-"""Agents whose last count is remembered for those who ask about single agents."""
+"""Maximum agents whose last count is remembered for requests about single agents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throughput:
-    """Tokens per second over the last `seconds`, with the agents that generated any."""
+    """Tokens per second over the last `seconds`. `agents` has all agents that generated tokens."""
 
     seconds: float = 0.0
     total: float = 0.0
@@ -31,10 +31,10 @@ class Throughput:
 
 
 class Meter:
-    """Measures the fleet's rates, at a cost of the number of agents that changed."""
+    """Measures the fleet's rates. The cost depends only on the number of changed agents."""
 
     def __init__(self, agents: Iterable[AgentView], tokens_total: int, now: float) -> None:
-        """Measure from `now` on, when these are all agents."""
+        """Measure from `now` on. `agents` are all agents at this time."""
         self._looked_at = now
         self._total = tokens_total
         self._counts = {agent.id: agent.num_tokens for agent in agents}
@@ -48,7 +48,8 @@ class Meter:
     ) -> Throughput:
         """Return the rates since the last measurement.
 
-        `counts`: total tokens of agents that sent tokens since then. `left`: agents that left.
+        `counts` has the total tokens of agents that sent tokens since then. `left` are agents that
+        left.
         """
         seconds = max(now - self._looked_at, MIN_SECONDS)
         total = (tokens_total - self._total) / seconds
@@ -60,8 +61,7 @@ class Meter:
         return Throughput(seconds=seconds, total=total, agents=agents)
 
     def _count(self, id: AgentId, num_tokens: int) -> int:
-        """Return the tokens since the last measurement, or since the agent connected if that is
-        later."""
+        """Return the agent's tokens since the last measurement, or since a later connection."""
         before = self._counts.get(id, 0)
         self._counts[id] = num_tokens
         return num_tokens - before if num_tokens >= before else num_tokens
@@ -75,7 +75,7 @@ class _Look:
 
 
 class AgentRates:
-    """Rates of single agents, each since the last call for it."""
+    """Rates of single agents. Each rate covers the time since the last call for the agent."""
 
     def __init__(self) -> None:
         self._looks: dict[AgentId, _Look] = {}

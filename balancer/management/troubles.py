@@ -1,4 +1,4 @@
-"""Troubles besides the issues of agents: the lines that the dashboard shows first.
+"""Finds troubles other than agents' issues. The dashboard shows these lines first.
 
 Pure. The number of lines is bounded.
 """
@@ -12,10 +12,10 @@ from ..fleet.view import ModelView
 from .answer_types import Trouble
 
 MAX_MODELS = 8
-"""Models with a line of their own; the others share one."""
+"""Maximum models with a line of their own. The other models share one line."""
 
 MAX_NAMES = 5
-"""Names in a line."""
+"""Maximum names in a line."""
 
 
 def of_models(
@@ -23,10 +23,10 @@ def of_models(
     adapters: Mapping[str, ModelStatus],
     waiting: Mapping[str, object],
 ) -> Iterator[Trouble]:
-    """Yield the models without an agent that are desired or requested, and those with issues.
+    """Yield desired or requested models without an agent, and models with issues.
 
-    An adapter has a line only if its model has none. `waiting` are the models for which requests
-    wait.
+    An adapter has a line only if its model has no line. `waiting` has the models for which
+    requests wait.
     """
     found = {view.info.name: words for view in models if (words := _of_model(view, waiting))}
     for name in [name for name in found if name in adapters]:
@@ -59,13 +59,13 @@ def of_hosts(lost: Sequence[str]) -> Iterator[Trouble]:
 
 
 def of_balancer(issues: Iterable[Issue]) -> Iterator[Trouble]:
-    """Yield the balancer's own troubles: its store, its certificate, its keys."""
+    """Yield the balancer's own troubles: problems of its store, certificate and keys."""
     for each in issues:
         yield Trouble(kind="balancer", name=each.code, num=1, message=each.message, hint=each.hint)
 
 
 def of_refusals(refused: Mapping[Door, tuple[Sequence[str], str]]) -> Iterator[Trouble]:
-    """Yield the callers that are refused again and again, and why, by door."""
+    """Yield the callers that are refused repeatedly, with the reason, by door."""
     for door, (callers, why) in refused.items():
         message = f"{_names(callers)}, {why}"
         yield Trouble(kind="refused", name=door, num=len(callers), message=message, hint="")

@@ -1,4 +1,4 @@
-"""The parameters of the history: times, steps, grouping; and of ended requests."""
+"""Reads the parameters of charts (times, steps, grouping) and of ended requests."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ from ..parameters import check_names, duration, number, since
 DAY = 86_400
 DEFAULT_SPAN = 900
 MOST_TIMES = {None: 3600, "agent": 720, "model": 720}
-"""Most times of a chart, by what it has lines of."""
+"""Maximum times of a chart, by its grouping."""
 
 GOOD_TIMES = 300
-"""Times that a chart has at most where a reader names no step."""
+"""Maximum times of a chart if the query gives no step."""
 
 HISTORY_NAMES = ("since", "step", "by", "name")
 ENDED_NAMES = ("state", "model", "agent", "caller", "code", "before", "limit")
@@ -26,9 +26,9 @@ MAX_LIMIT = 1000
 
 @dataclass(frozen=True, slots=True)
 class HistoryQuery:
-    """A query for steps of `step` seconds from `since` on, in seconds since 1970.
+    """A query for steps of `step` seconds, from the time `since` in seconds since 1970.
 
-    `by` groups them; `name` selects one group.
+    `by` groups the steps; `name` selects one group.
     """
 
     since: int
@@ -67,7 +67,7 @@ def ended_filter(query: Mapping[str, str]) -> EndingFilter:
 
 
 def cursor_after(last: EndedRequest) -> str:
-    """Return the `before` of the page after the one that ends with `last`."""
+    """Return the parameter `before` for the page after the request `last`."""
     place = place_of(last)
     return f"{place.ended_at!r},{place.id}"
 
@@ -97,8 +97,10 @@ def _by(text: str | None) -> By | None:
 
 
 def _since(text: str, now: float) -> int:
-    """Return a time: a date, or a duration before now; at most a day ago, because nothing older is
-    kept."""
+    """Return a time from a date or a duration before now.
+
+    The time is at most a day ago, because older steps are not kept.
+    """
     begin = int(since(text, now))
     if begin > now:
         raise InvalidRequest("`since` must not be in the future", field="since")

@@ -1,4 +1,4 @@
-"""`GET /api/v1/history`, ended requests, and the health of the store."""
+"""The routes of `GET /api/v1/history`, of ended requests, and of the store's health."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -22,11 +22,11 @@ from .history_query import HistoryQuery, cursor_after, ended_filter
 
 
 class History(TypedDict):
-    """Columns over `times`, seconds since 1970, at which steps of `step` seconds begin.
+    """Columns over `times`, at which steps of `step` seconds begin, in seconds since 1970.
 
-    Steps without records are left out. `levels` belong to the fleet; `lines` has one line for the
-    fleet, or one for each agent or model. `missing` names balancers that did not answer in time:
-    their unsaved steps are left out.
+    Steps without records are left out. `levels` describe the whole fleet. `lines` has one line for
+    the fleet, or one line for each agent or model. `missing` names balancers that did not answer
+    in time. Their unsaved steps are left out.
     """
 
     since: int
@@ -41,8 +41,9 @@ class History(TypedDict):
 class EndedRequests(TypedDict):
     """Ended requests of all balancers over one store, latest first.
 
-    `total` counts all stored ones. `next` is the `before` of the next page; null if there is none.
-    `missing` names balancers that did not answer in time: their unsaved requests are left out.
+    `total` is the number of all stored requests. `next` is the parameter `before` for the next
+    page; null on the last page. `missing` names balancers that did not answer in time. Their
+    unsaved requests are left out.
     """
 
     requests: list[EndedRequest]
@@ -52,9 +53,10 @@ class EndedRequests(TypedDict):
 
 
 class ManagementHealth(TypedDict):
-    """The health of the process; `store` is the store of the desired state and the history.
+    """The health of the process. `store` is the health of its store.
 
-    `away`: it cannot be reached or written. `failing`: it refuses some writes.
+    The store has the desired state and the history. `away` means that the store cannot be reached
+    or written. `failing` means that the store refuses some writes.
     """
 
     status: Literal["ok"]
@@ -65,7 +67,7 @@ class ManagementHealth(TypedDict):
 def history_routes(
     history: HistoryTask, status: Callable[[], StoreStatus], cluster: ClusterView
 ) -> list[Route]:
-    """Return the routes of the past, and `/health`."""
+    """Return the routes of the history and of `/health`."""
 
     async def chart(request: web.Request) -> web.Response:
         query = HistoryQuery.of(request.query, history.clock())
@@ -124,7 +126,10 @@ async def ended_requests(
 
 
 def _health(status: StoreStatus) -> ManagementHealth:
-    """Return the health, with 200 even while the store is away, because the fleet still serves."""
+    """Return the health.
+
+    The status is 200 even if the store is away, because the fleet still serves.
+    """
     if status.problem is not None:
         return {"status": "ok", "store": "away", "store_problem": status.problem}
     if status.fault is not None:

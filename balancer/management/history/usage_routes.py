@@ -1,4 +1,4 @@
-"""`GET /api/v1/usage`: each caller's use of each model, by day."""
+"""`GET /api/v1/usage`: the usage of each model by each caller, by day."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ NAMES = ("since", "until", "by")
 COLUMNS: tuple[UsageColumn, ...] = get_args(UsageColumn)
 DEFAULT_DAYS = "30d"
 MAX_SUMS = 10_000
-"""Most rows of an answer."""
+"""Maximum rows of an answer."""
 
 _DAYS = re.compile(r"(\d{1,4})d", re.ASCII)
 
@@ -34,7 +34,7 @@ _DAYS = re.compile(r"(\d{1,4})d", re.ASCII)
 def usage_query(query: Mapping[str, str], now: float) -> UsageQuery:
     """Return the query in a URL's parameters. Raises `InvalidRequest`, which names the parameter.
 
-    It asks for one row more than an answer may have.
+    The query asks for one row more than an answer may have.
     """
     check_names(query, NAMES)
     today = int(now) // DAY
@@ -51,7 +51,10 @@ def date_of(day: int) -> str:
 
 
 def _day(name: str, text: str, today: int) -> int:
-    """Return a day: a date, or a number of days up to today; not before the first stored day."""
+    """Return the day of a date or of a number of days up to today.
+
+    The first stored day is the earliest result.
+    """
     if days := _DAYS.fullmatch(text):
         day = today + 1 - max(1, int(days[1]))
     else:
@@ -87,7 +90,7 @@ def _columns(text: str | None) -> tuple[UsageColumn, ...]:
 
 
 class UsageCounts(TypedDict):
-    """Counts. `requests` counts all that ended or were refused, `errors` those with an error.
+    """Counts. `requests` counts ended and refused requests, `errors` requests with an error.
 
     `cached_tokens` is a part of `prompt_tokens`.
     """
@@ -100,10 +103,12 @@ class UsageCounts(TypedDict):
 
 
 class UsageEntry(UsageCounts):
-    """Usage of one day, caller and model; a missing column means the sum over all its values.
+    """Usage by day, caller and model.
 
-    An empty model stands for requests that named no existing model, and for models that are counted
-    together.
+    If a column is missing, the entry is a sum over all its values.
+
+    An empty model stands for requests that named no existing model, and for models that are
+    counted together.
     """
 
     day: NotRequired[str]
@@ -112,7 +117,7 @@ class UsageEntry(UsageCounts):
 
 
 class UsageReport(TypedDict):
-    """Usage from the day `since` to `until` (UTC, inclusive), summed by the columns `by`."""
+    """Usage from the day `since` to `until` (UTC, inclusive), summed by the columns in `by`."""
 
     since: str
     until: str
@@ -122,7 +127,7 @@ class UsageReport(TypedDict):
 
 
 def usage_routes(history: HistoryTask) -> list[Route]:
-    """Return the route."""
+    """Return the route of the usage."""
 
     async def usage(request: web.Request) -> web.Response:
         query = usage_query(request.query, history.clock())

@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from ....shared.reports.figures import Family, FoundFigure, figures_of
 
 Reports = Mapping[tuple[str, ...], Iterable[object]]
-"""Reports of one kind by the values of the `labels`; those under one key are added up."""
+"""Reports of one kind, by the values of the labels. Reports with the same labels are summed."""
 
 
 def figure_metrics(
@@ -30,8 +30,10 @@ def figure_metrics(
 def _totals(
     own: Iterable[FoundFigure], family: Family, reports: Iterable[object]
 ) -> dict[str, float]:
-    """Return totals by the value of the family's own label; for a figure that is a mapping, by its
-    keys."""
+    """Return totals by the value of the family's own label.
+
+    If a figure is a mapping, its keys are the values of the label.
+    """
     totals: dict[str, float] = defaultdict(float)
     for report in reports:
         for found in own:

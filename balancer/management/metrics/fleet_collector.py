@@ -1,7 +1,7 @@
-"""The present fleet, as Prometheus gauges: totals, and each agent's own numbers.
+"""Exports the present fleet as Prometheus gauges: totals, and the numbers of each agent.
 
-Agents are labelled by name, and agents of one name are summed. Ids would change with each restart
-and leave dead series.
+Agents are labelled by name, and agents with the same name are summed. Ids would change with each
+restart and leave dead series.
 """
 
 from collections import Counter, defaultdict
@@ -23,12 +23,12 @@ from ...fleet.view import AgentFigures, AgentState, AgentView, FleetTotals, Flee
 from .figure_metrics import Reports, figure_metrics
 
 MAX_CODES = 32
-"""Most codes of issues that have a series of their own."""
+"""Maximum codes of issues with a series of their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventNumbers:
-    """Numbers about events kept for their readers."""
+    """Numbers about events that are held for readers."""
 
     num_subscribers: Annotated[
         int, Figure(metric=Family("event_subscribers", "Readers of /api/v1/events."))
@@ -56,7 +56,7 @@ class EventNumbers:
 class FleetCollector(Collector):
     """Collects the fleet.
 
-    It stores nothing, so labels of agents that left are missing in the next scrape.
+    The collector stores nothing, so labels of agents that left are missing in the next scrape.
     """
 
     def __init__(
@@ -68,9 +68,10 @@ class FleetCollector(Collector):
         hosts: Callable[[], Mapping[str, int]] = dict,
         desired: Callable[[], Iterable[Status]] = tuple,
     ) -> None:
-        """`view` needs no requests. `hosts` returns the number of hosts by state.
+        """Make a collector. `view` needs no requests.
 
-        `desired` returns the status of each desired model.
+        `hosts` returns the number of hosts by state. `desired` returns the status of each desired
+        model.
         """
         self._desired = desired
         self._view = view
@@ -123,9 +124,9 @@ def _by_state(view: FleetView) -> GaugeMetricFamily:
 
 
 def _issues(view: FleetView) -> GaugeMetricFamily:
-    """Return the issues by code.
+    """Return the number of issues by code.
 
-    Codes come from agents, so only the most frequent ones are named.
+    Agents choose codes, so only the most frequent codes have series of their own.
     """
     family = GaugeMetricFamily(
         "arriero_issues", "Issues of the connected agents, by code.", labels=["code"]
@@ -159,7 +160,7 @@ def engine_metrics(view: FleetView) -> Iterator[Metric]:
 def _devices(by_name: _ByName) -> Iterator[Metric]:
     """Yield the metrics of devices.
 
-    Agents of one name are on one host and measure the same devices.
+    Agents with the same name are on one host and measure the same devices.
     """
     devices: Reports = {
         (name, each.name): [each]
@@ -183,8 +184,10 @@ def _stalls(by_name: _ByName) -> HistogramMetricFamily:
 
 
 def _buckets(several: list[Statistics]) -> list[tuple[str, float]]:
-    """Return cumulative counts by upper bound; with agents of several versions, for all of their
-    bounds."""
+    """Return cumulative counts by upper bound.
+
+    If agents have different versions, the result has the bounds of all versions.
+    """
     counts: dict[float, int] = defaultdict(int)
     for said in several:
         for bound, count in zip((*said.stalls.bounds, inf), said.stalls.counts, strict=True):

@@ -1,4 +1,4 @@
-"""A Prometheus histogram that observes many durations at once, each at the cost of one look-up."""
+"""A Prometheus histogram that observes many durations with one look-up each."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,8 +10,7 @@ from prometheus_client.utils import floatToGoString
 
 
 class Durations:
-    """Durations in seconds by bucket; each of `bounds`, in ascending order, is the maximum of its
-    bucket."""
+    """Counts of durations by bucket. `bounds` are the buckets' maxima in seconds, ascending."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
@@ -20,7 +19,7 @@ class Durations:
 
     @classmethod
     def sum(cls, several: Iterable["Durations"], bounds: Sequence[float]) -> "Durations":
-        """Return the sum of `several`, which have the same `bounds`."""
+        """Return the sum of `several`, which must have the same `bounds`."""
         total = cls(bounds)
         for each in several:
             total._counts = [a + b for a, b in zip(total._counts, each._counts, strict=True)]
@@ -35,7 +34,7 @@ class Durations:
         self._sum += sum(durations)
 
     def add_to(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
-        """Add samples to `family`: cumulative buckets."""
+        """Add the cumulative buckets to `family` as samples."""
         names = [_named(bound) for bound in (*self._bounds, float("inf"))]
         buckets = [*zip(names, accumulate(self._counts), strict=True)]
         family.add_metric(labels, buckets=buckets, sum_value=self._sum)
@@ -51,7 +50,7 @@ class GapHistogram(Collector):
         self.observe = self._durations.observe
 
     def collect(self) -> Iterator[Metric]:
-        """Return its buckets."""
+        """Return the buckets of the histogram."""
         family = HistogramMetricFamily(self._name, self._help_text)
         self._durations.add_to(family, [])
         yield family

@@ -1,4 +1,4 @@
-"""The event loop's delay: how late it runs due callbacks, which delays every request."""
+"""Measures how late the event loop runs due callbacks. This delay affects every request."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,7 +12,7 @@ BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 
 
 class LoopDelay:
-    """Asks to be called after `INTERVAL`, again and again, and observes how late the calls are."""
+    """Schedules a call after each `INTERVAL`, and observes how late the call is."""
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
         self.histogram = GapHistogram(

@@ -1,6 +1,6 @@
 """Prometheus counters and histograms of requests.
 
-Invariant: no label takes its values from users' text, so the number of series is bounded. Series of
+Invariant: no label has values from users' text, so the number of series is bounded. Series of
 connected agents are in `fleet_collector`, and disappear with the agents.
 """
 
@@ -63,7 +63,7 @@ class _BetweenTokens(Collector):
 
 
 class _Figures(Collector):
-    """Collects the figures of reports, which are asked for at each scrape."""
+    """Collects the figures of reports, which are requested at each scrape."""
 
     def __init__(self, kind: type, reports: Callable[[], Reports], labels: tuple[str, ...]) -> None:
         self._kind = kind
@@ -75,7 +75,7 @@ class _Figures(Collector):
 
 
 class PoolCollector(Collector):
-    """Collects the bounded pools that are shared fairly (`balancer/fleet/shares.py`), by name."""
+    """Collects the bounded pools of `balancer/fleet/shares.py`, by name."""
 
     def __init__(self, pools: Mapping[str, Shares[Any]]) -> None:
         self._pools = pools
@@ -111,11 +111,13 @@ class PoolCollector(Collector):
 
 
 MAX_CALLERS = 256
-"""Prometheus keeps a series for each name for ever, and keys come and go: only the first names
-since the start have series of their own."""
+"""Maximum callers with series of their own, which are the first names since the start.
+
+Prometheus keeps a series for each name for ever, and keys come and go.
+"""
 
 OTHER = "other"
-"""All further callers together; no key may be called so."""
+"""The label of all further callers together. No key may have this name."""
 
 
 class CallerMetrics:
@@ -124,7 +126,7 @@ class CallerMetrics:
     def __init__(self, registry: CollectorRegistry, *, max_callers: int = MAX_CALLERS) -> None:
         self._max_callers = max_callers
         self._series: dict[str, tuple[Counter, Counter, Counter]] = {}
-        """Of each name its requests, prompt tokens and completion tokens."""
+        """The counters of requests, prompt tokens and completion tokens, by name."""
         self._requests = Counter(
             "arriero_caller_requests",
             "Requests that ended or were refused by the fleet, by caller.",
@@ -248,22 +250,25 @@ class Metrics:
         )
 
     def gauge(self, name: str, help_text: str, value: Callable[[], float]) -> None:
-        """Also export a number; `value` is asked when the metrics are read, as all that follows."""
+        """Also export a number. `value` is called at each scrape."""
         gauge = Gauge(f"arriero_{name}", help_text, registry=self.registry)
         gauge.set_function(value)
 
     def figures(
         self, kind: type, reports: Callable[[], Reports], labels: tuple[str, ...] = ()
     ) -> None:
-        """Also export the figures of reports of a kind, by the values of `labels`."""
+        """Also export the figures of a kind of report, by the values of `labels`.
+
+        `reports` is called at each scrape.
+        """
         self.registry.register(_Figures(kind, reports, labels))
 
     def pool(self, name: str, shares: Shares[Any]) -> None:
-        """Also export use, bound and refusals of a pool."""
+        """Also export use, bound and refusals of a pool, read at each scrape."""
         self._pools[name] = shares
 
     def render(self, accept: str) -> tuple[bytes, str]:
-        """Return the exposition and its content type, in the format that `accept` asks for."""
+        """Return the metrics and their content type, in the format that `accept` requests."""
         encode, content_type = choose_encoder(accept)
         return encode(self.registry), content_type
 
@@ -325,7 +330,7 @@ class Metrics:
     def _start_at_zero(self) -> None:
         """Create series with the value 0.
 
-        A series that appears with its first event has no rate for that event.
+        A series that appears with its first event has no rate for this event.
         """
         for code in _CODES:
             self._requests.labels(code)

@@ -1,7 +1,7 @@
 """Metrics of requests by model.
 
-Names come from agents, and are bounded: models beyond `MAX_MODELS` share the name `other`. A model
-that left keeps its series, as counters must.
+Agents choose names, so the number is bounded: models beyond `MAX_MODELS` share the name `other`. A
+model that left keeps its series, as counters must.
 """
 
 from collections import Counter
@@ -30,10 +30,10 @@ class _Model:
 
 
 class ModelMetrics(Collector):
-    """A recorder of each model's work; only requests that an agent had count."""
+    """Records the work of each model. Only requests that reached an agent count."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
-        """`bounds` are in seconds, in ascending order."""
+        """Make an empty recorder. `bounds` are in seconds, in ascending order."""
         self._bounds = bounds
         self._models: dict[str, _Model] = {}
 
@@ -46,17 +46,18 @@ class ModelMetrics(Collector):
         self._of(origin.model).first_token.observe((seconds,))
 
     def between_tokens(self, gaps: Sequence[float], origin: Origin) -> None:
-        """Record the times between pieces; called once for each step."""
+        """Record the times between pieces. Called once for each step."""
         self._of(origin.model).between_tokens.observe(gaps)
 
     def tokens(self, count: int, origin: Origin) -> None:
-        """Count delivered tokens; called once for each step."""
+        """Count delivered tokens. Called once for each step."""
         self._of(origin.model).tokens["completion"] += count
 
     def ended(self, ending: Ending) -> None:
         """Record the end of a request.
 
-        The requested name counts only if an agent had the request, because users choose it.
+        The requested name counts only if the request reached an agent, because users choose the
+        name.
         """
         if ending.agent is None:
             return

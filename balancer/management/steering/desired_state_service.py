@@ -1,7 +1,7 @@
 """Passes the desired state between operators, the store and the fleet.
 
-A change takes effect once the store has it. Until then further changes are refused, and the fleet
-keeps the present state. Invariant: at most one save is in progress.
+A change takes effect after the store has saved it. Until then further changes are refused, and the
+fleet keeps the present state. Invariant: at most one save is in progress.
 """
 
 import asyncio
@@ -19,17 +19,20 @@ from ...store.store import Store
 logger = logging.getLogger(__name__)
 
 RECONCILE_TIMEOUT = 15.0
-"""Seconds to read the store; a save that is under way comes first."""
+"""Maximum seconds to read the store, including the time for a save in progress."""
 
 SAVE_TIMEOUT = 10.0
-"""Seconds for which a save is tried."""
+"""Maximum seconds for a save with its retries."""
 
 
 class DesiredStateService:
-    """The desired state. `revision` is its revision; 0 before there was one."""
+    """The desired state. `revision` is 0 before the first desired state."""
 
     def __init__(self, runtime: FleetRuntime, store: Store, health: StoreHealth) -> None:
-        """`health` is the health of `store`, as the writer of the history sees it as well."""
+        """Make a service without a state.
+
+        `health` is the health of `store`, shared with other writers.
+        """
         self.revision = 0
         self.state = DesiredState()
         self._runtime = runtime
@@ -40,7 +43,7 @@ class DesiredStateService:
 
     @property
     def is_saving(self) -> bool:
-        """Whether a change is being saved."""
+        """Whether a save is in progress."""
         return self._saving is not None
 
     def restore(self, saved: SavedState | None) -> None:
@@ -50,9 +53,10 @@ class DesiredStateService:
             self._runtime.restored(self.state)
 
     async def put(self, state: DesiredState, *, expected: int | None) -> None:
-        """Make `state` the desired state, replacing the revision `expected`, if given.
+        """Replace the desired state by `state`.
 
-        Raises `Conflict`, or `StoreUnavailable`. If the caller leaves, the change is made anyway.
+        If `expected` is given, the present revision must equal `expected`. Raises `Conflict`, or
+        `StoreUnavailable`. If the caller leaves, the change is made anyway.
         """
         self._check(expected)
         if state == self.state and self.revision:
@@ -62,7 +66,7 @@ class DesiredStateService:
             raise error
 
     async def flush(self, within: float) -> None:
-        """Wait for the save that is under way, at most `within` seconds; then give it up."""
+        """Wait at most `within` seconds for the save in progress, and then cancel the save."""
         if self._saving is not None:
             _, late = await asyncio.wait({self._saving}, timeout=within)
             for saving in late:
@@ -70,7 +74,7 @@ class DesiredStateService:
                 saving.cancel()
 
     async def _saved(self, state: DesiredState) -> RequestError | None:
-        """Save a state and apply it, even if its caller has left. Returns the error, if any."""
+        """Save a state and apply it, even if the caller has left. Returns the error, if any."""
         try:
             await self._save(Persist(self.revision, desired_state_json(state).decode()))
         except RevisionConflict as conflict:
@@ -94,7 +98,7 @@ class DesiredStateService:
         return StoreUnavailable(f"the desired state is not saved: {problem}")
 
     async def _save(self, persist: Persist) -> None:
-        """Save, with retries while the store is away, the last one at the deadline."""
+        """Save the state. While the store is away, retry until the deadline."""
         clock = asyncio.get_running_loop().time
         until, pause = clock() + SAVE_TIMEOUT, write_behind.FIRST_PAUSE
         while True:
@@ -126,7 +130,7 @@ class DesiredStateService:
         return True
 
     async def _newest(self) -> SavedState | None:
-        """Read the saved state while nothing is being saved here."""
+        """Read the saved state at a moment without a save in progress here."""
         while True:
             if self._saving is not None:
                 await asyncio.wait({self._saving})
@@ -155,7 +159,7 @@ class DesiredStateService:
         self._runtime.desire(state)
 
     def _apply_saved(self, current: SavedState | None) -> None:
-        """Apply a state that another balancer with the same store saved."""
+        """Apply a state from the store, if any."""
         if current is None:
             return
         try:

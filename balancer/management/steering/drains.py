@@ -1,7 +1,7 @@
 """Operators' drains, in the fleet and in the store: a drained host stays drained.
 
 The fleet obeys at once. The drain is saved afterwards, so that it survives a restart of the
-balancer. Invariant: one save at a time, in the order of the changes.
+balancer. Invariant: saves happen one at a time, in the order of the changes.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from ...store.store import Store
 logger = logging.getLogger(__name__)
 
 SAVE_TIMEOUT = 5.0
-"""Seconds after which a store that does not answer counts as away."""
+"""Seconds after which a store without an answer counts as away."""
 
 Save = Coroutine[None, None, None]
 
@@ -28,9 +28,8 @@ Save = Coroutine[None, None, None]
 class DrainService:
     """Drains and resumes agents.
 
-    Both raise `NotFound`, or `StoreUnavailable` if the change was made but not saved.
-
-    Repeating the call saves it again.
+    `drain` and `resume` raise `NotFound`, or `StoreUnavailable` if the change was made but not
+    saved. Repeating the call saves the change again.
     """
 
     def __init__(
@@ -53,7 +52,10 @@ class DrainService:
         self._runtime.restore_cordons(Cordon(AgentId(each.agent), each.name) for each in saved)
 
     async def drain(self, agent: AgentId, within: float | None) -> None:
-        """Give an agent no new work; its requests end after `within` seconds, if given."""
+        """Give an agent no new requests.
+
+        If `within` is given, running requests end after this time.
+        """
         self._runtime.cordon(agent, within)
         if (cordon := self._runtime.views.cordon_of(agent)) is not None:
             now = self._clock()
@@ -62,13 +64,16 @@ class DrainService:
             await self._save(self._store.save_cordon(saved))
 
     async def resume(self, agent: AgentId) -> None:
-        """Give an agent work again."""
+        """Give an agent requests again."""
         cordon = self._runtime.views.cordon_of(agent)
         self._runtime.resume(agent)
         await self._save(self._store.forget_cordon(agent if cordon is None else cordon.first))
 
     async def reconcile(self) -> bool:
-        """Apply the drains of operators at other balancers. Returns whether they could be read."""
+        """Apply the drains of other balancers' operators.
+
+        Returns whether the store could be read.
+        """
         try:
             async with asyncio.timeout(SAVE_TIMEOUT):
                 saved = await self._all_saved()
@@ -88,7 +93,7 @@ class DrainService:
         return SharedCordon(cordon, max(0.0, saved.deadline - self._clock()))
 
     async def _all_saved(self) -> list[SavedCordon]:
-        """Read the saved drains while nothing is being saved here."""
+        """Read the saved drains at a moment without a save in progress here."""
         while True:
             if self._saves:
                 await asyncio.wait(set(self._saves))

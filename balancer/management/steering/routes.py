@@ -44,7 +44,7 @@ _ETAG = re.compile(r'"(\d{1,15})"', re.ASCII)
 
 
 RetryAtLeader = Callable[[AgentId], Awaitable[None]]
-"""Has another balancer, which leads, let an agent try again."""
+"""Asks the leading balancer to let an agent retry."""
 
 
 def routes(
@@ -54,7 +54,7 @@ def routes(
     diary: Diary,
     retry_at_leader: RetryAtLeader | None = None,
 ) -> list[Route]:
-    """Return the routes."""
+    """Return the routes of the desired state, the models and the actions on agents."""
     return [
         *_state_routes(runtime, service, diary),
         _models_route(runtime),
@@ -66,7 +66,10 @@ def routes(
 
 
 class DesiredModels(TypedDict):
-    """The desired state, in the form of `DesiredState`; durations in seconds, sizes in bytes."""
+    """The desired state, in the form of `DesiredState`.
+
+    Durations are in seconds, sizes in bytes.
+    """
 
     models: list[dict[str, Any]]
 
@@ -74,7 +77,7 @@ class DesiredModels(TypedDict):
 class AgentStep(TypedDict):
     """A step that an agent would take, and its reason.
 
-    `model` is the model that it would then serve.
+    `model` is the model that the agent would then serve.
     """
 
     agent: AgentId
@@ -85,14 +88,14 @@ class AgentStep(TypedDict):
 
 
 class LackingModel(TypedDict):
-    """A model that would have fewer agents than it should, and why."""
+    """A model that would have too few agents, and the reason."""
 
     name: str
     issues: list[Issue]
 
 
 class DryRun(TypedDict):
-    """Changes that would be made; nothing is changed.
+    """The changes that a new desired state would cause. Nothing is changed.
 
     `desired` is the whole state that would be stored.
     """
@@ -152,7 +155,7 @@ def _state(service: DesiredStateService) -> web.Response:
 
 
 def _problems(error: InvalidDesiredState) -> web.Response:
-    """Return the error with every problem, each with its field."""
+    """Return the error with all problems, each with its field."""
     body: dict[str, Any] = dict(native_error(error))
     body["error"] |= {
         "problems": [{"field": each.field, "message": each.sentence} for each in error.problems]
@@ -198,18 +201,18 @@ def _dry_run(
 
 
 class ModelSlots(TypedDict):
-    """The slots of a model's agents, and how many of them this balancer has taken."""
+    """The slots of a model's agents, and the number of them that this balancer has taken."""
 
     total: int
     busy: int
 
 
 class Model(TypedDict):
-    """A desired or served model. `agents` have it, or are about to.
+    """A desired or served model. `agents` have the model or will have it soon.
 
-    `progress` is the share of the loading that is done, from 0 to 1, if known. `waiting` requests
-    wait for it at this balancer. `placement` says, for a model that is to be loaded, on which
-    agents it is or will be, and why not on others.
+    `progress` is the completed share of the loading, from 0 to 1, if known. `waiting` is the
+    number of requests that wait for the model at this balancer. For a model that must be loaded,
+    the sentence `placement` names its agents, and says why other agents do not load the model.
     """
 
     name: str
@@ -292,12 +295,12 @@ def models_json(runtime: FleetRuntime) -> list[Model]:
 # ---- agents
 
 DEFAULT_DRAIN = 30.0
-"""Seconds for which requests may go on when an operator reloads an agent."""
+"""Seconds in which running requests may finish before an operator's reload of an agent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentDrain:
-    """Requests that still run after `deadline` end with an error; `null` means no deadline."""
+    """Requests that still run after `deadline` end with an error. `null` means no deadline."""
 
     __pydantic_config__ = STRICT
     deadline: Annotated[Duration, Field(ge=0)] | None = None
@@ -375,7 +378,7 @@ def _agent_route(
 
 
 def _reader(adapter: TypeAdapter[Any]) -> Callable[[bytes], Any]:
-    """Return a function that reads a body; an empty body chooses the defaults."""
+    """Return a function that reads a body. For an empty body the function returns the defaults."""
     return lambda body: parse_json(adapter, body or b"{}")
 
 
